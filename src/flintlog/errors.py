@@ -1,0 +1,153 @@
+"""Every error that flintlog raises, in one tree.
+
+    FlintlogError
+    ├── InvalidMessage          a message that can never be stored
+    │   └── InvalidTopic
+    ├── InvalidConfig           an option that does not exist, or a value out of its bounds
+    ├── InvalidFilter           a filter expression that does not parse
+    ├── InvalidOffset           an offset or id that cannot belong to a store
+    ├── FormatError             bytes that are not what they should be
+    ├── DamagedStore            a store directory that cannot be read as one
+    │   ├── WrongFileSize
+    │   └── DamagedRecord       reading a message whose bytes were damaged
+    ├── StoreInUse              another process holds the directory
+    ├── StoreClosed             the store was shut down, or was opened read-only
+    ├── ServiceNotEnabled       a message asks for a service that is not on
+    ├── MissingExtra            a feature whose optional package is not installed
+    ├── DiskFull                no room for a file
+    ├── SyncFailed              the operating system could not make data durable
+    └── PutFailed               `receipt.check()` of a put that was not acknowledged
+
+Each says what was wrong, where (file and offset, when there is one), and what the reader can do.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+class FlintlogError(Exception):
+    """The root of all errors raised by flintlog."""
+
+    code = "flintlog-error"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        offset: int | None = None,
+        advice: str | None = None,
+    ) -> None:
+        self.what = what
+        self.path = None if path is None else os.fspath(path)
+        self.offset = offset
+        self.advice = advice
+        super().__init__(what, self.path, offset, advice)
+
+    def __str__(self) -> str:
+        place = "" if self.path is None else f" [{self.path}]"
+        if self.offset is not None:
+            place += f" at {self.offset}"
+        advice = "" if self.advice is None else f" ({self.advice})"
+        return f"{self.what}{place}{advice}"
+
+
+class InvalidMessage(FlintlogError):
+    """A message that can never be stored; `status` is RocketMQ's name for it."""
+
+    code = "invalid-message"
+
+    def __init__(self, what: str, *, status: str = "MESSAGE_ILLEGAL", advice: str | None = None) -> None:
+        super().__init__(what, advice=advice)
+        self.status = status
+
+
+class InvalidTopic(InvalidMessage):
+    """A topic name that cannot be a directory of a store."""
+
+    code = "invalid-topic"
+
+
+class InvalidConfig(FlintlogError):
+    """An unknown option, or a value out of its bounds."""
+
+    code = "invalid-config"
+
+
+class InvalidFilter(FlintlogError):
+    """A filter expression that does not parse."""
+
+    code = "invalid-filter"
+
+
+class InvalidOffset(FlintlogError):
+    """An offset or a message id that cannot belong to a store."""
+
+    code = "invalid-offset"
+
+
+class FormatError(FlintlogError):
+    """Bytes that are not what the format says they should be."""
+
+    code = "format-error"
+
+
+class DamagedStore(FlintlogError):
+    """A directory that cannot be opened as a store without losing something."""
+
+    code = "damaged-store"
+
+
+class WrongFileSize(DamagedStore):
+    """A file whose length is not the configured one."""
+
+    code = "wrong-file-size"
+
+
+class DamagedRecord(DamagedStore):
+    """A message whose bytes were damaged; everything around it is served."""
+
+    code = "damaged-record"
+
+
+class StoreInUse(FlintlogError):
+    """Another process holds the store's lock."""
+
+    code = "store-in-use"
+
+
+class StoreClosed(FlintlogError):
+    """The store was shut down, or was opened read-only."""
+
+    code = "store-closed"
+
+
+class ServiceNotEnabled(FlintlogError):
+    """A message asks for a service that the configuration does not start."""
+
+    code = "service-not-enabled"
+
+
+class MissingExtra(FlintlogError):
+    """A feature needs an optional package that is not installed."""
+
+    code = "missing-extra"
+
+
+class DiskFull(FlintlogError):
+    """The file system has no room for another file."""
+
+    code = "disk-full"
+
+
+class SyncFailed(FlintlogError):
+    """The operating system could not make data durable."""
+
+    code = "sync-failed"
+
+
+class PutFailed(FlintlogError):
+    """A put that was not acknowledged; `status` says why."""
+
+    code = "put-failed"
