@@ -13,8 +13,6 @@ from enum import IntEnum
 
 import msgspec
 
-from flintlog.errors import PutFailed
-
 
 class PutStatus(IntEnum):
     """RocketMQ's PutMessageStatus, with its ordinals."""
@@ -51,15 +49,20 @@ class GetStatus(IntEnum):
     NO_MESSAGE_IN_QUEUE = 8
 
 
-class Message(msgspec.Struct, gc=False):
+class _Addressed(msgspec.Struct, gc=False):
+    """The two parts of a message that are given by position."""
+
+    topic: str
+    body: bytes
+
+
+class Message(_Addressed, kw_only=True, gc=False):
     """One message to be stored.
 
     >>> Message("orders", b"42 pieces", tags="paid", keys=["o-17"], queue_id=3).topic
     'orders'
     """
 
-    topic: str
-    body: bytes
     tags: str | None = None
     keys: Sequence[str] = ()
     queue_id: int = 0
