@@ -1,0 +1,276 @@
+"""Dispatch: what stands in the log becomes visible in its queue and findable by its keys.
+
+    log ──▶ lane (kernel: entry and index hashes of the plain case)
+              │ stops at whatever is not plain
+              └▶ here: new queue, full file, extension, batch queue, LMQ, full index file, blank, damage
+
+Threads: there is no dispatch thread in the serial mode. Whoever moved the readable end (the putting thread under
+async flush, the flush thread under sync flush) calls `advance`, which dispatches everything up to that end; a
+second caller leaves a note for the first and goes on. A message is visible before its put returns, and nothing waits
+for an interpreter switch. `_running` is the only lock, and no other lock is taken while it is waited for.
+
+Invariant: every record below `position` is in its queue and in the index; records are applied in log order.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from flintlog import kernel
+from flintlog.disk.segment import Segment
+from flintlog.errors import DiskFull, FlintlogError
+from flintlog.format.properties import (
+    INNER_BASE,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    INNER_NUM,
+    parse_properties,
+)
+from flintlog.format.record import parse_record
+from flintlog.format.sys_flag import is_visible
+from flintlog.kernel import Lane, LaneStop, Row
+from flintlog.store.batch_consume_queue import BatchConsumeQueue
+from flintlog.store.commit_log import CommitLog
+from flintlog.store.consume_queue import ConsumeQueue
+from flintlog.store.damage import DamageMap
+from flintlog.store.index import IndexService
+from flintlog.store.queue_table import QueueTable
+from flintlog.store.stored import Arrival
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[Arrival], None]
+BitmapHook = Callable[[bytes], "bytes | None"]
+"""Given a whole record, the filter bitmap of its queue extension, or None."""
+LMQ_PREFIX = "%LMQ%"
+MULTI_DISPATCH = 1
+INNER_BATCH = 2
+
+
+class Dispatcher:
+    """See the module."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        index: IndexService | None,
+        *,
+        readable_end: Callable[[], int],
+        damage: DamageMap,
+        delay_levels_ms: Sequence[int],
+        lmq: bool,
+        extension: bool,
+    ) -> None:
+        self.position = 0
+        self.failure: FlintlogError | None = None
+        self.bitmap_hook: BitmapHook | None = None
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._readable_end = readable_end
+        self._damage = damage
+        self._delay_levels_ms = tuple(delay_levels_ms)
+        self._listeners: list[Listener] = []
+        self._running = threading.Lock()
+        self._wanted = False
+        self._segment: Segment | None = None
+        self._at_index = False
+        self.lane = Lane(delay_levels_ms=self._delay_levels_ms, lmq=lmq)
+        self.lane.all_slow = extension
+        self.lane.index_enabled = index is not None
+        self._lmq = lmq
+
+    # ------------------------------------------------------------------ from outside
+
+    def start_at(self, position: int) -> None:
+        """Everything below `position` is known to be dispatched."""
+        self.position = position
+        self._segment = None
+        self._at_index = False
+        if self._index is not None:
+            self._show_index()
+
+    def add_listener(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def forget_queues(self) -> None:
+        """Drop what the lane knows of queues (they were truncated, deleted or unmapped)."""
+        self.lane.clear_queues()
+
+    def advance(self) -> None:
+        """Dispatch up to the readable end, or leave that to the thread that is at it."""
+        self._wanted = True
+        while self._wanted and self._running.acquire(False):
+            try:
+                self._wanted = False
+                self._run()
+            finally:
+                self._running.release()
+
+    @property
+    def backlog_bytes(self) -> int:
+        return max(0, self._readable_end() - self.position)
+
+    # ------------------------------------------------------------------ the loop
+
+    def _run(self) -> None:
+        end = self._readable_end()
+        while self.position < end:
+            segment = self._segment
+            if segment is None or not segment.base <= self.position < segment.base + segment.size:
+                segment = self._find_segment()
+                if segment is None:
+                    return
+            before = self.position
+            try:
+                goes_on = self._step(segment, end)
+            except (DiskFull, OSError) as failure:
+                self._stall(failure)
+                return
+            self.failure = None
+            if self._listeners and self.position > before:
+                self._notify(segment, before)
+            if not goes_on:
+                return
+
+    def _find_segment(self) -> Segment | None:
+        position = max(self.position, self._log.min_offset)
+        self._segment = self._log.segments.find(position)
+        self.position = position
+        return self._segment
+
+    def _step(self, segment: Segment, end: int) -> bool:
+        """Run the lane once and see to what it stopped at; False when nothing more can be done now."""
+        base = segment.base
+        stop = min(segment.read_position, end - base)
+        start = self.position - base
+        if start >= stop:
+            return False
+        lane = self.lane
+        reason = lane.run(segment.buffer, start, stop, base, self._at_index)
+        self._at_index = False
+        self.position = base + lane.position
+        if reason is LaneStop.DONE:
+            return True
+        if reason is LaneStop.BLANK:
+            self.position = base + segment.size
+        elif reason is LaneStop.QUEUE:
+            self._queue_step(segment.buffer, lane.position, stop, base)
+            self._at_index = True
+        elif reason is LaneStop.INDEX:
+            self._roll_index()
+            self._at_index = True
+        else:
+            return self._pass_damage(end)
+        return True
+
+    def _stall(self, failure: Exception) -> None:
+        """No room for a queue or index file: stay at this record, and say so once."""
+        if self.failure is None:
+            log.error("dispatch stands at %d: %s", self.position, failure)
+        self.failure = failure if isinstance(failure, FlintlogError) else DiskFull(str(failure))
+
+    def _pass_damage(self, end: int) -> bool:
+        following = self._damage.end_of(self.position)
+        if following is None or following >= end:
+            return False
+        self.position = following
+        return True
+
+    # ------------------------------------------------------------------ queues
+
+    def _queue_step(self, buffer: memoryview, position: int, stop: int, base: int) -> None:
+        scan = kernel.scan(buffer, position, stop, base, delay_levels_ms=self._delay_levels_ms, max_count=1)
+        row = scan.row(0)
+        topic, queue_id = scan.queues[0]
+        if not is_visible(row.sys_flag):
+            return
+        record = bytes(buffer[position : position + row.size])
+        if self._queues.is_batch(topic):
+            self._put_batch_entry(topic, queue_id, row, record)
+            return
+        queue = self._queues.get_or_create(topic, queue_id)
+        assert isinstance(queue, ConsumeQueue)
+        self._fill_damaged_gap(queue, row)
+        bitmap = None if self.bitmap_hook is None else self.bitmap_hook(record)
+        queue.put(row.physical_offset, row.size, row.tags_code, row.queue_offset, row.store_timestamp, bitmap)
+        if self._lmq and row.marks & MULTI_DISPATCH:
+            self._put_multi(topic, queue_id, row, record)
+        if not self.lane.all_slow:
+            self.lane.set_queue(topic, queue_id, queue.end)
+
+    def _put_batch_entry(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
+        """An inner batch has one entry of its own kind; a plain message in a batch queue has none."""
+        properties = parse_properties(parse_record(record).properties)
+        first, count = properties.get(INNER_BASE), properties.get(INNER_NUM)
+        if first is None or count is None:
+            return
+        queue = self._queues.get_or_create(topic, queue_id)
+        assert isinstance(queue, BatchConsumeQueue)
+        queue.put(row.physical_offset, row.size, row.tags_code, row.store_timestamp, int(first), int(count))
+
+    def _put_multi(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
+        properties = parse_properties(parse_record(record).properties)
+        names = properties[INNER_MULTI_DISPATCH].split(",")
+        offsets = properties[INNER_MULTI_QUEUE_OFFSET].split(",")
+        if len(names) != len(offsets) or not may_multi_dispatch(topic):
+            return
+        for name, offset in zip(names, offsets, strict=True):
+            if "/" in name or not offset.isdecimal():
+                continue
+            other = self._queues.get_or_create(name, 0 if name.startswith(LMQ_PREFIX) else queue_id)
+            assert isinstance(other, ConsumeQueue)
+            other.put(row.physical_offset, row.size, row.tags_code, int(offset), row.store_timestamp)
+
+    def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
+        """Records lost to damage leave a gap in their queue: entries that point at the damage keep all others in place."""
+        expected = queue.max_offset
+        if row.queue_offset <= expected or expected == 0 and queue.max_physical_offset < 0:
+            return
+        lost = self._damage.between(queue.max_physical_offset, row.physical_offset)
+        if lost is None:
+            return
+        for queue_offset in range(expected, row.queue_offset):
+            queue.put(lost.start, min(lost.size, 0x7FFFFFFF), 0, queue_offset, row.store_timestamp)
+
+    # ------------------------------------------------------------------ index and listeners
+
+    def _roll_index(self) -> None:
+        assert self._index is not None
+        self._index.roll()
+        self._show_index()
+
+    def _show_index(self) -> None:
+        assert self._index is not None
+        buffer = self._index.lane_buffer()
+        self.lane.set_index(buffer, self._index.slot_count, self._index.index_count)
+
+    def _notify(self, segment: Segment, start: int) -> None:
+        stop = min(self.position, segment.base + segment.read_position) - segment.base
+        seen = kernel.scan(
+            segment.buffer, start - segment.base, stop, segment.base, delay_levels_ms=self._delay_levels_ms
+        )
+        for place in range(seen.count):
+            row = seen.row(place)
+            topic, queue_id = seen.queues[row.queue]
+            if is_visible(row.sys_flag):
+                arrival = Arrival(
+                    topic, queue_id, row.queue_offset, row.physical_offset, row.tags_code, row.store_timestamp
+                )
+                self._tell(arrival)
+
+    def _tell(self, arrival: Arrival) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                listener(arrival)
+            except Exception:
+                # A listener is the user's code: its failure must stop neither dispatch nor the put it runs in.
+                log.exception("an arrival listener failed")
+
+
+def may_multi_dispatch(topic: str) -> bool:
+    """RocketMQ does not multi-dispatch retries, dead letters, delayed messages or its own topics."""
+    return not topic.startswith(("%RETRY%", "%DLQ%", "rmq_sys_")) and topic != "SCHEDULE_TOPIC_XXXX"
