@@ -15,6 +15,7 @@
     ├── ServiceNotEnabled       a message asks for a service that is not on
     ├── MissingExtra            a feature whose optional package is not installed
     ├── DiskFull                no room for a file
+    ├── DiskError               the operating system refused an operation on a file
     ├── SyncFailed              the operating system could not make data durable
     └── PutFailed               `receipt.check()` of a put that was not acknowledged
 
@@ -139,6 +140,12 @@ class DiskFull(FlintlogError):
     """The file system has no room for another file."""
 
     code = "disk-full"
+
+
+class DiskError(FlintlogError):
+    """The operating system refused an operation on a file."""
+
+    code = "disk-error"
 
 
 class SyncFailed(FlintlogError):

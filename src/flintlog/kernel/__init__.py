@@ -1,0 +1,75 @@
+"""The few hot loops, twice: `reference` says what is right, `native` does the same fast.
+
+The native kernel is taken when it was built, unless FLINTLOG_KERNEL=reference asks for the other.
+`name` says which one is in use.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from flintlog.kernel.types import (
+    INNER_BATCH,
+    MULTI_DISPATCH,
+    ROW,
+    Buffer,
+    Column,
+    LaneStop,
+    MessageFields,
+    Row,
+    ScanStop,
+)
+
+if TYPE_CHECKING:
+    from flintlog.kernel import native as _kernel
+elif os.environ.get("FLINTLOG_KERNEL") == "reference":
+    from flintlog.kernel import reference as _kernel
+else:
+    try:
+        from flintlog.kernel import native as _kernel
+    except ImportError:  # not built: no compiler was there at installation
+        from flintlog.kernel import reference as _kernel
+
+Decoded = _kernel.Decoded
+Encoder = _kernel.Encoder
+Lane = _kernel.Lane
+QueueEnd = _kernel.QueueEnd
+Scan = _kernel.Scan
+Tail = _kernel.Tail
+collect = _kernel.collect
+count_entries = _kernel.count_entries
+crc32 = _kernel.crc32
+decode = _kernel.decode
+index_hash = _kernel.index_hash
+index_insert = _kernel.index_insert
+java_hash = _kernel.java_hash
+name = _kernel.name
+scan = _kernel.scan
+
+__all__ = [
+    "INNER_BATCH",
+    "MULTI_DISPATCH",
+    "ROW",
+    "Buffer",
+    "Column",
+    "Decoded",
+    "Encoder",
+    "Lane",
+    "LaneStop",
+    "MessageFields",
+    "QueueEnd",
+    "Row",
+    "Scan",
+    "ScanStop",
+    "Tail",
+    "collect",
+    "count_entries",
+    "crc32",
+    "decode",
+    "index_hash",
+    "index_insert",
+    "java_hash",
+    "name",
+    "scan",
+]

@@ -1,0 +1,201 @@
+"""The hash index: from `topic#key` to physical offsets.
+
+    0                40                  40 + 4 · slots                  40 + 4 · slots + 20 · indexes
+    +----------------+-------------------+-------------------------------+
+    | header         | slot 0 | slot 1 … | entry 0 (unused) | entry 1 …  |
+    +----------------+-------------------+-------------------------------+
+
+    header   +------------+----------+--------------+------------+------------+-------------+
+             | begin time | end time | begin offset | end offset | used slots | index count |   4 x i64, 2 x i32
+             +------------+----------+--------------+------------+------------+-------------+
+    slot     number of the newest entry in it, i32; 0: empty
+    entry    +----------+-----------------+-----------------+----------------+
+             | key hash | physical offset | time difference | previous entry |       i32, i64, i32 (s), i32
+             +----------+-----------------+-----------------+----------------+
+
+Big-endian. The index count is the number of the *next* entry, so it starts at 1 (a file without keys may still
+say 0); entries of one slot are chained from the newest to the oldest. Key texts are not stored.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Final
+
+from flintlog.errors import FormatError
+from flintlog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
+
+HEADER_SIZE: Final = 40
+SLOT_SIZE: Final = 4
+ENTRY_SIZE: Final = 20
+DEFAULT_SLOT_COUNT: Final = 5_000_000
+DEFAULT_INDEX_COUNT: Final = 20_000_000
+TAG_INDEX_TYPE: Final = "T"
+
+_HEADER = struct.Struct("!4q2i")
+_SLOT = struct.Struct("!i")
+_ENTRY = struct.Struct("!iqii")
+_MAX_I32: Final = 0x7FFF_FFFF
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHeader:
+    """What an index file covers, and how full it is."""
+
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
+    begin_physical_offset: int = 0
+    end_physical_offset: int = 0
+    used_slot_count: int = 0
+    index_count: int = 0
+
+    @property
+    def next_entry(self) -> int:
+        """The number of the next entry; entry 0 is never used."""
+        return max(1, self.index_count)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """One key of one message."""
+
+    key_hash: int
+    physical_offset: int
+    time_difference_s: int
+    previous_entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLayout:
+    """Where things lie in an index file of so many slots and entries."""
+
+    slot_count: int = DEFAULT_SLOT_COUNT
+    index_count: int = DEFAULT_INDEX_COUNT
+
+    def __post_init__(self) -> None:
+        if not (0 < self.slot_count <= _MAX_I32 and 0 < self.index_count <= _MAX_I32):
+            raise FormatError(f"an index file cannot have {self.slot_count} slots and {self.index_count} entries")
+
+    @property
+    def file_size(self) -> int:
+        """The length of the file."""
+        return self.entry_position(self.index_count)
+
+    def slot_of(self, key_hash: int) -> int:
+        """The slot in which a (non-negative) key hash is chained."""
+        return key_hash % self.slot_count
+
+    def slot_position(self, slot: int) -> int:
+        """Where a slot lies in the file."""
+        return HEADER_SIZE + SLOT_SIZE * slot
+
+    def entry_position(self, entry: int) -> int:
+        """Where an entry lies in the file."""
+        return HEADER_SIZE + SLOT_SIZE * self.slot_count + ENTRY_SIZE * entry
+
+
+@dataclass(frozen=True, slots=True)
+class IndexImage:
+    """A whole index file: its header, all slots, and the entries up to the index count (entry 0 first)."""
+
+    layout: IndexLayout
+    header: IndexHeader
+    slots: tuple[int, ...]
+    entries: tuple[IndexEntry, ...]
+
+
+def parse_index_header(buffer: Buffer) -> IndexHeader:
+    """The header at the start of the buffer."""
+    return IndexHeader(*_HEADER.unpack_from(buffer, _checked(buffer, 0, HEADER_SIZE, "index header")))
+
+
+def encode_index_header(header: IndexHeader) -> bytes:
+    """The 40 bytes of a header."""
+    return _pack(_HEADER, astuple(header))
+
+
+def parse_slot(buffer: Buffer, layout: IndexLayout, slot: int) -> int:
+    """The number in a slot, as it stands there."""
+    if not 0 <= slot < layout.slot_count:
+        raise FormatError(f"no slot {slot} in an index file of {layout.slot_count}")
+    found: int = _SLOT.unpack_from(buffer, _checked(buffer, layout.slot_position(slot), SLOT_SIZE, "index slot"))[0]
+    return found
+
+
+def encode_slot(entry: int) -> bytes:
+    """The 4 bytes of a slot."""
+    return _pack(_SLOT, (entry,))
+
+
+def parse_index_entry(buffer: Buffer, layout: IndexLayout, entry: int) -> IndexEntry:
+    """One entry by its number."""
+    if not 0 <= entry < layout.index_count:
+        raise FormatError(f"no entry {entry} in an index file of {layout.index_count}")
+    position = _checked(buffer, layout.entry_position(entry), ENTRY_SIZE, "index entry")
+    return IndexEntry(*_ENTRY.unpack_from(buffer, position))
+
+
+def encode_index_entry(entry: IndexEntry) -> bytes:
+    """The 20 bytes of an entry."""
+    return _pack(_ENTRY, astuple(entry))
+
+
+def parse_index_file(buffer: Buffer, layout: IndexLayout) -> IndexImage:
+    """A whole file, which must have its full length; what lies behind the index count is not looked at."""
+    if len(buffer) != layout.file_size:
+        raise FormatError(f"an index file of {len(buffer)} bytes; its layout has {layout.file_size}")
+    header = parse_index_header(buffer)
+    if not 0 <= header.index_count <= layout.index_count:
+        raise FormatError(f"an index file of {layout.index_count} entries that counts {header.index_count}")
+    view = memoryview(buffer)
+    first = layout.entry_position(0)
+    slots = struct.unpack(f"!{layout.slot_count}i", view[HEADER_SIZE:first])
+    used = view[first : layout.entry_position(header.index_count)]
+    return IndexImage(layout, header, slots, tuple(IndexEntry(*fields) for fields in _ENTRY.iter_unpack(used)))
+
+
+def encode_index_file(image: IndexImage) -> bytes:
+    """The whole file, zeros behind the last entry."""
+    if len(image.slots) != image.layout.slot_count or len(image.entries) > image.layout.index_count:
+        raise FormatError(f"{len(image.slots)} slots and {len(image.entries)} entries do not fit {image.layout}")
+    slots = _pack(struct.Struct(f"!{len(image.slots)}i"), image.slots)
+    parts = [encode_index_header(image.header), slots, *map(encode_index_entry, image.entries)]
+    return b"".join(parts).ljust(image.layout.file_size, b"\x00")
+
+
+def index_key(topic: str, key: str, index_type: str | None = None) -> str:
+    """The text that is hashed for a key of a topic: `topic#key`, for tags `topic#T#tags`."""
+    return f"{topic}#{key}" if index_type is None else f"{topic}#{index_type}#{key}"
+
+
+def index_keys(topic: str, properties: Mapping[str, str]) -> list[str]:
+    """All texts under which a message is indexed, in the order RocketMQ puts them."""
+    unique = [properties[UNIQ_KEY]] if UNIQ_KEY in properties else []
+    parts = [part for part in properties.get(KEYS, "").split(KEY_SEPARATOR) if part]
+    keys = [index_key(topic, key) for key in unique + parts]
+    tags = properties.get(TAGS)
+    return [*keys, index_key(topic, tags, TAG_INDEX_TYPE)] if tags else keys
+
+
+def time_difference_s(store_timestamp: int, begin_timestamp: int) -> int:
+    """The seconds an entry records: since the file's begin, none before it or without one, at most 2^31 - 1."""
+    if begin_timestamp <= 0:
+        return 0
+    return min(max(0, store_timestamp - begin_timestamp) // 1000, _MAX_I32)
+
+
+def _checked(buffer: Buffer, position: int, size: int, what: str) -> int:
+    if position + size > len(buffer):
+        raise FormatError(f"no {what} in {len(buffer)} bytes", offset=position)
+    return position
+
+
+def _pack(layout: struct.Struct, fields: tuple[int, ...]) -> bytes:
+    try:
+        return layout.pack(*fields)
+    except struct.error as error:
+        raise FormatError(f"a number does not fit in its field: {error}") from error

@@ -1,0 +1,32 @@
+"""The kernel in plain Python: what is right, said as clearly as possible.
+
+`flintlog.kernel.native` does the same fast; the same tests run over both.
+"""
+
+from flintlog.kernel.reference.columns import Decoded, decode
+from flintlog.kernel.reference.encoder import Encoder
+from flintlog.kernel.reference.lane import Lane, index_insert
+from flintlog.kernel.reference.reading import collect
+from flintlog.kernel.reference.scanning import Scan, count_entries, scan
+from flintlog.kernel.reference.sums import crc32, index_hash, java_hash
+from flintlog.kernel.reference.tails import QueueEnd, Tail
+
+name = "reference"
+
+__all__ = [
+    "Decoded",
+    "Encoder",
+    "Lane",
+    "QueueEnd",
+    "Scan",
+    "Tail",
+    "collect",
+    "count_entries",
+    "crc32",
+    "decode",
+    "index_hash",
+    "index_insert",
+    "java_hash",
+    "name",
+    "scan",
+]

@@ -1,0 +1,166 @@
+"""A range of the log as columns in Arrow's layout, one for each field of a stored message."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+from flintlog.format.host import format_host
+from flintlog.format.java import decode_text
+from flintlog.format.message_id import encode_message_id
+from flintlog.format.properties import TAGS, UNIQ_KEY, parse_properties
+from flintlog.kernel.reference.scanning import check_range
+from flintlog.kernel.reference.walk import Parts, keys_of, measure, tags_code_of
+from flintlog.kernel.types import Buffer, Column, ScanStop
+
+MAX_DECODED_BYTES: Final = 1 << 29
+
+_INT32_FIELDS: Final = ("queue_id", "size", "body_crc", "flag", "sys_flag", "reconsume_times", "magic")
+_INT64_FIELDS: Final = (
+    "queue_offset",
+    "physical_offset",
+    "tags_code",
+    "born_timestamp",
+    "store_timestamp",
+    "prepared_transaction_offset",
+)
+
+
+class Decoded:
+    """Columns of `count` messages, and where and why the reading ended, as a scan says it."""
+
+    __slots__ = ("columns", "count", "end", "reason")
+
+    def __init__(self, columns: dict[str, Column], count: int, end: int, reason: ScanStop) -> None:
+        self.columns = columns
+        self.count = count
+        self.end = end
+        self.reason = reason
+
+
+class _Texts:
+    """A growing column of texts or bytes, with nulls."""
+
+    __slots__ = ("_data", "_kind", "_offsets", "_present")
+
+    def __init__(self, kind: str = "utf8") -> None:
+        self._kind = kind
+        self._present: list[bool] = []
+        self._offsets = array("i", [0])
+        self._data = bytearray()
+
+    def add(self, value: str | bytes | memoryview | None) -> None:
+        self._present.append(value is not None)
+        if value is not None:
+            self._data += value.encode() if isinstance(value, str) else value
+        self._offsets.append(len(self._data))
+
+    def __len__(self) -> int:
+        return len(self._present)
+
+    def column(self) -> Column:
+        null_count = self._present.count(False)
+        validity = _bitmap(self._present) if null_count else None
+        return Column(
+            self._kind, len(self._present), null_count, validity, self._offsets.tobytes(), bytes(self._data)
+        )  # fmt: skip
+
+
+class _Columns:
+    """All columns of one decoding."""
+
+    def __init__(self, include_body: bool) -> None:
+        self._int32 = {name: array("i") for name in _INT32_FIELDS}
+        self._int64 = {name: array("q") for name in _INT64_FIELDS}
+        self._texts = {
+            name: _Texts() for name in ("topic", "message_id", "tags", "uniq_key", "born_host", "store_host")
+        }  # fmt: skip
+        self._body = _Texts("binary") if include_body else None
+        self._key_offsets, self._keys = array("i", [0]), _Texts()
+        self._property_offsets, self._names, self._values = array("i", [0]), _Texts(), _Texts()
+        self.count = 0
+
+    def add(self, parts: Parts, body: memoryview, delay_levels_ms: Sequence[int]) -> None:
+        topic, properties = decode_text(parts.topic), parse_properties(parts.properties)
+        numbers = parts._asdict() | {
+            "tags_code": tags_code_of(topic, properties, parts.store_timestamp, delay_levels_ms)
+        }
+        for name, int32s in self._int32.items():
+            int32s.append(numbers[name])
+        for name, int64s in self._int64.items():
+            int64s.append(numbers[name])
+        texts = self._texts
+        texts["topic"].add(topic)
+        texts["message_id"].add(encode_message_id(parts.store_host, parts.physical_offset))
+        texts["tags"].add(properties.get(TAGS))
+        texts["uniq_key"].add(properties.get(UNIQ_KEY))
+        texts["born_host"].add(format_host(parts.born_host))
+        texts["store_host"].add(format_host(parts.store_host))
+        if self._body is not None:
+            self._body.add(body)
+        self._add_nested(properties)
+        self.count += 1
+
+    def _add_nested(self, properties: dict[str, str]) -> None:
+        for key in keys_of(properties):
+            self._keys.add(key)
+        self._key_offsets.append(len(self._keys))
+        for name, value in properties.items():
+            self._names.add(name)
+            self._values.add(value)
+        self._property_offsets.append(len(self._names))
+
+    def columns(self) -> dict[str, Column]:
+        columns = {name: Column("int32", self.count, 0, None, None, data.tobytes()) for name, data in self._int32.items()}
+        for name, data in self._int64.items():
+            columns[name] = Column("int64", self.count, 0, None, None, data.tobytes())
+        for name, texts in self._texts.items():
+            columns[name] = texts.column()
+        if self._body is not None:
+            columns["body"] = self._body.column()
+        columns["keys"] = Column("list", self.count, 0, None, self._key_offsets.tobytes(), None)
+        columns["keys.item"] = self._keys.column()
+        columns["properties"] = Column("map", self.count, 0, None, self._property_offsets.tobytes(), None)
+        columns["properties.key"] = self._names.column()
+        columns["properties.value"] = self._values.column()
+        return columns
+
+
+def decode(
+    buffer: Buffer,
+    start: int,
+    stop: int,
+    base: int,
+    *,
+    include_body: bool = True,
+    topics: frozenset[bytes] | None = None,
+    max_rows: int = 65536,
+    max_bytes: int = 64 << 20,
+    delay_levels_ms: Sequence[int] = (),
+) -> Decoded:
+    """The records of buffer[start:stop] (of these topics, if given) as columns.
+
+    Ends with LIMIT before `stop` when there are `max_rows` messages, or when the next one would take what
+    is decoded over `max_bytes` (one message always goes in); go on from `end` then.
+    """
+    columns = _Columns(include_body)
+    left = min(max_bytes, MAX_DECODED_BYTES)
+    with memoryview(buffer).cast("B") as view:
+        check_range(view, start, stop)
+        position = start
+        while not isinstance(parts := measure(view, position, stop, base), ScanStop):
+            if topics is None or parts.topic in topics:
+                left -= parts.size if include_body else parts.size - parts.body_size
+                if columns.count and (left < 0 or columns.count >= max_rows):
+                    return Decoded(columns.columns(), columns.count, position, ScanStop.LIMIT)
+                columns.add(parts, view[parts.body_start : parts.body_start + parts.body_size], delay_levels_ms)
+            position += parts.size
+    return Decoded(columns.columns(), columns.count, position, parts)
+
+
+def _bitmap(present: list[bool]) -> bytes:
+    bits = bytearray((len(present) + 7) // 8)
+    for index, is_present in enumerate(present):
+        bits[index // 8] |= is_present << index % 8
+    return bytes(bits)

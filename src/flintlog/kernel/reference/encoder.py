@@ -1,0 +1,320 @@
+"""From a message to its record at the tail of the log.
+
+Everything is checked before the first byte is written, and a record's first 8 bytes (size and magic) are
+written last: a reader, or a recovery after a crash, never takes a half-written record for a whole one.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import SupportsIndex
+
+from flintlog.errors import FormatError, InvalidMessage, InvalidTopic
+from flintlog.format.host import parse_host
+from flintlog.format.properties import (
+    CRC32,
+    KEY_SEPARATOR,
+    KEYS,
+    MAX_PROPERTIES_SIZE,
+    TAGS,
+    drop_property,
+    encode_properties,
+)
+from flintlog.format.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
+from flintlog.kernel.reference.sums import crc32
+from flintlog.kernel.reference.tails import Tail
+from flintlog.kernel.types import END_OF_FILE, Buffer, MessageFields
+
+MAGIC_V1 = -626843481
+MAGIC_V2 = -626843477
+MAX_V1_TOPIC_BYTES = 127
+MAX_TOPIC_BYTES = 255
+END_RESERVE = 8
+CRC_PROPERTY_SIZE = 20
+
+_INT32 = (-(1 << 31), (1 << 31) - 1)
+_INT64 = (-(1 << 63), (1 << 63) - 1)
+_MAX_CACHED_HOSTS = 4096
+_HEAD = struct.Struct("!iiiiiqqiq")
+_LENGTH = struct.Struct("!i")
+_STORED_AT = struct.Struct("!q")
+_RETRIES = struct.Struct("!iq")
+_SHORT = struct.Struct("!h")
+
+
+class Encoder:
+    """Writes messages of one type as records of one store."""
+
+    def __init__(
+        self,
+        message_type: type[MessageFields],
+        *,
+        store_host: str,
+        max_message_size: int,
+        append_crc: bool = False,
+        auto_version: bool = True,
+    ) -> None:
+        self.message_type = message_type
+        self.store_host = store_host
+        self.max_message_size = max_message_size
+        self.append_crc = append_crc
+        self.auto_version = auto_version
+        self._hosts: dict[str, bytes] = {}
+        self._host(store_host, "store_host")
+
+    def append(
+        self,
+        tail: Tail,
+        message: MessageFields,
+        queue_offset: int,
+        store_timestamp: int,
+        properties: bytes | None = None,
+    ) -> int:
+        """Write one record and return its size; 0 (END_OF_FILE) when the file has no room for it."""
+        view = tail._writable()
+        record = self.encode(message, queue_offset, tail.end, store_timestamp, properties)
+        if len(record) + END_RESERVE > tail.capacity - tail.position:
+            return END_OF_FILE
+        _publish(view, tail.position, record)
+        tail.position += len(record)
+        return len(record)
+
+    def append_batch(
+        self, tail: Tail, messages: Sequence[MessageFields], queue_offset: int, store_timestamp: int
+    ) -> array[int] | None:
+        """Write the messages of one queue one behind the other, all or none.
+
+        Returns where each record starts, and the end; None when the file has no room for all of them.
+        """
+        view = tail._writable()
+        offsets = array("q", [tail.end])
+        records = []
+        for index, message in enumerate(_one_queue(messages)):
+            records.append(self.encode(message, queue_offset + index, offsets[-1], store_timestamp, in_batch=True))
+            offsets.append(offsets[-1] + len(records[-1]))
+        batch = b"".join(records)
+        if len(batch) + END_RESERVE > tail.capacity - tail.position:
+            return None
+        _publish(view, tail.position, batch)
+        tail.position += len(batch)
+        return offsets
+
+    def encode(
+        self,
+        message: MessageFields,
+        queue_offset: int,
+        physical_offset: int,
+        store_timestamp: int,
+        properties: bytes | None = None,
+        in_batch: bool = False,
+    ) -> bytes:
+        """The record of a message at this place of the log."""
+        try:
+            return self._encode(message, queue_offset, physical_offset, store_timestamp, properties, in_batch)
+        except AttributeError as error:
+            raise InvalidMessage(f"not a message: {type(message).__name__}") from error
+
+    def _encode(
+        self,
+        message: MessageFields,
+        queue_offset: int,
+        physical_offset: int,
+        store_timestamp: int,
+        properties: bytes | None,
+        in_batch: bool,
+    ) -> bytes:
+        topic = self._topic(message.topic)
+        packed_properties = self._properties(message, properties, in_batch)
+        body = self._body(message.body)
+        born_host = self._host(message.born_host, "born_host")
+        store_host = self._host(message.store_host, "store_host")
+        sys_flag = _number("sys_flag", message.sys_flag, _INT32) & ~(BORN_HOST_V6 | STORE_HOST_V6)
+        sys_flag |= BORN_HOST_V6 * (len(born_host) > 8) | STORE_HOST_V6 * (len(store_host) > 8)
+        born_timestamp = store_timestamp if message.born_timestamp is None else message.born_timestamp
+        is_v2 = len(topic) > MAX_V1_TOPIC_BYTES
+        tail = b"".join((
+            born_host,
+            _STORED_AT.pack(_number("store_timestamp", store_timestamp, _INT64)),
+            store_host,
+            _RETRIES.pack(
+                _number("reconsume_times", message.reconsume_times, _INT32),
+                _number("prepared_transaction_offset", message.prepared_transaction_offset, _INT64),
+            ),
+            _LENGTH.pack(len(body)),
+            body,
+            _SHORT.pack(len(topic)) if is_v2 else bytes([len(topic)]),
+            topic,
+            _SHORT.pack(len(packed_properties) + CRC_PROPERTY_SIZE * self.append_crc),
+            packed_properties,
+        ))  # fmt: skip
+        head = _HEAD.pack(
+            _HEAD.size + len(tail) + CRC_PROPERTY_SIZE * self.append_crc,
+            MAGIC_V2 if is_v2 else MAGIC_V1,
+            crc32(body),
+            _number("queue_id", message.queue_id, (0, _INT32[1])),
+            _number("flag", message.flag, _INT32),
+            _number("queue_offset", queue_offset, _INT64),
+            physical_offset,
+            sys_flag,
+            _number("born_timestamp", born_timestamp, _INT64),
+        )
+        return head + tail + crc_property(head + tail) if self.append_crc else head + tail
+
+    def _topic(self, topic: str) -> bytes:
+        encoded = encode_topic(topic)
+        if len(encoded) > MAX_V1_TOPIC_BYTES and not self.auto_version:
+            raise InvalidTopic(
+                f"the topic has {len(encoded)} bytes, and a V1 record holds at most {MAX_V1_TOPIC_BYTES}",
+                advice="switch autoMessageVersionOnTopicLen on",
+            )
+        return encoded
+
+    def _body(self, body: Buffer) -> bytes:
+        try:
+            size = memoryview(body).nbytes
+        except TypeError:
+            raise InvalidMessage(f"a body is bytes, not {type(body).__name__}") from None
+        if size > self.max_message_size:
+            raise InvalidMessage(f"the body has {size} bytes, and at most {self.max_message_size} are allowed")
+        return bytes(body)
+
+    def _properties(self, message: MessageFields, given: bytes | None, in_batch: bool) -> bytes:
+        if given is None:
+            packed = encode_properties(_merged(message)) if _has_properties(message) else b""
+        else:
+            packed = bytes(given)
+        if self.append_crc and not in_batch:
+            packed = drop_property(packed, CRC32)
+            if packed and not packed.endswith(b"\x02"):
+                packed += b"\x02"
+        size = len(packed) + CRC_PROPERTY_SIZE * self.append_crc
+        if size > MAX_PROPERTIES_SIZE:
+            raise InvalidMessage(
+                f"the properties have {size} bytes, and at most {MAX_PROPERTIES_SIZE} are allowed",
+                status="PROPERTIES_SIZE_EXCEEDED",
+            )
+        return packed
+
+    def _host(self, host: str | None, what: str) -> bytes:
+        text = self.store_host if host is None else host
+        packed = self._hosts.get(text) if isinstance(text, str) else None
+        if packed is None:
+            packed = encode_host(text, what)
+            if len(self._hosts) >= _MAX_CACHED_HOSTS:
+                self._hosts.clear()
+            self._hosts[text] = packed
+        return packed
+
+
+def encode_host(text: str, what: str) -> bytes:
+    """A host as a record holds it."""
+    if not isinstance(text, str):
+        raise InvalidMessage(f"{what} is text, not {type(text).__name__}")
+    try:
+        return parse_host(text)
+    except FormatError as error:
+        raise InvalidMessage(f"{what}: {error.what}", advice=error.advice) from error
+
+
+def encode_topic(topic: str) -> bytes:
+    """A topic in UTF-8, if it can be one and can name a directory."""
+    if not isinstance(topic, str):
+        raise InvalidTopic(f"a topic is text, not {type(topic).__name__}")
+    try:
+        encoded = topic.encode()
+    except UnicodeEncodeError:
+        raise InvalidTopic(f"the topic holds a lone surrogate: {topic[:80]!a}") from None
+    if not 1 <= len(encoded) <= MAX_TOPIC_BYTES:
+        raise InvalidTopic(f"a topic has 1 to {MAX_TOPIC_BYTES} bytes, not {len(encoded)}")
+    if topic in (".", "..") or any(char in "/\\" or char < " " or "\x7f" <= char <= "\x9f" for char in topic):
+        raise InvalidTopic(f"a topic names a directory, which this cannot: {topic!a}")
+    return encoded
+
+
+def crc_property(record: bytes) -> bytes:
+    """The property that ends a record and sums up everything before it: the digits' order is reversed."""
+    digits = str(crc32(record))[::-1].ljust(10, "0")
+    return f"{CRC32}\x01{digits}\x02".encode()
+
+
+def _publish(view: memoryview, position: int, records: bytes) -> None:
+    view[position + 8 : position + len(records)] = records[8:]
+    view[position : position + 8] = records[:8]
+
+
+def _one_queue(messages: Sequence[MessageFields]) -> Iterator[MessageFields]:
+    """The messages, each checked to be one that may be in a batch."""
+    if not messages:
+        raise InvalidMessage("a batch has at least one message")
+    first = messages[0]
+    for message in messages:
+        try:
+            if message.topic != first.topic or message.queue_id != first.queue_id:
+                raise InvalidMessage("the messages of a batch have one topic and one queue")
+            if _number("sys_flag", message.sys_flag, _INT32) & TRANSACTION_MASK:
+                raise InvalidMessage("a message of a transaction cannot be in a batch")
+            if message.prepared_transaction_offset != 0:
+                raise InvalidMessage("a message of a batch has no prepared transaction offset")
+        except AttributeError as error:
+            raise InvalidMessage(f"not a message: {type(message).__name__}") from error
+        yield message
+
+
+def _has_properties(message: MessageFields) -> bool:
+    return message.tags is not None or bool(message.keys) or bool(message.properties)
+
+
+def _merged(message: MessageFields) -> dict[str, str]:
+    """TAGS, KEYS and the other properties, in the order in which Java's client would put them."""
+    merged: dict[str, str] = {}
+    if message.tags is not None:
+        merged[TAGS] = _text("tags", message.tags)
+    if message.keys:
+        if isinstance(message.keys, str):
+            raise InvalidMessage("keys is a sequence of texts, not one text", advice='write keys=["one"]')
+        try:
+            merged[KEYS] = KEY_SEPARATOR.join(_text("a key", key) for key in message.keys)
+        except TypeError:
+            raise InvalidMessage(f"keys is a sequence of texts, not {type(message.keys).__name__}") from None
+    for name, value in _pairs(message.properties):
+        if name in merged:
+            raise InvalidMessage(f"{name} is given twice: as an argument and in properties")
+        merged[name] = value
+    return merged
+
+
+def _pairs(properties: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
+    if properties is None:
+        return
+    if not isinstance(properties, Mapping):
+        raise InvalidMessage(f"properties is a mapping, not {type(properties).__name__}")
+    for name, value in properties.items():
+        if _text("a property's name", name) == "":
+            raise InvalidMessage("a property has an empty name")
+        yield name, _text(f"the property {name!a}", value)
+
+
+def _text(what: str, text: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidMessage(f"{what} is text, not {type(text).__name__}")
+    if "\x01" in text or "\x02" in text:
+        raise InvalidMessage(f"{what} holds 0x01 or 0x02, which separate properties: {text[:80]!a}")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidMessage(f"{what} holds a lone surrogate: {text[:80]!a}") from None
+    return text
+
+
+def _number(name: str, value: SupportsIndex, bounds: tuple[int, int]) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidMessage(f"{name} is a number, not {type(value).__name__}") from None
+    if not bounds[0] <= number <= bounds[1]:
+        raise InvalidMessage(f"{name} is {number}, outside of {bounds[0]} to {bounds[1]}")
+    return number

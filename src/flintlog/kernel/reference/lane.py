@@ -1,0 +1,235 @@
+"""Dispatch of records to consume queues and the index, as long as nothing unusual comes.
+
+A lane knows the growing end of each queue and the index file in use. It takes records in log order;
+the first one that needs more than writing an entry behind the last (a new queue, a full file, a gap, a
+special record) stops it, and the caller, who owns the files, does that step and lets it go on.
+
+    record ─▶ queue step ─▶ index step ─▶ done
+                 │               │
+                 ▼               ▼
+               QUEUE           INDEX             the caller's turn
+
+One thread at a time uses a lane.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from flintlog.errors import FormatError
+from flintlog.format.java import decode_text
+from flintlog.format.sys_flag import takes_queue_offset
+from flintlog.kernel.reference.scanning import ENTRY_SIZE, Scan, check_range
+from flintlog.kernel.reference.tails import QueueEnd
+from flintlog.kernel.reference.walk import facts_of, measure
+from flintlog.kernel.types import INNER_BATCH, MULTI_DISPATCH, Buffer, LaneStop, ScanStop
+
+INDEX_HEADER_SIZE: Final = 40
+INDEX_SLOT_SIZE: Final = 4
+INDEX_ENTRY_SIZE: Final = 20
+
+_QUEUE_ENTRY: Final = struct.Struct("!qiq")
+_INDEX_HEADER: Final = struct.Struct("!qqqqii")
+_INDEX_SLOT: Final = struct.Struct("!i")
+_INDEX_ENTRY: Final = struct.Struct("!iqii")
+_MAX_INT32: Final = (1 << 31) - 1
+
+
+class _Dispatched(NamedTuple):
+    """One record, as the two steps need it."""
+
+    physical_offset: int
+    queue_offset: int
+    tags_code: int
+    store_timestamp: int
+    size: int
+    sys_flag: int
+    marks: int
+    hashes: Sequence[int]
+    end: QueueEnd | None
+
+
+class Lane:
+    """Applies records to the queue ends and the index file that it was given."""
+
+    def __init__(self, *, delay_levels_ms: Sequence[int] = (), lmq: bool = False) -> None:
+        self.delay_levels_ms = tuple(delay_levels_ms)
+        self.lmq = lmq
+        self.index_enabled = True
+        self.all_slow = False
+        self.position = 0
+        self.row_index = 0
+        self.hash_index = 0
+        self.last_physical_offset = -1
+        self.last_store_timestamp = -1
+        self.done_count = 0
+        self._ends: dict[tuple[str, int], QueueEnd] = {}
+        self._index: memoryview | None = None
+        self._slot_count = 0
+        self._index_count = 0
+
+    def set_queue(self, topic: str, queue_id: int, end: QueueEnd | None) -> None:
+        """Name the end of a queue; None makes its next record stop the lane."""
+        if end is None:
+            self._ends.pop((topic, queue_id), None)
+        else:
+            self._ends[topic, queue_id] = end
+
+    def set_index(self, buffer: Buffer | None, slot_count: int = 0, index_count: int = 0) -> None:
+        """Name the index file in use, and give the one before back; None makes the next key stop the lane."""
+        view = None if buffer is None else _index_view(buffer, slot_count, index_count)
+        if self._index is not None:
+            self._index.release()
+        self._index, self._slot_count, self._index_count = view, slot_count, index_count
+
+    def run(self, buffer: Buffer, start: int, stop: int, base: int, at_index: bool = False) -> LaneStop:
+        """Apply the records of buffer[start:stop]; `position` is then that of the record it stopped at."""
+        with memoryview(buffer).cast("B") as view:
+            check_range(view, start, stop)
+            self.position = start
+            while not isinstance(parts := measure(view, self.position, stop, base), ScanStop):
+                facts = facts_of(parts, self.delay_levels_ms)
+                end = self._ends.get((decode_text(parts.topic), parts.queue_id))
+                record = _Dispatched(
+                    parts.physical_offset,
+                    parts.queue_offset,
+                    facts.tags_code,
+                    parts.store_timestamp,
+                    parts.size,
+                    parts.sys_flag,
+                    facts.marks,
+                    facts.hashes,
+                    end,
+                )
+                if (stopped := self._dispatch(record, at_index)) is not LaneStop.DONE:
+                    return stopped
+                self.position += parts.size
+                at_index = False
+        self.hash_index = 0
+        return {ScanStop.LIMIT: LaneStop.DONE, ScanStop.BLANK: LaneStop.BLANK}.get(parts, LaneStop.BAD)
+
+    def apply(self, scan: Scan, row: int = 0, at_index: bool = False) -> LaneStop:
+        """Apply the records of a scan from this row on; `row_index` is then that of the row it stopped at."""
+        if not 0 <= row <= scan.count:
+            raise IndexError(f"row {row} of a scan of {scan.count} rows")
+        for self.row_index in range(row, scan.count):
+            found = scan.row(self.row_index)
+            record = _Dispatched(
+                found.physical_offset,
+                found.queue_offset,
+                found.tags_code,
+                found.store_timestamp,
+                found.size,
+                found.sys_flag,
+                found.marks,
+                scan.hashes[found.first_hash : found.first_hash + found.hash_count],
+                self._ends.get(scan.queues[found.queue]),
+            )
+            if (stopped := self._dispatch(record, at_index and self.row_index == row)) is not LaneStop.DONE:
+                return stopped
+        self.row_index = scan.count
+        self.hash_index = 0
+        return LaneStop.DONE
+
+    def _dispatch(self, record: _Dispatched, at_index: bool) -> LaneStop:
+        if not at_index:
+            self.hash_index = 0
+            if takes_queue_offset(record.sys_flag) and not self._queue_step(record):
+                return LaneStop.QUEUE
+        if self.index_enabled and not self._index_step(record):
+            return LaneStop.INDEX
+        self.hash_index = 0
+        self.last_physical_offset = record.physical_offset
+        self.last_store_timestamp = record.store_timestamp
+        self.done_count += 1
+        return LaneStop.DONE
+
+    def _queue_step(self, record: _Dispatched) -> bool:
+        end = record.end
+        if end is None or self.all_slow or record.marks & INNER_BATCH or (self.lmq and record.marks & MULTI_DISPATCH):
+            return False
+        record_end = record.physical_offset + record.size
+        if record_end <= end.max_physical_offset:
+            return True
+        tail = end.tail
+        view = None if tail is None else tail._room()
+        if tail is None or view is None or record.queue_offset * ENTRY_SIZE != tail.end:
+            return False
+        if tail.capacity - tail.position < ENTRY_SIZE:
+            return False
+        _QUEUE_ENTRY.pack_into(view, tail.position, record.physical_offset, record.size, record.tags_code)
+        tail.position += ENTRY_SIZE
+        end.max_physical_offset = record_end
+        return True
+
+    def _index_step(self, record: _Dispatched) -> bool:
+        if self.hash_index >= len(record.hashes):
+            return True
+        if self._index is None:
+            return False
+        if record.physical_offset < _INDEX_HEADER.unpack_from(self._index)[3]:
+            return True
+        for value in record.hashes[self.hash_index :]:
+            if not _insert(
+                self._index,
+                self._slot_count,
+                self._index_count,
+                value,
+                record.physical_offset,
+                record.store_timestamp,
+            ):
+                return False
+            self.hash_index += 1
+        return True
+
+
+def index_insert(
+    buffer: Buffer, slot_count: int, index_count: int, hash: int, physical_offset: int, store_timestamp: int
+) -> bool:
+    """Add one key to an index file; False when it is full. All state is in the file's header."""
+    if not 0 <= hash <= _MAX_INT32:
+        raise ValueError(f"not an index hash: {hash}")
+    with _index_view(buffer, slot_count, index_count) as view:
+        return _insert(view, slot_count, index_count, hash, physical_offset, store_timestamp)
+
+
+def _insert(
+    view: memoryview, slot_count: int, index_count: int, hash: int, physical_offset: int, store_timestamp: int
+) -> bool:
+    begin_time, _, begin_offset, _, used_slots, count = _INDEX_HEADER.unpack_from(view)
+    count = max(count, 1)  # a file that got no key yet may hold 0
+    if count >= index_count:
+        return False
+    slot_at = INDEX_HEADER_SIZE + INDEX_SLOT_SIZE * (hash % slot_count)
+    previous = _INDEX_SLOT.unpack_from(view, slot_at)[0]
+    if not 0 < previous <= count:
+        previous = 0
+    seconds = 0 if begin_time <= 0 else min(max(store_timestamp - begin_time, 0) // 1000, _MAX_INT32)
+    entry_at = INDEX_HEADER_SIZE + INDEX_SLOT_SIZE * slot_count + INDEX_ENTRY_SIZE * count
+    # The entry first, then the slot that names it: a reader beside us never follows a slot to nothing.
+    _INDEX_ENTRY.pack_into(view, entry_at, hash, physical_offset, seconds, previous)
+    _INDEX_SLOT.pack_into(view, slot_at, count)
+    if count == 1:
+        begin_time, begin_offset = store_timestamp, physical_offset
+    used_slots = _wrapped_int32(used_slots + (previous == 0))
+    _INDEX_HEADER.pack_into(
+        view, 0, begin_time, store_timestamp, begin_offset, physical_offset, used_slots, count + 1
+    )  # fmt: skip
+    return True
+
+
+def _index_view(buffer: Buffer, slot_count: int, index_count: int) -> memoryview:
+    view = memoryview(buffer).cast("B")
+    needed = INDEX_HEADER_SIZE + INDEX_SLOT_SIZE * slot_count + INDEX_ENTRY_SIZE * index_count
+    if slot_count < 1 or index_count < 1 or view.nbytes < needed or view.readonly:
+        raise FormatError(
+            f"an index file of {slot_count} slots and {index_count} entries needs {needed} writable bytes, "
+            f"and there are {view.nbytes}"
+        )
+    return view
+
+
+def _wrapped_int32(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -1,0 +1,47 @@
+"""Records that consume queue entries point at, copied out of the log."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Set
+
+from flintlog.kernel.reference.scanning import ENTRY_SIZE, check_range
+from flintlog.kernel.types import Buffer
+
+_ENTRY = struct.Struct("!qiq")
+
+
+def collect(
+    entries: Buffer,
+    position: int,
+    stop: int,
+    log: Buffer,
+    log_base: int,
+    log_end: int,
+    max_count: int,
+    max_bytes: int,
+    tag_codes: Set[int] | None = None,
+) -> list[bytes]:
+    """Copies of the records that the entries in entries[position:stop] point at, in order.
+
+    Only entries whose tags code is in `tag_codes` are taken, if that is given. Ends before the first
+    entry that points outside of `log` (which begins at physical offset `log_base` and is readable up to
+    `log_end`), at `max_count` records, and before `max_bytes` are exceeded; one record always goes in.
+    """
+    records: list[bytes] = []
+    size_so_far = 0
+    with memoryview(entries).cast("B") as entry_view, memoryview(log).cast("B") as log_view:
+        check_range(entry_view, position, stop)
+        readable = min(log_end - log_base, log_view.nbytes)
+        for at in range(position, stop - ENTRY_SIZE + 1, ENTRY_SIZE):
+            physical_offset, size, tags_code = _ENTRY.unpack_from(entry_view, at)
+            if tag_codes is not None and tags_code not in tag_codes:
+                continue
+            start = physical_offset - log_base
+            if len(records) >= max_count or start < 0 or size <= 0 or start + size > readable:
+                break
+            if records and size_so_far + size > max_bytes:
+                break
+            records.append(bytes(log_view[start : start + size]))
+            size_so_far += size
+    return records

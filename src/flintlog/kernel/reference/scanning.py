@@ -1,0 +1,103 @@
+"""A range of the log as rows, and the valid entries of a consume queue."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+
+from flintlog.format.java import decode_text
+from flintlog.kernel.reference.walk import facts_of, measure
+from flintlog.kernel.types import ROW, Buffer, Row, ScanStop
+
+ENTRY_SIZE = 20
+
+_OFFSET_AND_SIZE = struct.Struct("!qi")
+
+
+class Scan:
+    """What a scan found: one row a record, in log order."""
+
+    __slots__ = ("_hashes", "_rows", "count", "end", "queues", "reason")
+
+    def __init__(
+        self, rows: bytes, hashes: array[int], queues: list[tuple[str, int]], end: int, reason: ScanStop
+    ) -> None:
+        self._rows = rows
+        self._hashes = hashes
+        self.count = len(rows) // ROW.size
+        self.queues = queues
+        self.end = end
+        self.reason = reason
+
+    @property
+    def rows(self) -> memoryview:
+        """The rows, packed as `types.ROW`."""
+        return memoryview(self._rows)
+
+    @property
+    def hashes(self) -> memoryview:
+        """All index hashes, 32 bits each; a row says which are its own."""
+        return memoryview(self._hashes)
+
+    def row(self, index: int) -> Row:
+        """One row, unpacked."""
+        if not 0 <= index < self.count:
+            raise IndexError(f"row {index} of a scan of {self.count} rows")
+        return Row._make(ROW.unpack_from(self._rows, index * ROW.size))
+
+
+def scan(
+    buffer: Buffer,
+    start: int,
+    stop: int,
+    base: int,
+    *,
+    check_crc: bool = False,
+    delay_levels_ms: Sequence[int] = (),
+) -> Scan:
+    """The records of buffer[start:stop], where buffer[0] has the physical offset `base`."""
+    rows = bytearray()
+    hashes = array("I")
+    queues: dict[tuple[bytes, int], int] = {}
+    with memoryview(buffer).cast("B") as view:
+        check_range(view, start, stop)
+        position = start
+        while not isinstance(parts := measure(view, position, stop, base, check_crc), ScanStop):
+            facts = facts_of(parts, delay_levels_ms)
+            queue = queues.setdefault((parts.topic, parts.queue_id), len(queues))
+            rows += ROW.pack(
+                parts.physical_offset,
+                parts.queue_offset,
+                facts.tags_code,
+                parts.store_timestamp,
+                parts.size,
+                queue,
+                parts.sys_flag,
+                len(hashes),
+                len(facts.hashes),
+                facts.marks,
+            )
+            hashes.extend(facts.hashes)
+            position += parts.size
+    names = [(decode_text(topic), queue_id) for topic, queue_id in queues]
+    return Scan(bytes(rows), hashes, names, position, parts)
+
+
+def count_entries(buffer: Buffer, start: int, stop: int) -> int:
+    """The position behind the last valid consume queue entry of buffer[start:stop]."""
+    with memoryview(buffer).cast("B") as view:
+        check_range(view, start, stop)
+        position = start
+        while stop - position >= ENTRY_SIZE:
+            offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
+            if offset < 0 or size <= 0:
+                break
+            position += ENTRY_SIZE
+        return position
+
+
+def check_range(view: memoryview, start: int, stop: int) -> None:
+    """A range outside of the buffer is a mistake of the caller's, not damage."""
+    if not 0 <= start <= stop <= view.nbytes:
+        raise ValueError(f"the range {start} to {stop} is not inside of a buffer of {view.nbytes} bytes")

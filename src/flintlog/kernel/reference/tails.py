@@ -1,0 +1,79 @@
+"""The growing end of a file, and of a consume queue.
+
+A `Tail` is a buffer (one segment), the offset of its first byte, and the position behind the last byte
+written. One thread at a time moves it forward; others may read `position` and `end` whenever they like,
+because bytes are in place before the position passes them.
+"""
+
+from __future__ import annotations
+
+from flintlog.errors import StoreClosed
+from flintlog.kernel.types import Buffer
+
+
+class Tail:
+    """Where the next record or entry of one file goes.
+
+    Invariant: 0 <= position <= capacity, as long as the buffer is held.
+    """
+
+    __slots__ = ("_buffer", "_position", "_view", "base")
+
+    def __init__(self, buffer: Buffer, base: int, position: int = 0) -> None:
+        self._buffer: Buffer | None = buffer
+        self._view: memoryview | None = memoryview(buffer).cast("B")
+        self.base = base
+        self.position = position
+
+    @property
+    def buffer(self) -> Buffer | None:
+        """The buffer that was given; None after `release`."""
+        return self._buffer
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        if not 0 <= position <= self.capacity:
+            raise ValueError(f"position {position} is outside of a file of {self.capacity} bytes")
+        self._position = position
+
+    @property
+    def capacity(self) -> int:
+        """The bytes of the file; 0 after `release`."""
+        return 0 if self._view is None else self._view.nbytes
+
+    @property
+    def end(self) -> int:
+        """The offset of the next byte in the whole log or queue."""
+        return self.base + self._position
+
+    def release(self) -> None:
+        """Give the buffer back, so that its mapping can be closed. The position stays readable."""
+        if self._view is not None:
+            self._view.release()
+        self._view = self._buffer = None
+
+    def _writable(self) -> memoryview:
+        """The bytes to write into, for the kernel's own use."""
+        if self._view is None:
+            raise StoreClosed("the file's buffer was released")
+        if self._view.readonly:
+            raise StoreClosed("the file's buffer is read-only")
+        return self._view
+
+    def _room(self) -> memoryview | None:
+        """The writable bytes, or None when there are none to be had."""
+        return None if self._view is None or self._view.readonly else self._view
+
+
+class QueueEnd:
+    """The growing end of one consume queue: its last file, and how far into the log it goes."""
+
+    __slots__ = ("max_physical_offset", "tail")
+
+    def __init__(self, tail: Tail | None, max_physical_offset: int = -1) -> None:
+        self.tail = tail
+        self.max_physical_offset = max_physical_offset
