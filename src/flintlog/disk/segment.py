@@ -23,9 +23,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from flintlog.disk._tail import Tail
 from flintlog.disk.medium import PAGE_BYTES, Advice, Medium, RawFile
 from flintlog.errors import InvalidOffset, StoreClosed, SyncFailed, WrongFileSize
+from flintlog.kernel import Tail
 
 DEFAULT_TOUCH_AHEAD_BYTES = 16 * 1024 * 1024
 
