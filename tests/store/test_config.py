@@ -121,7 +121,7 @@ def test_accepts_the_ends_of_the_bounds(name: str, value: object) -> None:
 def test_refuses_an_unknown_option_and_says_which_was_meant() -> None:
     with pytest.raises(InvalidConfig, match=r"no option flush_intervall_commit_log .*flush_interval_commit_log\?"):
         StoreConfig(flush_intervall_commit_log=3)  # type: ignore[call-arg]
-    with pytest.raises(InvalidConfig, match="no option colour$"):
+    with pytest.raises(InvalidConfig, match=r"no option colour$"):
         StoreConfig().with_changes(colour="red")
 
 
@@ -274,7 +274,7 @@ def test_loads_toml(tmp_path: Path) -> None:
     path = tmp_path / "store.toml"
     path.write_text('flush = "async"\nservices = ["timer"]\nmax_message_size = 77\n', "utf-8")
     config = StoreConfig.load(str(path))
-    assert (config.flush, config.services, config.max_message_size) == ("async", {"timer"}, 77)
+    assert (config.flush, config.services, config.max_message_size) == ("async", frozenset({"timer"}), 77)
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ _TIMER_PRECISIONS_MS = (1000, 500, 200, 100)
 class _ConfigMeta(msgspec.StructMeta):
     """Makes an unknown option an `InvalidConfig` that names the one that was meant."""
 
-    def __call__(cls, *args: object, **values: object) -> object:
-        unknown = values.keys() - set(cls.__struct_fields__)
+    def __call__(self, *args: object, **values: object) -> object:
+        unknown = values.keys() - set(self.__struct_fields__)
         if unknown:
             name = min(unknown)
-            raise InvalidConfig(f"there is no option {name}", advice=did_you_mean(name, cls.__struct_fields__))
+            raise InvalidConfig(f"there is no option {name}", advice=did_you_mean(name, self.__struct_fields__))
         return super().__call__(*args, **values)
 
 
@@ -54,13 +54,14 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
     flush: Annotated[Literal["sync", "async"], option(group="flintlog's own",
         about="Whether a put waits until its message is on disk (`flushDiskType` of RocketMQ).")] = "sync"
     store_host: Annotated[str, option(
-        about="Address that records and message ids carry (`brokerIP1` and `listenPort` of RocketMQ).")] = "127.0.0.1:10911"
+        about="Address that records and message ids carry (`brokerIP1` and `listenPort` of RocketMQ)."
+    )] = "127.0.0.1:10911"
     services: Annotated[frozenset[str], option(
         about="Services that run with the store: `schedule`, `timer`, `transaction`.")] = frozenset()
     dispatch: Annotated[Literal["embedded", "external"], option(
         about="Whether the store builds its queues and index itself or leaves that to a job outside.")] = "embedded"
     topic_queue_types: Annotated[Mapping[str, str], option(
-        about="Topics with another kind of queue, as `{topic: \"BatchCQ\"}`.")] = msgspec.field(default_factory=dict)
+        about='Topics with another kind of queue, as `{"topic": "BatchCQ"}`.')] = msgspec.field(default_factory=dict)
     medium: Annotated[str, option(
         about="What keeps the files: `local`, or a name of the entry point group `flintlog.media`.")] = "local"
     put_lock: Annotated[Literal["blocking", "spinning"], option(
@@ -68,7 +69,7 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
     protect_unconsumed: Annotated[bool, option(
         about="Retention by age keeps files with messages that a group has not consumed yet.")] = False
     warm_ahead_bytes: Annotated[int, option(unit="bytes", low=0,
-        about="How far ahead of the writer the pages of the commit log are made ready; 0 turns it off.")] = 8 * 1024 * 1024
+        about="How far ahead of the writer the pages of the log are made ready; 0 turns it off.")] = 8 * 1024 * 1024
     max_mapped_files: Annotated[int, option(unit="files", low=16, high=1_000_000,
         about="Most files that are mapped at once; those least recently used are given back first.")] = 16_384
     # fmt: on

@@ -12,8 +12,10 @@ import re
 import tomllib
 from pathlib import Path
 
-from flintlog.errors import InvalidConfig
+from flintlog.disk.local import LocalMedium
+from flintlog.errors import DiskError, InvalidConfig
 
+_MAX_BYTES = 1024 * 1024
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ENTRY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
@@ -22,10 +24,10 @@ _ENTRY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 def load_values(path: str | os.PathLike[str]) -> dict[str, object]:
     """Read a file's options."""
     try:
-        text = Path(path).read_bytes().decode("utf-8")
+        text = LocalMedium().read(Path(path), _MAX_BYTES).decode("utf-8")
         return parse_values(text, Path(path).suffix.lower())
-    except OSError as error:
-        raise InvalidConfig(f"cannot read the config: {error.strerror}", path=path) from error
+    except DiskError as error:
+        raise InvalidConfig(f"cannot read the config: {error.what}", path=path) from error
     except ValueError as error:
         raise InvalidConfig(f"cannot parse the config: {error}", path=path) from error
 

@@ -102,14 +102,14 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
         about="Idle time after which the mapping of a commit log file may be given back.")] = 1 * 60 * 60 * 1000
     commit_log_force_swap_map_interval: Annotated[int, option(
         "commitLogForceSwapMapInterval", unit="ms", low=0, high=LONG_MAX,
-        about="Age after which the mapping of a commit log file is given back even if it is read.")] = 12 * 3600 * 1000
+        about="Age after which a commit log file's mapping is given back even if it is read.")] = 12 * 3600 * 1000
     commit_log_swap_map_reserve_file_num: Annotated[int, option("commitLogSwapMapReserveFileNum", unit="files", low=0,
         about="Newest commit log files whose mappings are always kept.")] = 100
     logic_queue_swap_map_interval: Annotated[int, option("logicQueueSwapMapInterval", unit="ms", low=0, high=LONG_MAX,
         about="Idle time after which the mapping of a consume queue file may be given back.")] = 1 * 60 * 60 * 1000
     logic_queue_force_swap_map_interval: Annotated[int, option(
         "logicQueueForceSwapMapInterval", unit="ms", low=0, high=LONG_MAX,
-        about="Age after which the mapping of a consume queue file is given back even if it is read.")] = 12 * 3600 * 1000
+        about="Age after which a consume queue file's mapping is given back even if it is read.")] = 12 * 3600 * 1000
     logic_queue_swap_map_reserve_file_num: Annotated[int, option("logicQueueSwapMapReserveFileNum", unit="files", low=0,
         about="Newest files of each consume queue whose mappings are always kept.")] = 20
     clean_swaped_map_interval: Annotated[int, option("cleanSwapedMapInterval", unit="ms", low=0, high=LONG_MAX,
