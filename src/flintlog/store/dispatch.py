@@ -285,8 +285,7 @@ class Dispatcher:
 
     def _show_index(self) -> None:
         assert self._index is not None
-        buffer = self._index.lane_buffer()
-        self.lane.set_index(buffer, self._index.slot_count, self._index.index_count)
+        self.lane.set_index(*self._index.lane_buffer())
 
     def _notify(self, base: int, start: int) -> None:
         """Tell the listeners of the records from `start` to the position, all in the segment just read."""

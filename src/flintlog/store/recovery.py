@@ -32,6 +32,9 @@ from flintlog.store.queue_table import QueueTable
 from flintlog.store.recovery_report import Finding, RecoveryReport
 from flintlog.store.stop_marker import StopMarker
 
+FAR = 1 << 62
+"""Behind every log: nothing needs to be done."""
+
 
 @dataclass(slots=True)
 class Opening:
@@ -48,6 +51,8 @@ class Opening:
     marker: StopMarker
     delay_levels_ms: tuple[int, ...]
     threads: int
+    store_time_at: Callable[[int], int]
+    dropped_index_files: list[str]
     progress: Callable[[int, int], None] | None = None
 
 
@@ -116,21 +121,26 @@ class Recovery:
         """Drop what is not believed of the index; from where on records must be indexed again."""
         index = self._open.index
         if index is None:
-            return 1 << 62
-        last = index.end_offset
-        if last is None:
-            if self._clean and self._open.marker.index_file_count == 0:
-                return 1 << 62
-            self._note("missing-index", "the log has messages and there is no index", "it was built from the log")
-            return self._min
+            return FAR
+        if not index.files:
+            return self._without_index()
         if self._clean:
-            return 1 << 62
+            return FAR
+        last = index.last_header.end_physical_offset
         # The last record of a kept file may have more keys than that file holds: take it out and put it in again.
         # The checkpoint first stops vouching for the file, in case of a crash while it is changed.
-        self._open.checkpoint.set(index_msg_timestamp=index.previous_end_timestamp)
+        before = index.files[-2].header.end_timestamp if len(index.files) > 1 else 0
+        self._open.checkpoint.set(index_msg_timestamp=before)
         self._open.checkpoint.flush()
-        index.truncate(last)
+        index.truncate(last, self._open.store_time_at)
         return max(last, self._min)
+
+    def _without_index(self) -> int:
+        if self._clean and self._open.marker.index_file_count == 0:
+            return FAR
+        if not self._open.dropped_index_files:
+            self._note("missing-index", "the log has messages and there is no index", "it was built from the log")
+        return self._min
 
     # ------------------------------------------------------------------ reading the log
 
@@ -161,7 +171,7 @@ class Recovery:
             else None,
             threads=parts.threads,
             delay_levels_ms=parts.delay_levels_ms,
-            expected_end=dispatch_from if self._clean else 1 << 62,
+            expected_end=dispatch_from if self._clean else FAR,
             progress=parts.progress,
         )
         end = reading.run(start)
@@ -184,8 +194,8 @@ class Recovery:
         """Bring queues, index and positions in line with the log's end, and make all of it durable."""
         parts = self._open
         parts.queues.truncate(end)
-        if parts.index is not None and (parts.index.end_offset or 0) >= end:
-            parts.index.truncate(end)
+        if parts.index is not None and parts.index.last_header.end_physical_offset >= end:
+            parts.index.truncate(end, parts.store_time_at)
         if not self._clean or self._findings:
             parts.segments.resync(start)
         parts.queues.rebuild_offsets(self._min)
