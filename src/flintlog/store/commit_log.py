@@ -55,14 +55,13 @@ class CommitLog:
         segments: SegmentQueue,
         encoder: Encoder,
         *,
-        next_offsets: dict[tuple[str, int], int],
         now_ms: Milliseconds,
         lock: PutLock,
         store_host: str,
         max_message_size: int,
     ) -> None:
         self.segments = segments
-        self.next_offsets = next_offsets
+        self.next_offsets: dict[tuple[str, int], int] = {}
         self.lock = lock
         self.locked_since: float | None = None
         self._encoder = encoder
@@ -76,8 +75,9 @@ class CommitLog:
 
     # ------------------------------------------------------------------ appending
 
-    def start(self) -> None:
-        """Take the last segment as the one to append to."""
+    def start(self, next_offsets: dict[tuple[str, int], int]) -> None:
+        """Take the last segment as the one to append to, and the table of next queue offsets."""
+        self.next_offsets = next_offsets
         self._take(self.segments.last)
 
     def put(self, message: Message) -> Receipt:

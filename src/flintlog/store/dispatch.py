@@ -35,8 +35,8 @@ from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import DamageMap
 from flintlog.store.index import IndexService
-from flintlog.store.logical_queue import LogicalQueue
-from flintlog.store.queue_table import QueueTable
+from flintlog.store.logical_queue import LogicalQueue, QueueType
+from flintlog.store.queue_table import LMQ_PREFIX, QueueTable
 from flintlog.store.stored import Arrival
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,6 @@ log = logging.getLogger(__name__)
 Listener = Callable[[Arrival], None]
 BitmapHook = Callable[[bytes], "bytes | None"]
 """Given a whole record, the filter bitmap of its queue extension, or None."""
-LMQ_PREFIX = "%LMQ%"
 MAX_ENTRY_SIZE = 0x7FFFFFFF
 
 
@@ -221,7 +220,7 @@ class Dispatcher:
             return
         topic, queue_id = scan.queues[0]
         record = bytes(view[position : position + size])
-        if self._queues.is_batch(topic):
+        if self._queues.type_of(topic) is QueueType.BATCH:
             self._put_batch_entry(topic, queue_id, row, record)
             return
         queue = self._queues.get_or_create(topic, queue_id)

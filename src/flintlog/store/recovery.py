@@ -109,7 +109,7 @@ class Recovery:
         return max(covered, self._min)
 
     def _missing_queues(self) -> str | None:
-        count = len(self._open.queues)
+        count = len(self._open.queues.all())
         if not count:
             return "the log has messages and there are no queues"
         known = self._open.marker.queue_count
