@@ -15,12 +15,19 @@ from typing import Final
 
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.store.logical_queue import Boundary, CqUnit, EntryRange, LogicalQueue, QueueType, StoreTimeOf, TailKeeper
+from flintlog.format.batch_queue_entry import ENTRY_SIZE, BatchQueueEntry, encode_batch_queue_entry
+from flintlog.store.logical_queue import (
+    Boundary,
+    CqUnit,
+    EntryRange,
+    LogicalQueue,
+    QueueType,
+    StoreTimeOf,
+    TailKeeper,
+    write_at_end,
+)
 
-ENTRY_SIZE: Final = 46
 _ENTRY = struct.Struct(">qiqqqhii")
-_COMPACTED_OFFSET: Final = -1
-_RESERVED: Final = 0
 _NOT_FOUND: Final = -1
 _LONG = struct.Struct(">q")
 _STORE_TIME_AT: Final = 20
@@ -81,11 +88,8 @@ class BatchConsumeQueue(LogicalQueue):
             segment = self.segments.last_or_new(self.segments.max_wrote)
             if segment is None:
                 return False
-            tail = self._tail_of(segment)
-            position = tail.position
-            fields = (physical_offset, size, tags_code, store_timestamp, queue_offset, batch_count)
-            _ENTRY.pack_into(tail.buffer, position, *fields, _COMPACTED_OFFSET, _RESERVED)
-            tail.position = position + ENTRY_SIZE  # last: readers may look now
+            entry = BatchQueueEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, batch_count)
+            write_at_end(segment, encode_batch_queue_entry(entry), self._tails)
         self._max_physical_offset = physical_offset
         self._max_offset = queue_offset + batch_count
         if self._min_offset < 0:

@@ -18,10 +18,20 @@ from typing import Final
 from flintlog.disk.segment import Segment, SelectedRange
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
+from flintlog.format.queue_extension import is_extension_address
 from flintlog.kernel import QueueEnd, count_entries
-from flintlog.store.consume_queue_ext import ConsumeQueueExt, is_address
-from flintlog.store.logical_queue import Boundary, CqUnit, EntryRange, LogicalQueue, QueueType, StoreTimeOf, TailKeeper
-from flintlog.store.queue_time import segment_by_time, search_by_time
+from flintlog.store.consume_queue_ext import ConsumeQueueExt
+from flintlog.store.logical_queue import (
+    Boundary,
+    CqUnit,
+    EntryRange,
+    LogicalQueue,
+    QueueType,
+    StoreTimeOf,
+    TailKeeper,
+    write_at_end,
+)
+from flintlog.store.queue_time import search_by_time, segment_by_time
 
 _ENTRY = struct.Struct(">qiq")
 _OFFSET = struct.Struct(">q")
@@ -42,7 +52,7 @@ class ConsumeQueueEntries(EntryRange):
         queue_offset = self.first_queue_offset
         view = self.view
         for physical_offset, size, tags_code in _ENTRY.iter_unpack(view[: len(view) - len(view) % ENTRY_SIZE]):
-            if self._ext is None or not is_address(tags_code):
+            if self._ext is None or not is_extension_address(tags_code):
                 yield CqUnit(queue_offset, physical_offset, size, tags_code)
             else:
                 unit = self._ext.get(tags_code)
@@ -126,7 +136,7 @@ class ConsumeQueue(LogicalQueue):
         return segment
 
     def _give_up_tail(self) -> bool:
-        if not super()._give_up_tail():
+        if not self._tails.may_take():
             return False
         self.detach()
         return True
@@ -134,18 +144,14 @@ class ConsumeQueue(LogicalQueue):
     def _prefill(self, segment: Segment, place: int) -> None:
         """A queue that starts in the middle of a file: entries of no message up to its first."""
         position = place - segment.base
-        tail = self._tail_of(segment)
-        tail.buffer[:position] = _PREFILL * (position // ENTRY_SIZE)
-        tail.position = position
+        write_at_end(segment, _PREFILL * (position // ENTRY_SIZE), self._tails, self._give_up_tail)
         self._min_position = place
         self.segments.flushed_where = place
         self.segments.committed_where = place
 
     def _append(self, segment: Segment, physical_offset: int, size: int, tags_code: int) -> None:
-        tail = self._tail_of(segment)
-        position = tail.position
-        _ENTRY.pack_into(tail.buffer, position, physical_offset, size, tags_code)
-        tail.position = position + ENTRY_SIZE  # last: readers may look now
+        data = _ENTRY.pack(physical_offset, size, tags_code)
+        tail = write_at_end(segment, data, self._tails, self._give_up_tail)
         self.end.max_physical_offset = physical_offset + size
         if self.ext is None:  # with an extension every entry must come here
             self.end.tail = tail
@@ -175,7 +181,7 @@ class ConsumeQueue(LogicalQueue):
             with selected:
                 for position in range(len(selected.view) - ENTRY_SIZE, -1, -ENTRY_SIZE):
                     (code,) = _OFFSET.unpack_from(selected.view, position + _TAGS_CODE_AT)
-                    if is_address(code):
+                    if is_extension_address(code):
                         return int(code)
         return None
 
@@ -256,6 +262,12 @@ class ConsumeQueue(LogicalQueue):
         if self.ext is not None:
             is_done = self.ext.flush(least_pages) and is_done
         return is_done
+
+    def shut_down(self, now_ms: int) -> None:
+        self.detach()
+        super().shut_down(now_ms)
+        if self.ext is not None:
+            self.ext.segments.shut_down(now_ms)
 
     def destroy(self) -> None:
         self.detach()

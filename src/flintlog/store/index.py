@@ -5,26 +5,25 @@ made durable when the next one is made, and the checkpoint then remembers its en
 index files that reach beyond that time are thrown away and built again from the log.
 
 Invariant: files are sorted by name (their time of creation, always growing), only the last takes keys, and
-keys come in the log's order. Key texts are not stored: what a query finds may be a message of another key with the same hash.
+keys come in the log's order. Key texts are not stored: a query may also find messages of other keys with the same hash.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from flintlog.disk.medium import FileInfo, Medium
-from flintlog.errors import FlintlogError, StoreClosed, WrongFileSize
+from flintlog.errors import FlintlogError, FormatError, StoreClosed, WrongFileSize
 from flintlog.format.index_file import IndexHeader, IndexLayout, index_key
+from flintlog.format.names import index_file_name, parse_index_file_name
 from flintlog.kernel import index_hash
 from flintlog.store.index_file import IndexFile
 
 MAX_QUERY_COUNT: Final = 64
-_NAME_FORMAT: Final = "%Y%m%d%H%M%S%f"
-_NAME_DIGITS: Final = 17
 
 
 class IndexAnswer(NamedTuple):
@@ -160,7 +159,7 @@ class IndexService:
 
     def _next_name(self) -> str:
         """The local time of now, or just behind the last file's when the clock has not moved on."""
-        name = _name_of(datetime.fromtimestamp(self._now_ms() / 1000))
+        name = index_file_name(self._now_ms())
         last = self._files[-1].name if self._files else ""
         return name if name > last else _name_behind(last)
 
@@ -246,14 +245,11 @@ def _is_index_name(info: FileInfo) -> bool:
     return not info.is_directory and info.name.isascii() and info.name.isdigit()
 
 
-def _name_of(moment: datetime) -> str:
-    return moment.strftime(_NAME_FORMAT)[:_NAME_DIGITS]
-
-
 def _name_behind(name: str) -> str:
     """The next name: a millisecond later, or one more where a name is no time."""
     try:
-        moment = datetime.strptime(name, _NAME_FORMAT)
-    except ValueError:
+        moment = parse_index_file_name(name)
+    except FormatError:
         return str(int(name) + 1).zfill(len(name))
-    return _name_of(moment + timedelta(milliseconds=1))
+    later = moment + timedelta(milliseconds=1)
+    return f"{later:%Y%m%d%H%M%S}{later.microsecond // 1000:03d}"

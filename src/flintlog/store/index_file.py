@@ -12,6 +12,7 @@ from flintlog.disk.medium import Medium, RawFile
 from flintlog.format.index_file import (
     ENTRY_SIZE,
     HEADER_SIZE,
+    SLOT_SIZE,
     IndexHeader,
     IndexLayout,
     encode_index_header,
@@ -130,8 +131,10 @@ class IndexFile:
         for number in range(min(header.next_entry, self.layout.index_count) - 1, max(count, 1) - 1, -1):
             entry = parse_index_entry(buffer, self.layout, number)
             slot = self.layout.slot_position(self.layout.slot_of(entry.key_hash))
-            buffer[slot : slot + len(encode_slot(0))] = encode_slot(entry.previous_entry)
+            # In this order, so that the file can be read, and rolled back further, after any step.
+            buffer[slot : slot + SLOT_SIZE] = encode_slot(entry.previous_entry)
             used -= entry.previous_entry == 0
+            buffer[HEADER_SIZE - SLOT_SIZE : HEADER_SIZE] = encode_slot(number)
             position = self.layout.entry_position(number)
             buffer[position : position + ENTRY_SIZE] = bytes(ENTRY_SIZE)
         last = self.last_offset_at(count)

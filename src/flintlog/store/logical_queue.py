@@ -21,8 +21,9 @@ from typing import ClassVar, NamedTuple, Self
 
 from flintlog.disk.segment import Segment, SelectedRange
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.format.queue_extension import QueueExtension
-from flintlog.kernel import Tail
+from flintlog.errors import StoreClosed
+from flintlog.format.queue_extension import ExtensionUnit
+from flintlog.kernel import Buffer, Tail
 
 StoreTimeOf = Callable[[int, int], int]
 """(physical offset, size) → the record's store timestamp, -1 when the log no longer has it."""
@@ -53,7 +54,7 @@ class CqUnit(NamedTuple):
     size: int
     tags_code: int | None
     batch_count: int = 1
-    extension: QueueExtension | None = None
+    extension: ExtensionUnit | None = None
 
 
 class EntryRange(ABC):
@@ -113,6 +114,25 @@ class TailKeeper:
     def may_take(self) -> bool:
         """Whether the asking thread is the one inside a put."""
         return self._writer == get_ident()
+
+
+def write_at_end(
+    segment: Segment, data: bytes, tails: TailKeeper, on_give_up: Callable[[], bool] | None = None
+) -> Tail:
+    """Append to a segment that has room; the map cache may ask its tail back through `on_give_up`."""
+    segment.give_up_tail = tails.may_take if on_give_up is None else on_give_up
+    tail = segment.tail
+    position = tail.position
+    with memoryview(_held(tail)).cast("B") as view:
+        view[position : position + len(data)] = data
+    tail.position = position + len(data)  # last: readers may look now
+    return tail
+
+
+def _held(tail: Tail) -> Buffer:
+    if tail.buffer is None:
+        raise StoreClosed("the queue's file was unmapped")
+    return tail.buffer
 
 
 class LogicalQueue(ABC):
@@ -278,14 +298,6 @@ class LogicalQueue(ABC):
         self.correct_min_offset(commit_log_min, now_ms)
         return count
 
-    def _tail_of(self, segment: Segment) -> Tail:
-        """The tail to append to, which the map cache may ask back."""
-        segment.give_up_tail = self._give_up_tail
-        return segment.tail
-
-    def _give_up_tail(self) -> bool:
-        return self._tails.may_take()
-
     def _physical_offset_at(self, segment: Segment, position: int) -> int:
         selected = segment.select(position, self.entry_size)
         if selected is None:
@@ -302,3 +314,7 @@ class LogicalQueue(ABC):
         """Delete every file."""
         self._files_changed()
         self.segments.destroy()
+
+    def shut_down(self, now_ms: int) -> None:
+        """Unmap every file; views that are held stay valid."""
+        self.segments.shut_down(now_ms)
