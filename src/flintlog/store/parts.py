@@ -14,7 +14,7 @@ from flintlog.disk.buffer_pool import TransientStorePool
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import FormatError
-from flintlog.format.config_json import parse_config
+from flintlog.format.config_json import parse_config_object
 from flintlog.format.index_file import IndexLayout
 from flintlog.kernel import Encoder
 from flintlog.store.checkpoint import CheckpointFile
@@ -142,10 +142,10 @@ def load_queue_types(path: Path, medium: Medium) -> dict[str, str]:
     if not medium.exists(path):
         return {}
     try:
-        table = parse_config(medium.read(path).decode("utf-8", "replace"))
+        table = parse_config_object(medium.read(path))
     except FormatError:
         return {}
-    topics = table.get("topicConfigTable") if isinstance(table, dict) else None
+    topics = table.get("topicConfigTable")
     found: dict[str, str] = {}
     for topic, entry in (topics or {}).items() if isinstance(topics, dict) else ():
         attributes = entry.get("attributes") if isinstance(entry, dict) else None
