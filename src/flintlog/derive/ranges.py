@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flintlog import kernel
+from flintlog.derive.find_record import find_record
 
 BATCH_BYTES = 4 * 1024 * 1024
 
@@ -21,7 +21,7 @@ def cut_batches(
     """Batches that cover view[start:stop], where view[0] has the physical offset `base`."""
     begin = start
     while stop - begin > batch_bytes:
-        cut = kernel.find_record(view, begin + batch_bytes, stop, base)
+        cut = find_record(view, begin + batch_bytes, stop, base)
         if cut < 0:
             break
         yield begin, cut

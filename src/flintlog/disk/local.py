@@ -41,7 +41,7 @@ _FILE_MODE = 0o644
 class LocalFile:
     """One mapped file. Any thread may sync it while another one writes its buffer."""
 
-    def __init__(self, path: Path, mapping: MemoryMap, sync_name: Callable[[], None] | None) -> None:
+    def __init__(self, path: Path, mapping: MemoryMap, sync_name: Callable[[Path], None]) -> None:
         self.path = path
         self.size = mapping.size
         self._mapping: MemoryMap | None = mapping
@@ -63,9 +63,7 @@ class LocalFile:
             raise self._sync_failure
         try:
             self._map().sync(start, self.size if stop is None else stop)
-            if self._sync_name is not None:
-                self._sync_name()
-                self._sync_name = None
+            self._sync_name(self.path)
         except OSError as error:
             self._sync_failure = SyncFailed(
                 f"the disk did not take the data: {error.strerror}",
@@ -111,7 +109,7 @@ class LocalMedium:
 
     def __init__(self, max_maps: int = DEFAULT_MAX_MAPS) -> None:
         self.maps = MapCache(max_maps)
-        self._fresh_directories: set[Path] = set()  # made by us, their names not yet synced
+        self._fresh: set[Path] = set()  # files and directories made by us whose names are not yet synced
         self._replace_lock = threading.Lock()
 
     def create(self, path: Path, size: int) -> LocalFile:
@@ -122,7 +120,8 @@ class LocalMedium:
                 mapping = MemoryMap(size, descriptor, writable=True)
             finally:
                 os.close(descriptor)
-        return LocalFile(path, mapping, lambda: self._sync_name(path))
+        self._fresh.add(path)
+        return LocalFile(path, mapping, self._sync_name)
 
     def _make_allocated(self, path: Path, size: int) -> int:
         try:
@@ -144,7 +143,7 @@ class LocalMedium:
                 mapping = MemoryMap(status.st_size, descriptor, writable=writable)
             finally:
                 os.close(descriptor)
-        return LocalFile(path, mapping, None)
+        return LocalFile(path, mapping, self._sync_name)
 
     def listing(self, directory: Path) -> list[FileInfo]:
         with os_errors("list", directory):
@@ -174,13 +173,13 @@ class LocalMedium:
 
     def write(self, path: Path, data: bytes) -> None:
         with os_errors("write", path):
-            is_new = not path.exists()
+            if not path.exists():
+                self._fresh.add(path)
             with open(path, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            if is_new:
-                self._sync_name(path)
+            self._sync_name(path)
 
     def replace(self, path: Path, data: bytes) -> None:
         target = Path(os.path.realpath(path))  # a link stays a link
@@ -193,19 +192,25 @@ class LocalMedium:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary)
                 raise
+            self._fresh.add(target)
             self._sync_name(target)
 
     def rename(self, source: Path, target: Path) -> None:
         with os_errors(f"rename to {target}", source):
             os.rename(source, target)
+        if source in self._fresh:
+            self._fresh.discard(source)
+            self._fresh.add(target)
 
     def remove(self, path: Path) -> None:
         with os_errors("remove", path), suppress(FileNotFoundError):
             os.unlink(path)
+        self._fresh.discard(path)
 
     def remove_tree(self, path: Path) -> None:
         with os_errors("remove", path), suppress(FileNotFoundError):
             shutil.rmtree(path)
+        self._fresh -= {made for made in self._fresh if made.is_relative_to(path)}
 
     def make_directories(self, path: Path) -> None:
         with os_errors("make the directory", path):
@@ -215,7 +220,7 @@ class LocalMedium:
                 missing.append(current)
                 current = current.parent
             os.makedirs(path, exist_ok=True)
-            self._fresh_directories.update(missing)
+            self._fresh.update(missing)
 
     def sync_directory(self, path: Path) -> None:
         try:
@@ -235,13 +240,11 @@ class LocalMedium:
         return LocalLock(path)
 
     def _sync_name(self, path: Path) -> None:
-        """Make the name of a file durable, and those of the directories above that we made."""
-        _sync_directory(path.parent)
-        directory = path.parent
-        while directory in self._fresh_directories:
-            _sync_directory(directory.parent)
-            self._fresh_directories.discard(directory)
-            directory = directory.parent
+        """Make the name of a file that we made durable, and those of the directories above it."""
+        while path in self._fresh:
+            _sync_directory(path.parent)
+            self._fresh.discard(path)
+            path = path.parent
 
 
 def _make_nameless(path: Path, size: int) -> int:
@@ -295,9 +298,9 @@ def _write_like(temporary: Path, data: bytes, target: Path) -> None:
         file.flush()
         with suppress(FileNotFoundError):
             status = os.stat(target)
-            os.fchmod(file.fileno(), S_IMODE(status.st_mode))
             with suppress(PermissionError):
                 os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            os.fchmod(file.fileno(), S_IMODE(status.st_mode))
         os.fsync(file.fileno())
 
 

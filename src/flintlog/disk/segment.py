@@ -20,54 +20,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from flintlog.disk._tail import Tail
 from flintlog.disk.medium import PAGE_BYTES, Advice, Medium, RawFile
+from flintlog.disk.selected_range import SelectedRange
 from flintlog.errors import InvalidOffset, StoreClosed, SyncFailed, WrongFileSize
+from flintlog.kernel import Tail
 
 DEFAULT_TOUCH_AHEAD_BYTES = 16 * 1024 * 1024
-
-
-class SelectedRange:
-    """A range of a segment, held until `release` or the end of the `with` block."""
-
-    __slots__ = ("_segment", "base", "view")
-
-    def __init__(self, segment: Segment, base: int, view: memoryview) -> None:
-        self._segment: Segment | None = segment
-        self.base = base
-        self.view = view
-
-    @property
-    def size(self) -> int:
-        return len(self.view)
-
-    def release(self) -> None:
-        """Let the segment go; a second call does nothing."""
-        segment, self._segment = self._segment, None
-        if segment is not None:
-            segment.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
 
 
 class WriteBuffer:
     """Memory that takes appends in place of the map, and the way to give it back."""
 
-    __slots__ = ("give_back", "real_commit", "view")
+    __slots__ = ("give_back", "view")
 
-    def __init__(self, view: memoryview, give_back: Callable[[memoryview], None], real_commit: bool = True) -> None:
+    def __init__(self, view: memoryview, give_back: Callable[[], None]) -> None:
         self.view = view
         self.give_back = give_back
-        self.real_commit = real_commit
 
 
 class Segment:
@@ -157,8 +126,7 @@ class Segment:
 
     @property
     def read_position(self) -> int:
-        buffer = self._write_buffer
-        return self.committed_position if buffer is not None and buffer.real_commit else self.wrote_position
+        return self.wrote_position if self._write_buffer is None else self.committed_position
 
     @property
     def is_full(self) -> bool:
@@ -289,7 +257,7 @@ class Segment:
         self._unmap()
         buffer, self._write_buffer = self._write_buffer, None
         if buffer is not None:
-            buffer.give_back(buffer.view)
+            buffer.give_back()
 
     def shut_down(self, force_after_ms: int, now_ms: int) -> bool:
         """Serve no more; True when nobody holds the segment, or they held it for too long."""
@@ -330,7 +298,7 @@ class Segment:
         except BaseException:
             self.release()
             raise
-        return SelectedRange(self, self.base + position, view)
+        return SelectedRange(self.release, self.base + position, view)
 
     def _readable(self) -> memoryview:
         view = self._read_view
@@ -417,7 +385,7 @@ class Segment:
             self._position = self.size
             if tail is not None:
                 tail.release()
-        buffer.give_back(buffer.view)
+        buffer.give_back()
 
     # Memory
 

@@ -229,7 +229,7 @@ class CommitLog:
         with selected:
             return int(_I32.unpack_from(selected.view, 0)[0])
 
-    def store_time_at(self, physical_offset: int, size: int) -> int:
+    def store_time_at(self, physical_offset: int, size: int = 0) -> int:
         """The store timestamp of a record; -1 when it is gone."""
         segment = self.segments.find(physical_offset)
         if segment is None or physical_offset < self.min_offset:

@@ -46,3 +46,8 @@ def parse_delay_levels(name: str, text: str) -> tuple[int, ...]:
             raise InvalidConfig(f"option {name} has {part!r}", advice="expected a number with s, m, h or d")
         levels.append(int(digits) * unit_ms)
     return tuple(levels)
+
+
+DEFAULT_DELAY_LEVELS_MS = parse_delay_levels(
+    "message_delay_level", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+)

@@ -1,4 +1,4 @@
-"""Places in the log that are damaged, and finding what is intact behind them.
+"""Places in the log that are damaged.
 
 A bad place is a torn tail only if no intact record follows it anywhere in the log. Otherwise it is damage: it costs
 the records it covers and nothing else. This map holds such places for as long as the store is open, so that
@@ -11,17 +11,18 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flintlog import kernel
-from flintlog.disk.segment_queue import SegmentQueue
-
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One damaged stretch: physical offsets [start, end), and what was seen there."""
+    """One damaged stretch: physical offsets [start, end), and what was seen there.
+
+    `readable`: its header and lengths are right, so it has its place in a queue; only its body is lost.
+    """
 
     start: int
     end: int
     evidence: str
+    readable: bool = False
 
     @property
     def size(self) -> int:
@@ -54,10 +55,12 @@ class DamageMap:
         return None if damage is None else damage.end
 
     def between(self, start: int, end: int) -> Damage | None:
-        """The first damage that begins in [start, end)."""
-        place = bisect_right(self._starts, start - 1)
-        if place < len(self._places) and self._places[place].start < end:
-            return self._places[place]
+        """The first damage in [start, end) whose records are not known."""
+        for damage in self._places[bisect_right(self._starts, start - 1) :]:
+            if damage.start >= end:
+                return None
+            if not damage.readable:
+                return damage
         return None
 
     def __iter__(self) -> Iterator[Damage]:
@@ -65,15 +68,3 @@ class DamageMap:
 
     def __len__(self) -> int:
         return len(self._places)
-
-
-def find_intact(segments: SegmentQueue, physical_offset: int) -> int | None:
-    """The first intact record at or behind an offset, in this segment or a later one; None when there is none."""
-    for segment in segments.segments:
-        if segment.base + segment.size <= physical_offset:
-            continue
-        start = max(0, physical_offset - segment.base)
-        found = kernel.find_record(segment.buffer, start, segment.size, segment.base)
-        if found >= 0:
-            return segment.base + found
-    return None

@@ -29,13 +29,13 @@ from flintlog.format.properties import (
     parse_properties,
 )
 from flintlog.format.record import parse_record
-from flintlog.format.sys_flag import is_visible
-from flintlog.kernel import Lane, LaneStop, Row
-from flintlog.store.batch_consume_queue import BatchConsumeQueue
+from flintlog.format.sys_flag import takes_queue_offset
+from flintlog.kernel import MULTI_DISPATCH, Lane, LaneStop, Row, Scan
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import DamageMap
 from flintlog.store.index import IndexService
+from flintlog.store.logical_queue import LogicalQueue
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.stored import Arrival
 
@@ -45,8 +45,7 @@ Listener = Callable[[Arrival], None]
 BitmapHook = Callable[[bytes], "bytes | None"]
 """Given a whole record, the filter bitmap of its queue extension, or None."""
 LMQ_PREFIX = "%LMQ%"
-MULTI_DISPATCH = 1
-INNER_BATCH = 2
+MAX_ENTRY_SIZE = 0x7FFFFFFF
 
 
 class Dispatcher:
@@ -77,6 +76,7 @@ class Dispatcher:
         self._running = threading.Lock()
         self._wanted = False
         self._segment: Segment | None = None
+        self._view = memoryview(b"")
         self._at_index = False
         self.lane = Lane(delay_levels_ms=self._delay_levels_ms, lmq=lmq)
         self.lane.all_slow = extension
@@ -87,18 +87,20 @@ class Dispatcher:
 
     def start_at(self, position: int) -> None:
         """Everything below `position` is known to be dispatched."""
+        self._leave_segment()
         self.position = position
-        self._segment = None
         self._at_index = False
         if self._index is not None:
             self._show_index()
 
+    def stop(self) -> None:
+        """Let go of the files."""
+        with self._running:
+            self._leave_segment()
+            self.lane.set_index(None)
+
     def add_listener(self, listener: Listener) -> None:
         self._listeners.append(listener)
-
-    def forget_queues(self) -> None:
-        """Drop what the lane knows of queues (they were truncated, deleted or unmapped)."""
-        self.lane.clear_queues()
 
     def advance(self) -> None:
         """Dispatch up to the readable end, or leave that to the thread that is at it."""
@@ -132,15 +134,27 @@ class Dispatcher:
                 return
             self.failure = None
             if self._listeners and self.position > before:
-                self._notify(segment, before)
+                self._notify(segment.base, before)
             if not goes_on:
                 return
 
     def _find_segment(self) -> Segment | None:
+        """Go to the segment at the position, holding it so that it stays mapped and is not deleted."""
+        self._leave_segment()
         position = max(self.position, self._log.min_offset)
-        self._segment = self._log.segments.find(position)
+        segment = self._log.segments.find(position)
+        if segment is None or not segment.hold():
+            return None
+        self._segment = segment
+        self._view = segment.raw().buffer
         self.position = position
-        return self._segment
+        return segment
+
+    def _leave_segment(self) -> None:
+        segment, self._segment = self._segment, None
+        self._view = memoryview(b"")
+        if segment is not None:
+            segment.release()
 
     def _step(self, segment: Segment, end: int) -> bool:
         """Run the lane once and see to what it stopped at; False when nothing more can be done now."""
@@ -150,7 +164,7 @@ class Dispatcher:
         if start >= stop:
             return False
         lane = self.lane
-        reason = lane.run(segment.buffer, start, stop, base, self._at_index)
+        reason = lane.run(self._view, start, stop, base, self._at_index)
         self._at_index = False
         self.position = base + lane.position
         if reason is LaneStop.DONE:
@@ -158,7 +172,7 @@ class Dispatcher:
         if reason is LaneStop.BLANK:
             self.position = base + segment.size
         elif reason is LaneStop.QUEUE:
-            self._queue_step(segment.buffer, lane.position, stop, base)
+            self._queue_step(self._view, lane.position, base)
             self._at_index = True
         elif reason is LaneStop.INDEX:
             self._roll_index()
@@ -180,15 +194,33 @@ class Dispatcher:
         self.position = following
         return True
 
+    def apply(self, view: memoryview, base: int, scan: Scan) -> None:
+        """Dispatch records that were scanned already; the caller owns the dispatcher meanwhile."""
+        lane = self.lane
+        row, at_index = 0, False
+        while row < scan.count:
+            reason = lane.apply(scan, row, at_index)
+            if reason is LaneStop.DONE:
+                break
+            row = lane.row_index
+            if reason is LaneStop.QUEUE:
+                self._queue_step(view, scan.row(row).physical_offset - base, base)
+            else:
+                self._roll_index()
+            at_index = True
+        self.position = base + scan.end
+
     # ------------------------------------------------------------------ queues
 
-    def _queue_step(self, buffer: memoryview, position: int, stop: int, base: int) -> None:
-        scan = kernel.scan(buffer, position, stop, base, delay_levels_ms=self._delay_levels_ms, max_count=1)
+    def _queue_step(self, view: memoryview, position: int, base: int) -> None:
+        """Do by hand what the lane would not: the queue entry of the record at this position."""
+        size = int.from_bytes(view[position : position + 4], "big")
+        scan = kernel.scan(view, position, position + size, base, delay_levels_ms=self._delay_levels_ms)
         row = scan.row(0)
-        topic, queue_id = scan.queues[0]
-        if not is_visible(row.sys_flag):
+        if not takes_queue_offset(row.sys_flag):
             return
-        record = bytes(buffer[position : position + row.size])
+        topic, queue_id = scan.queues[0]
+        record = bytes(view[position : position + size])
         if self._queues.is_batch(topic):
             self._put_batch_entry(topic, queue_id, row, record)
             return
@@ -196,21 +228,27 @@ class Dispatcher:
         assert isinstance(queue, ConsumeQueue)
         self._fill_damaged_gap(queue, row)
         bitmap = None if self.bitmap_hook is None else self.bitmap_hook(record)
-        queue.put(row.physical_offset, row.size, row.tags_code, row.queue_offset, row.store_timestamp, bitmap)
+        self._put_entry(queue, row, row.queue_offset, bitmap)
         if self._lmq and row.marks & MULTI_DISPATCH:
             self._put_multi(topic, queue_id, row, record)
         if not self.lane.all_slow:
             self.lane.set_queue(topic, queue_id, queue.end)
 
+    def _put_entry(
+        self, queue: LogicalQueue, row: Row, queue_offset: int, bitmap: bytes | None = None, count: int = 1
+    ) -> None:
+        done = queue.put(
+            row.physical_offset, row.size, row.tags_code, queue_offset, row.store_timestamp, bitmap, count
+        )
+        if not done:
+            raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
+
     def _put_batch_entry(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
         """An inner batch has one entry of its own kind; a plain message in a batch queue has none."""
         properties = parse_properties(parse_record(record).properties)
-        first, count = properties.get(INNER_BASE), properties.get(INNER_NUM)
-        if first is None or count is None:
-            return
-        queue = self._queues.get_or_create(topic, queue_id)
-        assert isinstance(queue, BatchConsumeQueue)
-        queue.put(row.physical_offset, row.size, row.tags_code, row.store_timestamp, int(first), int(count))
+        first, count = properties.get(INNER_BASE, ""), properties.get(INNER_NUM, "")
+        if first.isdecimal() and count.isdecimal():
+            self._put_entry(self._queues.get_or_create(topic, queue_id), row, int(first), None, int(count))
 
     def _put_multi(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
         properties = parse_properties(parse_record(record).properties)
@@ -219,11 +257,9 @@ class Dispatcher:
         if len(names) != len(offsets) or not may_multi_dispatch(topic):
             return
         for name, offset in zip(names, offsets, strict=True):
-            if "/" in name or not offset.isdecimal():
-                continue
-            other = self._queues.get_or_create(name, 0 if name.startswith(LMQ_PREFIX) else queue_id)
-            assert isinstance(other, ConsumeQueue)
-            other.put(row.physical_offset, row.size, row.tags_code, int(offset), row.store_timestamp)
+            if "/" not in name and offset.isdecimal():
+                other = self._queues.get_or_create(name, 0 if name.startswith(LMQ_PREFIX) else queue_id)
+                self._put_entry(other, row, int(offset))
 
     def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
         """Records lost to damage leave a gap in their queue: entries that point at the damage keep all others in place."""
@@ -233,34 +269,35 @@ class Dispatcher:
         lost = self._damage.between(queue.max_physical_offset, row.physical_offset)
         if lost is None:
             return
+        filler = row._replace(physical_offset=lost.start, size=min(lost.size, MAX_ENTRY_SIZE), tags_code=0)
         for queue_offset in range(expected, row.queue_offset):
-            queue.put(lost.start, min(lost.size, 0x7FFFFFFF), 0, queue_offset, row.store_timestamp)
+            # Each filler must end behind the one before, or the queue takes it for a repeat.
+            queue.end.max_physical_offset = min(queue.max_physical_offset, lost.start)
+            self._put_entry(queue, filler, queue_offset)
 
     # ------------------------------------------------------------------ index and listeners
 
     def _roll_index(self) -> None:
         assert self._index is not None
-        self._index.roll()
+        if not self._index.roll():
+            raise DiskFull("no room for an index file")
         self._show_index()
 
     def _show_index(self) -> None:
         assert self._index is not None
-        buffer = self._index.lane_buffer()
-        self.lane.set_index(buffer, self._index.slot_count, self._index.index_count)
+        self.lane.set_index(*self._index.lane_buffer())
 
-    def _notify(self, segment: Segment, start: int) -> None:
-        stop = min(self.position, segment.base + segment.read_position) - segment.base
-        seen = kernel.scan(
-            segment.buffer, start - segment.base, stop, segment.base, delay_levels_ms=self._delay_levels_ms
-        )
+    def _notify(self, base: int, start: int) -> None:
+        """Tell the listeners of the records from `start` to the position, all in the segment just read."""
+        stop = min(self.position - base, len(self._view))
+        seen = kernel.scan(self._view, start - base, stop, base, delay_levels_ms=self._delay_levels_ms)
         for place in range(seen.count):
             row = seen.row(place)
-            topic, queue_id = seen.queues[row.queue]
-            if is_visible(row.sys_flag):
-                arrival = Arrival(
-                    topic, queue_id, row.queue_offset, row.physical_offset, row.tags_code, row.store_timestamp
+            if takes_queue_offset(row.sys_flag):
+                topic, queue_id = seen.queues[row.queue]
+                self._tell(
+                    Arrival(topic, queue_id, row.queue_offset, row.physical_offset, row.tags_code, row.store_timestamp)
                 )
-                self._tell(arrival)
 
     def _tell(self, arrival: Arrival) -> None:
         for listener in tuple(self._listeners):

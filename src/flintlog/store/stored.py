@@ -14,7 +14,8 @@ import msgspec
 from flintlog.format.host import format_host
 from flintlog.format.message_id import encode_message_id
 from flintlog.format.properties import KEYS, TAGS, UNIQ_KEY, parse_properties
-from flintlog.format.record import DEFAULT_DELAY_LEVELS_MS, Record, parse_record, tags_code
+from flintlog.format.record import Record, parse_record, tags_code
+from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
 
 _I32 = struct.Struct(">i").unpack_from
 _I64 = struct.Struct(">q").unpack_from
