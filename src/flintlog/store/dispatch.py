@@ -111,6 +111,12 @@ class Dispatcher:
             finally:
                 self._running.release()
 
+    def advance_and_wait(self) -> None:
+        """Dispatch up to the readable end of now, waiting for a thread that is at it."""
+        with self._running:
+            self._run()
+        self.advance()
+
     @property
     def backlog_bytes(self) -> int:
         return max(0, self._readable_end() - self.position)

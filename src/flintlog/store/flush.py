@@ -339,6 +339,10 @@ class Commit:
     def nudge(self) -> None:
         self._wake.set()
 
+    def commit_now(self) -> None:
+        """Commit everything, in the caller's thread."""
+        self._commit_all(0)
+
     def _run(self) -> None:
         last_thorough = time.monotonic()
         while not self._stopped.is_set():

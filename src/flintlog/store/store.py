@@ -330,7 +330,7 @@ class Store:
         self._dispatcher.stop()
         parts.queues.shut_down()
         if parts.index is not None:
-            parts.index.close()
+            parts.index.shut_down()
         parts.segments.shut_down()
         if parts.pool is not None:
             parts.pool.shut_down()
