@@ -1,4 +1,7 @@
-"""How fast a store is on this machine: puts with each flush, and gets. Numbers are of one run; compare like with like."""
+"""How fast a store is on this machine: puts with each flush, and gets.
+
+Numbers are of one run on one disk; compare only what ran side by side.
+"""
 
 from __future__ import annotations
 

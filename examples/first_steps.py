@@ -39,8 +39,8 @@ def read(path: Path) -> None:
     """Read by queue with filters, and by key."""
     with open_store(path, CONFIG) as store:
         print("get, by tag and by SQL")
-        for filter in ("paid || shipped", Sql92("region = 'eu' AND TAGS <> 'open'")):
-            page = store.get("orders", queue_id=0, offset=0, filter=filter)
+        for wanted in ("paid || shipped", Sql92("region = 'eu' AND TAGS <> 'open'")):
+            page = store.get("orders", queue_id=0, offset=0, filter=wanted)
             print(f"  {page.status.name}: {[bytes(message.body).decode() for message in page.messages]}")
         print("query, by key")
         for message in store.query("orders", "o-18"):
