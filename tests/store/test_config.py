@@ -11,7 +11,7 @@ import pytest
 from flintlog.errors import InvalidConfig
 from flintlog.store.config import OPTIONS, StoreConfig
 from flintlog.store.config_file import parse_properties_file
-from flintlog.store.options import INT_MAX
+from flintlog.store.options import INT_MAX, render_page
 from flintlog.store.rocketmq_options import ignored_names, rocketmq_names
 
 
@@ -312,3 +312,17 @@ def test_properties_as_java_reads_them() -> None:
         "empty": "",
         "url": "http://h:1/?a=b",
     }
+
+
+def test_the_page_of_options_is_up_to_date() -> None:
+    page = Path(__file__).parents[2] / "docs" / "options.md"
+    assert page.read_text("utf-8") == render_page(OPTIONS, ignored_names(OPTIONS)), "run `make docs`"
+
+
+def test_the_page_names_every_option_and_every_ignored_name() -> None:
+    page = render_page(OPTIONS, ignored_names(OPTIONS))
+    rows = [line.split("|")[1].strip().strip("`") for line in page.splitlines() if line.startswith("| `")]
+    assert rows == list(OPTIONS)
+    assert rows[0] == "flush"
+    for name in ignored_names(OPTIONS):
+        assert f"`{name}`" in page

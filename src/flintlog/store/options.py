@@ -15,6 +15,7 @@ import difflib
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from inspect import get_annotations
 from types import NoneType
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
@@ -116,11 +117,14 @@ def _read_default(field: msgspec.structs.FieldInfo) -> object:
 
 
 def read_options(owner: type[msgspec.Struct]) -> dict[str, Option]:
-    """Build the table of a class: every field whose type carries an `option(...)`, in order of declaration."""
+    """Build the table of a class: every field whose type carries an `option(...)`, its own before inherited ones."""
     table: dict[str, Option] = {}
     defaults = {field.name: field for field in msgspec.structs.fields(owner)}
     group = ""
-    for name, hint in get_type_hints(owner, include_extras=True).items():
+    hints = get_type_hints(owner, include_extras=True)
+    own_first = [name for part in owner.__mro__ for name in get_annotations(part)]
+    for name in own_first:
+        hint = hints[name]
         if get_origin(hint) is not Annotated:
             continue
         declared, remark = get_args(hint)[:2]
@@ -168,6 +172,9 @@ def render_page(table: Mapping[str, Option], ignored: Iterable[str]) -> str:
         "`StoreConfig(...)` takes the names on the left, `StoreConfig.from_rocketmq({...})` those of RocketMQ with",
         "text values, and `StoreConfig.load(path)` a file with either. Defaults are RocketMQ's but for `flush`:",
         "`StoreConfig()` flushes synchronously, `from_rocketmq` asynchronously unless `flushDiskType` says otherwise.",
+        "",
+        "Options of parts that this version does not have (timer, transactions, replication, ...) are checked and",
+        "kept, so that a broker's file can be used as it is; they have no effect until that part is there.",
     ]
     group = None
     for option in table.values():
