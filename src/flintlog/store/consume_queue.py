@@ -212,6 +212,26 @@ class ConsumeQueue(LogicalQueue):
                 self._min_position = last.base + last.read_position
                 return
         self._search_min(commit_log_min, now_ms)
+        self._pass_prefill()
+
+    def _pass_prefill(self) -> None:
+        """A queue whose first message was not its offset 0 begins with fillers; they are no messages."""
+        first = self.segments.first
+        start = -1 if first is None else self._min_position - first.base
+        selected = first.select(start) if first is not None and 0 <= start < first.read_position else None
+        if selected is None:
+            return
+        with selected:
+            view = selected.view
+            low, high = 0, len(view) // ENTRY_SIZE
+            while low < high:  # fillers come first, so the boundary can be searched
+                middle = (low + high) // 2
+                place = middle * ENTRY_SIZE
+                if view[place : place + ENTRY_SIZE] == _PREFILL:
+                    low = middle + 1
+                else:
+                    high = middle
+        self._min_position += low * ENTRY_SIZE
 
     def _search_min(self, commit_log_min: int, now_ms: int) -> None:
         """Only the first file is searched: expiry keeps the boundary inside it."""

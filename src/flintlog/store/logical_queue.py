@@ -264,7 +264,7 @@ class LogicalQueue(ABC):
 
         A last file without any data is dropped too: Java would take its first, empty entry for a message.
         """
-        if self.max_physical_offset < physical_offset:
+        if self.last_physical_offset < physical_offset:
             return
         self._built_below(physical_offset)
         while (segment := self.segments.last) is not None:

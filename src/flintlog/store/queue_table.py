@@ -174,9 +174,8 @@ class QueueTable:
 
     def truncate(self, physical_offset: int) -> None:
         """Drop the entries of records at or behind this offset, in every queue."""
-        if self.max_physical_offset() >= physical_offset:
-            for queue in self.all():
-                queue.truncate(physical_offset)
+        for queue in self.all():
+            queue.truncate(physical_offset)
 
     # Next offsets
 

@@ -196,6 +196,7 @@ class Store:
             delay_levels_ms=self.config.delay_levels_ms,
             threads=scan_threads(),
             store_time_at=self._log.store_time_at,
+            record_at=self._log.record_at,
             dropped_index_files=self._dropped_index_files,
             progress=progress,
         )
