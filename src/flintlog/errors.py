@@ -7,6 +7,7 @@
     ├── InvalidFilter           a filter expression that does not parse
     ├── InvalidOffset           an offset or id that cannot belong to a store
     ├── FormatError             bytes that are not what they should be
+    │   └── BodyTooLarge        a compressed body that unpacks to more than was allowed
     ├── DamagedStore            a store directory that cannot be read as one
     │   ├── WrongFileSize
     │   └── DamagedRecord       reading a message whose bytes were damaged
@@ -15,6 +16,7 @@
     ├── ServiceNotEnabled       a message asks for a service that is not on
     ├── MissingExtra            a feature whose optional package is not installed
     ├── DiskFull                no room for a file
+    ├── DiskError               the operating system refused an operation on a file
     ├── SyncFailed              the operating system could not make data durable
     └── PutFailed               `receipt.check()` of a put that was not acknowledged
 
@@ -93,6 +95,12 @@ class FormatError(FlintlogError):
     code = "format-error"
 
 
+class BodyTooLarge(FormatError):
+    """A compressed body that unpacks to more than the caller allowed."""
+
+    code = "body-too-large"
+
+
 class DamagedStore(FlintlogError):
     """A directory that cannot be opened as a store without losing something."""
 
@@ -139,6 +147,12 @@ class DiskFull(FlintlogError):
     """The file system has no room for another file."""
 
     code = "disk-full"
+
+
+class DiskError(FlintlogError):
+    """The operating system refused an operation on a file."""
+
+    code = "disk-error"
 
 
 class SyncFailed(FlintlogError):

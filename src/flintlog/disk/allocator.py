@@ -1,0 +1,163 @@
+"""Makes segments ahead of the writer: RocketMQ's AllocateMappedFileService.
+
+Who asks for a segment also names the one behind it. The first was made the last time, so it is
+handed over at once, synced, warm, and with its name durable; the second is made meanwhile, by
+one thread. Bigger files come first, then smaller offsets. A file is known by its offset: should the path for
+it change in between, there are still not two files of one name.
+
+What was made and never asked for is deleted at shutdown; after a crash it remains as a file of zeros.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+
+from flintlog.disk.buffer_pool import TransientStorePool
+from flintlog.disk.medium import Medium, RawFile
+from flintlog.disk.segment import DEFAULT_TOUCH_AHEAD_BYTES, Segment, WriteBuffer
+from flintlog.disk.segment_queue import NewFile
+from flintlog.errors import DiskError, FlintlogError
+
+OBTAIN_TIMEOUT_MS = 5_000
+
+
+class _Request:
+    """One file to be made; `done` is set with a segment or an error."""
+
+    __slots__ = ("done", "error", "file", "segment")
+
+    def __init__(self, file: NewFile) -> None:
+        self.file = file
+        self.done = threading.Event()
+        self.segment: Segment | None = None
+        self.error: FlintlogError | None = None
+
+    def __lt__(self, other: _Request) -> bool:
+        return (-self.file.size, self.file.base) < (-other.file.size, other.file.base)
+
+
+class SegmentAllocator:
+    """The thread that makes files, and the files it made. One queue's writer asks at a time."""
+
+    def __init__(
+        self,
+        medium: Medium,
+        *,
+        pool: TransientStorePool | None = None,
+        fast_fail_if_no_buffer: bool = False,
+        warm_up: bool = False,
+        timeout_ms: int = OBTAIN_TIMEOUT_MS,
+        touch_ahead_bytes: int = DEFAULT_TOUCH_AHEAD_BYTES,
+    ) -> None:
+        """`warm_up` touches whole files and locks them in memory; otherwise only their first pages are touched."""
+        self._medium = medium
+        self._pool = pool
+        self._fast_fail = fast_fail_if_no_buffer
+        self._warm_up = warm_up
+        self._timeout_ms = timeout_ms
+        self._touch_ahead_bytes = touch_ahead_bytes
+        self._changed = threading.Condition()
+        self._waiting: list[_Request] = []
+        self._requests: dict[tuple[int, int], _Request] = {}
+        self._thread: threading.Thread | None = None
+        self._is_stopping = False
+
+    def start(self) -> None:
+        """Start the thread; without it files are made when they are asked for."""
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="flintlog-allocate", daemon=True)
+        self._thread.start()
+
+    def obtain(self, wanted: NewFile, ahead: NewFile) -> Segment:
+        """The wanted segment; the one behind it is under way when this returns."""
+        if self._thread is None:
+            return self._make(wanted)
+        self._check_buffers(wanted)
+        request = self._request(wanted)
+        self._request(ahead)
+        if not request.done.wait(self._timeout_ms / 1000):
+            raise DiskError(f"the next file was not made in {self._timeout_ms} ms", path=wanted.path)
+        with self._changed:
+            self._requests.pop((wanted.base, wanted.size), None)
+        if request.segment is None:
+            # A failure from when the file was made ahead is old: the disk may have room again.
+            return self._make(wanted)
+        return request.segment
+
+    def _check_buffers(self, wanted: NewFile) -> None:
+        pool = self._pool
+        if pool is None or not self._fast_fail or (wanted.base, wanted.size) in self._requests:
+            return
+        if pool.available_buffers <= len(self._waiting):
+            raise DiskError("no write buffer is free", path=wanted.path, advice="raise transientStorePoolSize")
+
+    def _request(self, file: NewFile) -> _Request:
+        key = (file.base, file.size)
+        with self._changed:
+            request = self._requests.get(key)
+            if request is None:
+                request = self._requests[key] = _Request(file)
+                heapq.heappush(self._waiting, request)
+                self._changed.notify()
+            return request
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._is_stopping)
+                if self._is_stopping:
+                    return
+                request = heapq.heappop(self._waiting)
+            try:
+                request.segment = self._make(request.file)
+            except FlintlogError as error:
+                request.error = error
+            request.done.set()
+
+    def _make(self, file: NewFile) -> Segment:
+        buffer = self._borrow(file)
+        try:
+            raw = self._create(file)
+        except BaseException:
+            if buffer is not None:
+                buffer.give_back()
+            raise
+        segment = Segment(file.path, file.base, file.size, self._medium, raw=raw, write_buffer=buffer)
+        if self._warm_up:
+            segment.warm_up()
+        else:
+            segment.warm_ahead(self._touch_ahead_bytes)
+        return segment
+
+    def _create(self, file: NewFile) -> RawFile:
+        raw = self._medium.create(file.path, file.size)
+        try:
+            raw.sync()  # so that the first group commit in this file does not wait for its name
+        except BaseException:
+            raw.close()
+            self._medium.remove(file.path)
+            raise
+        return raw
+
+    def _borrow(self, file: NewFile) -> WriteBuffer | None:
+        if self._pool is None:
+            return None
+        buffer = self._pool.borrow()
+        if buffer is None and self._fast_fail:
+            raise DiskError("no write buffer is free", path=file.path, advice="raise transientStorePoolSize")
+        return buffer
+
+    def shut_down(self) -> None:
+        """Stop, and delete the files that nobody asked for."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+        with self._changed:
+            unused, self._requests, self._waiting = list(self._requests.values()), {}, []
+        for request in unused:
+            if request.segment is not None:
+                request.segment.destroy(0, 0)

@@ -1,0 +1,54 @@
+"""A byte source on any file system that pyarrow knows: S3, GCS, Azure, HDFS.
+
+Apart from `source`, so that who reads only local files does not load pyarrow.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+
+from pyarrow import fs
+
+from flintlog.disk.medium import FileInfo, os_errors
+from flintlog.disk.source import check_range
+from flintlog.errors import DiskError
+
+
+class ArrowSource:
+    """Files of a `pyarrow.fs.FileSystem`. Each view is one ranged read."""
+
+    def __init__(self, filesystem: fs.FileSystem) -> None:
+        self._filesystem = filesystem
+
+    @classmethod
+    def from_uri(cls, uri: str) -> tuple[ArrowSource, PurePath]:
+        """The source for a URI such as "s3://bucket/store", and the path in it."""
+        filesystem, path = fs.FileSystem.from_uri(uri)
+        return cls(filesystem), PurePath(path)
+
+    def listing(self, directory: PurePath) -> list[FileInfo]:
+        selector = fs.FileSelector(directory.as_posix(), allow_not_found=True)
+        with os_errors("list", Path(directory)):
+            found = self._filesystem.get_file_info(selector)
+        infos = [
+            FileInfo(
+                each.base_name, each.size or 0, (each.mtime_ns or 0) // 1_000_000, each.type is fs.FileType.Directory
+            )
+            for each in found
+        ]
+        return sorted(infos, key=lambda info: info.name)
+
+    def size(self, path: PurePath) -> int:
+        with os_errors("look at", Path(path)):
+            info = self._filesystem.get_file_info(path.as_posix())
+        if info.type is not fs.FileType.File:
+            raise DiskError("there is no such file", path=path)
+        return int(info.size)
+
+    def view(self, path: PurePath, start: int, stop: int) -> memoryview:
+        with os_errors("read", Path(path)), self._filesystem.open_input_file(path.as_posix()) as file:
+            check_range(path, start, stop, file.size())
+            view = memoryview(file.read_at(stop - start, start))
+        if len(view) != stop - start:
+            raise DiskError(f"{len(view)} bytes came instead of {stop - start}", path=path, offset=start)
+        return view

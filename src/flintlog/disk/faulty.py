@@ -1,0 +1,422 @@
+"""A disk in memory that fails the way real ones do, on command and by seed.
+
+The fault model
+---------------
+
+*Data.* A file has live bytes, which the process sees, and durable bytes, which survive. `sync` makes
+the pages of its range durable. At a crash each 512-byte sector that differs is old or new, each for itself:
+a record may come back torn in the middle, in any mixture, but a sector is never mixed. `drift` lets the
+system write some dirty pages early, as it may at any time.
+
+*Names.* Creating, renaming and removing are operations on directories. They survive for certain only
+after `sync_directory` (or a `sync` of the file itself, which covers its name and the directories
+above). At a crash each directory keeps some first part of its operations and loses the rest. A rename is
+whole or not at all. A file that came back has its full size, or none at all if `torn_creates` is set and
+it was never synced: what a file system without nameless files may leave.
+
+*Sync errors.* A failed `sync` leaves the pages clean in memory and lost on the disk: the handle reports failure
+for ever, but a new handle of the same file would report success without having written them. Who
+trusts that loses data, and a test with this disk shows it.
+
+*Space.* With `capacity`, files whose sizes together exceed it cannot be made: `DiskFull`.
+
+*Decay.* `flip_bit` changes a bit of both images.
+
+A crash gives a new disk; the old one goes on for whoever still runs on it, and can do the new one no harm.
+The same seed on the same history gives the same disk.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from errno import EEXIST, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY
+from os import strerror
+from pathlib import Path
+
+from flintlog.disk.faulty_state import FaultyDirectory, FaultyNode, NameChange
+from flintlog.disk.map_cache import DEFAULT_MAX_MAPS, MapCache
+from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, PAGE_BYTES, Advice, DiskUsage, FileInfo, check_range, disk_error
+from flintlog.errors import DiskError, DiskFull, StoreInUse, SyncFailed
+
+_UNBOUNDED_BYTES = 1 << 50
+
+
+class FaultyFile:
+    """A handle of a file on a faulty disk."""
+
+    def __init__(self, medium: FaultyMedium, path: Path, node: FaultyNode, writable: bool) -> None:
+        self.path = path
+        self.size = len(node.live)
+        view = memoryview(node.live)
+        self._view: memoryview | None = view if writable else view.toreadonly()
+        self._medium = medium
+        self._node = node
+        self._sync_failure: SyncFailed | None = None
+
+    @property
+    def buffer(self) -> memoryview:
+        if self._view is None:
+            raise DiskError("the file was closed", path=self.path)
+        return self._view
+
+    def sync(self, start: int = 0, stop: int | None = None) -> None:
+        if self._sync_failure is not None:
+            raise self._sync_failure
+        try:
+            self._medium.sync_node(self._node, self.path, start, self.size if stop is None else stop)
+        except SyncFailed as error:
+            self._sync_failure = error
+            raise
+
+    def write_at(self, position: int, data: memoryview) -> None:
+        check_range(self, position, position + len(data))
+        self._node.live[position : position + len(data)] = data
+
+    def clear(self, start: int, stop: int) -> None:
+        check_range(self, start, stop)
+        self._node.live[start:stop] = bytes(stop - start)
+
+    def touch(self, start: int, stop: int) -> bool:
+        return True
+
+    def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
+        return True
+
+    def lock_memory(self) -> bool:
+        return True
+
+    def unlock_memory(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._view = None
+
+
+class FaultyLock:
+    """A lock on a faulty disk; a crash frees it."""
+
+    def __init__(self, path: Path, locked: set[Path]) -> None:
+        self.path = path
+        self._locked = locked
+        self._is_held = True
+
+    def release(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._locked.discard(self.path)
+
+
+class FaultyMedium:
+    """A disk in memory. All methods may be called from any thread; one lock guards the names."""
+
+    def __init__(
+        self,
+        *,
+        capacity: int | None = None,
+        torn_creates: bool = False,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        max_maps: int = DEFAULT_MAX_MAPS,
+    ) -> None:
+        self.maps = MapCache(max_maps)
+        self.capacity = capacity
+        self.torn_creates = torn_creates
+        self.clock_ms = clock_ms
+        self.before_sync: Callable[[Path], None] | None = None  # runs without the lock: may sleep or raise
+        self.sync_count = 0
+        self._failing_syncs = 0
+        self._root = FaultyDirectory()
+        self._pending: list[NameChange] = []
+        self._locked: set[Path] = set()
+        self._lock = threading.RLock()
+
+    # Faults
+
+    def fail_next_syncs(self, count: int) -> None:
+        """Let the next syncs of files fail."""
+        self._failing_syncs = count
+
+    def flip_bit(self, path: Path, offset: int, bit: int) -> None:
+        """Change one bit in memory and on the disk."""
+        node = self._file(path)
+        node.live[offset] ^= 1 << bit
+        if offset < len(node.durable):
+            node.durable[offset] ^= 1 << bit
+
+    def drift(self, seed: int, share: float = 0.5) -> None:
+        """Write about this share of the dirty pages early, without anyone having asked."""
+        chance = random.Random(seed)
+        with self._lock:
+            for _, node in self._walk(self._root, Path("/")):
+                for position in range(0, len(node.live), PAGE_BYTES):
+                    if chance.random() < share and len(node.durable) == len(node.live):
+                        node.durable[position : position + PAGE_BYTES] = node.live[position : position + PAGE_BYTES]
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        """Set a file's time of last change."""
+        self._file(path).modified_ms = modified_ms
+
+    def crash(self, seed: int) -> FaultyMedium:
+        """The disk as the next process finds it after power was lost now."""
+        chance = random.Random(seed)
+        with self._lock:
+            survived = self._surviving_names(chance)
+            after = FaultyMedium(
+                capacity=self.capacity,
+                torn_creates=self.torn_creates,
+                clock_ms=self.clock_ms,
+                max_maps=self.maps.max_maps,
+            )
+            copies: dict[FaultyNode, FaultyNode] = {}
+            after._root = self._rebuild(self._root, survived, copies, chance)
+        return after
+
+    def _surviving_names(self, chance: random.Random) -> dict[FaultyDirectory, dict[str, FaultyNode | FaultyDirectory]]:
+        survived: dict[FaultyDirectory, dict[str, FaultyNode | FaultyDirectory]] = {}
+
+        def names_of(directory: FaultyDirectory) -> dict[str, FaultyNode | FaultyDirectory]:
+            return survived.setdefault(directory, dict(directory.durable))
+
+        cut: set[FaultyDirectory] = set()
+        for operation in self._pending:
+            if operation.directories & cut or chance.random() < 0.5:
+                cut |= operation.directories
+            else:
+                operation.apply(names_of)
+        return survived
+
+    def _rebuild(
+        self,
+        directory: FaultyDirectory,
+        survived: dict[FaultyDirectory, dict[str, FaultyNode | FaultyDirectory]],
+        copies: dict[FaultyNode, FaultyNode],
+        chance: random.Random,
+    ) -> FaultyDirectory:
+        rebuilt = FaultyDirectory()
+        for name, node in sorted(survived.get(directory, directory.durable).items()):
+            if isinstance(node, FaultyDirectory):
+                rebuilt.live[name] = self._rebuild(node, survived, copies, chance)
+                continue
+            if node not in copies:
+                data = node.after_crash(chance, self.torn_creates)
+                copies[node] = FaultyNode(bytearray(data), data, node.modified_ms)
+                copies[node].was_synced = True
+            rebuilt.live[name] = copies[node]
+        rebuilt.durable = dict(rebuilt.live)
+        return rebuilt
+
+    # Files
+
+    def create(self, path: Path, size: int) -> FaultyFile:
+        with self._lock:
+            directory = self._directory(path.parent)
+            if path.name in directory.live:
+                raise _error(EEXIST, f"make a file of {size} bytes", path)
+            self._check_space(size, path)
+            node = FaultyNode(bytearray(size), bytes(size), self.clock_ms())
+            self._change((directory, path.name, node))
+        return FaultyFile(self, path, node, writable=True)
+
+    def open(self, path: Path, writable: bool = False) -> FaultyFile:
+        return FaultyFile(self, path, self._file(path), writable)
+
+    def sync_node(self, node: FaultyNode, path: Path, start: int, stop: int) -> None:
+        """What `FaultyFile.sync` does."""
+        if self.before_sync is not None:
+            self.before_sync(path)
+        with self._lock:
+            self.sync_count += 1
+            if self._failing_syncs > 0:
+                self._failing_syncs -= 1
+                node.lose(start, stop)
+                raise SyncFailed("the disk did not take the data", path=path, offset=start)
+            node.sync(start, stop)
+            node.modified_ms = self.clock_ms()
+            self._sync_names(path)
+
+    def listing(self, directory: Path) -> list[FileInfo]:
+        with self._lock:
+            found = self._look_up(directory)
+            if found is None:
+                return []
+            if not isinstance(found, FaultyDirectory):
+                raise _error(ENOTDIR, "list", directory)
+            return [_info(name, node) for name, node in sorted(found.live.items())]
+
+    def stat(self, path: Path) -> FileInfo | None:
+        with self._lock:
+            found = self._look_up(path)
+            return None if found is None else _info(path.name, found)
+
+    def exists(self, path: Path) -> bool:
+        return self.stat(path) is not None
+
+    def read(self, path: Path, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
+        data = bytes(self._file(path).live)
+        if len(data) > limit:
+            raise DiskError(f"the file is longer than {limit} bytes", path=path)
+        return data
+
+    def write(self, path: Path, data: bytes) -> None:
+        with self._lock:
+            node = self._look_up(path)
+            if node is None:
+                self._check_space(len(data), path)
+                node = FaultyNode(bytearray(), b"", self.clock_ms())
+                self._change((self._directory(path.parent), path.name, node))
+            if isinstance(node, FaultyDirectory):
+                raise _error(EISDIR, "write", path)
+            self._check_space(len(data) - len(node.live), path)
+            node.live = bytearray(data)
+            node.lost_pages.clear()
+        self.sync_node(node, path, 0, len(data))
+
+    def replace(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(f".{path.name}.flintlog-new")
+        self.remove(temporary)
+        self.write(temporary, data)
+        self.rename(temporary, path)
+        self.sync_directory(path.parent)
+
+    def rename(self, source: Path, target: Path) -> None:
+        with self._lock:
+            node = self._look_up(source)
+            if node is None:
+                raise _error(ENOENT, f"rename to {target}", source)
+            there = self._look_up(target)
+            if isinstance(there, FaultyDirectory) and (there.live or not isinstance(node, FaultyDirectory)):
+                raise _error(ENOTEMPTY, f"rename to {target}", source)
+            self._change(
+                (self._directory(source.parent), source.name, None), (self._directory(target.parent), target.name, node)
+            )
+
+    def remove(self, path: Path) -> None:
+        with self._lock:
+            node = self._look_up(path)
+            if isinstance(node, FaultyDirectory):
+                raise _error(EISDIR, "remove", path)
+            if node is not None:
+                self._change((self._directory(path.parent), path.name, None))
+
+    def remove_tree(self, path: Path) -> None:
+        with self._lock:
+            node = self._look_up(path)
+            if isinstance(node, FaultyDirectory):
+                for name in list(node.live):
+                    self.remove_tree(path / name)
+            if node is not None:
+                self._change((self._directory(path.parent), path.name, None))
+
+    # Directories
+
+    def make_directories(self, path: Path) -> None:
+        with self._lock:
+            current = self._root
+            for name in _parts(path):
+                found = current.live.get(name)
+                if found is None:
+                    found = FaultyDirectory()
+                    self._change((current, name, found))
+                if not isinstance(found, FaultyDirectory):
+                    raise _error(ENOTDIR, "make the directory", path)
+                current = found
+
+    def sync_directory(self, path: Path) -> None:
+        with self._lock:
+            self._make_durable(self._directory(path))
+
+    def usage(self, path: Path) -> DiskUsage:
+        total = _UNBOUNDED_BYTES if self.capacity is None else self.capacity
+        used = self._used()
+        return DiskUsage(total, total - used, used / total if total else -1.0)
+
+    def lock(self, path: Path) -> FaultyLock:
+        with self._lock:
+            if path in self._locked:
+                raise StoreInUse("the store is in use", path=path)
+            if not self.exists(path):
+                self.write(path, b"lock")
+            self._locked.add(path)
+        return FaultyLock(path, self._locked)
+
+    # Names
+
+    def _change(self, *changes: tuple[FaultyDirectory, str, FaultyNode | FaultyDirectory | None]) -> None:
+        operation = NameChange(*changes)
+        operation.apply(lambda directory: directory.live)
+        self._pending.append(operation)
+
+    def _make_durable(self, directory: FaultyDirectory) -> None:
+        """Apply what is pending in a directory, and what must have come before it elsewhere."""
+        needed = {directory}
+        chosen: set[int] = set()
+        for index in reversed(range(len(self._pending))):
+            if self._pending[index].directories & needed:
+                needed |= self._pending[index].directories
+                chosen.add(index)
+        for index in sorted(chosen):
+            self._pending[index].apply(lambda each: each.durable)
+        self._pending = [operation for index, operation in enumerate(self._pending) if index not in chosen]
+
+    def _sync_names(self, path: Path) -> None:
+        """Make a file's name durable, and those of its directories that are not yet."""
+        directory = self._root
+        for name in _parts(path):
+            if name in directory.live and directory.durable.get(name) is not directory.live[name]:
+                self._make_durable(directory)
+            found = directory.live.get(name)
+            if not isinstance(found, FaultyDirectory):
+                return
+            directory = found
+
+    def _look_up(self, path: Path) -> FaultyNode | FaultyDirectory | None:
+        current: FaultyNode | FaultyDirectory | None = self._root
+        for name in _parts(path):
+            if not isinstance(current, FaultyDirectory):
+                return None
+            current = current.live.get(name)
+        return current
+
+    def _file(self, path: Path) -> FaultyNode:
+        with self._lock:
+            found = self._look_up(path)
+        if not isinstance(found, FaultyNode):
+            raise _error(ENOENT if found is None else EISDIR, "open", path)
+        return found
+
+    def _directory(self, path: Path) -> FaultyDirectory:
+        found = self._look_up(path)
+        if not isinstance(found, FaultyDirectory):
+            raise _error(ENOENT if found is None else ENOTDIR, "use the directory", path)
+        return found
+
+    def _walk(self, directory: FaultyDirectory, path: Path) -> Iterator[tuple[Path, FaultyNode]]:
+        for name, node in sorted(directory.live.items()):
+            if isinstance(node, FaultyDirectory):
+                yield from self._walk(node, path / name)
+            else:
+                yield path / name, node
+
+    def _used(self) -> int:
+        with self._lock:
+            return sum(len(node.live) for _, node in self._walk(self._root, Path("/")))
+
+    def _check_space(self, more: int, path: Path) -> None:
+        if self.capacity is not None and self._used() + more > self.capacity:
+            raise DiskFull(f"no space left for {more} more bytes", path=path)
+
+
+def _parts(path: Path) -> tuple[str, ...]:
+    return tuple(part for part in path.parts if part not in (path.anchor, "."))
+
+
+def _info(name: str, node: FaultyNode | FaultyDirectory) -> FileInfo:
+    if isinstance(node, FaultyDirectory):
+        return FileInfo(name, 0, 0, is_directory=True)
+    return FileInfo(name, len(node.live), node.modified_ms, is_directory=False)
+
+
+def _error(code: int, action: str, path: Path) -> DiskFull | DiskError:
+    return disk_error(OSError(code, strerror(code)), action, path)

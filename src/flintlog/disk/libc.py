@@ -1,0 +1,105 @@
+"""Memory maps straight from the C library.
+
+Python's own `mmap` keeps a file descriptor for each map and holds the GIL while it flushes. A store may
+have tens of thousands of maps, so here a map owns no descriptor, and every call that may wait for
+the disk runs without the GIL.
+
+A map is unmapped when the last memoryview of it is gone, never before: nothing that a reader holds can
+turn into a segmentation fault.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import sys
+import weakref
+from functools import cache
+
+MS_SYNC = 0x10 if sys.platform == "darwin" else 4
+MADV_POPULATE_WRITE = 23
+_FALLOC_FL_ZERO_RANGE = 0x10
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.restype = pointer
+    libc.mmap.argtypes = [pointer, size, number, number, number, ctypes.c_long]
+    libc.munmap.argtypes = [pointer, size]
+    libc.msync.argtypes = [pointer, size, number]
+    libc.madvise.argtypes = [pointer, size, number]
+    libc.mlock.argtypes = [pointer, size]
+    libc.munlock.argtypes = [pointer, size]
+    libc.memset.argtypes = [pointer, number, size]
+    libc.fallocate.argtypes = [number, number, ctypes.c_long, ctypes.c_long]
+    return libc
+
+
+def _last_error() -> OSError:
+    code = ctypes.get_errno()
+    return OSError(code, os.strerror(code))
+
+
+def zero_range(descriptor: int, start: int, length: int) -> None:
+    """Set a range of a file to zero without writing it; raises OSError where the file system cannot."""
+    if _libc().fallocate(descriptor, _FALLOC_FL_ZERO_RANGE, start, length):
+        raise _last_error()
+
+
+class MemoryMap:
+    """A shared map of a whole file, or anonymous memory when `descriptor` is None."""
+
+    __slots__ = ("_address", "buffer", "size")
+
+    def __init__(self, size: int, descriptor: int | None, *, writable: bool) -> None:
+        self.size = size
+        if size == 0:
+            self._address = 0
+            self.buffer = memoryview(b"")
+            return
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        flags = mmap.MAP_SHARED if descriptor is not None else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        address = _libc().mmap(None, size, protection, flags, -1 if descriptor is None else descriptor, 0)
+        if address is None or address == _MAP_FAILED:
+            raise _last_error()
+        self._address = int(address)
+        cells = (ctypes.c_ubyte * size).from_address(address)
+        weakref.finalize(cells, _libc().munmap, address, size).atexit = False
+        view = memoryview(cells).cast("B")
+        self.buffer = view if writable else view.toreadonly()
+
+    def _pages(self, start: int, stop: int) -> tuple[int, int]:
+        """Address and length of the pages that hold the bytes from start to stop."""
+        start = max(0, start) // mmap.PAGESIZE * mmap.PAGESIZE
+        return self._address + start, max(0, min(stop, self.size) - start)
+
+    def sync(self, start: int, stop: int) -> None:
+        """Write dirty pages of the range and wait for the disk; raises OSError.
+
+        Unlike `fdatasync` this leaves alone the pages that were touched ahead of the writer.
+        """
+        address, length = self._pages(start, stop)
+        if length and _libc().msync(address, length, MS_SYNC):
+            raise _last_error()
+
+    def advise(self, advice: int, start: int, stop: int) -> bool:
+        """madvise; False when the system refused."""
+        address, length = self._pages(start, stop)
+        return length == 0 or _libc().madvise(address, length, advice) == 0
+
+    def lock(self) -> bool:
+        """mlock the whole map; False when that is not allowed."""
+        return self.size == 0 or _libc().mlock(self._address, self.size) == 0
+
+    def unlock(self) -> bool:
+        """munlock the whole map."""
+        return self.size == 0 or _libc().munlock(self._address, self.size) == 0
+
+    def clear(self) -> None:
+        """Set every byte to zero, without the GIL."""
+        if self.size:
+            _libc().memset(self._address, 0, self.size)

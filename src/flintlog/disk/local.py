@@ -1,0 +1,333 @@
+"""The real disk: files that are allocated in full, mapped, and synced without the GIL.
+
+A new file is made without a name (O_TMPFILE), allocated, and linked under its name when it has its full
+size: a crash or a full disk in between leaves nothing behind. Where the file system cannot do that,
+it is made in place and removed when it could not be allocated.
+
+The names of new files and directories become durable with the first `sync` of the file, not at
+`create`: a store with 100,000 consume queues would otherwise wait for 100,000 directory syncs,
+and nothing may be acknowledged before its file was synced anyway.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from errno import EEXIST, EISDIR, ENOENT, ENOSYS, ENOTSUP, EOPNOTSUPP, EPERM, EXDEV
+from pathlib import Path
+from stat import S_IMODE, S_ISDIR
+
+from flintlog.disk.libc import MADV_POPULATE_WRITE, MemoryMap, zero_range
+from flintlog.disk.lock import LocalLock
+from flintlog.disk.map_cache import DEFAULT_MAX_MAPS, MapCache
+from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, check_range, os_errors
+from flintlog.errors import DiskError, SyncFailed
+
+_ADVICE = {
+    Advice.NORMAL: mmap.MADV_NORMAL,
+    Advice.RANDOM: mmap.MADV_RANDOM,
+    Advice.SEQUENTIAL: mmap.MADV_SEQUENTIAL,
+    Advice.WILL_NEED: mmap.MADV_WILLNEED,
+    Advice.DONT_NEED: mmap.MADV_DONTNEED,
+}
+_NAMELESS_UNSUPPORTED = {EISDIR, ENOENT, ENOSYS, ENOTSUP, EOPNOTSUPP, EPERM, EXDEV}
+_FILE_MODE = 0o644
+_CLEAR_STEP_BYTES = 65_536
+
+
+class LocalFile:
+    """One mapped file. Any thread may sync it while another one writes its buffer."""
+
+    def __init__(self, path: Path, mapping: MemoryMap, sync_name: Callable[[Path], None]) -> None:
+        self.path = path
+        self.size = mapping.size
+        self._mapping: MemoryMap | None = mapping
+        self._sync_name = sync_name
+        self._sync_failure: SyncFailed | None = None
+        self._descriptor = -1
+
+    @property
+    def buffer(self) -> memoryview:
+        return self._map().buffer
+
+    def _map(self) -> MemoryMap:
+        if self._mapping is None:
+            raise DiskError("the file was closed", path=self.path)
+        return self._mapping
+
+    def sync(self, start: int = 0, stop: int | None = None) -> None:
+        if self._sync_failure is not None:
+            raise self._sync_failure
+        try:
+            self._map().sync(start, self.size if stop is None else stop)
+            self._sync_name(self.path)
+        except OSError as error:
+            self._sync_failure = SyncFailed(
+                f"the disk did not take the data: {error.strerror}",
+                path=self.path,
+                offset=start,
+                advice="pages may be lost: restart the store so that it recovers",
+            )
+            raise self._sync_failure from error
+
+    def write_at(self, position: int, data: memoryview) -> None:
+        check_range(self, position, position + len(data))
+        with os_errors("write", self.path):
+            descriptor = self._open_descriptor()
+            while data:
+                count = os.pwrite(descriptor, data, position)
+                data, position = data[count:], position + count
+
+    def clear(self, start: int, stop: int) -> None:
+        check_range(self, start, stop)
+        if start == stop:
+            return
+        with os_errors("clear", self.path):
+            try:
+                zero_range(self._open_descriptor(), start, stop - start)
+            except OSError as error:
+                if error.errno not in (ENOTSUP, EOPNOTSUPP, ENOSYS):
+                    raise
+                _clear_by_writing(self.buffer, start, stop)
+
+    def _open_descriptor(self) -> int:
+        if self._descriptor < 0:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        return self._descriptor
+
+    def touch(self, start: int, stop: int) -> bool:
+        mapping = self._mapping
+        return mapping is not None and mapping.advise(MADV_POPULATE_WRITE, start, stop)
+
+    def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
+        mapping = self._mapping
+        return mapping is not None and mapping.advise(_ADVICE[advice], start, self.size if stop is None else stop)
+
+    def lock_memory(self) -> bool:
+        return self._mapping is not None and self._mapping.lock()
+
+    def unlock_memory(self) -> bool:
+        return self._mapping is not None and self._mapping.unlock()
+
+    def close(self) -> None:
+        self._mapping = None
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class LocalMedium:
+    """The file system of this machine. All methods may be called from any thread."""
+
+    def __init__(self, max_maps: int = DEFAULT_MAX_MAPS) -> None:
+        self.maps = MapCache(max_maps)
+        self._fresh: set[Path] = set()  # files and directories made by us whose names are not yet synced
+        self._replace_lock = threading.Lock()
+
+    def create(self, path: Path, size: int) -> LocalFile:
+        """A new file of `size` allocated zero bytes, writable; an existing one is an error."""
+        with os_errors(f"make a file of {size} bytes", path):
+            descriptor = self._make_allocated(path, size)
+            try:
+                mapping = MemoryMap(size, descriptor, writable=True)
+            finally:
+                os.close(descriptor)
+        self._fresh.add(path)
+        return LocalFile(path, mapping, self._sync_name)
+
+    def _make_allocated(self, path: Path, size: int) -> int:
+        try:
+            return _make_nameless(path, size)
+        except OSError as error:
+            if error.errno not in _NAMELESS_UNSUPPORTED:
+                raise
+        return _make_in_place(path, size)
+
+    def open(self, path: Path, writable: bool = False) -> LocalFile:
+        """Map an existing file. Holes of a file to be written are allocated first: writing
+        a hole on a full disk would kill the process."""
+        with os_errors("open", path):
+            descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+            try:
+                status = os.fstat(descriptor)
+                if writable and status.st_size > status.st_blocks * 512:
+                    os.posix_fallocate(descriptor, 0, status.st_size)
+                mapping = MemoryMap(status.st_size, descriptor, writable=writable)
+            finally:
+                os.close(descriptor)
+        return LocalFile(path, mapping, self._sync_name)
+
+    def listing(self, directory: Path) -> list[FileInfo]:
+        with os_errors("list", directory):
+            try:
+                with os.scandir(directory) as entries:
+                    found = [_file_info(entry.name, entry.stat()) for entry in entries]
+            except FileNotFoundError:
+                return []
+        return sorted(found, key=lambda info: info.name)
+
+    def stat(self, path: Path) -> FileInfo | None:
+        with os_errors("look at", path):
+            try:
+                return _file_info(path.name, os.stat(path))
+            except FileNotFoundError:
+                return None
+
+    def exists(self, path: Path) -> bool:
+        return os.path.exists(path)
+
+    def read(self, path: Path, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
+        with os_errors("read", path), open(path, "rb") as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise DiskError(f"the file is longer than {limit} bytes", path=path)
+        return data
+
+    def write(self, path: Path, data: bytes) -> None:
+        with os_errors("write", path):
+            if not path.exists():
+                self._fresh.add(path)
+            with open(path, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            self._sync_name(path)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        target = Path(os.path.realpath(path))  # a link stays a link
+        temporary = target.with_name(f".{target.name}.flintlog-new")
+        with self._replace_lock, os_errors("replace", path):
+            try:
+                _write_like(temporary, data, target)
+                os.rename(temporary, target)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary)
+                raise
+            self._fresh.add(target)
+            self._sync_name(target)
+
+    def rename(self, source: Path, target: Path) -> None:
+        with os_errors(f"rename to {target}", source):
+            os.rename(source, target)
+        if source in self._fresh:
+            self._fresh.discard(source)
+            self._fresh.add(target)
+
+    def remove(self, path: Path) -> None:
+        with os_errors("remove", path), suppress(FileNotFoundError):
+            os.unlink(path)
+        self._fresh.discard(path)
+
+    def remove_tree(self, path: Path) -> None:
+        with os_errors("remove", path), suppress(FileNotFoundError):
+            shutil.rmtree(path)
+        self._fresh -= {made for made in self._fresh if made.is_relative_to(path)}
+
+    def make_directories(self, path: Path) -> None:
+        with os_errors("make the directory", path):
+            missing = []
+            current = path
+            while not current.exists():
+                missing.append(current)
+                current = current.parent
+            os.makedirs(path, exist_ok=True)
+            self._fresh.update(missing)
+
+    def sync_directory(self, path: Path) -> None:
+        try:
+            _sync_directory(path)
+        except OSError as error:
+            raise SyncFailed(f"the directory was not synced: {error.strerror}", path=path) from error
+
+    def usage(self, path: Path) -> DiskUsage:
+        """Space of the partition; `free` is what a user without privileges may take."""
+        with os_errors("ask for the space", path):
+            status = os.statvfs(path)
+        free = status.f_bavail * status.f_frsize
+        used = (status.f_blocks - status.f_bfree) * status.f_frsize
+        return DiskUsage(status.f_blocks * status.f_frsize, free, used / (used + free) if used + free else -1.0)
+
+    def lock(self, path: Path) -> LocalLock:
+        return LocalLock(path)
+
+    def _sync_name(self, path: Path) -> None:
+        """Make the name of a file that we made durable, and those of the directories above it."""
+        while path in self._fresh:
+            _sync_directory(path.parent)
+            self._fresh.discard(path)
+            path = path.parent
+
+
+def _make_nameless(path: Path, size: int) -> int:
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None:
+        raise OSError(ENOTSUP, os.strerror(ENOTSUP))
+    if path.exists():
+        raise FileExistsError(EEXIST, os.strerror(EEXIST))
+    descriptor = os.open(path.parent, flag | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        _allocate(descriptor, size)
+        directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:  # linkat follows /proc's link only when it is given a directory
+            os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=directory, follow_symlinks=True)
+        finally:
+            os.close(directory)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _make_in_place(path: Path, size: int) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        _allocate(descriptor, size)
+    except BaseException:
+        os.close(descriptor)
+        os.unlink(path)
+        raise
+    return descriptor
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    if size > 0:
+        os.posix_fallocate(descriptor, 0, size)
+
+
+def _clear_by_writing(buffer: memoryview, start: int, stop: int) -> None:
+    """Write zeros where there are none, so that pages never used are not made dirty."""
+    zeros = bytes(_CLEAR_STEP_BYTES)
+    for position in range(start, stop, _CLEAR_STEP_BYTES):
+        part = buffer[position : min(position + _CLEAR_STEP_BYTES, stop)]
+        if bytes(part) != zeros[: len(part)]:
+            part[:] = zeros[: len(part)]
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_like(temporary: Path, data: bytes, target: Path) -> None:
+    """Write and sync a file with the owner and the mode of the one it will replace."""
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        with suppress(FileNotFoundError):
+            status = os.stat(target)
+            with suppress(PermissionError):
+                os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            os.fchmod(file.fileno(), S_IMODE(status.st_mode))
+        os.fsync(file.fileno())
+
+
+def _file_info(name: str, status: os.stat_result) -> FileInfo:
+    return FileInfo(name, status.st_size, status.st_mtime_ns // 1_000_000, S_ISDIR(status.st_mode))

@@ -1,0 +1,62 @@
+"""The lock that keeps a second process, Java's or ours, out of a store.
+
+Java takes an exclusive fcntl lock on byte 0 of the file `lock`. A classic fcntl lock belongs to the process: a
+second opening in the same process would succeed, and closing its descriptor would silently drop
+the first one's lock. So the lock is taken on the open file description where the system has that
+(F_OFD_SETLK); against other processes, Java's included, the two kinds exclude each other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from errno import EACCES, EAGAIN
+from pathlib import Path
+
+from flintlog.disk.medium import os_errors
+from flintlog.errors import StoreInUse
+
+LOCK_TEXT = b"lock"
+
+
+class LocalLock:
+    """Byte 0 of a file, locked until `release` or the end of the process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with os_errors("open the lock file", path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._take()
+        except BaseException:
+            self.release()
+            raise
+
+    def _take(self) -> None:
+        try:
+            _lock_first_byte(self._descriptor)
+        except OSError as error:
+            if error.errno not in (EACCES, EAGAIN):
+                raise
+            raise StoreInUse(
+                "the store is in use", path=self.path, advice="stop the other process, or open it read-only"
+            ) from error
+        if os.pread(self._descriptor, len(LOCK_TEXT) + 1, 0) != LOCK_TEXT:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, LOCK_TEXT, 0)
+
+    def release(self) -> None:
+        """Give the lock up; a second call does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _lock_first_byte(descriptor: int) -> None:
+    command = getattr(fcntl, "F_OFD_SETLK", None)
+    if command is None:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        return
+    # struct flock: type, whence, start, length, and the process id, which must be 0 here.
+    fcntl.fcntl(descriptor, command, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))

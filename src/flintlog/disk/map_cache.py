@@ -1,0 +1,68 @@
+"""A bound on the number of mapped segments.
+
+A process may have 65,530 maps, a store a hundred thousand segments. Segments are mapped when someone
+looks at them; when there are more than `max_maps`, those that nobody holds and nobody looked
+at lately are unmapped (the clock algorithm: a look only sets a flag, it takes no lock). They come back
+when they are needed.
+
+The bound is soft: a segment that is held, or whose tail is in use, stays mapped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Protocol
+
+DEFAULT_MAX_MAPS = 4096
+
+
+class Mapped(Protocol):
+    """What can be unmapped and come back."""
+
+    recently_used: bool
+
+    def try_unmap(self) -> bool:
+        """Unmap unless someone needs the map; must not wait for a lock."""
+
+
+class MapCache:
+    """The mapped segments of one medium. Any thread may call; the lock is held only for the sweep."""
+
+    def __init__(self, max_maps: int = DEFAULT_MAX_MAPS) -> None:
+        if max_maps < 1:
+            raise ValueError("max_maps must be at least 1")
+        self.max_maps = max_maps
+        self._lock = threading.Lock()
+        self._ring: OrderedDict[int, Mapped] = OrderedDict()  # by id(), the hand of the clock at its start
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def add(self, mapped: Mapped) -> None:
+        """Enter a segment that was just mapped, and unmap idle ones if there are too many."""
+        mapped.recently_used = True
+        with self._lock:
+            self._ring[id(mapped)] = mapped
+            excess = len(self._ring) - self.max_maps
+            if excess > 0:
+                self._sweep(excess)
+
+    def discard(self, mapped: Mapped) -> None:
+        """Forget a segment that was destroyed."""
+        with self._lock:
+            self._ring.pop(id(mapped), None)
+
+    def _sweep(self, excess: int) -> None:
+        # Twice around: the first pass takes the second chances away, the newest is left alone.
+        for _ in range(2 * (len(self._ring) - 1)):
+            key, mapped = self._ring.popitem(last=False)
+            if mapped.recently_used:
+                mapped.recently_used = False
+                self._ring[key] = mapped
+            elif mapped.try_unmap():
+                excess -= 1
+                if excess == 0:
+                    return
+            else:
+                self._ring[key] = mapped

@@ -1,0 +1,57 @@
+"""Which of several commit log paths a new file goes to.
+
+Candidates are the configured paths without the read-only ones and without those that are nearly
+full; when that leaves none, full ones are taken too. Sorted by name, file number n goes to candidate n mod count: any
+process with the same configuration finds the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from flintlog.errors import InvalidConfig
+
+
+def no_path_is_full() -> Collection[Path]:
+    """The answer of a store that does not watch its disks."""
+    return ()
+
+
+class PathChoice:
+    """The paths of one log. `full_paths` is asked at each new file."""
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        read_only: Collection[Path] = (),
+        full_paths: Callable[[], Collection[Path]] = no_path_is_full,
+    ) -> None:
+        if not paths:
+            raise InvalidConfig("a log needs at least one path")
+        self.paths = tuple(paths)
+        self.read_only = frozenset(read_only)
+        self._full_paths = full_paths
+
+    @property
+    def all_paths(self) -> list[Path]:
+        """Every path that may hold files, each once, sorted."""
+        return sorted({*self.paths, *self.read_only})
+
+    def choose(self, base: int, segment_size: int) -> Path:
+        """The directory for the file that starts at `base`."""
+        writable = sorted({*self.paths} - self.read_only)
+        if not writable:
+            raise InvalidConfig("every path of the log is read-only", path=self.paths[0])
+        full = set(self._full_paths())
+        candidates = [path for path in writable if path not in full] or writable
+        return candidates[base // segment_size % len(candidates)]
+
+
+def split_paths(text: str, splitter: str = ",") -> list[Path]:
+    """The paths of a `storePathCommitLog` value.
+
+    >>> split_paths("/a/log, /b/log")
+    [PosixPath('/a/log'), PosixPath('/b/log')]
+    """
+    return [Path(part.strip()) for part in text.split(splitter) if part.strip()]

@@ -1,0 +1,421 @@
+"""A log in files of one size: RocketMQ's MappedFileQueue.
+
+    00000000000000000000   00000000000001048576   00000000000002097152
+    [ full, sealed       ] [ full, sealed       ] [ the last one: tail  ]
+    ^ min_offset                                        ^ max_wrote
+
+A file's name is the offset of its first byte, so nothing has to be written down about the order. Only the
+last segment grows; only the first ones are deleted. The list of segments is replaced as a whole whenever it
+changes, so readers take no lock. One thread at a time may roll, truncate, reset or delete.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from flintlog.disk.medium import FileInfo, Medium
+from flintlog.disk.multi_path import PathChoice, no_path_is_full
+from flintlog.disk.segment import Segment
+from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, StoreClosed, WrongFileSize
+
+NAME_DIGITS = 20
+DEFAULT_FORCE_AFTER_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A segment to be made."""
+
+    path: Path
+    base: int
+    size: int
+
+
+class SegmentMaker(Protocol):
+    """Who makes segments ahead of time."""
+
+    def obtain(self, wanted: NewFile, ahead: NewFile) -> Segment:
+        """The wanted segment, with the one behind it under way; raises when it cannot be had."""
+
+
+class SegmentQueue:
+    """The segments of one log, in order."""
+
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        segment_size: int,
+        medium: Medium,
+        *,
+        allocator: SegmentMaker | None = None,
+        read_only_directories: Collection[Path] = (),
+        full_directories: Callable[[], Collection[Path]] = no_path_is_full,
+        read_only: bool = False,
+    ) -> None:
+        """`read_only` changes nothing on the disk, not even a left-over empty file."""
+        if segment_size <= 0:
+            raise InvalidConfig(f"a segment size of {segment_size} bytes", path=directories[0])
+        self.segment_size = segment_size
+        self.medium = medium
+        self.read_only = read_only
+        self.flushed_where = 0
+        self.committed_where = 0
+        self.store_timestamp = 0
+        self.create_failure: FlintlogError | None = None
+        self._paths = PathChoice(directories, read_only_directories, full_directories)
+        self._allocator = allocator
+        self._segments: tuple[Segment, ...] = ()
+        self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+
+    # Loading
+
+    def load(self) -> None:
+        """Find the files, check their names and lengths, map none.
+
+        Nothing is changed on the disk before every file was found right; then an empty last file, the trace
+        of a crash while a file was made, is removed.
+        """
+        found = self._find_files()
+        empty = found.pop()[0] if found and found[-1][1].size == 0 else None
+        segments: list[Segment] = []
+        for path, info in found:
+            base = _parse_base(path)
+            if info.size != self.segment_size:
+                raise WrongFileSize(
+                    f"the file has {info.size} bytes, the configured size is {self.segment_size}",
+                    path=path,
+                    advice="open the store with the size it was written with",
+                )
+            if segments and segments[-1].base == base:
+                raise DamagedStore(f"two files for one offset, the other is {segments[-1].path}", path=path)
+            segments.append(self._loaded(path, base))
+        if empty is not None and not self.read_only:
+            self.medium.remove(empty)
+        self._segments = tuple(segments)
+
+    def _find_files(self) -> list[tuple[Path, FileInfo]]:
+        found = [
+            (directory / info.name, info)
+            for directory in self._paths.all_paths
+            for info in self.medium.listing(directory)
+            if not info.is_directory
+        ]
+        return sorted(found, key=lambda item: item[1].name)
+
+    def _loaded(self, path: Path, base: int) -> Segment:
+        segment = Segment(path, base, self.segment_size, self.medium)
+        segment.set_positions(self.segment_size)
+        return segment
+
+    # Looking
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self._segments
+
+    @property
+    def first(self) -> Segment | None:
+        segments = self._segments
+        return segments[0] if segments else None
+
+    @property
+    def last(self) -> Segment | None:
+        segments = self._segments
+        return segments[-1] if segments else None
+
+    @property
+    def min_offset(self) -> int:
+        """The first offset there is; -1 without segments."""
+        first = self.first
+        return -1 if first is None else first.base
+
+    @property
+    def max_offset(self) -> int:
+        """The offset behind the last byte that can be read; 0 without segments."""
+        last = self.last
+        return 0 if last is None else last.base + last.read_position
+
+    @property
+    def max_wrote(self) -> int:
+        """The offset behind the last byte written, committed or not."""
+        last = self.last
+        return 0 if last is None else last.base + last.wrote_position
+
+    @property
+    def total_size(self) -> int:
+        return len(self._segments) * self.segment_size
+
+    def find(self, offset: int, first_if_missing: bool = False) -> Segment | None:
+        """The segment that holds the offset."""
+        segments = self._segments
+        if not segments:
+            return None
+        first = segments[0]
+        if first.base <= offset < segments[-1].end:
+            index = offset // self.segment_size - first.base // self.segment_size
+            if 0 <= index < len(segments) and segments[index].base <= offset < segments[index].end:
+                return segments[index]
+            # A file is missing in between, so the places are shifted.
+            for segment in segments:
+                if segment.base <= offset < segment.end:
+                    return segment
+        return first if first_if_missing else None
+
+    def first_modified_after(self, timestamp_ms: int) -> Segment | None:
+        """The first segment written at or after a time, or the last one."""
+        segments = self._segments
+        return next((each for each in segments if each.modified_ms >= timestamp_ms), self.last)
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """Ranges of offsets between the first and the last segment that no file holds."""
+        segments = self._segments
+        return [(left.end, right.base) for left, right in itertools.pairwise(segments) if left.end != right.base]
+
+    # Growing
+
+    def last_or_new(self, start_offset: int = 0) -> Segment | None:
+        """The segment to append to, a new one if there is none or the last is full.
+
+        None when it cannot be made; `create_failure` then says why.
+        """
+        last = self.last
+        if last is not None and not last.is_full:
+            return last
+        base = start_offset - start_offset % self.segment_size if last is None else last.end
+        return self._append_new(base)
+
+    def roll(self) -> Segment | None:
+        """Close the last segment, whatever room it has, and open the next one."""
+        last = self.last
+        if last is not None:
+            last.wrote_position = last.size
+        return self.last_or_new()
+
+    def _append_new(self, base: int) -> Segment | None:
+        if self.read_only:
+            raise StoreClosed("the log was opened read-only", path=self._paths.paths[0])
+        try:
+            segment = self._make(base)
+        except FlintlogError as error:
+            self.create_failure = error
+            return None
+        self.create_failure = None
+        with self._lock:
+            last, self._segments = self.last, (*self._segments, segment)
+        if last is not None:
+            last.unlock_memory()
+        return segment
+
+    def _make(self, base: int) -> Segment:
+        wanted = self._new_file(base)
+        if self._allocator is not None:
+            return self._allocator.obtain(wanted, self._new_file(base + self.segment_size))
+        raw = self.medium.create(wanted.path, wanted.size)
+        return Segment(wanted.path, base, wanted.size, self.medium, raw=raw)
+
+    def _new_file(self, base: int) -> NewFile:
+        directory = self._paths.choose(base, self.segment_size)
+        self.medium.make_directories(directory)
+        return NewFile(directory / segment_name(base), base, self.segment_size)
+
+    # Flush and commit
+
+    def flush(self, least_pages: int = 0) -> bool:
+        """Flush the segment at `flushed_where`; True when nothing moved. One segment a call, one caller at a time."""
+        with self._flushing:
+            segment = self._next_from(self.flushed_where)
+            if segment is None:
+                return True
+            store_timestamp = segment.store_timestamp
+            where = segment.base + segment.flush(least_pages)
+            is_unmoved = where == self.flushed_where
+            self.flushed_where = where
+            if least_pages == 0:
+                self.store_timestamp = store_timestamp
+            return is_unmoved
+
+    def _next_from(self, where: int) -> Segment | None:
+        """The segment at an offset, or the next one if that was deleted before its turn came."""
+        segment = self.find(where)
+        if segment is not None:
+            return segment
+        return next((segment for segment in self._segments if segment.base >= where), None)
+
+    def flush_all(self) -> None:
+        """Flush everything that can be read; ends because each round moves on or stops."""
+        while not self.flush(0):
+            pass
+
+    def commit(self, least_pages: int = 0) -> bool:
+        """Commit the segment at `committed_where`; True when nothing moved."""
+        segment = self._next_from(self.committed_where)
+        if segment is None:
+            return True
+        where = segment.base + segment.commit(least_pages)
+        is_unmoved = where == self.committed_where
+        self.committed_where = where
+        return is_unmoved
+
+    def resync(self, start: int) -> None:
+        """Make durable what recovery found from `start` on: a file that was read back may still be only in memory."""
+        for segment in self._segments:
+            if segment.end > start:
+                segment.sync()
+
+    # Shrinking
+
+    def truncate(self, offset: int, *, clear: bool = False) -> None:
+        """Cut the log at `offset`: the segment there gets its three positions, later ones are deleted.
+
+        The last is deleted first, so that a crash in between leaves no hole. Java leaves the bytes behind the
+        cut as they are; with `clear` they are set to zero, so that an old record among them
+        can never be taken for one that follows what is written now.
+        """
+        for segment in reversed(self._segments):
+            if segment.base > offset:
+                self._drop(segment)
+            elif segment.end > offset:
+                segment.set_positions(offset - segment.base)
+                if clear:
+                    segment.clear_behind()
+        self._lower_to(offset)
+
+    def _lower_to(self, offset: int) -> None:
+        self.flushed_where = min(self.flushed_where, offset)
+        self.committed_where = min(self.committed_where, offset)
+
+    def reset(self, offset: int) -> bool:
+        """Set the log back to `offset`; False when that is more than two files behind its end."""
+        last = self.last
+        if last is not None and last.base + last.wrote_position - offset > 2 * self.segment_size:
+            return False
+        for segment in reversed(self._segments):
+            if segment.base <= offset:
+                segment.set_positions(min(offset - segment.base, segment.size))
+                break
+            self._drop(segment)
+        self._lower_to(offset)
+        return True
+
+    def delete_last(self) -> None:
+        """Delete the last segment."""
+        if self.last is not None:
+            self._drop(self.last)
+
+    def _drop(self, segment: Segment) -> None:
+        # By force: the offsets will be written again, so the old bytes must not be served a moment longer.
+        segment.destroy(0, 0)
+        self._forget(segment)
+        # A file that comes back after a crash would bring its old records with it.
+        self.medium.sync_directory(segment.path.parent)
+
+    def _forget(self, gone: Segment) -> None:
+        with self._lock:
+            self._segments = tuple(segment for segment in self._segments if segment is not gone)
+
+    # Deleting
+
+    def delete_expired(
+        self,
+        reserved_ms: int,
+        *,
+        now_ms: int,
+        batch_max: int = 10,
+        pause_ms: int = 0,
+        force_after_ms: int = DEFAULT_FORCE_AFTER_MS,
+        at_once: bool = False,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> int:
+        """Delete segments not written for `reserved_ms` (any, if `at_once`), the oldest first; how many.
+
+        Never the last one, at most `batch_max`, with a pause between two; ends at the first that
+        is too young or still held, for a log has no holes.
+        """
+        count = 0
+        for segment in self._segments[:-1]:
+            if not at_once and now_ms < segment.modified_ms + reserved_ms:
+                break
+            if count and pause_ms > 0:
+                pause(pause_ms / 1000)
+            if not segment.destroy(force_after_ms, now_ms):
+                break
+            self._forget(segment)
+            self.medium.sync_directory(segment.path.parent)  # in order, or several paths could leave a hole
+            count += 1
+            if count >= batch_max:
+                break
+        return count
+
+    def delete_before(
+        self,
+        offset: int,
+        *,
+        now_ms: int,
+        unit_size: int | None = None,
+        force_after_ms: int = 60_000,
+    ) -> int:
+        """Delete segments that hold nothing from `offset` on, the oldest first, never the last; how many.
+
+        With `unit_size` the segments are of a queue whose units begin with a physical offset, and the last
+        unit's is compared; without, the segment's own end is.
+        """
+        count = 0
+        for segment in self._segments[:-1]:
+            if not self._is_before(segment, offset, unit_size) or not segment.destroy(force_after_ms, now_ms):
+                break
+            self._forget(segment)
+            count += 1
+        return count
+
+    def _is_before(self, segment: Segment, offset: int, unit_size: int | None) -> bool:
+        if unit_size is None:
+            return segment.end <= offset
+        selected = segment.select(segment.size - unit_size, unit_size)
+        if selected is None:
+            return not segment.available  # it hangs from an earlier try: go on with that
+        with selected:
+            return int.from_bytes(selected.view[:8], "big", signed=True) < offset
+
+    def retry_delete_first(self, *, now_ms: int, force_after_ms: int = DEFAULT_FORCE_AFTER_MS) -> bool:
+        """Try again to delete a first segment that someone held; True when it is gone now."""
+        first = self.first
+        if first is None or first.available or not first.destroy(force_after_ms, now_ms):
+            return False
+        self._forget(first)
+        return True
+
+    def shut_down(self, now_ms: int = 0) -> None:
+        """Unmap everything; views that are held stay valid."""
+        for segment in self._segments:
+            segment.shut_down(0, now_ms)
+
+    def destroy(self) -> None:
+        """Delete every segment and the directories."""
+        for segment in reversed(self._segments):
+            segment.destroy(0, 0)
+            self._forget(segment)
+        self.flushed_where = self.committed_where = 0
+        for directory in self._paths.paths:
+            self.medium.remove_tree(directory)
+
+
+def segment_name(base: int) -> str:
+    """The name of the file that starts at an offset.
+
+    >>> segment_name(1048576)
+    '00000000000001048576'
+    """
+    return f"{base:0{NAME_DIGITS}d}"
+
+
+def _parse_base(path: Path) -> int:
+    if not (path.name.isascii() and path.name.isdigit()) or len(path.name) < NAME_DIGITS:
+        raise DamagedStore("a file whose name is not an offset", path=path, advice="move it elsewhere")
+    return int(path.name)
