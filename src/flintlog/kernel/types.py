@@ -2,10 +2,11 @@
 
 A scan's rows are packed little-endian structs, 56 bytes each, so that a million of them are one buffer:
 
-    0                 8              16          24                 32     36      40         44           48           52      56
-    +-----------------+--------------+-----------+------------------+------+-------+----------+------------+------------+-------+
-    | physical offset | queue offset | tags code | store timestamp  | size | queue | sys flag | first hash | hash count | marks |
-    +-----------------+--------------+-----------+------------------+------+-------+----------+------------+------------+-------+
+     0          8         16        24         32     36      40      44      48      52      56
+    +----------+---------+---------+----------+------+-------+-------+-------+-------+-------+
+    | physical | queue   | tags    | store    | size | queue | sys   | first | hash  | marks |
+    | offset   | offset  | code    | timestamp|      |       | flag  | hash  | count |       |
+    +----------+---------+---------+----------+------+-------+-------+-------+-------+-------+
 
 `queue` is an ordinal into the scan's `queues`, `first hash` an index into its `hashes`.
 """

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from flintlog.format.host import format_host
-from flintlog.format.java import decode_text
-from flintlog.format.message_id import encode_message_id
-from flintlog.format.properties import TAGS, UNIQ_KEY, parse_properties
+from flintlog.format.properties import TAGS, UNIQ_KEY
+from flintlog.format.record import Record
 from flintlog.kernel.reference.scanning import check_range
-from flintlog.kernel.reference.walk import Parts, keys_of, measure, tags_code_of
+from flintlog.kernel.reference.walk import keys_of, record_at, tags_code
 from flintlog.kernel.types import Buffer, Column, ScanStop
 
 MAX_DECODED_BYTES: Final = 1 << 29
@@ -81,24 +80,21 @@ class _Columns:
         self._property_offsets, self._names, self._values = array("i", [0]), _Texts(), _Texts()
         self.count = 0
 
-    def add(self, parts: Parts, body: memoryview, delay_levels_ms: Sequence[int]) -> None:
-        topic, properties = decode_text(parts.topic), parse_properties(parts.properties)
-        numbers = parts._asdict() | {
-            "tags_code": tags_code_of(topic, properties, parts.store_timestamp, delay_levels_ms)
-        }
+    def add(self, record: Record, delay_levels_ms: Sequence[int]) -> None:
+        properties = record.property_map()
         for name, int32s in self._int32.items():
-            int32s.append(numbers[name])
+            int32s.append(getattr(record, name))
         for name, int64s in self._int64.items():
-            int64s.append(numbers[name])
+            int64s.append(tags_code(record, delay_levels_ms) if name == "tags_code" else getattr(record, name))
         texts = self._texts
-        texts["topic"].add(topic)
-        texts["message_id"].add(encode_message_id(parts.store_host, parts.physical_offset))
+        texts["topic"].add(record.topic)
+        texts["message_id"].add(record.message_id)
         texts["tags"].add(properties.get(TAGS))
         texts["uniq_key"].add(properties.get(UNIQ_KEY))
-        texts["born_host"].add(format_host(parts.born_host))
-        texts["store_host"].add(format_host(parts.store_host))
+        texts["born_host"].add(format_host(record.born_host))
+        texts["store_host"].add(format_host(record.store_host))
         if self._body is not None:
-            self._body.add(body)
+            self._body.add(record.body)
         self._add_nested(properties)
         self.count += 1
 
@@ -112,7 +108,9 @@ class _Columns:
         self._property_offsets.append(len(self._names))
 
     def columns(self) -> dict[str, Column]:
-        columns = {name: Column("int32", self.count, 0, None, None, data.tobytes()) for name, data in self._int32.items()}
+        columns = {
+            name: Column("int32", self.count, 0, None, None, data.tobytes()) for name, data in self._int32.items()
+        }
         for name, data in self._int64.items():
             columns[name] = Column("int64", self.count, 0, None, None, data.tobytes())
         for name, texts in self._texts.items():
@@ -149,14 +147,14 @@ def decode(
     with memoryview(buffer).cast("B") as view:
         check_range(view, start, stop)
         position = start
-        while not isinstance(parts := measure(view, position, stop, base), ScanStop):
-            if topics is None or parts.topic in topics:
-                left -= parts.size if include_body else parts.size - parts.body_size
+        while not isinstance(record := record_at(view, position, stop, base), ScanStop):
+            if topics is None or record.topic_bytes in topics:
+                left -= record.size - (0 if include_body else len(record.body))
                 if columns.count and (left < 0 or columns.count >= max_rows):
                     return Decoded(columns.columns(), columns.count, position, ScanStop.LIMIT)
-                columns.add(parts, view[parts.body_start : parts.body_start + parts.body_size], delay_levels_ms)
-            position += parts.size
-    return Decoded(columns.columns(), columns.count, position, parts)
+                columns.add(record, delay_levels_ms)
+            position += record.size
+    return Decoded(columns.columns(), columns.count, position, record)
 
 
 def _bitmap(present: list[bool]) -> bytes:

@@ -7,7 +7,6 @@ written last: a reader, or a recovery after a crash, never takes a half-written 
 from __future__ import annotations
 
 import operator
-import struct
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import SupportsIndex
@@ -23,26 +22,26 @@ from flintlog.format.properties import (
     drop_property,
     encode_properties,
 )
-from flintlog.format.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
-from flintlog.kernel.reference.sums import crc32
+from flintlog.format.record import (
+    CRC_PROPERTY_SIZE,
+    END_RESERVE,
+    MAX_V1_TOPIC_SIZE,
+    Record,
+    body_crc,
+    encode_record,
+    magic_of_topic,
+    with_crc_property,
+    with_host_bits,
+)
+from flintlog.format.sys_flag import TRANSACTION_MASK
 from flintlog.kernel.reference.tails import Tail
 from flintlog.kernel.types import END_OF_FILE, Buffer, MessageFields
 
-MAGIC_V1 = -626843481
-MAGIC_V2 = -626843477
-MAX_V1_TOPIC_BYTES = 127
 MAX_TOPIC_BYTES = 255
-END_RESERVE = 8
-CRC_PROPERTY_SIZE = 20
 
 _INT32 = (-(1 << 31), (1 << 31) - 1)
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 _MAX_CACHED_HOSTS = 4096
-_HEAD = struct.Struct("!iiiiiqqiq")
-_LENGTH = struct.Struct("!i")
-_STORED_AT = struct.Struct("!q")
-_RETRIES = struct.Struct("!iq")
-_SHORT = struct.Struct("!h")
 
 
 class Encoder:
@@ -129,45 +128,37 @@ class Encoder:
         topic = self._topic(message.topic)
         packed_properties = self._properties(message, properties, in_batch)
         body = self._body(message.body)
-        born_host = self._host(message.born_host, "born_host")
-        store_host = self._host(message.store_host, "store_host")
-        sys_flag = _number("sys_flag", message.sys_flag, _INT32) & ~(BORN_HOST_V6 | STORE_HOST_V6)
-        sys_flag |= BORN_HOST_V6 * (len(born_host) > 8) | STORE_HOST_V6 * (len(store_host) > 8)
-        born_timestamp = store_timestamp if message.born_timestamp is None else message.born_timestamp
-        is_v2 = len(topic) > MAX_V1_TOPIC_BYTES
-        tail = b"".join((
-            born_host,
-            _STORED_AT.pack(_number("store_timestamp", store_timestamp, _INT64)),
-            store_host,
-            _RETRIES.pack(
-                _number("reconsume_times", message.reconsume_times, _INT32),
-                _number("prepared_transaction_offset", message.prepared_transaction_offset, _INT64),
+        store_time = _number("store_timestamp", store_timestamp, _INT64)
+        born_time = message.born_timestamp
+        record = Record(
+            topic_bytes=topic,
+            body=body,
+            queue_id=_number("queue_id", message.queue_id, (0, _INT32[1])),
+            queue_offset=_number("queue_offset", queue_offset, _INT64),
+            physical_offset=physical_offset,
+            flag=_number("flag", message.flag, _INT32),
+            sys_flag=_number("sys_flag", message.sys_flag, _INT32),
+            born_timestamp=store_time if born_time is None else _number("born_timestamp", born_time, _INT64),
+            born_host=self._host(message.born_host, "born_host"),
+            store_timestamp=store_time,
+            store_host=self._host(message.store_host, "store_host"),
+            reconsume_times=_number("reconsume_times", message.reconsume_times, _INT32),
+            prepared_transaction_offset=_number(
+                "prepared_transaction_offset", message.prepared_transaction_offset, _INT64
             ),
-            _LENGTH.pack(len(body)),
-            body,
-            _SHORT.pack(len(topic)) if is_v2 else bytes([len(topic)]),
-            topic,
-            _SHORT.pack(len(packed_properties) + CRC_PROPERTY_SIZE * self.append_crc),
-            packed_properties,
-        ))  # fmt: skip
-        head = _HEAD.pack(
-            _HEAD.size + len(tail) + CRC_PROPERTY_SIZE * self.append_crc,
-            MAGIC_V2 if is_v2 else MAGIC_V1,
-            crc32(body),
-            _number("queue_id", message.queue_id, (0, _INT32[1])),
-            _number("flag", message.flag, _INT32),
-            _number("queue_offset", queue_offset, _INT64),
-            physical_offset,
-            sys_flag,
-            _number("born_timestamp", born_timestamp, _INT64),
+            body_crc=body_crc(body),
+            properties=packed_properties,
+            magic=magic_of_topic(topic),
         )
-        return head + tail + crc_property(head + tail) if self.append_crc else head + tail
+        # Bits that do not fit the hosts would make a record that nobody can read.
+        record = with_host_bits(record)
+        return encode_record(with_crc_property(record, from_batch=in_batch) if self.append_crc else record)
 
     def _topic(self, topic: str) -> bytes:
         encoded = encode_topic(topic)
-        if len(encoded) > MAX_V1_TOPIC_BYTES and not self.auto_version:
+        if len(encoded) > MAX_V1_TOPIC_SIZE and not self.auto_version:
             raise InvalidTopic(
-                f"the topic has {len(encoded)} bytes, and a V1 record holds at most {MAX_V1_TOPIC_BYTES}",
+                f"the topic has {len(encoded)} bytes, and a V1 record holds at most {MAX_V1_TOPIC_SIZE}",
                 advice="switch autoMessageVersionOnTopicLen on",
             )
         return encoded
@@ -186,11 +177,11 @@ class Encoder:
             packed = encode_properties(_merged(message)) if _has_properties(message) else b""
         else:
             packed = bytes(given)
-        if self.append_crc and not in_batch:
-            packed = drop_property(packed, CRC32)
-            if packed and not packed.endswith(b"\x02"):
-                packed += b"\x02"
-        size = len(packed) + CRC_PROPERTY_SIZE * self.append_crc
+        size = len(packed)
+        if self.append_crc:
+            kept = packed if in_batch else drop_property(packed, CRC32)
+            needs_separator = not in_batch and kept != b"" and not kept.endswith(b"\x02")
+            size = len(kept) + needs_separator + CRC_PROPERTY_SIZE
         if size > MAX_PROPERTIES_SIZE:
             raise InvalidMessage(
                 f"the properties have {size} bytes, and at most {MAX_PROPERTIES_SIZE} are allowed",
@@ -232,12 +223,6 @@ def encode_topic(topic: str) -> bytes:
     if topic in (".", "..") or any(char in "/\\" or char < " " or "\x7f" <= char <= "\x9f" for char in topic):
         raise InvalidTopic(f"a topic names a directory, which this cannot: {topic!a}")
     return encoded
-
-
-def crc_property(record: bytes) -> bytes:
-    """The property that ends a record and sums up everything before it: the digits' order is reversed."""
-    digits = str(crc32(record))[::-1].ljust(10, "0")
-    return f"{CRC32}\x01{digits}\x02".encode()
 
 
 def _publish(view: memoryview, position: int, records: bytes) -> None:

@@ -19,16 +19,14 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from flintlog.errors import FormatError
-from flintlog.format.java import decode_text
+from flintlog.format.index_file import ENTRY_SIZE as INDEX_ENTRY_SIZE
+from flintlog.format.index_file import HEADER_SIZE, SLOT_SIZE, time_difference_s
+from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.format.sys_flag import takes_queue_offset
-from flintlog.kernel.reference.scanning import ENTRY_SIZE, Scan, check_range
+from flintlog.kernel.reference.scanning import Scan, check_range
 from flintlog.kernel.reference.tails import QueueEnd
-from flintlog.kernel.reference.walk import facts_of, measure
+from flintlog.kernel.reference.walk import facts_of, record_at
 from flintlog.kernel.types import INNER_BATCH, MULTI_DISPATCH, Buffer, LaneStop, ScanStop
-
-INDEX_HEADER_SIZE: Final = 40
-INDEX_SLOT_SIZE: Final = 4
-INDEX_ENTRY_SIZE: Final = 20
 
 _QUEUE_ENTRY: Final = struct.Struct("!qiq")
 _INDEX_HEADER: Final = struct.Struct("!qqqqii")
@@ -89,26 +87,26 @@ class Lane:
         with memoryview(buffer).cast("B") as view:
             check_range(view, start, stop)
             self.position = start
-            while not isinstance(parts := measure(view, self.position, stop, base), ScanStop):
-                facts = facts_of(parts, self.delay_levels_ms)
-                end = self._ends.get((decode_text(parts.topic), parts.queue_id))
+            while not isinstance(found := record_at(view, self.position, stop, base), ScanStop):
+                facts = facts_of(found, self.delay_levels_ms)
+                end = self._ends.get((found.topic, found.queue_id))
                 record = _Dispatched(
-                    parts.physical_offset,
-                    parts.queue_offset,
+                    found.physical_offset,
+                    found.queue_offset,
                     facts.tags_code,
-                    parts.store_timestamp,
-                    parts.size,
-                    parts.sys_flag,
+                    found.store_timestamp,
+                    found.size,
+                    found.sys_flag,
                     facts.marks,
                     facts.hashes,
                     end,
                 )
                 if (stopped := self._dispatch(record, at_index)) is not LaneStop.DONE:
                     return stopped
-                self.position += parts.size
+                self.position += found.size
                 at_index = False
         self.hash_index = 0
-        return {ScanStop.LIMIT: LaneStop.DONE, ScanStop.BLANK: LaneStop.BLANK}.get(parts, LaneStop.BAD)
+        return {ScanStop.LIMIT: LaneStop.DONE, ScanStop.BLANK: LaneStop.BLANK}.get(found, LaneStop.BAD)
 
     def apply(self, scan: Scan, row: int = 0, at_index: bool = False) -> LaneStop:
         """Apply the records of a scan from this row on; `row_index` is then that of the row it stopped at."""
@@ -202,12 +200,12 @@ def _insert(
     count = max(count, 1)  # a file that got no key yet may hold 0
     if count >= index_count:
         return False
-    slot_at = INDEX_HEADER_SIZE + INDEX_SLOT_SIZE * (hash % slot_count)
+    slot_at = HEADER_SIZE + SLOT_SIZE * (hash % slot_count)
     previous = _INDEX_SLOT.unpack_from(view, slot_at)[0]
     if not 0 < previous <= count:
         previous = 0
-    seconds = 0 if begin_time <= 0 else min(max(store_timestamp - begin_time, 0) // 1000, _MAX_INT32)
-    entry_at = INDEX_HEADER_SIZE + INDEX_SLOT_SIZE * slot_count + INDEX_ENTRY_SIZE * count
+    seconds = time_difference_s(store_timestamp, begin_time)
+    entry_at = HEADER_SIZE + SLOT_SIZE * slot_count + INDEX_ENTRY_SIZE * count
     # The entry first, then the slot that names it: a reader beside us never follows a slot to nothing.
     _INDEX_ENTRY.pack_into(view, entry_at, hash, physical_offset, seconds, previous)
     _INDEX_SLOT.pack_into(view, slot_at, count)
@@ -222,7 +220,7 @@ def _insert(
 
 def _index_view(buffer: Buffer, slot_count: int, index_count: int) -> memoryview:
     view = memoryview(buffer).cast("B")
-    needed = INDEX_HEADER_SIZE + INDEX_SLOT_SIZE * slot_count + INDEX_ENTRY_SIZE * index_count
+    needed = HEADER_SIZE + SLOT_SIZE * slot_count + INDEX_ENTRY_SIZE * index_count
     if slot_count < 1 or index_count < 1 or view.nbytes < needed or view.readonly:
         raise FormatError(
             f"an index file of {slot_count} slots and {index_count} entries needs {needed} writable bytes, "

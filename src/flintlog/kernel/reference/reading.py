@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 
-from flintlog.kernel.reference.scanning import ENTRY_SIZE, check_range
+from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.kernel.reference.scanning import check_range
 from flintlog.kernel.types import Buffer
 
 _ENTRY = struct.Struct("!qiq")
@@ -20,9 +21,9 @@ def collect(
     log_end: int,
     max_count: int,
     max_bytes: int,
-    tag_codes: Set[int] | None = None,
-) -> list[bytes]:
-    """Copies of the records that the entries in entries[position:stop] point at, in order.
+    tag_codes: AbstractSet[int] | None = None,
+) -> tuple[list[bytes], int]:
+    """Copies of the records that the entries in entries[position:stop] point at, and where it stopped.
 
     Only entries whose tags code is in `tag_codes` are taken, if that is given. Ends before the first
     entry that points outside of `log` (which begins at physical offset `log_base` and is readable up to
@@ -33,15 +34,13 @@ def collect(
     with memoryview(entries).cast("B") as entry_view, memoryview(log).cast("B") as log_view:
         check_range(entry_view, position, stop)
         readable = min(log_end - log_base, log_view.nbytes)
-        for at in range(position, stop - ENTRY_SIZE + 1, ENTRY_SIZE):
-            physical_offset, size, tags_code = _ENTRY.unpack_from(entry_view, at)
-            if tag_codes is not None and tags_code not in tag_codes:
-                continue
-            start = physical_offset - log_base
-            if len(records) >= max_count or start < 0 or size <= 0 or start + size > readable:
-                break
-            if records and size_so_far + size > max_bytes:
-                break
-            records.append(bytes(log_view[start : start + size]))
-            size_so_far += size
-    return records
+        while stop - position >= ENTRY_SIZE and len(records) < max_count:
+            physical_offset, size, tags_code = _ENTRY.unpack_from(entry_view, position)
+            if tag_codes is None or tags_code in tag_codes:
+                start = physical_offset - log_base
+                if start < 0 or size <= 0 or start + size > readable or (records and size_so_far + size > max_bytes):
+                    break
+                records.append(bytes(log_view[start : start + size]))
+                size_so_far += size
+            position += ENTRY_SIZE
+    return records, position

@@ -7,10 +7,9 @@ from array import array
 from collections.abc import Sequence
 
 from flintlog.format.java import decode_text
-from flintlog.kernel.reference.walk import facts_of, measure
+from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.kernel.reference.walk import facts_of, record_at
 from flintlog.kernel.types import ROW, Buffer, Row, ScanStop
-
-ENTRY_SIZE = 20
 
 _OFFSET_AND_SIZE = struct.Struct("!qi")
 
@@ -63,25 +62,25 @@ def scan(
     with memoryview(buffer).cast("B") as view:
         check_range(view, start, stop)
         position = start
-        while not isinstance(parts := measure(view, position, stop, base, check_crc), ScanStop):
-            facts = facts_of(parts, delay_levels_ms)
-            queue = queues.setdefault((parts.topic, parts.queue_id), len(queues))
+        while not isinstance(record := record_at(view, position, stop, base, check_crc), ScanStop):
+            facts = facts_of(record, delay_levels_ms)
+            queue = queues.setdefault((record.topic_bytes, record.queue_id), len(queues))
             rows += ROW.pack(
-                parts.physical_offset,
-                parts.queue_offset,
+                record.physical_offset,
+                record.queue_offset,
                 facts.tags_code,
-                parts.store_timestamp,
-                parts.size,
+                record.store_timestamp,
+                record.size,
                 queue,
-                parts.sys_flag,
+                record.sys_flag,
                 len(hashes),
                 len(facts.hashes),
                 facts.marks,
             )
             hashes.extend(facts.hashes)
-            position += parts.size
+            position += record.size
     names = [(decode_text(topic), queue_id) for topic, queue_id in queues]
-    return Scan(bytes(rows), hashes, names, position, parts)
+    return Scan(bytes(rows), hashes, names, position, record)
 
 
 def count_entries(buffer: Buffer, start: int, stop: int) -> int:

@@ -1,0 +1,18 @@
+# The native kernel has the names and signatures of its plain twin.
+
+from flintlog.kernel.reference import Decoded as Decoded
+from flintlog.kernel.reference import Encoder as Encoder
+from flintlog.kernel.reference import Lane as Lane
+from flintlog.kernel.reference import QueueEnd as QueueEnd
+from flintlog.kernel.reference import Scan as Scan
+from flintlog.kernel.reference import Tail as Tail
+from flintlog.kernel.reference import collect as collect
+from flintlog.kernel.reference import count_entries as count_entries
+from flintlog.kernel.reference import crc32 as crc32
+from flintlog.kernel.reference import decode as decode
+from flintlog.kernel.reference import index_hash as index_hash
+from flintlog.kernel.reference import index_insert as index_insert
+from flintlog.kernel.reference import java_hash as java_hash
+from flintlog.kernel.reference import scan as scan
+
+name: str

@@ -1,0 +1,243 @@
+"""A batch consume queue (BatchCQ): one entry for each inner batch of one queue.
+
+A batch is one record of the log that holds several messages. Its entry carries the queue offset of
+the first of them and their number; entries lie one after another, so a queue offset is found by bisection.
+
+Invariant: entries are appended in the log's order; `max_physical_offset` is the START of the last record that
+has an entry, and what starts at or before it is never appended again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from flintlog.disk.segment import Segment
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.format.batch_queue_entry import ENTRY_SIZE, BatchQueueEntry, encode_batch_queue_entry
+from flintlog.store.logical_queue import (
+    Boundary,
+    CqUnit,
+    EntryRange,
+    LogicalQueue,
+    QueueType,
+    StoreTimeOf,
+    TailKeeper,
+    write_at_end,
+)
+
+_ENTRY = struct.Struct(">qiqqqhii")
+_NOT_FOUND: Final = -1
+_LONG = struct.Struct(">q")
+_STORE_TIME_AT: Final = 20
+_BASE_AT: Final = 28
+
+
+class BatchConsumeQueueEntries(EntryRange):
+    """A range of 46-byte entries; the first holds the message that was asked for."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[CqUnit]:
+        view = self.view
+        whole = view[: len(view) - len(view) % ENTRY_SIZE]
+        for physical_offset, size, tags_code, _time, base, count, _compacted, _reserved in _ENTRY.iter_unpack(whole):
+            yield CqUnit(base, physical_offset, size, tags_code, count)
+
+
+class BatchConsumeQueue(LogicalQueue):
+    """One queue with an entry a batch. Owned by the dispatching thread; read by any."""
+
+    type = QueueType.BATCH
+    entry_size = ENTRY_SIZE
+
+    def __init__(self, topic: str, queue_id: int, segments: SegmentQueue, tails: TailKeeper | None = None) -> None:
+        super().__init__(topic, queue_id, segments, tails)
+        self._max_physical_offset = -1
+        self._min_offset = -1
+        self._max_offset = 0
+        self._file_bases: dict[int, int] = {}
+
+    @property
+    def min_offset(self) -> int:
+        return max(0, self._min_offset)
+
+    @property
+    def max_offset(self) -> int:
+        return self._max_offset
+
+    @property
+    def max_physical_offset(self) -> int:
+        return self._max_physical_offset
+
+    def put(
+        self,
+        physical_offset: int,
+        size: int,
+        tags_code: int,
+        queue_offset: int,
+        store_timestamp: int,
+        bitmap: bytes | None = None,
+        batch_count: int = 1,
+    ) -> bool:
+        """`queue_offset` is the batch's first; a record that is no batch has -1 and gets no entry."""
+        if queue_offset < 0 or physical_offset <= self._max_physical_offset:
+            return True
+        with self._tails.writing():
+            segment = self.segments.last_or_new(self.segments.max_wrote)
+            if segment is None:
+                return False
+            entry = BatchQueueEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, batch_count)
+            write_at_end(segment, encode_batch_queue_entry(entry), self._tails)
+        self._max_physical_offset = physical_offset
+        self._max_offset = queue_offset + batch_count
+        if self._min_offset < 0:
+            self._min_offset = queue_offset
+        return True
+
+    def recover(self) -> None:
+        super().recover()
+        self._revise_offsets()
+
+    def truncate(self, physical_offset: int) -> None:
+        super().truncate(physical_offset)
+        self._revise_offsets()
+
+    def _revise_offsets(self) -> None:
+        """Take the offsets from the first and the last entry."""
+        filled = [segment for segment in self.segments.segments if segment.read_position >= ENTRY_SIZE]
+        if not filled:
+            self._min_offset, self._max_offset = -1, 0
+            return
+        self._min_offset = self._field(filled[0], 0, _BASE_AT)
+        last = filled[-1].select(filled[-1].read_position - ENTRY_SIZE)
+        if last is not None:
+            with last:
+                _, _, _, _, base, count, _, _ = _ENTRY.unpack_from(last.view)
+            self._max_offset = base + count
+
+    def _data_end(self, view: memoryview) -> int:
+        end = 0
+        whole = view[: len(view) - len(view) % ENTRY_SIZE]
+        for physical_offset, size, _, _, base, count, _, _ in _ENTRY.iter_unpack(whole):
+            if physical_offset < 0 or size <= 0 or base < 0 or count <= 0:
+                break
+            end += ENTRY_SIZE
+        return end
+
+    def _built_to(self, view: memoryview, end: int) -> None:
+        self._max_physical_offset = _LONG.unpack_from(view, end - ENTRY_SIZE)[0]
+
+    def _built_below(self, physical_offset: int) -> None:
+        self._max_physical_offset = physical_offset - 1
+
+    def _files_changed(self) -> None:
+        self._file_bases.clear()
+
+    def correct_min_offset(self, commit_log_min: int, now_ms: int = 0) -> None:
+        """The first batch's offset, or behind the leading batches that the log no longer has."""
+        self._revise_offsets()
+        first = self.segments.first
+        selected = None if first is None else first.select(0)
+        if selected is None:
+            return
+        with selected:
+            whole = selected.view[: len(selected.view) - len(selected.view) % ENTRY_SIZE]
+            for physical_offset, _, _, _, base, count, _, _ in _ENTRY.iter_unpack(whole):
+                if physical_offset >= commit_log_min:
+                    break
+                self._min_offset = base + count
+
+    def entries_from(self, queue_offset: int) -> BatchConsumeQueueEntries | None:
+        if queue_offset >= self._max_offset:
+            return None
+        segment = self._segment_of(queue_offset)
+        if segment is None:
+            return None
+        position = self._position_of(segment, queue_offset)
+        selected = None if position is None else segment.select(position)
+        if selected is None:
+            return None
+        (base,) = _LONG.unpack_from(selected.view, _BASE_AT)
+        return BatchConsumeQueueEntries(selected, base)
+
+    def _segment_of(self, queue_offset: int) -> Segment | None:
+        """The last file whose first batch starts at or before the offset."""
+        for segment in reversed(self.segments.segments):
+            if segment.read_position >= ENTRY_SIZE and self._first_base(segment) <= queue_offset:
+                return segment
+        return None
+
+    def _first_base(self, segment: Segment) -> int:
+        base = self._file_bases.get(segment.base)
+        if base is None:
+            base = self._file_bases[segment.base] = self._field(segment, 0, _BASE_AT)
+        return base
+
+    def _position_of(self, segment: Segment, queue_offset: int) -> int | None:
+        """The entry with the greatest base at or before the offset."""
+        low, high = 0, segment.read_position // ENTRY_SIZE - 1
+        found = None
+        while low <= high:
+            middle = (low + high) // 2
+            if self._field(segment, middle * ENTRY_SIZE, _BASE_AT) <= queue_offset:
+                found, low = middle * ENTRY_SIZE, middle + 1
+            else:
+                high = middle - 1
+        return found
+
+    @staticmethod
+    def _field(segment: Segment, position: int, field_at: int) -> int:
+        selected = segment.select(position + field_at, _LONG.size)
+        if selected is None:
+            return _NOT_FOUND
+        with selected:
+            value: int = _LONG.unpack_from(selected.view)[0]
+            return value
+
+    def roll_next(self, queue_offset: int) -> int:
+        """Batches have no fixed place: RocketMQ answers 0, and the caller starts again at the min offset."""
+        return 0
+
+    def offset_by_time(
+        self, timestamp: int, boundary: Boundary, store_time_of: StoreTimeOf, commit_log_min: int
+    ) -> int:
+        found = self._search_time(timestamp, boundary)
+        return min(max(found, self.min_offset), self.max_offset)
+
+    def _search_time(self, timestamp: int, boundary: Boundary) -> int:
+        for segment in reversed(self.segments.segments):
+            if segment.read_position >= ENTRY_SIZE and self._field(segment, 0, _STORE_TIME_AT) <= timestamp:
+                return self._search_time_in(segment, timestamp, boundary)
+        return _NOT_FOUND
+
+    def _search_time_in(self, segment: Segment, timestamp: int, boundary: Boundary) -> int:
+        last = segment.read_position // ENTRY_SIZE - 1
+        if timestamp >= self._field(segment, last * ENTRY_SIZE, _STORE_TIME_AT):
+            return self._field(segment, last * ENTRY_SIZE, _BASE_AT)
+        found = self._bisect_time(segment, last, timestamp, boundary)
+        return _NOT_FOUND if found is None else self._field(segment, found * ENTRY_SIZE, _BASE_AT)
+
+    def _bisect_time(self, segment: Segment, last: int, timestamp: int, boundary: Boundary) -> int | None:
+        """RocketMQ's own steps: what UPPER answers without an equal time depends on them."""
+        low, high = 0, last
+        while low <= high:
+            middle = (low + high) // 2
+            time = self._field(segment, middle * ENTRY_SIZE, _STORE_TIME_AT)
+            if middle == high:
+                return middle if time >= timestamp else None
+            if middle == low:
+                if time >= timestamp:
+                    return middle
+                low = middle + 1
+            elif boundary is Boundary.LOWER:
+                low, high = (middle + 1, high) if time < timestamp else (low, middle)
+            else:
+                low, high = (middle, high) if time <= timestamp else (low, middle - 1)
+        return None
+
+    def destroy(self) -> None:
+        super().destroy()
+        self._max_physical_offset = -1
+        self._min_offset, self._max_offset = -1, 0

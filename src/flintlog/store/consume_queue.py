@@ -1,0 +1,294 @@
+"""A consume queue (SimpleCQ): for each message of one queue, where it lies in the log.
+
+The entry of queue offset q lies at logical byte q × 20, so a queue needs no search: file = that byte
+rounded down to the file size, place = the rest.
+
+Invariant: entries are appended in the log's order and never changed; `end.max_physical_offset` is the end of
+the last record that has an entry, and what ends at or before it is never appended again. The kernel's
+lane writes through `end` as long as entries follow each other; everything else (the first entry, a full
+file, a repeat, an entry out of step, an extension) comes here, to `put`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from flintlog.disk.segment import Segment, SelectedRange
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
+from flintlog.format.queue_extension import is_extension_address
+from flintlog.kernel import QueueEnd, count_entries
+from flintlog.store.consume_queue_ext import ConsumeQueueExt
+from flintlog.store.logical_queue import (
+    Boundary,
+    CqUnit,
+    EntryRange,
+    LogicalQueue,
+    QueueType,
+    StoreTimeOf,
+    TailKeeper,
+    write_at_end,
+)
+from flintlog.store.queue_time import search_by_time, segment_by_time
+
+_ENTRY = struct.Struct(">qiq")
+_OFFSET = struct.Struct(">q")
+_TAGS_CODE_AT: Final = 12
+_PREFILL: Final = encode_queue_entry(PREFILL_ENTRY)
+
+
+class ConsumeQueueEntries(EntryRange):
+    """A range of 20-byte entries, with tags codes looked up in the extension where they are addresses."""
+
+    __slots__ = ("_ext",)
+
+    def __init__(self, selected: SelectedRange, first_queue_offset: int, ext: ConsumeQueueExt | None) -> None:
+        super().__init__(selected, first_queue_offset)
+        self._ext = ext
+
+    def __iter__(self) -> Iterator[CqUnit]:
+        queue_offset = self.first_queue_offset
+        view = self.view
+        for physical_offset, size, tags_code in _ENTRY.iter_unpack(view[: len(view) - len(view) % ENTRY_SIZE]):
+            if self._ext is None or not is_extension_address(tags_code):
+                yield CqUnit(queue_offset, physical_offset, size, tags_code)
+            else:
+                unit = self._ext.get(tags_code)
+                code = None if unit is None else unit.tags_code
+                yield CqUnit(queue_offset, physical_offset, size, code, 1, unit)
+            queue_offset += 1
+
+
+class ConsumeQueue(LogicalQueue):
+    """One queue with an entry a message. Owned by the dispatching thread; read by any."""
+
+    type = QueueType.SIMPLE
+    entry_size = ENTRY_SIZE
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        segments: SegmentQueue,
+        ext: ConsumeQueueExt | None = None,
+        tails: TailKeeper | None = None,
+    ) -> None:
+        super().__init__(topic, queue_id, segments, tails)
+        self.ext = ext
+        self.end = QueueEnd(None)
+        self.out_of_step_count = 0
+        self._min_position = 0
+        self._file_times: dict[int, tuple[int, int]] = {}
+
+    @property
+    def min_offset(self) -> int:
+        return self._min_position // ENTRY_SIZE
+
+    @property
+    def max_offset(self) -> int:
+        return self.segments.max_offset // ENTRY_SIZE
+
+    @property
+    def max_physical_offset(self) -> int:
+        return self.end.max_physical_offset
+
+    @property
+    def entries_per_file(self) -> int:
+        """How many messages one file holds."""
+        return self.segments.segment_size // ENTRY_SIZE
+
+    def put(
+        self,
+        physical_offset: int,
+        size: int,
+        tags_code: int,
+        queue_offset: int,
+        store_timestamp: int,
+        bitmap: bytes | None = None,
+        batch_count: int = 1,
+    ) -> bool:
+        if physical_offset + size <= self.end.max_physical_offset:
+            return True
+        place = queue_offset * ENTRY_SIZE
+        # Asked before a file is made: a repeat must not leave an empty one behind.
+        if queue_offset and self.segments.segments and place < self.segments.max_wrote:
+            return True
+        with self._tails.writing():
+            segment = self._segment_for(place)
+            if segment is None:
+                return False
+            if queue_offset and place != segment.base + segment.wrote_position:
+                self.out_of_step_count += 1  # Java only logs it, and appends where it stands
+            if self.ext is not None:
+                tags_code = self.ext.put(tags_code, store_timestamp, bitmap)
+            self._append(segment, physical_offset, size, tags_code)
+        return True
+
+    def _segment_for(self, place: int) -> Segment | None:
+        is_first = not self.segments.segments
+        segment = self.segments.last_or_new(place)
+        if segment is None:
+            return None
+        if is_first and place:
+            self._prefill(segment, place)
+        return segment
+
+    def _give_up_tail(self) -> bool:
+        if not self._tails.may_take():
+            return False
+        self.detach()
+        return True
+
+    def _prefill(self, segment: Segment, place: int) -> None:
+        """A queue that starts in the middle of a file: entries of no message up to its first."""
+        position = place - segment.base
+        write_at_end(segment, _PREFILL * (position // ENTRY_SIZE), self._tails, self._give_up_tail)
+        self._min_position = place
+        self.segments.flushed_where = place
+        self.segments.committed_where = place
+
+    def _append(self, segment: Segment, physical_offset: int, size: int, tags_code: int) -> None:
+        data = _ENTRY.pack(physical_offset, size, tags_code)
+        tail = write_at_end(segment, data, self._tails, self._give_up_tail)
+        self.end.max_physical_offset = physical_offset + size
+        if self.ext is None:  # with an extension every entry must come here
+            self.end.tail = tail
+
+    def detach(self) -> None:
+        """Take the tail from the lane, so that its file may be unmapped; the next entry comes to `put`."""
+        self.end.tail = None
+
+    def load(self) -> None:
+        super().load()
+        if self.ext is not None:
+            self.ext.load()
+
+    def recover(self) -> None:
+        self.detach()
+        super().recover()
+        if self.ext is not None and self.segments.segments:
+            self.ext.recover()
+            self.ext.truncate_behind(self._last_address())
+
+    def _last_address(self) -> int | None:
+        """The newest extension address in the files that recovery looks at."""
+        for segment in reversed(self.segments.segments[-3:]):
+            selected = segment.select(0)
+            if selected is None:
+                continue
+            with selected:
+                for position in range(len(selected.view) - ENTRY_SIZE, -1, -ENTRY_SIZE):
+                    (code,) = _OFFSET.unpack_from(selected.view, position + _TAGS_CODE_AT)
+                    if is_extension_address(code):
+                        return int(code)
+        return None
+
+    def truncate(self, physical_offset: int) -> None:
+        self.detach()
+        super().truncate(physical_offset)
+
+    def _data_end(self, view: memoryview) -> int:
+        return count_entries(view, 0, len(view) - len(view) % ENTRY_SIZE)
+
+    def _built_to(self, view: memoryview, end: int) -> None:
+        physical_offset, size, _ = _ENTRY.unpack_from(view, end - ENTRY_SIZE)
+        self.end.max_physical_offset = physical_offset + size
+
+    def _built_below(self, physical_offset: int) -> None:
+        self.end.max_physical_offset = physical_offset
+
+    def _files_changed(self) -> None:
+        self._file_times.clear()
+
+    def correct_min_offset(self, commit_log_min: int, now_ms: int = 0) -> None:
+        last = self.segments.last
+        if last is None or self._min_position >= self.segments.max_offset:
+            return
+        if last.read_position >= ENTRY_SIZE:
+            newest = self._physical_offset_at(last, last.read_position - ENTRY_SIZE)
+            if newest < commit_log_min:  # the log has none of these messages
+                self._min_position = last.base + last.read_position
+                return
+        self._search_min(commit_log_min, now_ms)
+
+    def _search_min(self, commit_log_min: int, now_ms: int) -> None:
+        """Only the first file is searched: expiry keeps the boundary inside it."""
+        first = self.segments.first
+        if first is None:
+            return
+        start = max(0, self._min_position - first.base)
+        selected = first.select(start) if start <= first.read_position else None
+        if selected is None:
+            return
+        with selected:
+            view = selected.view
+            is_within = self._min_position >= first.base
+            if is_within and _OFFSET.unpack_from(view)[0] >= commit_log_min:
+                return
+            found = _first_at_or_behind(view, commit_log_min)
+            if found is None:
+                return
+            self._min_position = first.base + start + found
+            if self.ext is not None:
+                (code,) = _OFFSET.unpack_from(view, found + _TAGS_CODE_AT)
+                self.ext.truncate_before(code, now_ms)
+
+    def entries_from(self, queue_offset: int) -> ConsumeQueueEntries | None:
+        place = queue_offset * ENTRY_SIZE
+        if place < self._min_position:
+            return None
+        segment = self.segments.find(place)
+        selected = None if segment is None else segment.select(place - segment.base)
+        return None if selected is None else ConsumeQueueEntries(selected, queue_offset, self.ext)
+
+    def roll_next(self, queue_offset: int) -> int:
+        return queue_offset + self.entries_per_file - queue_offset % self.entries_per_file
+
+    def offset_by_time(
+        self, timestamp: int, boundary: Boundary, store_time_of: StoreTimeOf, commit_log_min: int
+    ) -> int:
+        segments = [segment for segment in self.segments.segments if segment.read_position >= ENTRY_SIZE]
+        segment = segment_by_time(segments, timestamp, boundary, store_time_of, self._file_times)
+        found = 0
+        if segment is not None:
+            floor = max(0, self._min_position - segment.base)
+            found = search_by_time(segment, floor, timestamp, boundary, store_time_of, commit_log_min)
+        return min(max(found, self.min_offset), self.max_offset)
+
+    def flush(self, least_pages: int) -> bool:
+        is_done = super().flush(least_pages)
+        if self.ext is not None:
+            is_done = self.ext.flush(least_pages) and is_done
+        return is_done
+
+    def shut_down(self, now_ms: int) -> None:
+        self.detach()
+        super().shut_down(now_ms)
+        if self.ext is not None:
+            self.ext.segments.shut_down(now_ms)
+
+    def destroy(self) -> None:
+        self.detach()
+        self.end.max_physical_offset = -1
+        self._min_position = 0
+        super().destroy()
+        if self.ext is not None:
+            self.ext.destroy()
+
+
+def _first_at_or_behind(view: memoryview, commit_log_min: int) -> int | None:
+    """The position of the first entry whose record is at or behind an offset, by bisection."""
+    low = 0
+    high = len(view) - ENTRY_SIZE
+    while high - low > ENTRY_SIZE:
+        middle = (low + high) // (2 * ENTRY_SIZE) * ENTRY_SIZE
+        if _OFFSET.unpack_from(view, middle)[0] < commit_log_min:
+            low = middle
+        else:
+            high = middle
+    for position in range(low, high + ENTRY_SIZE, ENTRY_SIZE):
+        if _OFFSET.unpack_from(view, position)[0] >= commit_log_min:
+            return position
+    return None

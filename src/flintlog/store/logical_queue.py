@@ -1,0 +1,321 @@
+"""What every kind of queue offers, and what a reader gets from one.
+
+A queue is derived from the commit log: the dispatcher alone writes it, in the log's order, and readers
+take ranges of entries that lie in one file. Two kinds exist. `SimpleCQ` has an entry for each message,
+at a place that follows from the queue offset; `BatchCQ` has an entry for each batch, one after another.
+Both begin an entry with the physical offset of its record, so cutting and expiring files is one code.
+
+Invariant: in [min offset, max offset) every entry is valid, and the entries' physical offsets grow.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from threading import get_ident
+from types import TracebackType
+from typing import ClassVar, NamedTuple, Self
+
+from flintlog.disk.segment import Segment, SelectedRange
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.errors import StoreClosed
+from flintlog.format.queue_extension import ExtensionUnit
+from flintlog.kernel import Buffer, Tail
+
+StoreTimeOf = Callable[[int, int], int]
+"""(physical offset, size) → the record's store timestamp, -1 when the log no longer has it."""
+
+_TRUSTED_BUT_LAST = 3  # recovery reads only the last three files; what lies before was flushed long ago
+_OFFSET = struct.Struct(">q")
+
+
+class QueueType(Enum):
+    """RocketMQ's CQType; the value is how `topics.json` spells it."""
+
+    SIMPLE = "SimpleCQ"
+    BATCH = "BatchCQ"
+
+
+class Boundary(Enum):
+    """Which of several candidates a search by time answers with."""
+
+    LOWER = "lower"
+    UPPER = "upper"
+
+
+class CqUnit(NamedTuple):
+    """One entry as a reader sees it; `tags_code` is None when its extension unit is lost."""
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+    tags_code: int | None
+    batch_count: int = 1
+    extension: ExtensionUnit | None = None
+
+
+class EntryRange(ABC):
+    """The entries from one place to the end of the data of ONE file; a context that keeps the file mapped.
+
+    `first_queue_offset` is that of the first entry; iterating gives `CqUnit`s.
+    """
+
+    __slots__ = ("_selected", "first_queue_offset")
+
+    def __init__(self, selected: SelectedRange, first_queue_offset: int) -> None:
+        self._selected = selected
+        self.first_queue_offset = first_queue_offset
+
+    @property
+    def view(self) -> memoryview:
+        """The raw entries."""
+        return self._selected.view
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let the file go; the view must not be used any more."""
+        self._selected.release()
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[CqUnit]: ...
+
+
+class TailKeeper:
+    """Says when the map cache may take the tail of a queue; one for all queues of a store.
+
+    The cache may ask in any thread, but only the thread inside a `put` knows that no lane is writing: puts
+    and lanes run one at a time. All others are told no, and the file stays mapped.
+    """
+
+    __slots__ = ("_writer",)
+
+    def __init__(self) -> None:
+        self._writer: int | None = None
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Around a put."""
+        self._writer = get_ident()
+        try:
+            yield
+        finally:
+            self._writer = None
+
+    def may_take(self) -> bool:
+        """Whether the asking thread is the one inside a put."""
+        return self._writer == get_ident()
+
+
+def write_at_end(
+    segment: Segment, data: bytes, tails: TailKeeper, on_give_up: Callable[[], bool] | None = None
+) -> Tail:
+    """Append to a segment that has room; the map cache may ask its tail back through `on_give_up`."""
+    segment.give_up_tail = tails.may_take if on_give_up is None else on_give_up
+    tail = segment.tail
+    position = tail.position
+    with memoryview(_held(tail)).cast("B") as view:
+        view[position : position + len(data)] = data
+    tail.position = position + len(data)  # last: readers may look now
+    return tail
+
+
+def _held(tail: Tail) -> Buffer:
+    if tail.buffer is None:
+        raise StoreClosed("the queue's file was unmapped")
+    return tail.buffer
+
+
+class LogicalQueue(ABC):
+    """One queue of one topic over its files: the face and the file handling that both kinds share.
+
+    Written by the dispatching thread alone. Readers see an entry once the write position passed it.
+    """
+
+    type: ClassVar[QueueType]
+    entry_size: ClassVar[int]
+
+    def __init__(self, topic: str, queue_id: int, segments: SegmentQueue, tails: TailKeeper | None = None) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.segments = segments
+        self._tails = TailKeeper() if tails is None else tails
+        self._offsets = struct.Struct(f">q{self.entry_size - _OFFSET.size}x")
+
+    @property
+    @abstractmethod
+    def min_offset(self) -> int:
+        """The first queue offset whose record the log still has."""
+
+    @property
+    @abstractmethod
+    def max_offset(self) -> int:
+        """The queue offset behind the last message."""
+
+    @property
+    @abstractmethod
+    def max_physical_offset(self) -> int:
+        """How far into the log this queue was built; -1 before the first entry."""
+
+    @abstractmethod
+    def put(
+        self,
+        physical_offset: int,
+        size: int,
+        tags_code: int,
+        queue_offset: int,
+        store_timestamp: int,
+        bitmap: bytes | None = None,
+        batch_count: int = 1,
+    ) -> bool:
+        """Append the entry of one record unless it is there; False when no file could be made."""
+
+    @abstractmethod
+    def correct_min_offset(self, commit_log_min: int, now_ms: int = 0) -> None:
+        """Move the min offset to the first record that the log still has."""
+
+    @abstractmethod
+    def entries_from(self, queue_offset: int) -> EntryRange | None:
+        """The entries from here to the end of that file; None when there are none."""
+
+    @abstractmethod
+    def roll_next(self, queue_offset: int) -> int:
+        """Where to go on when a file has nothing at this offset."""
+
+    @abstractmethod
+    def offset_by_time(
+        self, timestamp: int, boundary: Boundary, store_time_of: StoreTimeOf, commit_log_min: int
+    ) -> int:
+        """The queue offset for a point in time, within [min offset, max offset]."""
+
+    @abstractmethod
+    def _data_end(self, view: memoryview) -> int:
+        """The position of the first invalid entry of a file."""
+
+    @abstractmethod
+    def _built_to(self, view: memoryview, end: int) -> None:
+        """Take `max_physical_offset` from the entry that ends at this position."""
+
+    @abstractmethod
+    def _built_below(self, physical_offset: int) -> None:
+        """Nothing at or behind this physical offset is in the queue any more."""
+
+    def _files_changed(self) -> None:  # noqa: B027 - most have nothing to forget
+        """Files were cut or deleted: forget what was remembered about them."""
+
+    @property
+    def last_physical_offset(self) -> int:
+        """Where the last entry's record starts; -1 when there is no entry."""
+        for segment in reversed(self.segments.segments):
+            if segment.read_position >= self.entry_size:
+                return self._physical_offset_at(segment, segment.read_position - self.entry_size)
+        return -1
+
+    def entry(self, queue_offset: int) -> CqUnit | None:
+        """One entry."""
+        entries = self.entries_from(queue_offset)
+        if entries is None:
+            return None
+        with entries:
+            return next(iter(entries), None)
+
+    def load(self) -> None:
+        """Find the files; nothing is mapped."""
+        self.segments.load()
+
+    def recover(self) -> None:
+        """Find the end of the data in the last three files, and cut behind it. The bytes stay."""
+        end = None
+        for segment in self.segments.segments[-_TRUSTED_BUT_LAST:]:
+            position = self._recover_segment(segment)
+            end = segment.base + position
+            if position < segment.size:
+                break
+        if end is not None:
+            self._cut(end)
+
+    def _recover_segment(self, segment: Segment) -> int:
+        selected = segment.select(0)
+        if selected is None:
+            return 0
+        with selected:
+            position = self._data_end(selected.view)
+            if position:
+                self._built_to(selected.view, position)
+            return position
+
+    def _cut(self, end: int, *, clear: bool = False) -> None:
+        self.segments.truncate(end, clear=clear)
+        self.segments.flushed_where = end
+        self.segments.committed_where = end
+        self._files_changed()
+
+    def truncate(self, physical_offset: int) -> None:
+        """Drop the entries of records at or behind this offset.
+
+        A last file without any data is dropped too: Java would take its first, empty entry for a message.
+        """
+        if self.max_physical_offset < physical_offset:
+            return
+        self._built_below(physical_offset)
+        while (segment := self.segments.last) is not None:
+            kept = self._keep_below(segment, physical_offset)
+            if kept:
+                # Cleared, or a later opening would take the old entries for ones that follow what is written now.
+                self._cut(segment.base + kept, clear=True)
+                return
+            self.segments.delete_last()
+        self._files_changed()
+
+    def _keep_below(self, segment: Segment, physical_offset: int) -> int:
+        selected = segment.select(0)
+        if selected is None:
+            return 0
+        with selected:
+            end = self._data_end(selected.view)
+            kept = 0
+            for (offset,) in self._offsets.iter_unpack(selected.view[:end]):
+                if offset >= physical_offset:
+                    break
+                kept += self.entry_size
+            if kept:
+                self._built_to(selected.view, kept)
+            return kept
+
+    def delete_expired(self, commit_log_min: int, now_ms: int) -> int:
+        """Delete all files but the last whose last record the log no longer has; how many."""
+        count = self.segments.delete_before(commit_log_min, now_ms=now_ms, unit_size=self.entry_size)
+        if count:
+            self._files_changed()
+        self.correct_min_offset(commit_log_min, now_ms)
+        return count
+
+    def _physical_offset_at(self, segment: Segment, position: int) -> int:
+        selected = segment.select(position, self.entry_size)
+        if selected is None:
+            return -1
+        with selected:
+            offset: int = _OFFSET.unpack_from(selected.view)[0]
+            return offset
+
+    def flush(self, least_pages: int) -> bool:
+        """Make data durable; True when nothing was left to do."""
+        return self.segments.flush(least_pages)
+
+    def destroy(self) -> None:
+        """Delete every file."""
+        self._files_changed()
+        self.segments.destroy()
+
+    def shut_down(self, now_ms: int) -> None:
+        """Unmap every file; views that are held stay valid."""
+        self.segments.shut_down(now_ms)

@@ -1,0 +1,301 @@
+"""All queues of a store, and the next offset of each.
+
+    consumequeue/<topic>/<queue id>/          20-byte entries (SimpleCQ)
+    consumequeue_ext/<topic>/<queue id>/      their extension, when that is on
+    batchconsumequeue/<topic>/<queue id>/     46-byte entries (BatchCQ)
+
+A queue is made when its first record is dispatched. Files are mapped when they are looked at: opening a
+store of 10,000 queues maps none, recovering it one after another.
+
+Invariant: a topic has queues of one kind. Next offsets are handed out by the putting side, ahead of the queues;
+they are taken from the queues only when the store is opened or cut. Light queues (`%LMQ%…`, always
+queue 0) have next offsets of their own, because a record is put into several of them at once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from flintlog.disk.medium import Medium
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
+from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.store.batch_consume_queue import BatchConsumeQueue
+from flintlog.store.consume_queue import ConsumeQueue
+from flintlog.store.consume_queue_ext import ConsumeQueueExt
+from flintlog.store.logical_queue import LogicalQueue, QueueType, TailKeeper
+
+LMQ_PREFIX: Final = "%LMQ%"
+_MAX_QUEUE_ID: Final = 2**31 - 1
+_DIRECTORIES: Final = {QueueType.SIMPLE: CONSUME_QUEUE, QueueType.BATCH: BATCH_CONSUME_QUEUE}
+
+QueueKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFiles:
+    """The sizes of queue files, in bytes; a consume queue's is rounded up to whole entries, as Java does."""
+
+    consume_queue: int = 300_000 * ENTRY_SIZE
+    batch_consume_queue: int = 300_000 * BATCH_ENTRY_SIZE
+    extension: int | None = None  # None: no extension is read or written
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "consume_queue", -(-self.consume_queue // ENTRY_SIZE) * ENTRY_SIZE)
+        if self.consume_queue <= 0 or self.batch_consume_queue <= 0:
+            raise InvalidConfig("queue files must have room for an entry")
+        if self.batch_consume_queue % BATCH_ENTRY_SIZE:
+            raise InvalidConfig(f"batch queue files must have whole entries of {BATCH_ENTRY_SIZE} bytes")
+
+
+class QueueTable:
+    """The queues by topic and queue id. Any thread may look; the dispatching thread makes and writes them."""
+
+    def __init__(
+        self,
+        root: Path,
+        medium: Medium,
+        files: QueueFiles | None = None,
+        *,
+        topic_queue_types: Mapping[str, str] | None = None,
+        now_ms: Callable[[], int],
+        read_only: bool = False,
+        recover_threads: int | None = None,
+    ) -> None:
+        """`topic_queue_types` is looked at whenever a queue is made, so it may grow."""
+        self.root = root
+        self.files = QueueFiles() if files is None else files
+        self.read_only = read_only
+        self._medium = medium
+        self._types = {} if topic_queue_types is None else topic_queue_types
+        self._now_ms = now_ms
+        self._recover_threads = min(8, os.cpu_count() or 1) if recover_threads is None else recover_threads
+        self._tails = TailKeeper()
+        self._queues: dict[QueueKey, LogicalQueue] = {}
+        self._lock = threading.Lock()
+        self._next: dict[QueueKey, int] = {}
+        self._next_in_batch: dict[QueueKey, int] = {}
+        self._next_light: dict[str, int] = {}
+
+    # Queues
+
+    def type_of(self, topic: str) -> QueueType:
+        """The kind of queue a topic has."""
+        text = self._types.get(topic, QueueType.SIMPLE.value)
+        try:
+            return QueueType(text)
+        except ValueError as error:
+            raise InvalidConfig(f"{text!r} is no queue type (topic {topic!r})", advice="SimpleCQ or BatchCQ") from error
+
+    def get(self, topic: str, queue_id: int) -> LogicalQueue | None:
+        """The queue, if there is one."""
+        return self._queues.get((topic, queue_id))
+
+    def get_or_create(self, topic: str, queue_id: int) -> LogicalQueue:
+        """The queue; a new one has no files before its first entry."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            return queue
+        with self._lock:
+            queue = self._queues.get((topic, queue_id))
+            if queue is None:
+                queue = self._queues[topic, queue_id] = self._make(topic, queue_id, self.type_of(topic))
+            return queue
+
+    def all(self) -> list[LogicalQueue]:
+        """Every queue there is now."""
+        return list(self._queues.values())
+
+    @property
+    def light_queue_count(self) -> int:
+        """How many light queues there are."""
+        return sum(topic.startswith(LMQ_PREFIX) for topic, _ in list(self._queues))
+
+    def _make(self, topic: str, queue_id: int, kind: QueueType) -> LogicalQueue:
+        if kind is QueueType.BATCH:
+            segments = self._segments(BATCH_CONSUME_QUEUE, topic, queue_id, self.files.batch_consume_queue)
+            return BatchConsumeQueue(topic, queue_id, segments, self._tails)
+        ext = None
+        if self.files.extension is not None:
+            units = self._segments(CONSUME_QUEUE_EXT, topic, queue_id, self.files.extension)
+            ext = ConsumeQueueExt(units, self._tails)
+        segments = self._segments(CONSUME_QUEUE, topic, queue_id, self.files.consume_queue)
+        return ConsumeQueue(topic, queue_id, segments, ext, self._tails)
+
+    def _segments(self, folder: str, topic: str, queue_id: int, size: int) -> SegmentQueue:
+        directory = self.root / folder / topic / str(queue_id)
+        return SegmentQueue([directory], size, self._medium, read_only=self.read_only)
+
+    # Opening
+
+    def load(self) -> None:
+        """Find the queues on disk. A topic of the wrong kind is an error, and nothing is changed."""
+        for kind, folder in _DIRECTORIES.items():
+            for topic, queue_id in self._on_disk(folder):
+                self._check_type(topic, kind, folder)
+                queue = self._make(topic, queue_id, kind)
+                queue.load()
+                self._queues[topic, queue_id] = queue
+
+    def _on_disk(self, folder: str) -> Iterator[QueueKey]:
+        for topic in self._medium.listing(self.root / folder):
+            if not topic.is_directory:
+                continue
+            for queue in self._medium.listing(self.root / folder / topic.name):
+                if queue.is_directory and _is_queue_id(queue.name):
+                    yield topic.name, int(queue.name)
+
+    def _check_type(self, topic: str, kind: QueueType, folder: str) -> None:
+        wanted = self.type_of(topic)
+        if wanted is not kind:
+            raise DamagedStore(
+                f"topic {topic!r} has queues of type {kind.value}, but is configured as {wanted.value}",
+                path=self.root / folder / topic,
+                advice="configure the topic's queue type as it was written",
+            )
+
+    def recover(self) -> None:
+        """Find the end of every queue, several at a time."""
+        with ThreadPoolExecutor(max(1, self._recover_threads), "recover-queues") as pool:
+            for _ in pool.map(lambda queue: queue.recover(), self.all()):
+                pass
+
+    def max_physical_offset(self) -> int:
+        """How far into the log any queue was built; -1 when there are none."""
+        return max((queue.max_physical_offset for queue in self.all()), default=-1)
+
+    def truncate(self, physical_offset: int) -> None:
+        """Drop the entries of records at or behind this offset, in every queue."""
+        if self.max_physical_offset() >= physical_offset:
+            for queue in self.all():
+                queue.truncate(physical_offset)
+
+    # Next offsets
+
+    def rebuild_offsets(self, commit_log_min: int) -> None:
+        """Take every next offset from its queue, and correct the queues' min offsets."""
+        simple: dict[QueueKey, int] = {}
+        batch: dict[QueueKey, int] = {}
+        for queue in self.all():
+            offsets = batch if queue.type is QueueType.BATCH else simple
+            offsets[queue.topic, queue.queue_id] = queue.max_offset
+            queue.correct_min_offset(commit_log_min, self._now_ms())
+        self._next = simple
+        self._next_in_batch = batch
+        light = (key for key in simple if key[0].startswith(LMQ_PREFIX) and key[1] == 0)
+        self._next_light = {key[0]: simple[key] for key in light}
+
+    @property
+    def next_offsets(self) -> dict[QueueKey, int]:
+        """The next offsets of plain queues, for the put path; replaced when they are rebuilt."""
+        return self._next
+
+    @property
+    def has_batch_topics(self) -> bool:
+        return any(kind == QueueType.BATCH.value for kind in self._types.values())
+
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset of the next message that is put."""
+        return self._offsets_of(topic).get((topic, queue_id), 0)
+
+    def advance(self, topic: str, queue_id: int, by: int = 1) -> None:
+        """Messages were put: move on."""
+        offsets = self._offsets_of(topic)
+        offsets[topic, queue_id] = offsets.get((topic, queue_id), 0) + by
+
+    def set_next_offset(self, topic: str, queue_id: int, offset: int) -> None:
+        """Set a next offset, as a slave does that replays its master's log."""
+        self._offsets_of(topic)[topic, queue_id] = offset
+        if topic.startswith(LMQ_PREFIX):
+            self._next_light[topic] = offset
+
+    def _offsets_of(self, topic: str) -> dict[QueueKey, int]:
+        if topic not in self._types:  # the usual case, on the way of every put
+            return self._next
+        return self._next_in_batch if self.type_of(topic) is QueueType.BATCH else self._next
+
+    def next_light_offset(self, name: str) -> int:
+        """The offset of the next message in a light queue."""
+        return self._next_light.get(name, 0)
+
+    def advance_light(self, name: str, by: int = 1) -> None:
+        """Messages were put into a light queue: move on."""
+        self._next_light[name] = self._next_light.get(name, 0) + by
+
+    # Keeping and deleting
+
+    def flush(self, least_pages: int) -> bool:
+        """Make every queue durable; True when nothing was left to do."""
+        is_done = True
+        for queue in self.all():
+            is_done = queue.flush(least_pages) and is_done
+        return is_done
+
+    def flush_all(self) -> None:
+        """Make every queue durable to its end."""
+        for queue in self.all():
+            while not queue.flush(0):
+                pass
+
+    def delete_expired(self, commit_log_min: int, pause: Callable[[], None] | None = None) -> int:
+        """Delete queue files whose records the log no longer has; how many. `pause` after each queue that lost some."""
+        count = 0
+        for queue in self.all():
+            deleted = queue.delete_expired(commit_log_min, self._now_ms())
+            count += deleted
+            if deleted and pause is not None:
+                pause()
+        return count
+
+    def remove_expired(self, commit_log_min: int, is_kept: Callable[[str], bool]) -> list[QueueKey]:
+        """Delete the queues none of whose records the log still has, but for topics that are kept; which."""
+        gone = [
+            (queue.topic, queue.queue_id)
+            for queue in self.all()
+            if not is_kept(queue.topic) and 0 <= queue.last_physical_offset < commit_log_min
+        ]
+        for topic, queue_id in gone:
+            self.remove(topic, queue_id)
+        return gone
+
+    def remove(self, topic: str, queue_id: int) -> None:
+        """Delete one queue and its next offset."""
+        with self._lock:
+            queue = self._queues.pop((topic, queue_id), None)
+        for offsets in (self._next, self._next_in_batch):
+            offsets.pop((topic, queue_id), None)
+        if queue_id == 0:
+            self._next_light.pop(topic, None)
+        if queue is not None:
+            queue.destroy()
+
+    def remove_topic(self, topic: str) -> None:
+        """Delete all queues of a topic, and its directories."""
+        for name, queue_id in list(self._queues):
+            if name == topic:
+                self.remove(topic, queue_id)
+        for folder in (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE):
+            self._medium.remove_tree(self.root / folder / topic)
+
+    def shut_down(self) -> None:
+        """Unmap every file; flush before."""
+        now_ms = self._now_ms()
+        for queue in self.all():
+            queue.shut_down(now_ms)
+
+    def destroy(self) -> None:
+        """Delete every queue."""
+        for topic in {topic for topic, _ in list(self._queues)}:
+            self.remove_topic(topic)
+
+
+def _is_queue_id(name: str) -> bool:
+    return name.isascii() and name.isdigit() and int(name) <= _MAX_QUEUE_ID and str(int(name)) == name
