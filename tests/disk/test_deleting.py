@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import SEGMENT_SIZE, MakeQueue, fill
 
 from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
+
+SEGMENT_SIZE = 16384
+
+MakeQueue = Callable[[int], SegmentQueue]
+
+
+def fill(segment: Segment | None, data: bytes) -> None:
+    assert segment is not None
+    assert segment.append(data)
+    segment.wrote_position = segment.size
+
 
 HOUR_MS = 3_600_000
 
@@ -59,7 +71,8 @@ def test_there_is_a_pause_between_two_files(aged: SegmentQueue) -> None:
 
 def test_a_young_file_protects_older_looking_ones_behind_it(aged: SegmentQueue) -> None:
     first = aged.first
-    assert first is not None and isinstance(aged.medium, FaultyMedium)
+    assert first is not None
+    assert isinstance(aged.medium, FaultyMedium)
     aged.medium.set_modified(first.path, 50 * HOUR_MS)
     assert aged.delete_expired(HOUR_MS, now_ms=10 * HOUR_MS) == 0
 
@@ -77,7 +90,8 @@ def test_deleting_stops_at_a_file_that_someone_holds(aged: SegmentQueue) -> None
 
 def test_a_hanging_first_file_is_retried_and_forced(aged: SegmentQueue) -> None:
     first = aged.first
-    assert first is not None and first.hold()
+    assert first is not None
+    assert first.hold()
     now_ms = 100 * HOUR_MS
     assert not aged.retry_delete_first(now_ms=now_ms), "it does not hang yet"
     assert aged.delete_expired(0, now_ms=now_ms) == 0
@@ -117,6 +131,7 @@ def test_delete_before_looks_at_the_last_unit_of_a_queue_file(make_queue: MakeQu
 def test_delete_before_goes_on_with_a_file_that_hung(make_queue: MakeQueue) -> None:
     queue = make_queue(3)
     first = queue.first
-    assert first is not None and first.hold()
+    assert first is not None
+    assert first.hold()
     assert queue.delete_before(5000, now_ms=0, unit_size=20, force_after_ms=60_000) == 0
     assert queue.delete_before(5000, now_ms=60_000, unit_size=20, force_after_ms=60_000) == 2

@@ -6,13 +6,20 @@ import gc
 from pathlib import Path
 
 import pytest
-from conftest import SEGMENT_SIZE, append, fill
 
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import PAGE_BYTES, Medium
 from flintlog.disk.segment import Segment
 from flintlog.errors import InvalidOffset, StoreClosed, SyncFailed, WrongFileSize
+
+SEGMENT_SIZE = 16384
+
+
+def fill(segment: Segment | None, data: bytes) -> None:
+    assert segment is not None
+    assert segment.append(data)
+    segment.wrote_position = segment.size
 
 
 @pytest.fixture
@@ -28,8 +35,8 @@ def test_a_new_segment_is_empty(segment: Segment) -> None:
 
 
 def test_what_was_appended_can_be_selected(segment: Segment) -> None:
-    append(segment, b"first")
-    append(segment, b"second")
+    segment.append(b"first")
+    segment.append(b"second")
     with segment.select(5, 6) as selected:  # type: ignore[union-attr]
         assert bytes(selected.view) == b"second"
         assert selected.base == SEGMENT_SIZE + 5
@@ -40,23 +47,23 @@ def test_what_was_appended_can_be_selected(segment: Segment) -> None:
 
 @pytest.mark.parametrize(("position", "size"), [(-1, 2), (0, 6), (5, 1), (5, None), (-1, None), (0, -1), (99, None)])
 def test_a_range_that_was_not_written_cannot_be_selected(segment: Segment, position: int, size: int | None) -> None:
-    append(segment, b"first")
+    segment.append(b"first")
     assert segment.select(position, size) is None
     assert segment.references == 1
 
 
 def test_an_empty_range_at_the_end_is_selected(segment: Segment) -> None:
-    append(segment, b"first")
+    segment.append(b"first")
     with segment.select(5, 0) as selected:  # type: ignore[union-attr]
         assert selected.size == 0
 
 
 def test_flush_waits_for_enough_dirty_pages(segment: Segment) -> None:
-    append(segment, bytes(2 * PAGE_BYTES - 1))
+    segment.append(bytes(2 * PAGE_BYTES - 1))
     assert segment.flush(2) == 0
-    append(segment, b"x")
+    segment.append(b"x")
     assert segment.flush(2) == 2 * PAGE_BYTES
-    append(segment, b"y")
+    segment.append(b"y")
     assert segment.flush(1) == 2 * PAGE_BYTES
     assert segment.flush(0) == 2 * PAGE_BYTES + 1
 
@@ -67,14 +74,14 @@ def test_a_full_segment_is_flushed_however_few_pages_are_dirty(segment: Segment)
 
 
 def test_flush_counts_whole_pages_from_the_last_flush(segment: Segment) -> None:
-    append(segment, bytes(PAGE_BYTES - 1))
+    segment.append(bytes(PAGE_BYTES - 1))
     segment.flush(0)
-    append(segment, b"xx")  # crosses one page border with two bytes
+    segment.append(b"xx")  # crosses one page border with two bytes
     assert segment.flush(1) == PAGE_BYTES + 1
 
 
 def test_without_a_write_buffer_commit_only_moves_the_position(segment: Segment) -> None:
-    append(segment, b"abc")
+    segment.append(b"abc")
     assert segment.commit(4) == 3
     assert segment.committed_position == 3
 
@@ -97,7 +104,7 @@ def test_an_idle_segment_is_destroyed_at_once(segment: Segment, medium: Medium) 
 
 
 def test_a_held_segment_waits_for_its_holder(segment: Segment, medium: Medium) -> None:
-    append(segment, b"held")
+    segment.append(b"held")
     selected = segment.select(0)
     assert selected is not None
     assert not segment.destroy(120_000, now_ms=1_000)
@@ -111,7 +118,7 @@ def test_a_held_segment_waits_for_its_holder(segment: Segment, medium: Medium) -
 
 
 def test_a_held_segment_is_destroyed_by_force_and_its_view_lives_on(segment: Segment, medium: Medium) -> None:
-    append(segment, b"still here")
+    segment.append(b"still here")
     selected = segment.select(0)
     assert selected is not None
     assert not segment.destroy(120_000, now_ms=1_000)
@@ -142,7 +149,7 @@ def test_a_segment_that_was_unmapped_comes_back_with_its_bytes(segment: Segment)
 
 
 def test_a_segment_in_use_is_not_unmapped(segment: Segment) -> None:
-    append(segment, b"growing")
+    segment.append(b"growing")
     assert not segment.try_unmap(), "its tail is in someone's hands"
     fill(segment, b"full")
     assert not segment.try_unmap(), "not yet flushed"
@@ -154,7 +161,7 @@ def test_a_segment_in_use_is_not_unmapped(segment: Segment) -> None:
 
 
 def test_an_owner_can_give_an_idle_tail_up(segment: Segment) -> None:
-    append(segment, b"12345")
+    segment.append(b"12345")
     tail = segment.tail
     segment.give_up_tail = lambda: False
     assert not segment.try_unmap()
@@ -162,7 +169,7 @@ def test_an_owner_can_give_an_idle_tail_up(segment: Segment) -> None:
     assert segment.try_unmap()
     assert tail.capacity == 0
     assert segment.wrote_position == 5
-    append(segment, b"678")
+    segment.append(b"678")
     with segment.select(0) as selected:  # type: ignore[union-attr]
         assert bytes(selected.view) == b"12345678"
 
@@ -190,7 +197,7 @@ def test_after_a_failed_flush_success_is_never_reported_again(tmp_path: Path) ->
     path = tmp_path / "00000000000000000000"
     segment = Segment(path, 0, SEGMENT_SIZE, medium, raw=medium.create(path, SEGMENT_SIZE))
     segment.give_up_tail = lambda: True
-    append(segment, b"lost")
+    segment.append(b"lost")
     medium.fail_next_syncs(1)
     with pytest.raises(SyncFailed):
         segment.flush()
@@ -206,9 +213,9 @@ def test_after_a_failed_flush_success_is_never_reported_again(tmp_path: Path) ->
 
 def test_pages_are_touched_ahead_of_the_writer_in_steps(segment: Segment) -> None:
     assert segment.warm_ahead(8192) == 8192
-    append(segment, bytes(1000))
+    segment.append(bytes(1000))
     assert segment.warm_ahead(8192) == 0, "too little to be worth a call"
-    append(segment, bytes(4000))
+    segment.append(bytes(4000))
     assert segment.warm_ahead(8192) == 5000
     segment.wrote_position = SEGMENT_SIZE - 10
     segment.warm_ahead(8192)

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import SEGMENT_SIZE, MakeQueue, append, fill
 
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium
+from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue, segment_name
 from flintlog.errors import DamagedStore, DiskFull, InvalidConfig, StoreClosed, SyncFailed, WrongFileSize
+
+SEGMENT_SIZE = 16384
+
+MakeQueue = Callable[[int], SegmentQueue]
+
+
+def fill(segment: Segment | None, data: bytes) -> None:
+    assert segment is not None
+    assert segment.append(data)
+    segment.wrote_position = segment.size
 
 
 def names(medium: Medium, folder: Path) -> list[str]:
     return [info.name for info in medium.listing(folder / "log")]
 
 
-def load(medium: Medium, folder: Path, **options: bool) -> SegmentQueue:
-    queue = SegmentQueue([folder / "log"], SEGMENT_SIZE, medium, **options)  # type: ignore[arg-type]
+def load(medium: Medium, folder: Path, read_only: bool = False) -> SegmentQueue:
+    queue = SegmentQueue([folder / "log"], SEGMENT_SIZE, medium, read_only=read_only)
     queue.load()
     return queue
 
 
 def test_a_queue_without_a_directory_is_empty(make_queue: MakeQueue) -> None:
-    queue = make_queue()
+    queue = make_queue(0)
     assert (queue.first, queue.last, queue.min_offset, queue.max_offset) == (None, None, -1, 0)
-    assert queue.flush() and queue.commit()
+    assert queue.flush()
+    assert queue.commit()
     assert queue.find(0) is None
 
 
@@ -38,29 +49,32 @@ def test_files_are_named_by_their_first_offset(make_queue: MakeQueue, medium: Me
 
 
 def test_the_first_file_begins_at_a_multiple_of_the_size(make_queue: MakeQueue) -> None:
-    queue = make_queue()
+    queue = make_queue(0)
     segment = queue.last_or_new(start_offset=5 * SEGMENT_SIZE + 77)
-    assert segment is not None and segment.base == 5 * SEGMENT_SIZE
+    assert segment is not None
+    assert segment.base == 5 * SEGMENT_SIZE
 
 
 def test_the_last_segment_is_used_until_it_is_full(make_queue: MakeQueue) -> None:
-    queue = make_queue()
+    queue = make_queue(0)
     first = queue.last_or_new()
     assert first is not None
-    append(first, b"x")
+    first.append(b"x")
     assert queue.last_or_new() is first
     fill(first, b"y")
     second = queue.last_or_new()
-    assert second is not None and second.base == SEGMENT_SIZE
+    assert second is not None
+    assert second.base == SEGMENT_SIZE
 
 
 def test_rolling_leaves_room_behind(make_queue: MakeQueue) -> None:
-    queue = make_queue()
+    queue = make_queue(0)
     first = queue.last_or_new()
     assert first is not None
-    append(first, b"x")
+    first.append(b"x")
     second = queue.roll()
-    assert second is not None and second.base == SEGMENT_SIZE
+    assert second is not None
+    assert second.base == SEGMENT_SIZE
     assert first.is_full
 
 
@@ -131,7 +145,8 @@ def test_find_gives_the_segment_of_each_offset(make_queue: MakeQueue) -> None:
     queue = make_queue(3)
     for offset in (0, 1, SEGMENT_SIZE - 1, SEGMENT_SIZE, 3 * SEGMENT_SIZE - 1):
         segment = queue.find(offset)
-        assert segment is not None and segment.base <= offset < segment.end
+        assert segment is not None
+        assert segment.base <= offset < segment.end
     assert queue.find(3 * SEGMENT_SIZE) is None
     assert queue.find(-1) is None
     assert queue.find(3 * SEGMENT_SIZE, first_if_missing=True) is queue.first
@@ -141,7 +156,8 @@ def test_find_after_the_first_files_are_gone(make_queue: MakeQueue) -> None:
     queue = make_queue(4)
     queue.delete_before(2 * SEGMENT_SIZE, now_ms=0)
     segment = queue.find(3 * SEGMENT_SIZE + 1)
-    assert segment is not None and segment.base == 3 * SEGMENT_SIZE
+    assert segment is not None
+    assert segment.base == 3 * SEGMENT_SIZE
     assert queue.find(SEGMENT_SIZE) is None
     assert queue.min_offset == 2 * SEGMENT_SIZE
 
@@ -153,7 +169,8 @@ def test_find_around_a_missing_file(make_queue: MakeQueue, medium: Medium, folde
     assert queue.gaps() == [(SEGMENT_SIZE, 2 * SEGMENT_SIZE)]
     assert queue.find(SEGMENT_SIZE + 5) is None
     segment = queue.find(3 * SEGMENT_SIZE)
-    assert segment is not None and segment.base == 3 * SEGMENT_SIZE
+    assert segment is not None
+    assert segment.base == 3 * SEGMENT_SIZE
 
 
 def test_flush_moves_one_segment_a_call(make_queue: MakeQueue) -> None:
@@ -169,7 +186,7 @@ def test_the_store_timestamp_is_taken_only_by_a_thorough_flush(make_queue: MakeQ
     queue = make_queue(1)
     segment = queue.last_or_new()
     assert segment is not None
-    append(segment, b"x" * 5000)
+    segment.append(b"x" * 5000)
     segment.store_timestamp = 77
     queue.flush(0)
     queue.flush(1)
@@ -182,7 +199,7 @@ def test_flush_all_reaches_the_end(make_queue: MakeQueue) -> None:
     queue = make_queue(3)
     last = queue.last_or_new()
     assert last is not None
-    append(last, b"tail")
+    last.append(b"tail")
     queue.flush_all()
     assert queue.flushed_where == queue.max_offset == 3 * SEGMENT_SIZE + 4
 
@@ -229,9 +246,11 @@ def test_truncated_files_can_be_written_again_while_a_reader_holds_the_old_ones(
     held = queue.segments[1].select(0, 8)
     queue.truncate(10)
     segment = queue.roll()
-    assert segment is not None and segment.base == SEGMENT_SIZE
-    append(segment, b"newbytes")
-    assert held is not None and bytes(held.view) == b"00000001"
+    assert segment is not None
+    assert segment.base == SEGMENT_SIZE
+    segment.append(b"newbytes")
+    assert held is not None
+    assert bytes(held.view) == b"00000001"
     held.release()
 
 
@@ -239,7 +258,7 @@ def test_truncated_files_do_not_come_back_after_a_crash(tmp_path: Path) -> None:
     medium = FaultyMedium()
     queue = SegmentQueue([tmp_path], SEGMENT_SIZE, medium)
     for _ in range(4):
-        fill(queue.last_or_new(), b"old")  # type: ignore[arg-type]
+        fill(queue.last_or_new(), b"old")
     queue.flush_all()
     queue.truncate(10)
     for seed in range(20):
@@ -279,7 +298,7 @@ def test_on_a_full_disk_no_segment_is_made_and_none_is_lost(tmp_path: Path) -> N
     medium = FaultyMedium(capacity=2 * SEGMENT_SIZE)
     queue = SegmentQueue([tmp_path], SEGMENT_SIZE, medium)
     for _ in range(2):
-        fill(queue.last_or_new(), b"x")  # type: ignore[arg-type]
+        fill(queue.last_or_new(), b"x")
     assert queue.last_or_new() is None
     assert isinstance(queue.create_failure, DiskFull)
     assert len(medium.listing(tmp_path)) == 2
@@ -291,7 +310,7 @@ def test_on_a_full_disk_no_segment_is_made_and_none_is_lost(tmp_path: Path) -> N
 def test_a_flush_that_fails_does_not_move_and_says_so(tmp_path: Path) -> None:
     medium = FaultyMedium()
     queue = SegmentQueue([tmp_path], SEGMENT_SIZE, medium)
-    fill(queue.last_or_new(), b"x")  # type: ignore[arg-type]
+    fill(queue.last_or_new(), b"x")
     medium.fail_next_syncs(1)
     for _ in range(3):
         with pytest.raises(SyncFailed):
@@ -303,13 +322,14 @@ def test_several_paths_share_the_files_and_load_merges_them(medium: Medium, fold
     paths = [folder / "b", folder / "a"]
     queue = SegmentQueue(paths, SEGMENT_SIZE, medium)
     for _ in range(4):
-        fill(queue.last_or_new(), b"x")  # type: ignore[arg-type]
+        fill(queue.last_or_new(), b"x")
     assert [segment.path.parent.name for segment in queue.segments] == ["a", "b", "a", "b"]
     again = SegmentQueue([folder / "b"], SEGMENT_SIZE, medium, read_only_directories=[folder / "a"])
     again.load()
     assert [segment.base for segment in again.segments] == [segment.base for segment in queue.segments]
     new = again.last_or_new()
-    assert new is not None and new.path.parent.name == "b", "a read-only path gets no new file"
+    assert new is not None
+    assert new.path.parent.name == "b", "a read-only path gets no new file"
 
 
 def test_a_size_of_zero_is_refused(medium: Medium, folder: Path) -> None:
@@ -318,11 +338,11 @@ def test_a_size_of_zero_is_refused(medium: Medium, folder: Path) -> None:
 
 
 @pytest.fixture
-def many_files(tmp_path: Path) -> Iterator[Path]:
+def many_files(tmp_path: Path) -> Path:
     for number in range(10_000):
         with open(tmp_path / segment_name(number * 4096), "wb") as file:
             file.truncate(4096)
-    yield tmp_path
+    return tmp_path
 
 
 def test_ten_thousand_segments_load_without_a_map(many_files: Path) -> None:

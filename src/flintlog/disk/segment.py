@@ -195,6 +195,17 @@ class Segment:
         self.recently_used = True
         return tail
 
+    def append(self, data: bytes | memoryview) -> bool:
+        """Write ready bytes at the end, as a replica does; False, and nothing written, when they do not fit."""
+        tail = self.tail
+        buffer = tail.buffer
+        start, stop = tail.position, tail.position + len(data)
+        if stop > self.size or not isinstance(buffer, memoryview):
+            return False
+        buffer[start:stop] = data
+        tail.position = stop
+        return True
+
     def try_unmap(self) -> bool:
         """Unmap if nobody holds the segment and its tail is given up. Called by the map cache."""
         if not self._lock.acquire(blocking=False):

@@ -1,0 +1,94 @@
+"""One store, one owner: between processes, and inside of one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flintlog.disk.local import LocalMedium
+from flintlog.disk.medium import Medium
+from flintlog.errors import StoreInUse
+
+_TRY = """
+import sys
+from pathlib import Path
+from flintlog.disk.local import LocalMedium
+from flintlog.errors import StoreInUse
+try:
+    LocalMedium().lock(Path(sys.argv[1]))
+except StoreInUse:
+    sys.exit(4)
+"""
+
+# Java's FileChannel.tryLock(0, 1, false) is a classic fcntl lock of one byte.
+_TRY_LIKE_JAVA = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    except OSError:
+        sys.exit(4)
+"""
+
+_HOLD = """
+import sys
+from pathlib import Path
+from flintlog.disk.local import LocalMedium
+lock = LocalMedium().lock(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def run(code: str, path: Path) -> int:
+    return subprocess.run([sys.executable, "-c", code, str(path)], timeout=60, check=False).returncode
+
+
+def test_a_lock_is_exclusive_until_it_is_released(medium: Medium, folder: Path) -> None:
+    lock = medium.lock(folder / "lock")
+    assert medium.read(folder / "lock") == b"lock"
+    with pytest.raises(StoreInUse):
+        medium.lock(folder / "lock")
+    lock.release()
+    lock.release()
+    medium.lock(folder / "lock").release()
+
+
+def test_a_failed_second_try_in_the_same_process_does_not_drop_the_lock(tmp_path: Path) -> None:
+    lock = LocalMedium().lock(tmp_path / "lock")
+    with pytest.raises(StoreInUse):
+        LocalMedium().lock(tmp_path / "lock")
+    (tmp_path / "lock").read_bytes()
+    assert run(_TRY, tmp_path / "lock") == 4
+    assert run(_TRY_LIKE_JAVA, tmp_path / "lock") == 4
+    lock.release()
+    assert run(_TRY, tmp_path / "lock") == 0
+    assert run(_TRY_LIKE_JAVA, tmp_path / "lock") == 0
+
+
+def test_a_lock_held_as_java_holds_it_is_respected(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.write_bytes(b"lock")
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        assert run(_TRY, path) == 4
+    finally:
+        os.close(descriptor)
+
+
+def test_the_lock_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    command = [sys.executable, "-c", _HOLD, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(StoreInUse):
+            LocalMedium().lock(path)
+        holder.kill()
+    LocalMedium().lock(path).release()

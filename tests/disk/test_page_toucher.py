@@ -1,0 +1,55 @@
+"""The thread that prepares pages for the writer."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.page_toucher import PageToucher
+from flintlog.disk.segment import Segment
+
+SIZE = 1 << 20
+
+
+class Watched(Segment):
+    """A segment that remembers how far it was touched."""
+
+    __slots__ = ("touched",)
+
+    def __init__(self, medium: FaultyMedium, path: Path) -> None:
+        self.touched = 0
+        super().__init__(path, 0, SIZE, medium, raw=medium.create(path, SIZE))
+
+    def warm_ahead(self, ahead_bytes: int = 65536) -> int:
+        count = super().warm_ahead(ahead_bytes)
+        self.touched += count
+        return count
+
+
+def watched() -> Watched:
+    return Watched(FaultyMedium(), Path("/00000000000000000000"))
+
+
+def test_it_stays_ahead_of_the_writer() -> None:
+    segment = watched()
+    toucher = PageToucher(lambda: segment, ahead_bytes=65536, busy_interval_ms=1, idle_interval_ms=1)
+    toucher.start()
+    for position in (0, 200_000, 900_000):
+        segment.wrote_position = position
+        end = time.monotonic() + 10
+        while segment._touched_until < min(SIZE, position + 65536):
+            assert time.monotonic() < end
+            time.sleep(0.001)
+    toucher.stop()
+    assert segment.touched < SIZE, "what the writer has passed is not touched"
+
+
+def test_there_is_nothing_to_do_without_a_segment_or_in_a_full_or_destroyed_one() -> None:
+    assert PageToucher(lambda: None).touch_once() == 0
+    segment = watched()
+    segment.wrote_position = SIZE
+    assert PageToucher(lambda: segment).touch_once() == 0
+    gone = watched()
+    gone.destroy(0, 0)
+    assert PageToucher(lambda: gone).touch_once() == 0
