@@ -344,6 +344,8 @@ def test_query_goes_on_beside_files_that_are_deleted(tmp_path: Path) -> None:
     files = again.files
     again.delete_expired(99999)
     again._files = files  # what a query that began before still sees
+    for file in files:
+        file.close()
     assert find(again, "a") == [1100, 1000]
 
 
