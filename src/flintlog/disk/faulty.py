@@ -38,7 +38,7 @@ from pathlib import Path
 
 from flintlog.disk.faulty_state import FaultyDirectory, FaultyNode, NameChange
 from flintlog.disk.map_cache import DEFAULT_MAX_MAPS, MapCache
-from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, PAGE_BYTES, Advice, DiskUsage, FileInfo, disk_error
+from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, PAGE_BYTES, Advice, DiskUsage, FileInfo, check_range, disk_error
 from flintlog.errors import DiskError, DiskFull, StoreInUse, SyncFailed
 
 _UNBOUNDED_BYTES = 1 << 50
@@ -72,9 +72,12 @@ class FaultyFile:
             raise
 
     def write_at(self, position: int, data: memoryview) -> None:
-        if position < 0 or position + len(data) > self.size:
-            raise DiskError("a write past the end of the file", path=self.path, offset=position)
+        check_range(self, position, position + len(data))
         self._node.live[position : position + len(data)] = data
+
+    def clear(self, start: int, stop: int) -> None:
+        check_range(self, start, stop)
+        self._node.live[start:stop] = bytes(stop - start)
 
     def touch(self, start: int, stop: int) -> bool:
         return True

@@ -19,6 +19,7 @@ from functools import cache
 
 MS_SYNC = 0x10 if sys.platform == "darwin" else 4
 MADV_POPULATE_WRITE = 23
+_FALLOC_FL_ZERO_RANGE = 0x10
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
@@ -34,12 +35,19 @@ def _libc() -> ctypes.CDLL:
     libc.mlock.argtypes = [pointer, size]
     libc.munlock.argtypes = [pointer, size]
     libc.memset.argtypes = [pointer, number, size]
+    libc.fallocate.argtypes = [number, number, ctypes.c_long, ctypes.c_long]
     return libc
 
 
 def _last_error() -> OSError:
     code = ctypes.get_errno()
     return OSError(code, os.strerror(code))
+
+
+def zero_range(descriptor: int, start: int, length: int) -> None:
+    """Set a range of a file to zero without writing it; raises OSError where the file system cannot."""
+    if _libc().fallocate(descriptor, _FALLOC_FL_ZERO_RANGE, start, length):
+        raise _last_error()
 
 
 class MemoryMap:

@@ -17,14 +17,14 @@ import shutil
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from errno import EEXIST, EISDIR, ENOENT, ENOTSUP, EOPNOTSUPP, EPERM, EXDEV
+from errno import EEXIST, EISDIR, ENOENT, ENOSYS, ENOTSUP, EOPNOTSUPP, EPERM, EXDEV
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR
 
-from flintlog.disk.libc import MADV_POPULATE_WRITE, MemoryMap
+from flintlog.disk.libc import MADV_POPULATE_WRITE, MemoryMap, zero_range
 from flintlog.disk.lock import LocalLock
 from flintlog.disk.map_cache import DEFAULT_MAX_MAPS, MapCache
-from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, os_errors
+from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, check_range, os_errors
 from flintlog.errors import DiskError, SyncFailed
 
 _ADVICE = {
@@ -34,8 +34,9 @@ _ADVICE = {
     Advice.WILL_NEED: mmap.MADV_WILLNEED,
     Advice.DONT_NEED: mmap.MADV_DONTNEED,
 }
-_NAMELESS_UNSUPPORTED = {EISDIR, ENOENT, ENOTSUP, EOPNOTSUPP, EPERM, EXDEV}
+_NAMELESS_UNSUPPORTED = {EISDIR, ENOENT, ENOSYS, ENOTSUP, EOPNOTSUPP, EPERM, EXDEV}
 _FILE_MODE = 0o644
+_CLEAR_STEP_BYTES = 65_536
 
 
 class LocalFile:
@@ -74,14 +75,29 @@ class LocalFile:
             raise self._sync_failure from error
 
     def write_at(self, position: int, data: memoryview) -> None:
-        if position < 0 or position + len(data) > self.size:
-            raise DiskError("a write past the end of the file", path=self.path, offset=position)
+        check_range(self, position, position + len(data))
         with os_errors("write", self.path):
-            if self._descriptor < 0:
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = self._open_descriptor()
             while data:
-                count = os.pwrite(self._descriptor, data, position)
+                count = os.pwrite(descriptor, data, position)
                 data, position = data[count:], position + count
+
+    def clear(self, start: int, stop: int) -> None:
+        check_range(self, start, stop)
+        if start == stop:
+            return
+        with os_errors("clear", self.path):
+            try:
+                zero_range(self._open_descriptor(), start, stop - start)
+            except OSError as error:
+                if error.errno not in (ENOTSUP, EOPNOTSUPP, ENOSYS):
+                    raise
+                _clear_by_writing(self.buffer, start, stop)
+
+    def _open_descriptor(self) -> int:
+        if self._descriptor < 0:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        return self._descriptor
 
     def touch(self, start: int, stop: int) -> bool:
         mapping = self._mapping
@@ -281,6 +297,15 @@ def _make_in_place(path: Path, size: int) -> int:
 def _allocate(descriptor: int, size: int) -> None:
     if size > 0:
         os.posix_fallocate(descriptor, 0, size)
+
+
+def _clear_by_writing(buffer: memoryview, start: int, stop: int) -> None:
+    """Write zeros where there are none, so that pages never used are not made dirty."""
+    zeros = bytes(_CLEAR_STEP_BYTES)
+    for position in range(start, stop, _CLEAR_STEP_BYTES):
+        part = buffer[position : min(position + _CLEAR_STEP_BYTES, stop)]
+        if bytes(part) != zeros[: len(part)]:
+            part[:] = zeros[: len(part)]
 
 
 def _sync_directory(path: Path) -> None:

@@ -11,7 +11,7 @@ The bound is soft: a segment that is held, or whose tail is in use, stays mapped
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict
 from typing import Protocol
 
 DEFAULT_MAX_MAPS = 4096
@@ -34,7 +34,7 @@ class MapCache:
             raise ValueError("max_maps must be at least 1")
         self.max_maps = max_maps
         self._lock = threading.Lock()
-        self._ring: deque[Mapped] = deque()
+        self._ring: OrderedDict[int, Mapped] = OrderedDict()  # by id(), the hand of the clock at its start
 
     def __len__(self) -> int:
         return len(self._ring)
@@ -43,7 +43,7 @@ class MapCache:
         """Enter a segment that was just mapped, and unmap idle ones if there are too many."""
         mapped.recently_used = True
         with self._lock:
-            self._ring.append(mapped)
+            self._ring[id(mapped)] = mapped
             excess = len(self._ring) - self.max_maps
             if excess > 0:
                 self._sweep(excess)
@@ -51,19 +51,18 @@ class MapCache:
     def discard(self, mapped: Mapped) -> None:
         """Forget a segment that was destroyed."""
         with self._lock:
-            if mapped in self._ring:
-                self._ring.remove(mapped)
+            self._ring.pop(id(mapped), None)
 
     def _sweep(self, excess: int) -> None:
         # Twice around: the first pass takes the second chances away, the newest is left alone.
         for _ in range(2 * (len(self._ring) - 1)):
-            mapped = self._ring.popleft()
+            key, mapped = self._ring.popitem(last=False)
             if mapped.recently_used:
                 mapped.recently_used = False
-                self._ring.append(mapped)
+                self._ring[key] = mapped
             elif mapped.try_unmap():
                 excess -= 1
                 if excess == 0:
                     return
             else:
-                self._ring.append(mapped)
+                self._ring[key] = mapped

@@ -82,6 +82,9 @@ class RawFile(Protocol):
     def write_at(self, position: int, data: memoryview) -> None:
         """Write through the file instead of the mapping: no page faults, and the GIL is free."""
 
+    def clear(self, start: int, stop: int) -> None:
+        """Set a range to zero; not yet durable."""
+
     def touch(self, start: int, stop: int) -> bool:
         """Fault pages in for writing without changing them; False where the system cannot."""
 
@@ -177,6 +180,12 @@ def _factory(name: str) -> Callable[[], Medium]:
         return cast("Callable[[], Medium]", found.load())
     except (ImportError, AttributeError) as error:
         raise InvalidConfig(f"the medium {name!r} cannot be loaded: {error}") from error
+
+
+def check_range(file: RawFile, start: int, stop: int) -> None:
+    """`DiskError` unless the file holds the range."""
+    if not 0 <= start <= stop <= file.size:
+        raise DiskError(f"the bytes {start} to {stop} are not in a file of {file.size}", path=file.path, offset=start)
 
 
 @contextmanager

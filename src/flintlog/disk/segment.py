@@ -184,9 +184,14 @@ class Segment:
         """The growing end. Whoever appends keeps it; the segment stays mapped while it is not full."""
         tail = self._tail
         if tail is None:
-            raw = self.raw(writable=True)
-            buffer = raw.buffer if self._write_buffer is None else self._write_buffer.view
-            tail = self._tail = Tail(buffer, self.base, self._position)
+            if not self.hold():
+                raise StoreClosed("the segment was destroyed", path=self.path)
+            try:
+                raw = self.raw(writable=True)
+                buffer = raw.buffer if self._write_buffer is None else self._write_buffer.view
+                tail = self._tail = Tail(buffer, self.base, self._position)
+            finally:
+                self.release()
         self.recently_used = True
         return tail
 
@@ -342,6 +347,15 @@ class Segment:
         if self.hold():
             try:
                 self._sync(0, self.size)
+            finally:
+                self.release()
+
+    def clear_behind(self) -> None:
+        """Set everything behind the written bytes to zero, durably: old records there must not be found again."""
+        if self.hold():
+            try:
+                self.raw(writable=True).clear(self.wrote_position, self.size)
+                self._sync(self.wrote_position, self.size)
             finally:
                 self.release()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -228,7 +228,7 @@ class SegmentQueue:
 
     def flush(self, least_pages: int = 0) -> bool:
         """Flush the segment at `flushed_where`; True when nothing moved. One segment a call."""
-        segment = self.find(self.flushed_where, first_if_missing=self.flushed_where == 0)
+        segment = self._next_from(self.flushed_where)
         if segment is None:
             return True
         store_timestamp = segment.store_timestamp
@@ -239,6 +239,13 @@ class SegmentQueue:
             self.store_timestamp = store_timestamp
         return is_unmoved
 
+    def _next_from(self, where: int) -> Segment | None:
+        """The segment at an offset, or the next one if that was deleted before its turn came."""
+        segment = self.find(where)
+        if segment is not None:
+            return segment
+        return next((segment for segment in self._segments if segment.base >= where), None)
+
     def flush_all(self) -> None:
         """Flush everything that can be read; ends because each round moves on or stops."""
         while not self.flush(0):
@@ -246,7 +253,7 @@ class SegmentQueue:
 
     def commit(self, least_pages: int = 0) -> bool:
         """Commit the segment at `committed_where`; True when nothing moved."""
-        segment = self.find(self.committed_where, first_if_missing=self.committed_where == 0)
+        segment = self._next_from(self.committed_where)
         if segment is None:
             return True
         where = segment.base + segment.commit(least_pages)
@@ -262,16 +269,25 @@ class SegmentQueue:
 
     # Shrinking
 
-    def truncate(self, offset: int) -> None:
+    def truncate(self, offset: int, *, clear: bool = False) -> None:
         """Cut the log at `offset`: the segment there gets its three positions, later ones are deleted.
 
-        The last is deleted first, so that a crash in between leaves no hole.
+        The last is deleted first, so that a crash in between leaves no hole. Java leaves the bytes behind the
+        cut as they are; with `clear` they are set to zero, so that an old record among them
+        can never be taken for one that follows what is written now.
         """
         for segment in reversed(self._segments):
             if segment.base > offset:
                 self._drop(segment)
             elif segment.end > offset:
                 segment.set_positions(offset - segment.base)
+                if clear:
+                    segment.clear_behind()
+        self._lower_to(offset)
+
+    def _lower_to(self, offset: int) -> None:
+        self.flushed_where = min(self.flushed_where, offset)
+        self.committed_where = min(self.committed_where, offset)
 
     def reset(self, offset: int) -> bool:
         """Set the log back to `offset`; False when that is more than two files behind its end."""
@@ -283,6 +299,7 @@ class SegmentQueue:
                 segment.set_positions(min(offset - segment.base, segment.size))
                 break
             self._drop(segment)
+        self._lower_to(offset)
         return True
 
     def delete_last(self) -> None:
@@ -293,12 +310,13 @@ class SegmentQueue:
     def _drop(self, segment: Segment) -> None:
         # By force: the offsets will be written again, so the old bytes must not be served a moment longer.
         segment.destroy(0, 0)
-        self._forget([segment])
+        self._forget(segment)
+        # A file that comes back after a crash would bring its old records with it.
+        self.medium.sync_directory(segment.path.parent)
 
-    def _forget(self, gone: Iterable[Segment]) -> None:
-        names = {id(segment) for segment in gone}
+    def _forget(self, gone: Segment) -> None:
         with self._lock:
-            self._segments = tuple(segment for segment in self._segments if id(segment) not in names)
+            self._segments = tuple(segment for segment in self._segments if segment is not gone)
 
     # Deleting
 
@@ -326,7 +344,8 @@ class SegmentQueue:
                 pause(pause_ms / 1000)
             if not segment.destroy(force_after_ms, now_ms):
                 break
-            self._forget([segment])
+            self._forget(segment)
+            self.medium.sync_directory(segment.path.parent)  # in order, or several paths could leave a hole
             count += 1
             if count >= batch_max:
                 break
@@ -349,7 +368,7 @@ class SegmentQueue:
         for segment in self._segments[:-1]:
             if not self._is_before(segment, offset, unit_size) or not segment.destroy(force_after_ms, now_ms):
                 break
-            self._forget([segment])
+            self._forget(segment)
             count += 1
         return count
 
@@ -367,7 +386,7 @@ class SegmentQueue:
         first = self.first
         if first is None or first.available or not first.destroy(force_after_ms, now_ms):
             return False
-        self._forget([first])
+        self._forget(first)
         return True
 
     def shut_down(self, now_ms: int = 0) -> None:
@@ -378,7 +397,8 @@ class SegmentQueue:
     def destroy(self) -> None:
         """Delete every segment and the directories."""
         for segment in reversed(self._segments):
-            self._drop(segment)
+            segment.destroy(0, 0)
+            self._forget(segment)
         self.flushed_where = self.committed_where = 0
         for directory in self._paths.paths:
             self.medium.remove_tree(directory)
