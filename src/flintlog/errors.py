@@ -7,6 +7,7 @@
     ├── InvalidFilter           a filter expression that does not parse
     ├── InvalidOffset           an offset or id that cannot belong to a store
     ├── FormatError             bytes that are not what they should be
+    │   └── BodyTooLarge        a compressed body that unpacks to more than was allowed
     ├── DamagedStore            a store directory that cannot be read as one
     │   ├── WrongFileSize
     │   └── DamagedRecord       reading a message whose bytes were damaged
@@ -92,6 +93,12 @@ class FormatError(FlintlogError):
     """Bytes that are not what the format says they should be."""
 
     code = "format-error"
+
+
+class BodyTooLarge(FormatError):
+    """A compressed body that unpacks to more than the caller allowed."""
+
+    code = "body-too-large"
 
 
 class DamagedStore(FlintlogError):

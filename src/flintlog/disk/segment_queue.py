@@ -72,6 +72,7 @@ class SegmentQueue:
         self._allocator = allocator
         self._segments: tuple[Segment, ...] = ()
         self._lock = threading.Lock()
+        self._flushing = threading.Lock()
 
     # Loading
 
@@ -227,17 +228,18 @@ class SegmentQueue:
     # Flush and commit
 
     def flush(self, least_pages: int = 0) -> bool:
-        """Flush the segment at `flushed_where`; True when nothing moved. One segment a call."""
-        segment = self._next_from(self.flushed_where)
-        if segment is None:
-            return True
-        store_timestamp = segment.store_timestamp
-        where = segment.base + segment.flush(least_pages)
-        is_unmoved = where == self.flushed_where
-        self.flushed_where = where
-        if least_pages == 0:
-            self.store_timestamp = store_timestamp
-        return is_unmoved
+        """Flush the segment at `flushed_where`; True when nothing moved. One segment a call, one caller at a time."""
+        with self._flushing:
+            segment = self._next_from(self.flushed_where)
+            if segment is None:
+                return True
+            store_timestamp = segment.store_timestamp
+            where = segment.base + segment.flush(least_pages)
+            is_unmoved = where == self.flushed_where
+            self.flushed_where = where
+            if least_pages == 0:
+                self.store_timestamp = store_timestamp
+            return is_unmoved
 
     def _next_from(self, where: int) -> Segment | None:
         """The segment at an offset, or the next one if that was deleted before its turn came."""

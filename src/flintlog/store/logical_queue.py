@@ -260,8 +260,8 @@ class LogicalQueue(ABC):
                 self._built_to(selected.view, position)
             return position
 
-    def _cut(self, end: int) -> None:
-        self.segments.truncate(end)
+    def _cut(self, end: int, *, clear: bool = False) -> None:
+        self.segments.truncate(end, clear=clear)
         self.segments.flushed_where = end
         self.segments.committed_where = end
         self._has_stale_end = True
@@ -293,7 +293,8 @@ class LogicalQueue(ABC):
         while (segment := self.segments.last) is not None:
             kept = self._keep_below(segment, physical_offset)
             if kept:
-                self._cut(segment.base + kept)
+                # Cleared, or a later opening would take the old entries for ones that follow what is written now.
+                self._cut(segment.base + kept, clear=True)
                 return
             self.segments.delete_last()
         self._files_changed()

@@ -1,17 +1,20 @@
-"""What goes into a store and what comes out of it.
+"""What goes into a store.
 
-`Message` is what a producer hands over, `Receipt` what it gets back, `StoredMessage` one record as
-a reader sees it, `Page` the answer to one `get`. All are small structs: they are made once a message,
-on the hottest paths there are, so a stored message keeps its record's bytes and decodes a part when
-that part is asked for.
+`Message` is what a producer hands over and `Receipt` what it gets back; what a reader sees is in
+`stored.py`. Both are small structs: they are made once a message, on the hottest path there is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from typing import overload
 
 import msgspec
+
+from flintlog.errors import PutFailed
+from flintlog.format.host import parse_host
+from flintlog.format.message_id import encode_message_id
 
 
 class PutStatus(IntEnum):
@@ -33,20 +36,6 @@ class PutStatus(IntEnum):
     WHEEL_TIMER_FLOW_CONTROL = 13
     WHEEL_TIMER_MSG_ILLEGAL = 14
     WHEEL_TIMER_NOT_ENABLE = 15
-
-
-class GetStatus(IntEnum):
-    """RocketMQ's GetMessageStatus."""
-
-    FOUND = 0
-    NO_MATCHED_MESSAGE = 1
-    MESSAGE_WAS_REMOVING = 2
-    OFFSET_FOUND_NULL = 3
-    OFFSET_OVERFLOW_BADLY = 4
-    OFFSET_OVERFLOW_ONE = 5
-    OFFSET_TOO_SMALL = 6
-    NO_MATCHED_LOGIC_QUEUE = 7
-    NO_MESSAGE_IN_QUEUE = 8
 
 
 class _Addressed(msgspec.Struct, gc=False):
@@ -77,3 +66,109 @@ class Message(_Addressed, kw_only=True, gc=False):
     delay_level: int = 0
     deliver_at_ms: int | None = None
     compress: str | None = None
+
+
+class Receipt(msgspec.Struct, gc=False, frozen=True):
+    """What became of one put. True only for PUT_OK."""
+
+    status: PutStatus
+    physical_offset: int = -1
+    queue_offset: int = -1
+    size: int = 0
+    store_timestamp: int = 0
+    store_host: str = ""
+
+    @property
+    def message_id(self) -> str:
+        """RocketMQ's offset message id: store host and physical offset in upper-case hex."""
+        if self.physical_offset < 0:
+            return ""
+        return encode_message_id(parse_host(self.store_host), self.physical_offset)
+
+    @property
+    def end_offset(self) -> int:
+        """The physical offset just behind the record: what a flush must reach."""
+        return self.physical_offset + self.size
+
+    def with_status(self, status: PutStatus) -> Receipt:
+        return msgspec.structs.replace(self, status=status)
+
+    def check(self) -> Receipt:
+        """Return the receipt itself, or raise PutFailed when the put was not acknowledged."""
+        if self.status is not PutStatus.PUT_OK:
+            raise PutFailed(f"the put was not acknowledged: {self.status.name}")
+        return self
+
+    def __bool__(self) -> bool:
+        return self.status is PutStatus.PUT_OK
+
+
+class Receipts(Sequence[Receipt]):
+    """The receipts of one batch, made when they are looked at: a batch is one write."""
+
+    __slots__ = ("_first_queue_offset", "_offsets", "_status", "_store_host", "_store_timestamp")
+
+    def __init__(
+        self,
+        status: PutStatus,
+        offsets: Sequence[int],
+        first_queue_offset: int,
+        store_timestamp: int,
+        store_host: str,
+    ) -> None:
+        self._status = status
+        self._offsets = offsets
+        self._first_queue_offset = first_queue_offset
+        self._store_timestamp = store_timestamp
+        self._store_host = store_host
+
+    @property
+    def status(self) -> PutStatus:
+        """The status that all receipts of the batch share."""
+        return self._status
+
+    @property
+    def end_offset(self) -> int:
+        return self._offsets[-1]
+
+    def with_status(self, status: PutStatus) -> Receipts:
+        return Receipts(status, self._offsets, self._first_queue_offset, self._store_timestamp, self._store_host)
+
+    def check(self) -> Receipts:
+        """Return the receipts themselves, or raise PutFailed when the batch was not acknowledged."""
+        if self._status is not PutStatus.PUT_OK:
+            raise PutFailed(f"the batch was not acknowledged: {self._status.name}")
+        return self
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> Receipt: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Receipt]: ...
+    def __getitem__(self, index: int | slice) -> Receipt | list[Receipt]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(index)
+        start = self._offsets[place]
+        if start < 0:
+            return Receipt(self._status)
+        return Receipt(
+            self._status,
+            start,
+            self._first_queue_offset + place,
+            self._offsets[place + 1] - start,
+            self._store_timestamp,
+            self._store_host,
+        )
+
+    def __repr__(self) -> str:
+        return f"Receipts({self._status.name}, {len(self)} messages)"
+
+
+def refused(status: PutStatus, count: int) -> Receipts:
+    """The receipts of a batch of which nothing was stored."""
+    return Receipts(status, [-1] * (count + 1), -1, 0, "")

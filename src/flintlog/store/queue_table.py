@@ -193,6 +193,15 @@ class QueueTable:
         light = (key for key in simple if key[0].startswith(LMQ_PREFIX) and key[1] == 0)
         self._next_light = {key[0]: simple[key] for key in light}
 
+    @property
+    def next_offsets(self) -> dict[QueueKey, int]:
+        """The next offsets of plain queues, for the put path; replaced when they are rebuilt."""
+        return self._next
+
+    @property
+    def has_batch_topics(self) -> bool:
+        return any(kind == QueueType.BATCH.value for kind in self._types.values())
+
     def next_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset of the next message that is put."""
         return self._offsets_of(topic).get((topic, queue_id), 0)
@@ -229,6 +238,12 @@ class QueueTable:
         for queue in self.all():
             is_done = queue.flush(least_pages) and is_done
         return is_done
+
+    def flush_all(self) -> None:
+        """Make every queue durable to its end."""
+        for queue in self.all():
+            while not queue.flush(0):
+                pass
 
     def delete_expired(self, commit_log_min: int, pause: Callable[[], None] | None = None) -> int:
         """Delete queue files whose records the log no longer has; how many. `pause` after each queue that lost some."""

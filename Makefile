@@ -1,0 +1,69 @@
+# Everything that people and CI run. Each target works on a fresh clone; stamps make a second run fast.
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+STAMPS := .venv/.stamps
+KERNEL_SOURCES := $(wildcard src/flintlog/kernel/*.pyx src/flintlog/kernel/*.pxd src/flintlog/kernel/*.h)
+HAS_JAVA = $(shell command -v javac >/dev/null && command -v mvn >/dev/null && echo yes)
+FAST = $(if $(HAS_JAVA),not slow,not slow and not interop)
+SLOW = $(if $(HAS_JAVA),slow,slow and not interop)
+
+.PHONY: help setup test test-slow lint demo bench docs clean
+
+help:
+	@echo "make setup      .venv with locked dependencies, the compiled kernel, a look for Java"
+	@echo "make test       lint, types, import rules and all tests that are not slow"
+	@echo "make test-slow  the slow tests"
+	@echo "make lint       ruff and mypy"
+	@echo "make demo       a store's life in a minute"
+	@echo "make bench      how fast this machine is with it"
+	@echo "make docs       write the generated pages again"
+	@echo "make clean      remove everything that was built"
+
+setup: $(STAMPS)/installed $(STAMPS)/java
+
+$(STAMPS)/venv:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/locked: requirements.lock $(STAMPS)/venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@touch $@
+
+$(STAMPS)/installed: setup.py pyproject.toml $(KERNEL_SOURCES) $(STAMPS)/locked
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -c 'from flintlog import kernel; print("kernel:", kernel.name)'
+	@touch $@
+
+$(STAMPS)/java: scripts/check-java.sh $(STAMPS)/venv
+	@scripts/check-java.sh
+	@touch $@
+
+lint: $(STAMPS)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: setup lint
+	$(BIN)/python -m pytest -q tests/test_rooms.py
+	$(BIN)/python -m pytest -q -m "$(FAST)" --ignore=tests/test_rooms.py
+
+test-slow: setup
+	$(BIN)/python -m pytest -q -m "$(SLOW)"
+
+demo: $(STAMPS)/installed
+	$(BIN)/python examples/first_steps.py
+
+bench: $(STAMPS)/installed
+	$(BIN)/python benchmarks/store.py
+
+docs: $(STAMPS)/installed
+	$(BIN)/python -m flintlog.store.options > docs/options.md.new
+	mv docs/options.md.new docs/options.md
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f src/flintlog/kernel/*.so $(patsubst %.pyx,%.c,$(wildcard src/flintlog/kernel/*.pyx))

@@ -1,0 +1,40 @@
+"""Builds the native kernel, if it can: without a compiler the package works with the plain one.
+
+`python setup.py build_ext --inplace` builds it in the source tree. Everything else about the package is
+in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+from setuptools import Extension, setup
+
+KERNEL = "src/flintlog/kernel"
+PARTS = ("record.pxi", "scan.pxi", "encoder.pxi", "lane.pxi", "columns.pxi", "bytes.h", "crc32.h")
+
+
+def native_kernel() -> list[Extension]:
+    """The extension; none where it cannot work (big-endian machines, no Cython) or is not wanted."""
+    if sys.byteorder != "little" or os.environ.get("FLINTLOG_BUILD_NATIVE") == "0":
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        warnings.warn("Cython is missing: flintlog is installed without its native kernel", stacklevel=1)
+        return []
+    extension = Extension(
+        "flintlog.kernel.native",
+        [f"{KERNEL}/native.pyx"],
+        depends=[f"{KERNEL}/{part}" for part in PARTS],
+        extra_compile_args=["-O3", "-fno-strict-aliasing", *os.environ.get("FLINTLOG_CFLAGS", "").split()],
+        extra_link_args=os.environ.get("FLINTLOG_LDFLAGS", "").split(),
+        optional=True,
+    )
+    built: list[Extension] = cythonize([extension], quiet=True)
+    return built
+
+
+setup(ext_modules=native_kernel())

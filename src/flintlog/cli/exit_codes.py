@@ -1,0 +1,39 @@
+"""What a command's exit code says; scripts depend on these numbers."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from flintlog import errors
+
+
+class ExitCode(IntEnum):
+    """The codes of every command."""
+
+    FINE = 0
+    FINDINGS = 1
+    USAGE = 2
+    CANNOT_READ = 3
+    STORE_IN_USE = 4
+    PARTIAL = 5
+    UNEXPECTED = 70
+    INTERRUPTED = 130
+
+
+_BY_ERROR: tuple[tuple[type[errors.FlintlogError], ExitCode], ...] = (
+    (errors.StoreInUse, ExitCode.STORE_IN_USE),
+    (errors.InvalidConfig, ExitCode.USAGE),
+    (errors.InvalidFilter, ExitCode.USAGE),
+    (errors.InvalidMessage, ExitCode.USAGE),
+    (errors.InvalidOffset, ExitCode.USAGE),
+    (errors.ServiceNotEnabled, ExitCode.USAGE),
+    (errors.MissingExtra, ExitCode.USAGE),
+)
+
+
+def exit_code_of(error: errors.FlintlogError) -> ExitCode:
+    """The code for an error: what the caller asked wrongly is 2, what the store or the disk refused is 3 or 4."""
+    for kind, code in _BY_ERROR:
+        if isinstance(error, kind):
+            return code
+    return ExitCode.CANNOT_READ

@@ -1,0 +1,57 @@
+"""The commands by name, each imported when it is called.
+
+A command is a module of this room with a click command; the table below holds where it is and the line that
+`flintlog --help` shows, so that help imports none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+
+from flintlog.version import VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a command lives, and what it does in a line."""
+
+    module: str
+    attribute: str
+    about: str
+
+
+COMMANDS: Mapping[str, Entry] = {
+    "doctor": Entry("flintlog.cli.doctor", "doctor", "Say what this machine and a configuration give a store."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are modules that are not imported before they are needed."""
+
+    def __init__(self, name: str, entries: Mapping[str, Entry], about: str) -> None:
+        super().__init__(name, help=about, no_args_is_help=True)
+        self.entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(import_module(entry.module), entry.attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{entry.module}.{entry.attribute} is no command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.entries[name].about) for name in self.list_commands(ctx)])
+
+
+root = LazyGroup("flintlog", COMMANDS, "Open, inspect and care for RocketMQ store directories.")
+root = click.version_option(VERSION, prog_name="flintlog", message="%(prog)s %(version)s")(root)

@@ -1,0 +1,88 @@
+"""The program `flintlog`: runs a command and turns what happened into an exit code.
+
+Only what the command needs is imported: `flintlog --version` must not wait for the store, and a missing optional
+package must be one clear sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from flintlog.cli.exit_codes import ExitCode, exit_code_of
+from flintlog.errors import FlintlogError, MissingExtra
+
+_CLI_PACKAGES = frozenset({"click", "rich"})
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns its exit code and prints errors to standard error."""
+    try:
+        return _run_command(arguments)
+    except FlintlogError as error:
+        _complain(f"{error.code}: {error}")
+        return exit_code_of(error)
+    except BrokenPipeError:
+        # The reader (`head`) has seen enough. Python would complain once more while it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FINE
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last line of defence: scripts get 70, people the reason
+        return _report_unexpected(error)
+
+
+def _run_command(arguments: Sequence[str]) -> int:
+    try:
+        import click
+
+        from flintlog.cli.group import root
+    except ModuleNotFoundError as error:
+        raise _missing_extra(error) from error
+    try:
+        # Not `root.main`: it would end the process with 1 (findings) when the reader of a pipe has left.
+        with root.make_context("flintlog", list(arguments)) as context:
+            code = root.invoke(context)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else ExitCode.FINE
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.Abort:
+        return ExitCode.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.USAGE
+    except ModuleNotFoundError as error:
+        if error.name not in _CLI_PACKAGES:
+            raise
+        raise _missing_extra(error) from error
+
+
+def _missing_extra(error: ModuleNotFoundError) -> Exception:
+    if error.name not in _CLI_PACKAGES:
+        return error
+    return MissingExtra(f"the command line needs {error.name}", advice="install flintlog[cli]")
+
+
+def _report_unexpected(error: Exception) -> int:
+    if os.environ.get("FLINTLOG_TRACEBACK"):
+        import traceback
+
+        traceback.print_exception(error)
+    reason = f"{type(error).__name__}: {error}"
+    _complain(f"unexpected error: {reason} (set FLINTLOG_TRACEBACK=1 to see where)")
+    return ExitCode.UNEXPECTED
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"flintlog: {text}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""One output interface for all commands: tables for people; JSON, JSON lines and CSV for programs.
+
+A command hands over rows or one record and does not know which form they take. Programs get every value as it is;
+only tables shorten and align. Bytes are shown in hexadecimal: a command that wants them otherwise decodes them first.
+Remarks that are not the result go to standard error, so that a program never finds one in its JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TextIO
+
+Row = Mapping[str, object]
+
+
+class Output(ABC):
+    """Where a command's result goes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    @abstractmethod
+    def rows(self, rows: Iterable[Row], columns: Sequence[str], title: str | None = None) -> None:
+        """Write many things of one kind; a program's output is complete even when there are none."""
+
+    @abstractmethod
+    def record(self, record: Row, title: str | None = None) -> None:
+        """Write one thing with its parts."""
+
+    def note(self, text: str) -> None:
+        """Tell the person at the terminal something that is not the result."""
+        sys.stderr.write(f"{text}\n")
+
+
+class JsonOutput(Output):
+    """An array for rows, an object for a record; rows are written as they come."""
+
+    def rows(self, rows: Iterable[Row], columns: Sequence[str], title: str | None = None) -> None:
+        separator = "["
+        for row in rows:
+            self.stream.write(f"{separator}\n  {_encode(row, self.stream)}")
+            separator = ","
+        self.stream.write("[]\n" if separator == "[" else "\n]\n")
+
+    def record(self, record: Row, title: str | None = None) -> None:
+        self.stream.write(_encode(record, self.stream, indent=2) + "\n")
+
+
+class JsonLinesOutput(Output):
+    """One object a line."""
+
+    def rows(self, rows: Iterable[Row], columns: Sequence[str], title: str | None = None) -> None:
+        for row in rows:
+            self.record(row)
+
+    def record(self, record: Row, title: str | None = None) -> None:
+        self.stream.write(_encode(record, self.stream) + "\n")
+
+
+class CsvOutput(Output):
+    """A header and a line for each row; what is not a plain value is written as JSON."""
+
+    def rows(self, rows: Iterable[Row], columns: Sequence[str], title: str | None = None) -> None:
+        writer = csv.writer(self.stream, lineterminator="\n")
+        writer.writerow(columns)
+        for row in rows:
+            writer.writerow([self._cell(row.get(column)) for column in columns])
+
+    def record(self, record: Row, title: str | None = None) -> None:
+        self.rows([record], list(record))
+
+    def _cell(self, value: object) -> object:
+        if value is None or isinstance(value, (str, int, float)):
+            return str(value).lower() if isinstance(value, bool) else value
+        return value.hex() if isinstance(value, bytes) else _encode(value, self.stream)
+
+
+class TableOutput(Output):
+    """Aligned columns for people."""
+
+    def rows(self, rows: Iterable[Row], columns: Sequence[str], title: str | None = None) -> None:
+        from rich import box
+        from rich.table import Table
+
+        iterator = iter(rows)
+        first = next(iterator, None)
+        if first is None:
+            self.note("nothing to show" if title is None else f"{title}: nothing to show")
+            return
+        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+        for column in columns:
+            is_number = isinstance(first.get(column), (int, float)) and not isinstance(first.get(column), bool)
+            table.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
+        for row in chain([first], iterator):
+            table.add_row(*(_show(row.get(column)) for column in columns))
+        self._print(table)
+
+    def record(self, record: Row, title: str | None = None) -> None:
+        from rich.table import Table
+
+        table = Table(title=title, box=None, show_header=False, title_justify="left", pad_edge=False)
+        table.add_column(style="bold")
+        table.add_column(overflow="fold")
+        for name, value in record.items():
+            table.add_row(name.replace("_", " "), _show(value))
+        self._print(table)
+
+    def _print(self, table: object) -> None:
+        from rich.console import Console
+
+        # Without a terminal there is no width to keep to: a file or a pipe gets whole lines.
+        width = None if self.stream.isatty() else 1000
+        Console(file=self.stream, width=width, highlight=False, markup=False).print(table)
+
+
+_OUTPUTS: Mapping[str, type[Output]] = {
+    "table": TableOutput,
+    "json": JsonOutput,
+    "jsonl": JsonLinesOutput,
+    "csv": CsvOutput,
+}
+FORMATS = tuple(_OUTPUTS)
+
+
+def make_output(form: str, stream: TextIO) -> Output:
+    """The output of one of `FORMATS` on a stream."""
+    return _OUTPUTS[form](stream)
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={_show(part)}" for key, part in value.items())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ", ".join(_show(part) for part in value)
+    return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """Text of a message may hold control characters that would act on a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
+
+
+def _encode(value: object, stream: TextIO, indent: int | None = None) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=_to_plain, indent=indent)
+    try:
+        text.encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value, default=_to_plain, indent=indent)
+    return text
+
+
+def _to_plain(value: object) -> object:
+    """What JSON has no word for."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return value.hex()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable):
+        return list(value)
+    return str(value)

@@ -1,0 +1,30 @@
+"""Cutting a stretch of the log into batches that can be parsed apart.
+
+A batch begins at a record and ends behind one. The cut is made near the wished size, at the first place that looks
+like an intact record: right magic, right lengths, right CRC, and *its own physical offset equals its place*.
+A body may hold such bytes on purpose, so whoever parses a batch checks that it ends where the next
+begins; where it does not, the cut was false and the batch is parsed again up to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flintlog.derive.find_record import find_record
+
+BATCH_BYTES = 4 * 1024 * 1024
+
+
+def cut_batches(
+    view: memoryview, start: int, stop: int, base: int, batch_bytes: int = BATCH_BYTES
+) -> Iterator[tuple[int, int]]:
+    """Batches that cover view[start:stop], where view[0] has the physical offset `base`."""
+    begin = start
+    while stop - begin > batch_bytes:
+        cut = find_record(view, begin + batch_bytes, stop, base)
+        if cut < 0:
+            break
+        yield begin, cut
+        begin = cut
+    if begin < stop:
+        yield begin, stop

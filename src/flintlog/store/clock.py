@@ -1,0 +1,33 @@
+"""Time, as the store sees it: milliseconds from a function that may be replaced.
+
+Only the store's notion of time is injected (store timestamps, expiry, delays). Waiting for a disk or for
+another thread is real time and is not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, runtime_checkable
+
+Milliseconds: TypeAlias = Callable[[], int]
+
+
+@runtime_checkable
+class Clock(Protocol):
+    """Anything that can tell the time in milliseconds since 1970."""
+
+    def now_ms(self) -> int: ...
+
+
+def system_now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def as_milliseconds(clock: Clock | Milliseconds | None) -> Milliseconds:
+    """One function that tells the time, from whatever was given as `clock=`."""
+    if clock is None:
+        return system_now_ms
+    if isinstance(clock, Clock):
+        return clock.now_ms
+    return clock

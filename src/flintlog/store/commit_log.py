@@ -1,0 +1,247 @@
+"""The commit log: one append-only sequence of records, the only truth of a store.
+
+    segment 0              segment 1              segment 2
+    +----+----+---+blank+  +------+----+--blank+  +-----+----+-------------+
+    | r0 | r1 |...|     |  | rk   |    |       |  |     | rn |   (zeros)   |
+    +----+----+---+-----+  +------+----+-------+  +-----+----+-------------+
+                                                             ^ tail.end
+
+Invariants. A record's physical offset is its place. Records and batches never span segments; what is left of a
+segment is closed by a blank of eight bytes. The queue offset of a record is assigned, used and advanced under
+the put lock, and advanced only after the append succeeded. `tail.position` moves last, so whatever
+lies below it is a whole record.
+
+Any thread may call `put` and the reading methods; the put lock orders appends.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from flintlog.disk.segment import Segment
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.errors import DiskFull, InvalidMessage
+from flintlog.format.record import BLANK_MAGIC, END_RESERVE
+from flintlog.kernel import Encoder, Tail
+from flintlog.store.clock import Milliseconds
+from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
+from flintlog.store.put_lock import PutLock
+
+_OK = PutStatus.PUT_OK
+_BLANK = struct.Struct(">iI")
+_I32 = struct.Struct(">i")
+RECORD_SLACK_BYTES = 128 * 1024
+"""What a record may hold besides its body: headers, a topic, properties."""
+
+
+class Placement(Protocol):
+    """A put whose queue offset and properties are decided inside the put lock."""
+
+    def prepare(self) -> tuple[Message, int]:
+        """The message to append and its queue offset."""
+
+    def done(self) -> None:
+        """The append succeeded: advance what was assigned."""
+
+
+class CommitLog:
+    """Appends records and finds them again; see the module for its invariants."""
+
+    def __init__(
+        self,
+        segments: SegmentQueue,
+        encoder: Encoder,
+        *,
+        now_ms: Milliseconds,
+        lock: PutLock,
+        store_host: str,
+        max_message_size: int,
+    ) -> None:
+        self.segments = segments
+        self.next_offsets: dict[tuple[str, int], int] = {}
+        self.lock = lock
+        self.locked_since: float | None = None
+        self._encoder = encoder
+        self._append = encoder.append
+        self._now_ms = now_ms
+        self._store_host = store_host
+        self._scratch_size = min(segments.segment_size, max_message_size + RECORD_SLACK_BYTES)
+        self._nothing = Tail(bytearray(0), 0)
+        self._tail = self._nothing
+        self._segment: Segment | None = None
+
+    # ------------------------------------------------------------------ appending
+
+    def start(self, next_offsets: dict[tuple[str, int], int]) -> None:
+        """Take the last segment as the one to append to, and the table of next queue offsets."""
+        self.next_offsets = next_offsets
+        self._take(self.segments.last)
+
+    def put(self, message: Message) -> Receipt:
+        """Append one message to the queue it names."""
+        with self.lock:
+            key = (message.topic, message.queue_id)
+            queue_offset = self.next_offsets.get(key, 0)
+            receipt = self._append_one(message, queue_offset)
+            if receipt.status is _OK:
+                self.next_offsets[key] = queue_offset + 1
+            return receipt
+
+    def put_placed(self, placement: Placement) -> Receipt:
+        """Append a message whose queue offset is not simply the next of its own queue."""
+        with self.lock:
+            message, queue_offset = placement.prepare()
+            receipt = self._append_one(message, queue_offset)
+            if receipt.status is _OK:
+                placement.done()
+            return receipt
+
+    def _append_one(self, message: Message, queue_offset: int) -> Receipt:
+        now = self._now_ms()
+        tail = self._tail
+        size = self._append(tail, message, queue_offset, now)
+        if not size:
+            rolled = self._append_to_next(message, queue_offset, now)
+            if rolled is None:
+                return Receipt(PutStatus.CREATE_MAPPED_FILE_FAILED)
+            tail, size = rolled
+        self._segment.store_timestamp = now  # type: ignore[union-attr]  # an append had a segment
+        host = message.store_host or self._store_host
+        return Receipt(_OK, tail.base + tail.position - size, queue_offset, size, now, host)
+
+    def put_batch(self, messages: Sequence[Message]) -> Receipts:
+        """Append messages of one queue as one write, within one segment."""
+        with self.lock:
+            first = messages[0]
+            key = (first.topic, first.queue_id)
+            queue_offset = self.next_offsets.get(key, 0)
+            now = self._now_ms()
+            offsets = self._encoder.append_batch(self._tail, messages, queue_offset, now)
+            if offsets is None:
+                offsets = self._batch_to_next(messages, queue_offset, now)
+                if offsets is None:
+                    return refused(PutStatus.CREATE_MAPPED_FILE_FAILED, len(messages))
+            self.next_offsets[key] = queue_offset + len(messages)
+            self._segment.store_timestamp = now  # type: ignore[union-attr]
+            return Receipts(_OK, offsets, queue_offset, now, first.store_host or self._store_host)
+
+    def append_raw(self, data: bytes | memoryview) -> bool:
+        """Append bytes that are records already, at their own place (a replica's log)."""
+        with self.lock:
+            tail = self._tail
+            if len(data) > tail.capacity - tail.position:
+                if not self._take(self._next_segment()):
+                    return False
+                tail = self._tail
+            position = tail.position
+            tail.buffer[position : position + len(data)] = data
+            tail.position = position + len(data)
+            return True
+
+    def _append_to_next(self, message: Message, queue_offset: int, now: int) -> tuple[Tail, int] | None:
+        """Close the full segment and append to a new one; None when there is no new one."""
+        scratch = Tail(bytearray(self._scratch_size), 0)
+        if not self._append(scratch, message, queue_offset, now):
+            raise InvalidMessage("the message does not fit into a segment", advice="raise mappedFileSizeCommitLog")
+        if not self._roll():
+            return None
+        return self._tail, self._append(self._tail, message, queue_offset, now)
+
+    def _batch_to_next(self, messages: Sequence[Message], queue_offset: int, now: int) -> Sequence[int] | None:
+        scratch = Tail(bytearray(self.segments.segment_size), 0)
+        if self._encoder.append_batch(scratch, messages, queue_offset, now) is None:
+            raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
+        if not self._roll():
+            return None
+        return self._encoder.append_batch(self._tail, messages, queue_offset, now)
+
+    def _roll(self) -> bool:
+        """Close the current segment with a blank and take the next; False when none can be made."""
+        self._close_tail()
+        self.locked_since = time.monotonic()
+        try:
+            return self._take(self._next_segment())
+        finally:
+            self.locked_since = None
+
+    def _close_tail(self) -> None:
+        tail = self._tail
+        room = tail.capacity - tail.position
+        if room >= END_RESERVE:
+            _BLANK.pack_into(tail.buffer, tail.position, room, BLANK_MAGIC & 0xFFFFFFFF)
+            tail.position = tail.capacity
+
+    def _next_segment(self) -> Segment | None:
+        try:
+            return self.segments.last_or_new(0)
+        except DiskFull:
+            return None
+
+    def _take(self, segment: Segment | None) -> bool:
+        if segment is None:
+            return False
+        self._segment = segment
+        self._tail = segment.tail
+        return True
+
+    # ------------------------------------------------------------------ places
+
+    @property
+    def min_offset(self) -> int:
+        return self.segments.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """The readable end of the log."""
+        return self.segments.max_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Where the next record would go."""
+        tail = self._tail
+        return self.max_offset if tail is self._nothing else tail.end
+
+    # ------------------------------------------------------------------ reading
+
+    def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
+        """The bytes of the record at an offset; None when the log does not reach there."""
+        segment = self.segments.find(physical_offset)
+        if segment is None:
+            return None
+        position = physical_offset - segment.base
+        if size is None:
+            size = self._size_at(segment, position)
+        if size <= END_RESERVE:
+            return None
+        selected = segment.select(position, size)
+        if selected is None:
+            return None
+        with selected:
+            return bytes(selected.view)
+
+    def _size_at(self, segment: Segment, position: int) -> int:
+        selected = segment.select(position, 4)
+        if selected is None:
+            return 0
+        with selected:
+            return int(_I32.unpack_from(selected.view, 0)[0])
+
+    def store_time_at(self, physical_offset: int, size: int = 0) -> int:
+        """The store timestamp of a record; -1 when it is gone."""
+        segment = self.segments.find(physical_offset)
+        if segment is None or physical_offset < self.min_offset:
+            return -1
+        position = physical_offset - segment.base
+        selected = segment.select(position, 76)
+        if selected is None:
+            return -1
+        with selected:
+            sys_flag = int.from_bytes(selected.view[36:40], "big")
+            place = 68 if sys_flag & 0x10 else 56
+            return int.from_bytes(selected.view[place : place + 8], "big", signed=True)
+
+
+StoreTime = Callable[[int, int], int]

@@ -1,0 +1,318 @@
+"""Dispatch: what stands in the log becomes visible in its queue and findable by its keys.
+
+    log ──▶ lane (kernel: entry and index hashes of the plain case)
+              │ stops at whatever is not plain
+              └▶ here: new queue, full file, extension, batch queue, LMQ, full index file, blank, damage
+
+Threads: there is no dispatch thread in the serial mode. Whoever moved the readable end (the putting thread under
+async flush, the flush thread under sync flush) calls `advance`, which dispatches everything up to that end; a
+second caller leaves a note for the first and goes on. A message is visible before its put returns, and nothing waits
+for an interpreter switch. `_running` is the only lock, and no other lock is taken while it is waited for.
+
+Invariant: every record below `position` is in its queue and in the index; records are applied in log order.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from flintlog import kernel
+from flintlog.disk.segment import Segment
+from flintlog.errors import DiskFull, FlintlogError
+from flintlog.format.properties import (
+    INNER_BASE,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    INNER_NUM,
+    parse_properties,
+)
+from flintlog.format.record import parse_record
+from flintlog.format.sys_flag import takes_queue_offset
+from flintlog.kernel import MULTI_DISPATCH, Lane, LaneStop, Row, Scan
+from flintlog.store.commit_log import CommitLog
+from flintlog.store.consume_queue import ConsumeQueue
+from flintlog.store.damage import DamageMap
+from flintlog.store.index import IndexService
+from flintlog.store.logical_queue import LogicalQueue, QueueType
+from flintlog.store.queue_table import LMQ_PREFIX, QueueTable
+from flintlog.store.stored import Arrival
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[Arrival], None]
+BitmapHook = Callable[[bytes], "bytes | None"]
+"""Given a whole record, the filter bitmap of its queue extension, or None."""
+MAX_ENTRY_SIZE = 0x7FFFFFFF
+
+
+class Dispatcher:
+    """See the module."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        index: IndexService | None,
+        *,
+        readable_end: Callable[[], int],
+        damage: DamageMap,
+        delay_levels_ms: Sequence[int],
+        lmq: bool,
+        extension: bool,
+    ) -> None:
+        self.position = 0
+        self.failure: FlintlogError | None = None
+        self.bitmap_hook: BitmapHook | None = None
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._readable_end = readable_end
+        self._damage = damage
+        self._delay_levels_ms = tuple(delay_levels_ms)
+        self._listeners: list[Listener] = []
+        self._running = threading.Lock()
+        self._wanted = False
+        self._segment: Segment | None = None
+        self._view = memoryview(b"")
+        self._at_index = False
+        self.lane = Lane(delay_levels_ms=self._delay_levels_ms, lmq=lmq)
+        self.lane.all_slow = extension
+        self.lane.index_enabled = index is not None
+        self._lmq = lmq
+
+    # ------------------------------------------------------------------ from outside
+
+    def start_at(self, position: int) -> None:
+        """Everything below `position` is known to be dispatched."""
+        self._leave_segment()
+        self.position = position
+        self._at_index = False
+        if self._index is not None:
+            self._show_index()
+
+    def stop(self) -> None:
+        """Let go of the files."""
+        with self._running:
+            self._leave_segment()
+            self.lane.set_index(None)
+
+    def add_listener(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def advance(self) -> None:
+        """Dispatch up to the readable end, or leave that to the thread that is at it."""
+        self._wanted = True
+        while self._wanted and self._running.acquire(False):
+            try:
+                self._wanted = False
+                self._run()
+            finally:
+                self._running.release()
+
+    def advance_and_wait(self) -> None:
+        """Dispatch up to the readable end of now, waiting for a thread that is at it."""
+        with self._running:
+            self._run()
+        self.advance()
+
+    @property
+    def backlog_bytes(self) -> int:
+        return max(0, self._readable_end() - self.position)
+
+    # ------------------------------------------------------------------ the loop
+
+    def _run(self) -> None:
+        end = self._readable_end()
+        while self.position < end:
+            segment = self._segment
+            if segment is None or not segment.base <= self.position < segment.base + segment.size:
+                segment = self._find_segment()
+                if segment is None:
+                    return
+            before = self.position
+            try:
+                goes_on = self._step(segment, end)
+            except (DiskFull, OSError) as failure:
+                self._stall(failure)
+                return
+            self.failure = None
+            if self._listeners and self.position > before:
+                self._notify(segment.base, before)
+            if not goes_on:
+                return
+
+    def _find_segment(self) -> Segment | None:
+        """Go to the segment at the position, holding it so that it stays mapped and is not deleted."""
+        self._leave_segment()
+        position = max(self.position, self._log.min_offset)
+        segment = self._log.segments.find(position)
+        if segment is None or not segment.hold():
+            return None
+        self._segment = segment
+        self._view = segment.raw().buffer
+        self.position = position
+        return segment
+
+    def _leave_segment(self) -> None:
+        segment, self._segment = self._segment, None
+        self._view = memoryview(b"")
+        if segment is not None:
+            segment.release()
+
+    def _step(self, segment: Segment, end: int) -> bool:
+        """Run the lane once and see to what it stopped at; False when nothing more can be done now."""
+        base = segment.base
+        stop = min(segment.read_position, end - base)
+        start = self.position - base
+        if start >= stop:
+            return False
+        lane = self.lane
+        reason = lane.run(self._view, start, stop, base, self._at_index)
+        self._at_index = False
+        self.position = base + lane.position
+        if reason is LaneStop.DONE:
+            return True
+        if reason is LaneStop.BLANK:
+            self.position = base + segment.size
+        elif reason is LaneStop.QUEUE:
+            self._queue_step(self._view, lane.position, base)
+            self._at_index = True
+        elif reason is LaneStop.INDEX:
+            self._roll_index()
+            self._at_index = True
+        else:
+            return self._pass_damage(end)
+        return True
+
+    def _stall(self, failure: Exception) -> None:
+        """No room for a queue or index file: stay at this record, and say so once."""
+        if self.failure is None:
+            log.error("dispatch stands at %d: %s", self.position, failure)
+        self.failure = failure if isinstance(failure, FlintlogError) else DiskFull(str(failure))
+
+    def _pass_damage(self, end: int) -> bool:
+        following = self._damage.end_of(self.position)
+        if following is None or following >= end:
+            return False
+        self.position = following
+        return True
+
+    def apply(self, view: memoryview, base: int, scan: Scan) -> None:
+        """Dispatch records that were scanned already; the caller owns the dispatcher meanwhile."""
+        lane = self.lane
+        row, at_index = 0, False
+        while row < scan.count:
+            reason = lane.apply(scan, row, at_index)
+            if reason is LaneStop.DONE:
+                break
+            row = lane.row_index
+            if reason is LaneStop.QUEUE:
+                self._queue_step(view, scan.row(row).physical_offset - base, base)
+            else:
+                self._roll_index()
+            at_index = True
+        self.position = base + scan.end
+
+    # ------------------------------------------------------------------ queues
+
+    def _queue_step(self, view: memoryview, position: int, base: int) -> None:
+        """Do by hand what the lane would not: the queue entry of the record at this position."""
+        size = int.from_bytes(view[position : position + 4], "big")
+        scan = kernel.scan(view, position, position + size, base, delay_levels_ms=self._delay_levels_ms)
+        row = scan.row(0)
+        if not takes_queue_offset(row.sys_flag):
+            return
+        topic, queue_id = scan.queues[0]
+        record = bytes(view[position : position + size])
+        if self._queues.type_of(topic) is QueueType.BATCH:
+            self._put_batch_entry(topic, queue_id, row, record)
+            return
+        queue = self._queues.get_or_create(topic, queue_id)
+        assert isinstance(queue, ConsumeQueue)
+        self._fill_damaged_gap(queue, row)
+        bitmap = None if self.bitmap_hook is None else self.bitmap_hook(record)
+        self._put_entry(queue, row, row.queue_offset, bitmap)
+        if self._lmq and row.marks & MULTI_DISPATCH:
+            self._put_multi(topic, queue_id, row, record)
+        if not self.lane.all_slow:
+            self.lane.set_queue(topic, queue_id, queue.end)
+
+    def _put_entry(
+        self, queue: LogicalQueue, row: Row, queue_offset: int, bitmap: bytes | None = None, count: int = 1
+    ) -> None:
+        done = queue.put(
+            row.physical_offset, row.size, row.tags_code, queue_offset, row.store_timestamp, bitmap, count
+        )
+        if not done:
+            raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
+
+    def _put_batch_entry(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
+        """An inner batch has one entry of its own kind; a plain message in a batch queue has none."""
+        properties = parse_properties(parse_record(record).properties)
+        first, count = properties.get(INNER_BASE, ""), properties.get(INNER_NUM, "")
+        if first.isdecimal() and count.isdecimal():
+            self._put_entry(self._queues.get_or_create(topic, queue_id), row, int(first), None, int(count))
+
+    def _put_multi(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
+        properties = parse_properties(parse_record(record).properties)
+        names = properties[INNER_MULTI_DISPATCH].split(",")
+        offsets = properties[INNER_MULTI_QUEUE_OFFSET].split(",")
+        if len(names) != len(offsets) or not may_multi_dispatch(topic):
+            return
+        for name, offset in zip(names, offsets, strict=True):
+            if "/" not in name and offset.isdecimal():
+                other = self._queues.get_or_create(name, 0 if name.startswith(LMQ_PREFIX) else queue_id)
+                self._put_entry(other, row, int(offset))
+
+    def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
+        """Records lost to damage leave a gap in their queue: entries that point at the damage keep all others in place."""
+        expected = queue.max_offset
+        if row.queue_offset <= expected or expected == 0 and queue.max_physical_offset < 0:
+            return
+        lost = self._damage.between(queue.max_physical_offset, row.physical_offset)
+        if lost is None:
+            return
+        filler = row._replace(physical_offset=lost.start, size=min(lost.size, MAX_ENTRY_SIZE), tags_code=0)
+        for queue_offset in range(expected, row.queue_offset):
+            # Each filler must end behind the one before, or the queue takes it for a repeat.
+            queue.end.max_physical_offset = min(queue.max_physical_offset, lost.start)
+            self._put_entry(queue, filler, queue_offset)
+
+    # ------------------------------------------------------------------ index and listeners
+
+    def _roll_index(self) -> None:
+        assert self._index is not None
+        if not self._index.roll():
+            raise DiskFull("no room for an index file")
+        self._show_index()
+
+    def _show_index(self) -> None:
+        assert self._index is not None
+        self.lane.set_index(*self._index.lane_buffer())
+
+    def _notify(self, base: int, start: int) -> None:
+        """Tell the listeners of the records from `start` to the position, all in the segment just read."""
+        stop = min(self.position - base, len(self._view))
+        seen = kernel.scan(self._view, start - base, stop, base, delay_levels_ms=self._delay_levels_ms)
+        for place in range(seen.count):
+            row = seen.row(place)
+            if takes_queue_offset(row.sys_flag):
+                topic, queue_id = seen.queues[row.queue]
+                self._tell(
+                    Arrival(topic, queue_id, row.queue_offset, row.physical_offset, row.tags_code, row.store_timestamp)
+                )
+
+    def _tell(self, arrival: Arrival) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                listener(arrival)
+            except Exception:
+                # A listener is the user's code: its failure must stop neither dispatch nor the put it runs in.
+                log.exception("an arrival listener failed")
+
+
+def may_multi_dispatch(topic: str) -> bool:
+    """RocketMQ does not multi-dispatch retries, dead letters, delayed messages or its own topics."""
+    return not topic.startswith(("%RETRY%", "%DLQ%", "rmq_sys_")) and topic != "SCHEDULE_TOPIC_XXXX"

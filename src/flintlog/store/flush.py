@@ -1,0 +1,361 @@
+"""Making appended bytes durable: group commit for sync flush, a slow tide for async flush.
+
+Threads: `GroupCommit` owns one thread that syncs the log and then wakes everyone whose record it covered;
+a second one, the watcher, gives up on those who waited longer than the time-out while a sync hangs.
+`AsyncFlush` owns one thread that syncs every half second, when enough pages are dirty.
+
+Invariant: a put is completed as synced only when `flushed_where` has passed the end of its record. Once a sync
+has failed nothing is ever completed as synced again: the operating system may have dropped the dirty pages and
+will report success the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol, TypeAlias
+
+from flintlog.errors import SyncFailed
+from flintlog.store.message import PutStatus, Receipt, Receipts
+
+log = logging.getLogger(__name__)
+
+Outcome: TypeAlias = "Receipt | Receipts"
+WATCHES_PER_TIMEOUT = 10
+STOP_TRIES = 10
+
+
+class Flushable(Protocol):
+    """The part of a segment queue that flushing needs."""
+
+    flushed_where: int
+
+    def flush(self, least_pages: int) -> bool: ...
+
+
+class _Waiting:
+    """A put that waits for a sync: `finish` is called once, by the flush thread or by the watcher."""
+
+    __slots__ = ("deadline", "done", "receipt", "target")
+
+    def __init__(self, receipt: Outcome, deadline: float) -> None:
+        self.receipt = receipt
+        self.target = receipt.end_offset
+        self.deadline = deadline
+        self.done = False
+
+    def finish(self, outcome: Outcome) -> None:
+        raise AssertionError("a waiting put knows how it is told")
+
+
+class _WaitingThread(_Waiting):
+    __slots__ = ("gate", "outcome")
+
+    def __init__(self, receipt: Outcome, deadline: float) -> None:
+        super().__init__(receipt, deadline)
+        self.outcome = receipt
+        self.gate = threading.Lock()
+        self.gate.acquire()
+
+    def finish(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.gate.release()
+
+
+class _WaitingFuture(_Waiting):
+    __slots__ = ("future",)
+
+    def __init__(self, receipt: Outcome, deadline: float) -> None:
+        super().__init__(receipt, deadline)
+        self.future: Future[Outcome] = Future()
+
+    def finish(self, outcome: Outcome) -> None:
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_result(outcome)
+
+
+class _WaitingTask(_Waiting):
+    """An asyncio producer; a group of them is woken by one call into their loop."""
+
+    __slots__ = ("future", "loop")
+
+    def __init__(self, receipt: Outcome, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(receipt, deadline)
+        self.loop = loop
+        self.future: asyncio.Future[Outcome] = loop.create_future()
+
+    def finish(self, outcome: Outcome) -> None:
+        _wake_loop(self.loop, [(self.future, outcome)])
+
+
+def _set_results(results: list[tuple[asyncio.Future[Outcome], Outcome]]) -> None:
+    for future, outcome in results:
+        if not future.done():
+            future.set_result(outcome)
+
+
+def _wake_loop(loop: asyncio.AbstractEventLoop, results: list[tuple[asyncio.Future[Outcome], Outcome]]) -> None:
+    try:
+        loop.call_soon_threadsafe(_set_results, results)
+    except RuntimeError:
+        log.debug("the event loop of %d waiting puts was closed", len(results))
+
+
+class GroupCommit:
+    """Sync flush: one sync for all records that were appended while the last one ran."""
+
+    def __init__(
+        self,
+        segments: Flushable,
+        *,
+        timeout_ms: int,
+        after_flush: Callable[[], None],
+        on_failure: Callable[[SyncFailed], None],
+    ) -> None:
+        self._segments = segments
+        self._timeout_s = timeout_ms / 1000
+        self._after_flush = after_flush
+        self._on_failure = on_failure
+        self._requests: deque[_Waiting] = deque()
+        self._in_flight: list[_Waiting] = []
+        self._bell = threading.Lock()
+        self._bell.acquire()
+        self._gate = threading.Lock()
+        self._sleeping = False
+        self._failed = False
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, name="flintlog-group-commit", daemon=True),
+            threading.Thread(target=self._watch, name="flintlog-flush-watcher", daemon=True),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Sync what is waiting, then end both threads."""
+        self._stopped.set()
+        self._ring()
+        for thread in self._threads:
+            thread.join()
+
+    def wait(self, receipt: Outcome) -> Outcome:
+        """Block until the record is synced, or give FLUSH_DISK_TIMEOUT."""
+        waiting = _WaitingThread(receipt, time.monotonic() + self._timeout_s)
+        self._submit(waiting)
+        waiting.gate.acquire()
+        return waiting.outcome
+
+    def future(self, receipt: Outcome) -> Future[Outcome]:
+        waiting = _WaitingFuture(receipt, time.monotonic() + self._timeout_s)
+        self._submit(waiting)
+        return waiting.future
+
+    def task(self, receipt: Outcome) -> asyncio.Future[Outcome]:
+        waiting = _WaitingTask(receipt, time.monotonic() + self._timeout_s, asyncio.get_running_loop())
+        self._submit(waiting)
+        return waiting.future
+
+    def nudge(self) -> None:
+        """Ask for a sync without waiting for it."""
+        if self._sleeping:
+            self._ring()
+
+    def _ring(self) -> None:
+        self._sleeping = False
+        # Two producers may both have seen the thread asleep: the second finds the bell ringing.
+        with contextlib.suppress(RuntimeError):
+            self._bell.release()
+
+    def _submit(self, waiting: _Waiting) -> None:
+        self._requests.append(waiting)
+        if self._sleeping:
+            self._ring()
+        if self._stopped.is_set():
+            self._finish_rest()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._sleeping = True
+            if not self._requests:
+                self._bell.acquire()
+            self._sleeping = False
+            self._flush_group()
+        self._finish_rest()
+
+    def _flush_group(self) -> None:
+        requests = self._requests
+        group = [requests.popleft() for _ in range(len(requests))]
+        self._in_flight = group
+        target = max((waiting.target for waiting in group), default=0)
+        synced = self._flush_to(target)
+        self._after_flush()
+        self._complete(group, synced)
+        self._in_flight = []
+
+    def _flush_to(self, target: int) -> bool:
+        if self._failed:
+            return False
+        segments = self._segments
+        try:
+            segments.flush(0)
+            while segments.flushed_where < target:
+                # A group may span a file's end: a flush covers one file.
+                if segments.flush(0):
+                    return segments.flushed_where >= target
+        except SyncFailed as failure:
+            self._failed = True
+            self._on_failure(failure)
+            return False
+        return True
+
+    def _complete(self, group: list[_Waiting], synced: bool) -> None:
+        loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Outcome], Outcome]]] = {}
+        with self._gate:
+            for waiting in group:
+                if waiting.done:
+                    continue
+                waiting.done = True
+                receipt = waiting.receipt
+                outcome = receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
+                if isinstance(waiting, _WaitingTask):
+                    loops.setdefault(waiting.loop, []).append((waiting.future, outcome))
+                else:
+                    waiting.finish(outcome)
+        for loop, results in loops.items():
+            _wake_loop(loop, results)
+
+    def _finish_rest(self) -> None:
+        while self._requests:
+            self._flush_group()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(self._timeout_s / WATCHES_PER_TIMEOUT):
+            now = time.monotonic()
+            late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.deadline < now]
+            if late:
+                self._complete(late, synced=False)
+
+
+class AsyncFlush:
+    """Async flush: every interval the dirty pages, if there are enough of them; all of them now and then."""
+
+    def __init__(
+        self,
+        segments: Flushable,
+        *,
+        interval_ms: int,
+        least_pages: int,
+        thorough_interval_ms: int,
+        after_flush: Callable[[], None],
+        on_failure: Callable[[SyncFailed], None],
+    ) -> None:
+        self._segments = segments
+        self._interval_s = interval_ms / 1000
+        self._least_pages = least_pages
+        self._thorough_interval_s = thorough_interval_ms / 1000
+        self._after_flush = after_flush
+        self._on_failure = on_failure
+        self._stopped = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="flintlog-async-flush", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and sync everything."""
+        self._stopped.set()
+        self._wake.set()
+        self._thread.join()
+        for _ in range(STOP_TRIES):
+            if self._flush(0):
+                return
+
+    def nudge(self) -> None:
+        """Flush now instead of at the next interval (`wakeFlushWhenPutMessage`)."""
+        self._wake.set()
+
+    def _run(self) -> None:
+        last_thorough = time.monotonic()
+        while not self._stopped.is_set():
+            self._wake.wait(self._interval_s)
+            self._wake.clear()
+            thorough = time.monotonic() - last_thorough >= self._thorough_interval_s
+            if thorough:
+                last_thorough = time.monotonic()
+            self._flush(0 if thorough else self._least_pages)
+
+    def _flush(self, least_pages: int) -> bool:
+        """Flush file by file until nothing moves; True when all that was asked for is durable."""
+        try:
+            while not self._segments.flush(least_pages):
+                pass
+        except SyncFailed as failure:
+            self._on_failure(failure)
+            return True
+        self._after_flush()
+        return True
+
+
+class Commit:
+    """Moves the bytes of pool buffers to their files, then lets them be flushed."""
+
+    def __init__(
+        self,
+        commit: Callable[[int], bool],
+        *,
+        interval_ms: int,
+        least_pages: int,
+        thorough_interval_ms: int,
+        after_commit: Callable[[], None],
+    ) -> None:
+        self._commit = commit
+        self._interval_s = interval_ms / 1000
+        self._least_pages = least_pages
+        self._thorough_interval_s = thorough_interval_ms / 1000
+        self._after_commit = after_commit
+        self._stopped = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="flintlog-commit", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and commit everything."""
+        self._stopped.set()
+        self._wake.set()
+        self._thread.join()
+        self._commit_all(0)
+
+    def nudge(self) -> None:
+        self._wake.set()
+
+    def commit_now(self) -> None:
+        """Commit everything, in the caller's thread."""
+        self._commit_all(0)
+
+    def _run(self) -> None:
+        last_thorough = time.monotonic()
+        while not self._stopped.is_set():
+            self._wake.wait(self._interval_s)
+            self._wake.clear()
+            thorough = time.monotonic() - last_thorough >= self._thorough_interval_s
+            if thorough:
+                last_thorough = time.monotonic()
+            self._commit_all(0 if thorough else self._least_pages)
+
+    def _commit_all(self, least_pages: int) -> None:
+        moved = False
+        while not self._commit(least_pages):
+            moved = True
+        if moved:
+            self._after_commit()

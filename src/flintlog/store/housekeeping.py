@@ -1,0 +1,81 @@
+"""The slow tide behind the log: queue files are flushed, and the checkpoint says how far.
+
+Thread: one, waking every `flushIntervalConsumeQueue`. A pass flushes queues with enough dirty pages; a thorough pass
+flushes all of them, and only then does the checkpoint's queue fields move, to what had been dispatched *before* the
+pass began. The log is flushed before the queues in a thorough pass, so the checkpoint never vouches for
+entries whose records are not durable.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.errors import FlintlogError
+from flintlog.store.checkpoint import CheckpointFile
+from flintlog.store.dispatch import Dispatcher
+from flintlog.store.queue_table import QueueTable
+
+log = logging.getLogger(__name__)
+
+
+class QueueFlush:
+    """Flushes queues and checkpoint; see the module."""
+
+    def __init__(
+        self,
+        segments: SegmentQueue,
+        queues: QueueTable,
+        checkpoint: CheckpointFile,
+        dispatcher: Dispatcher,
+        *,
+        interval_ms: int,
+        least_pages: int,
+        thorough_interval_ms: int,
+        on_tick: Callable[[], None],
+    ) -> None:
+        self._segments = segments
+        self._queues = queues
+        self._checkpoint = checkpoint
+        self._dispatcher = dispatcher
+        self._interval_s = interval_ms / 1000
+        self._least_pages = least_pages
+        self._thorough_interval_s = thorough_interval_ms / 1000
+        self._on_tick = on_tick
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="flintlog-queue-flush", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        last_thorough = time.monotonic()
+        while not self._stopped.wait(self._interval_s):
+            try:
+                self._on_tick()
+                if time.monotonic() - last_thorough >= self._thorough_interval_s:
+                    last_thorough = time.monotonic()
+                    self.flush_all()
+                else:
+                    self._queues.flush(self._least_pages)
+                    self._checkpoint.flush()
+            except FlintlogError as failure:
+                # Queues can be built again: what matters is that the checkpoint did not move.
+                log.error("queues were not flushed: %s", failure)
+
+    def flush_all(self) -> None:
+        """A thorough pass: everything dispatched so far is durable, and the checkpoint says so."""
+        lane = self._dispatcher.lane
+        offset, timestamp = lane.last_physical_offset, lane.last_store_timestamp
+        self._segments.flush_all()
+        self._queues.flush_all()
+        if offset >= 0:
+            self._checkpoint.set(logics_physical_offset=offset, logics_msg_timestamp=timestamp)
+        self._checkpoint.flush()

@@ -1,0 +1,283 @@
+"""Reading the log to its end after a stop: what is intact, what is damaged, what is torn.
+
+    records … [bad place] … intact record …   → damage: costs what it covers, everything behind it is kept
+    records … [bad place] … nothing intact    → torn tail: the log ends here, the bytes are kept aside
+
+A place is bad when no intact record begins there and it is no blank. A record whose body alone is damaged (its CRC is
+wrong, its lengths and its offset are right, and the log goes on behind it) keeps its place in its queue; reading it
+is an error that names it. Cutting writes the cut bytes aside and syncs them before it clears them in the log, so
+that a crash between any two steps only repeats the cut.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from flintlog import kernel
+from flintlog.derive.find_record import find_record, record_size
+from flintlog.derive.parallel_scan import Batch, scan_in_order
+from flintlog.derive.ranges import cut_batches
+from flintlog.disk.medium import Medium
+from flintlog.disk.segment import Segment
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.kernel import Scan, ScanStop
+from flintlog.store.damage import Damage, DamageMap
+from flintlog.store.recovery_report import Finding
+
+log = logging.getLogger(__name__)
+
+SCAN_BYTES = 16 * 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
+Consume = Callable[[Batch, Scan], None]
+Progress = Callable[[int, int], None]
+
+
+@contextmanager
+def held(segment: Segment) -> Iterator[memoryview]:
+    """The bytes of a segment, mapped for as long as the block lasts."""
+    segment.hold()
+    try:
+        yield segment.raw().buffer
+    finally:
+        segment.release()
+
+
+class LogRecovery:
+    """One reading of the log from a segment's start to the log's end."""
+
+    def __init__(
+        self,
+        segments: SegmentQueue,
+        *,
+        damage: DamageMap,
+        consume: Consume,
+        threads: int,
+        delay_levels_ms: Sequence[int],
+        expected_end: int,
+        progress: Progress | None = None,
+    ) -> None:
+        """`expected_end`: zeros at or behind this offset are the plain end, and are not searched."""
+        self.findings: list[Finding] = []
+        self._segments = segments
+        self._damage = damage
+        self._consume = consume
+        self._threads = threads
+        self._delay_levels_ms = delay_levels_ms
+        self._expected_end = expected_end
+        self._progress = progress
+
+    def run(self, start: int) -> int:
+        """Read from `start` (where a record begins) and return the end of the log."""
+        position = start
+        while True:
+            segment = self._segments.find(position)
+            if segment is None:
+                following = self._first_intact(position)
+                if following is None:
+                    return position
+                self._note_damage(position, following, "a file of the log is missing")
+            else:
+                position, reason = self._read(segment, position)
+                if reason is None:
+                    continue
+                following = self._next_intact(segment, position, reason)
+                if following is None:
+                    self._note_tail(segment, position, reason)
+                    return position
+                self._note_damage(position, following, _describe(reason))
+            position = following
+
+    # ------------------------------------------------------------------ reading
+
+    def _read(self, segment: Segment, position: int) -> tuple[int, ScanStop | None]:
+        """Read records up to the segment's end (no reason) or to a place where none begins (and why)."""
+        with held(segment) as view:
+            start = position - segment.base
+            batches = (
+                Batch(view, begin, stop, segment.base)
+                for begin, stop in cut_batches(view, start, segment.size, segment.base, SCAN_BYTES)
+            )
+            scans = scan_in_order(
+                batches, threads=self._threads, check_crc=True, delay_levels_ms=self._delay_levels_ms
+            )
+            with closing(scans):
+                for batch, scan in scans:
+                    self._consume(batch, scan)
+                    start = scan.end
+                    if scan.reason is not ScanStop.LIMIT:
+                        return self._stopped(segment, view, batch, scan)
+                    self._tell(segment.base + start)
+            return segment.base + start, None
+
+    def _stopped(self, segment: Segment, view: memoryview, batch: Batch, scan: Scan) -> tuple[int, ScanStop | None]:
+        if scan.reason is ScanStop.BLANK:
+            return segment.base + segment.size, None
+        if scan.reason is ScanStop.SHORT and batch.stop < segment.size:
+            # A body holds bytes that look like a record at their own place: the batch was cut inside it.
+            return self._read_one(segment, view, scan.end)
+        if scan.reason is ScanStop.BAD_CRC and self._goes_on_behind(segment, view, scan.end):
+            return self._read_damaged_body(segment, view, scan.end)
+        return segment.base + scan.end, scan.reason
+
+    def _read_one(self, segment: Segment, view: memoryview, place: int) -> tuple[int, ScanStop | None]:
+        size = record_size(view, place, segment.size, segment.base)
+        if not size:
+            return segment.base + place, ScanStop.BAD_LENGTH
+        batch = Batch(view, place, place + size, segment.base)
+        self._consume(batch, kernel.scan(view, place, place + size, segment.base, delay_levels_ms=self._delay_levels_ms))
+        return segment.base + place + size, None
+
+    def _goes_on_behind(self, segment: Segment, view: memoryview, place: int) -> bool:
+        """A record with a wrong CRC and the right lengths: is what follows it intact, or the segment's end?"""
+        size = int.from_bytes(view[place : place + 4], "big", signed=True)
+        following = place + size
+        stop = kernel.scan(view, following, segment.size, segment.base, check_crc=True, max_count=1)
+        return stop.count > 0 or stop.reason is ScanStop.BLANK
+
+    def _read_damaged_body(self, segment: Segment, view: memoryview, place: int) -> tuple[int, None]:
+        size = int.from_bytes(view[place : place + 4], "big", signed=True)
+        seen = kernel.scan(view, place, place + size, segment.base, delay_levels_ms=self._delay_levels_ms)
+        self._consume(Batch(view, place, place + size, segment.base), seen)
+        offset = segment.base + place
+        self._damage.add(Damage(offset, offset + size, "the body does not match its CRC", readable=True))
+        self.findings.append(
+            Finding(
+                "damaged-record",
+                "error",
+                "the body does not match its CRC; what follows is intact",
+                "the message is lost, everything else is kept",
+                str(segment.path),
+                place,
+                offset,
+                size,
+            )
+        )
+        return offset + size, None
+
+    # ------------------------------------------------------------------ bad places
+
+    def _next_intact(self, segment: Segment, position: int, reason: ScanStop) -> int | None:
+        place = position - segment.base
+        with held(segment) as view:
+            if reason is ScanStop.NO_RECORD and position >= self._expected_end and not any(view[place : place + 8]):
+                return None
+            found = find_record(view, place + 1, segment.size, segment.base)
+        if found >= 0:
+            return segment.base + found
+        return self._first_intact(segment.base + segment.size)
+
+    def _first_intact(self, position: int) -> int | None:
+        """The first intact record in the segments from an offset on."""
+        for segment in self._segments.segments:
+            if segment.base >= position:
+                with held(segment) as view:
+                    found = find_record(view, 0, segment.size, segment.base)
+                if found >= 0:
+                    return segment.base + found
+        return None
+
+    def _note_damage(self, start: int, end: int, evidence: str) -> None:
+        segment = self._segments.find(start)
+        self._damage.add(Damage(start, end, evidence))
+        self.findings.append(
+            Finding(
+                "damaged-range",
+                "error",
+                f"{evidence}; {end - start} bytes, then intact records",
+                "what these bytes held is lost, everything else is kept",
+                None if segment is None else str(segment.path),
+                None if segment is None else start - segment.base,
+                start,
+                end - start,
+            )
+        )
+
+    def _note_tail(self, segment: Segment, position: int, reason: ScanStop) -> None:
+        place = position - segment.base
+        with held(segment) as view:
+            torn = last_written(view, place, segment.size) - place
+        if torn > 0:
+            self.findings.append(
+                Finding(
+                    "torn-tail",
+                    "warning",
+                    f"{_describe(reason)}, and no intact record follows; {torn} bytes",
+                    "the log ends before them",
+                    str(segment.path),
+                    place,
+                    position,
+                    torn,
+                )
+            )
+
+    def _tell(self, position: int) -> None:
+        if self._progress is not None:
+            self._progress(position, self._segments.max_offset)
+
+
+_REASONS = {
+    ScanStop.NO_RECORD: "no record begins here",
+    ScanStop.BAD_LENGTH: "a record's lengths do not add up",
+    ScanStop.BAD_CRC: "a record's body does not match its CRC",
+    ScanStop.BAD_OFFSET: "a record says that it belongs elsewhere",
+    ScanStop.SHORT: "a record is longer than its file",
+}
+
+
+def _describe(reason: ScanStop) -> str:
+    return _REASONS.get(reason, reason.name)
+
+
+def last_written(view: memoryview, start: int, stop: int) -> int:
+    """The place behind the last byte of view[start:stop] that is not zero; `start` when all are."""
+    end = stop
+    while end > start:
+        begin = max(start, end - CHUNK_BYTES)
+        chunk = bytes(view[begin:end]).rstrip(b"\x00")
+        if chunk:
+            return begin + len(chunk)
+        end = begin
+    return start
+
+
+def keep_aside(segments: SegmentQueue, end: int, directory: Path, medium: Medium) -> list[Path]:
+    """Copy what lies behind the log's end into `directory`, then clear it in the log; the copies' paths."""
+    kept: list[Path] = []
+    for segment in segments.segments:
+        start = max(0, end - segment.base)
+        if start >= segment.size:
+            continue
+        with held(segment) as view:
+            stop = last_written(view, start, segment.size)
+            if stop > start:
+                kept.append(_keep(bytes(view[start:stop]), segment.base + start, directory, medium))
+    for segment in segments.segments:
+        start = max(0, end - segment.base)
+        if start < segment.size:
+            _clear(segment, start)
+    return kept
+
+
+def _keep(data: bytes, offset: int, directory: Path, medium: Medium) -> Path:
+    medium.make_directories(directory)
+    path = directory / f"{offset:020d}"
+    medium.replace(path, data)
+    return path
+
+
+def _clear(segment: Segment, start: int) -> None:
+    """Stale records must not come back to life when a later crash leaves the tail right before them."""
+    with held(segment) as view:
+        stop = last_written(view, start, segment.size)
+    if stop <= start:
+        return
+    segment.hold()
+    try:
+        raw = segment.raw(writable=True)
+        raw.buffer[start:stop] = bytes(stop - start)
+        raw.sync()
+    finally:
+        segment.release()

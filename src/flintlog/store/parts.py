@@ -1,0 +1,159 @@
+"""Putting a store together: which parts it has, and how they are made from a configuration.
+
+Everything here is construction; what the parts do is said in their own modules, how they live and die in `store.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from flintlog.disk.allocator import SegmentAllocator
+from flintlog.disk.buffer_pool import TransientStorePool
+from flintlog.disk.medium import Medium
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.errors import FormatError
+from flintlog.format.config_json import parse_config_object
+from flintlog.format.index_file import IndexLayout
+from flintlog.kernel import Encoder
+from flintlog.store.checkpoint import CheckpointFile
+from flintlog.store.clock import Milliseconds
+from flintlog.store.commit_log import CommitLog
+from flintlog.store.config import StoreConfig
+from flintlog.store.damage import DamageMap
+from flintlog.store.index import IndexService
+from flintlog.store.message import Message
+from flintlog.store.paths import StorePaths
+from flintlog.store.put_lock import make_put_lock
+from flintlog.store.queue_table import QueueFiles, QueueTable
+
+MAX_SCAN_THREADS = 8
+
+
+@dataclass(slots=True)
+class Parts:
+    """The parts of one store."""
+
+    paths: StorePaths
+    medium: Medium
+    segments: SegmentQueue
+    commit_log: CommitLog
+    queues: QueueTable
+    index: IndexService | None
+    checkpoint: CheckpointFile
+    damage: DamageMap
+    allocator: SegmentAllocator
+    pool: TransientStorePool | None
+
+
+def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> Parts:
+    paths = StorePaths.of(root, config)
+    checkpoint = CheckpointFile(paths.checkpoint, medium)
+    pool = _make_pool(config)
+    allocator = SegmentAllocator(
+        medium,
+        pool=pool,
+        fast_fail_if_no_buffer=config.fast_fail_if_no_buffer_in_store_pool,
+        warm_up=config.warm_maped_file_enable,
+        touch_ahead_bytes=config.warm_ahead_bytes,
+    )
+    segments = SegmentQueue(
+        paths.commit_logs,
+        config.mapped_file_size_commit_log,
+        medium,
+        allocator=allocator,
+        read_only_directories=paths.read_only_commit_logs,
+    )
+    queues = _make_queues(root, config, medium, now_ms, paths)
+    return Parts(
+        paths=paths,
+        medium=medium,
+        segments=segments,
+        commit_log=_make_log(config, segments, now_ms),
+        queues=queues,
+        index=_make_index(config, medium, now_ms, paths, checkpoint),
+        checkpoint=checkpoint,
+        damage=DamageMap(),
+        allocator=allocator,
+        pool=pool,
+    )
+
+
+def _make_pool(config: StoreConfig) -> TransientStorePool | None:
+    if not config.transient_store_pool_enable or config.broker_role == "SLAVE" or config.write_without_mmap:
+        return None
+    return TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
+
+
+def _make_log(config: StoreConfig, segments: SegmentQueue, now_ms: Milliseconds) -> CommitLog:
+    encoder = Encoder(
+        Message,
+        store_host=config.store_host,
+        max_message_size=config.max_message_size,
+        append_crc=config.enabled_append_prop_crc,
+        auto_version=config.auto_message_version_on_topic_len,
+    )
+    return CommitLog(
+        segments,
+        encoder,
+        now_ms=now_ms,
+        lock=make_put_lock(config.put_lock),
+        store_host=config.store_host,
+        max_message_size=config.max_message_size,
+    )
+
+
+def _make_queues(
+    root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds, paths: StorePaths
+) -> QueueTable:
+    types = dict(load_queue_types(paths.topics, medium))
+    types.update(config.topic_queue_types)
+    files = QueueFiles(
+        consume_queue=config.mapped_file_size_consume_queue,
+        batch_consume_queue=config.mapper_file_size_batch_consume_queue,
+        extension=config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
+    )
+    return QueueTable(root, medium, files, topic_queue_types=types, now_ms=now_ms)
+
+
+def _make_index(
+    config: StoreConfig, medium: Medium, now_ms: Milliseconds, paths: StorePaths, checkpoint: CheckpointFile
+) -> IndexService | None:
+    if not config.message_index_enable or not config.index_file_write_enable:
+        return None
+
+    def on_full(end_timestamp: int) -> None:
+        checkpoint.set(index_msg_timestamp=end_timestamp)
+        checkpoint.flush()
+
+    return IndexService(
+        paths.index,
+        medium,
+        IndexLayout(config.max_hash_slot_num, config.max_index_num),
+        now_ms=now_ms,
+        on_full=on_full,
+        max_query_count=config.max_msgs_num_batch,
+    )
+
+
+def load_queue_types(path: Path, medium: Medium) -> dict[str, str]:
+    """Topics whose `topics.json` entry names a queue type; a file that does not parse names none."""
+    if not medium.exists(path):
+        return {}
+    try:
+        table = parse_config_object(medium.read(path))
+    except FormatError:
+        return {}
+    topics = table.get("topicConfigTable")
+    found: dict[str, str] = {}
+    for topic, entry in (topics or {}).items() if isinstance(topics, dict) else ():
+        attributes = entry.get("attributes") if isinstance(entry, dict) else None
+        kind = attributes.get("queue.type") if isinstance(attributes, dict) else None
+        if isinstance(kind, str) and kind in ("SimpleCQ", "BatchCQ"):
+            found[str(topic)] = kind
+    return found
+
+
+def scan_threads() -> int:
+    return min(MAX_SCAN_THREADS, os.cpu_count() or 1)

@@ -1,0 +1,92 @@
+"""Where things lie in a store directory, and how to tell that a directory is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from flintlog.disk.medium import Medium
+from flintlog.errors import DamagedStore
+from flintlog.store.config import StoreConfig
+
+PATH_SEPARATOR = ","
+ROCKSDB_MARK = "CURRENT"
+
+
+@dataclass(frozen=True, slots=True)
+class StorePaths:
+    """The files and directories of one store."""
+
+    root: Path
+    commit_logs: tuple[Path, ...]
+    read_only_commit_logs: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, root: Path, config: StoreConfig) -> StorePaths:
+        given = _split(config.store_path_commit_log)
+        return cls(root, given or (root / "commitlog",), _split(config.read_only_commit_log_store_paths))
+
+    @property
+    def consume_queue(self) -> Path:
+        return self.root / "consumequeue"
+
+    @property
+    def index(self) -> Path:
+        return self.root / "index"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    @property
+    def abort(self) -> Path:
+        return self.root / "abort"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def topics(self) -> Path:
+        return self.root / "config" / "topics.json"
+
+    @property
+    def own(self) -> Path:
+        """What RocketMQ does not know of: cut bytes, the stop marker."""
+        return self.root / "flintlog"
+
+    @property
+    def cut(self) -> Path:
+        return self.own / "cut"
+
+    @property
+    def stop_marker(self) -> Path:
+        return self.own / "stop.json"
+
+    @property
+    def derived(self) -> tuple[Path, ...]:
+        """Directories that hold nothing but what follows from the log."""
+        return tuple(
+            self.root / name for name in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "flintlog")
+        )
+
+
+def _split(text: str | None) -> tuple[Path, ...]:
+    return tuple(Path(part.strip()) for part in (text or "").split(PATH_SEPARATOR) if part.strip())
+
+
+def refuse_rocksdb(paths: StorePaths, medium: Medium) -> None:
+    """A store whose queues are in RocksDB has its messages in the log, and no queue that could be served."""
+    for place in (paths.consume_queue, paths.root / "consumequeue_rocksdb"):
+        if medium.exists(place / ROCKSDB_MARK):
+            raise DamagedStore(
+                "the queues of this store are in RocksDB",
+                path=place,
+                advice="move this directory away; the queues are then built from the log",
+            )
+
+
+def is_store(paths: StorePaths, medium: Medium) -> bool:
+    """A directory is a store when it has a log directory and a store's lock or checkpoint."""
+    has_log = any(medium.exists(path) for path in paths.commit_logs)
+    return has_log and (medium.exists(paths.checkpoint) or medium.exists(paths.lock) or medium.exists(paths.abort))

@@ -1,0 +1,107 @@
+"""Puts whose queue offset or properties are decided inside the put lock.
+
+    plain message                 next offset of its queue                          (CommitLog.put, not here)
+    prepared, rolled back         offset 0; no queue ever shows it
+    inner batch, batch topic      next offset of the batch queue, by INNER_NUM; INNER_BASE is written into it
+    multi-dispatch (LMQ)          next offset of its queue, and of each light queue it names
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from flintlog.errors import InvalidMessage
+from flintlog.format.properties import (
+    INNER_BASE,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    INNER_NUM,
+    WAIT_STORE_MSG_OK,
+)
+from flintlog.format.sys_flag import INNER_BATCH
+from flintlog.store.message import Message
+from flintlog.store.queue_table import LMQ_PREFIX, QueueTable
+
+MAX_BATCH_COUNT = 32767
+
+
+class Unqueued:
+    """A message that no queue shows."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def prepare(self) -> tuple[Message, int]:
+        return self._message, 0
+
+    def done(self) -> None:
+        """No queue moves."""
+
+
+class InBatchQueue:
+    """A message of a topic with a batch queue: an inner batch, or a plain message, which has no entry there."""
+
+    def __init__(self, message: Message, queues: QueueTable) -> None:
+        self._message = message
+        self._queues = queues
+        self._count = inner_count(message)
+
+    def prepare(self) -> tuple[Message, int]:
+        message = self._message
+        offset = self._queues.next_offset(message.topic, message.queue_id)
+        if not message.sys_flag & INNER_BATCH:
+            return message, offset
+        return with_properties(message, {INNER_BASE: str(offset)}), offset
+
+    def done(self) -> None:
+        self._queues.advance(self._message.topic, self._message.queue_id, self._count)
+
+
+class MultiDispatched:
+    """A message that also goes into the light queues it names."""
+
+    def __init__(self, message: Message, queues: QueueTable) -> None:
+        self._message = message
+        self._queues = queues
+        self._names = (message.properties or {})[INNER_MULTI_DISPATCH].split(",")
+
+    @property
+    def new_queue_count(self) -> int:
+        """How many light queues this message would make."""
+        names = {name for name in self._names if name.startswith(LMQ_PREFIX)}
+        return sum(self._queues.get(name, 0) is None for name in names)
+
+    def prepare(self) -> tuple[Message, int]:
+        message = self._message
+        offsets = [
+            str(self._queues.next_light_offset(name)) if name.startswith(LMQ_PREFIX) else "" for name in self._names
+        ]
+        changed = with_properties(message, {INNER_MULTI_QUEUE_OFFSET: ",".join(offsets)}, without=WAIT_STORE_MSG_OK)
+        return changed, self._queues.next_offset(message.topic, message.queue_id)
+
+    def done(self) -> None:
+        self._queues.advance(self._message.topic, self._message.queue_id)
+        for name in self._names:
+            if name.startswith(LMQ_PREFIX):
+                self._queues.advance_light(name)
+
+
+def with_properties(message: Message, added: Mapping[str, str], without: str | None = None) -> Message:
+    """The same message with properties added, behind those that it has, and one left out."""
+    properties = {name: value for name, value in (message.properties or {}).items() if name != without}
+    properties.update(added)
+    return msgspec.structs.replace(message, properties=properties)
+
+
+def inner_count(message: Message) -> int:
+    """How many messages an inner batch says it holds; 1 for a message that is none."""
+    text = (message.properties or {}).get(INNER_NUM)
+    if not message.sys_flag & INNER_BATCH:
+        if text is not None:
+            raise InvalidMessage(f"{INNER_NUM} without the inner batch flag in sys_flag")
+        return 1
+    if text is None or not text.isdecimal() or not 1 <= int(text) <= MAX_BATCH_COUNT:
+        raise InvalidMessage(f"an inner batch says its count in {INNER_NUM}, 1 to {MAX_BATCH_COUNT}, not {text!r}")
+    return int(text)

@@ -1,0 +1,251 @@
+"""Reading a store: by queue, by key, by place, by id, by time.
+
+Every answer is RocketMQ's: the same status, the same next offset, the same limits on count and bytes. What it adds
+is honesty about damage: a record whose body does not match its CRC is never handed out. A page ends before
+it; asking for it alone raises `DamagedRecord`, which names the place and where to go on.
+
+Readers take no lock: queues and the log only grow at their ends, and a range is held while it is read.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from flintlog import kernel
+from flintlog.errors import DamagedRecord, FormatError, InvalidOffset
+from flintlog.format.message_id import parse_message_id
+from flintlog.format.record import MIN_RECORD_SIZE
+from flintlog.kernel import ScanStop
+from flintlog.store.commit_log import CommitLog
+from flintlog.store.config import StoreConfig
+from flintlog.store.damage import DamageMap
+from flintlog.store.filters import MessageFilter
+from flintlog.store.index import IndexService
+from flintlog.store.logical_queue import Boundary, CqUnit, EntryRange, LogicalQueue
+from flintlog.store.queue_table import QueueTable
+from flintlog.store.stored import GetStatus, Page, StoredMessage
+
+MAX_PULL_BYTES = 128 * 1024 * 1024
+MIN_PULL_BYTES = 100
+QUERY_ROUNDS = 3
+INT64_MAX = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class _Pull:
+    """One `get` under way."""
+
+    offset: int
+    max_count: int
+    max_bytes: int
+    next_offset: int
+    status: GetStatus
+    messages: list[StoredMessage]
+    bytes: int = 0
+    count: int = 0
+    skip_until: int = -1
+
+
+class Reader:
+    """Answers questions about a store; see the module."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        index: IndexService | None,
+        damage: DamageMap,
+        config: StoreConfig,
+    ) -> None:
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._damage = damage
+        self._config = config
+        self._delay_levels_ms = config.delay_levels_ms
+        self._memory_bytes = _physical_memory_bytes() * config.access_message_in_memory_max_ratio // 100
+
+    # ------------------------------------------------------------------ by queue
+
+    def get(
+        self, topic: str, queue_id: int, offset: int, max_count: int, message_filter: MessageFilter | None, max_bytes: int
+    ) -> Page:
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or queue.max_offset == 0:
+            return Page(GetStatus.NO_MESSAGE_IN_QUEUE, self._correct(offset, 0), 0, 0)
+        low, high = queue.min_offset, queue.max_offset
+        if offset < low:
+            return Page(GetStatus.OFFSET_TOO_SMALL, self._correct(offset, low), low, high)
+        if offset == high:
+            return Page(GetStatus.OFFSET_OVERFLOW_ONE, self._correct(offset, offset), low, high)
+        if offset > high:
+            return Page(GetStatus.OFFSET_OVERFLOW_BADLY, self._correct(offset, high), low, high)
+        limit = min(max(max_bytes, MIN_PULL_BYTES), MAX_PULL_BYTES)
+        pull = _Pull(offset, max_count, limit, offset, GetStatus.NO_MATCHED_MESSAGE, [])
+        self._pull(queue, pull, message_filter)
+        return Page(pull.status, pull.next_offset, low, high, pull.messages)
+
+    def _correct(self, old: int, new: int) -> int:
+        """A slave does not correct offsets unless told to: its queues may be behind its master's."""
+        config = self._config
+        return old if config.broker_role == "SLAVE" and not config.offset_check_in_slave else new
+
+    def _pull(self, queue: LogicalQueue, pull: _Pull, message_filter: MessageFilter | None) -> None:
+        for _ in range(self._config.travel_cq_file_num_when_get_message):
+            if pull.messages or pull.next_offset >= queue.max_offset:
+                return
+            entries = queue.entries_from(pull.next_offset)
+            if entries is None:
+                pull.status = GetStatus.OFFSET_FOUND_NULL
+                pull.next_offset = self._correct(pull.next_offset, queue.roll_next(pull.next_offset))
+                return
+            with entries:
+                self._pull_entries(queue, entries, pull, message_filter)
+
+    def _pull_entries(
+        self, queue: LogicalQueue, entries: EntryRange, pull: _Pull, message_filter: MessageFilter | None
+    ) -> None:
+        log_end = self._log.max_offset
+        scan_bytes = max(self._config.max_filter_message_size, pull.max_count * queue.entry_size)
+        for unit in entries:
+            if (unit.queue_offset - pull.offset) * queue.entry_size >= scan_bytes:
+                return
+            in_memory = log_end - unit.physical_offset <= self._memory_bytes
+            if self._is_full(pull, unit, in_memory) or pull.bytes >= pull.max_bytes:
+                return
+            if unit.physical_offset < pull.skip_until:
+                pull.next_offset = unit.queue_offset + unit.batch_count
+                continue
+            if not self._take(pull, unit, message_filter):
+                return
+
+    def _is_full(self, pull: _Pull, unit: CqUnit, in_memory: bool) -> bool:
+        if not pull.messages:
+            return False
+        after = pull.bytes + unit.size
+        if pull.count + unit.batch_count > pull.max_count or after > pull.max_bytes:
+            return True
+        config = self._config
+        if in_memory:
+            return (
+                after > config.max_transfer_bytes_on_message_in_memory
+                or pull.count > config.max_transfer_count_on_message_in_memory - 1
+            )
+        return (
+            after > config.max_transfer_bytes_on_message_in_disk
+            or pull.count > config.max_transfer_count_on_message_in_disk - 1
+        )
+
+    def _take(self, pull: _Pull, unit: CqUnit, message_filter: MessageFilter | None) -> bool:
+        """Look at one entry; False ends the page before it."""
+        behind = unit.queue_offset + unit.batch_count
+        if message_filter is not None and not message_filter.matches_entry(unit.tags_code, unit.extension):
+            pull.next_offset = behind
+            return True
+        record = self._log.record_at(unit.physical_offset, unit.size)
+        if record is None:
+            if not pull.messages:
+                pull.status = GetStatus.MESSAGE_WAS_REMOVING
+            size = self._log.segments.segment_size
+            pull.skip_until = unit.physical_offset - unit.physical_offset % size + size
+            pull.next_offset = behind
+            return True
+        fault = self._fault_in(record, unit.physical_offset)
+        if fault is not None:
+            if pull.messages:
+                return False
+            raise DamagedRecord(
+                f"message {behind - unit.batch_count} of the queue is damaged: {fault}",
+                offset=unit.physical_offset,
+                advice=f"everything else is intact; go on at queue offset {behind}",
+            )
+        pull.next_offset = behind
+        stored = StoredMessage(record, self._delay_levels_ms)
+        if message_filter is not None and not message_filter.matches_message(stored):
+            return True
+        pull.messages.append(stored)
+        pull.bytes += unit.size
+        pull.count += unit.batch_count
+        pull.status = GetStatus.FOUND
+        pull.skip_until = -1
+        return True
+
+    def _fault_in(self, record: bytes, physical_offset: int) -> str | None:
+        """What is wrong with a record that should lie at this offset; None when it is intact."""
+        seen = kernel.scan(record, 0, len(record), physical_offset, check_crc=True)
+        if seen.count == 1 and seen.reason is ScanStop.LIMIT:
+            return None
+        known = self._damage.at(physical_offset)
+        return seen.reason.name if known is None else known.evidence
+
+    # ------------------------------------------------------------------ by key
+
+    def query(
+        self, topic: str, key: str, begin: int, end: int, max_count: int, index_type: str | None
+    ) -> list[StoredMessage]:
+        """Messages that carry a key; as in RocketMQ, those of another key with the same hash are among them."""
+        if self._index is None:
+            return []
+        last = end
+        found: list[StoredMessage] = []
+        for _ in range(QUERY_ROUNDS):
+            offsets = self._index.query_offsets(topic, key, max_count, begin, last, index_type).physical_offsets
+            if not offsets:
+                break
+            for place, offset in enumerate(sorted(offsets)):
+                record = self._log.record_at(offset)
+                if record is None or self._fault_in(record, offset) is not None:
+                    continue
+                stored = StoredMessage(record, self._delay_levels_ms)
+                if place == 0:
+                    last = stored.store_timestamp
+                found.append(stored)
+            if found or last < begin:
+                break
+        return found
+
+    # ------------------------------------------------------------------ by place, id and time
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        check_offset("a physical offset", physical_offset)
+        if not max(0, self._log.min_offset) <= physical_offset < self._log.max_offset:
+            return None
+        record = self._log.record_at(physical_offset)
+        fault = None
+        if record is not None and len(record) >= MIN_RECORD_SIZE:
+            fault = self._fault_in(record, physical_offset)
+            if fault is None:
+                return StoredMessage(record, self._delay_levels_ms)
+        known = self._damage.at(physical_offset)
+        if known is not None:
+            raise DamagedRecord(f"the log is damaged here: {known.evidence}", offset=physical_offset)
+        if fault == ScanStop.BAD_CRC.name:
+            raise DamagedRecord("the body does not match its CRC", offset=physical_offset)
+        return None
+
+    def message_by_id(self, message_id: str) -> StoredMessage | None:
+        try:
+            _, physical_offset = parse_message_id(message_id)
+        except FormatError as error:
+            raise InvalidOffset(f"not a message id: {message_id!r}") from error
+        return self.message_at(physical_offset)
+
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str) -> int:
+        try:
+            side = Boundary(boundary.lower())
+        except (ValueError, AttributeError):
+            raise InvalidOffset(f"boundary {boundary!r}", advice='"lower" or "upper"') from None
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        return queue.offset_by_time(timestamp_ms, side, self._log.store_time_at, max(0, self._log.min_offset))
+
+
+def check_offset(what: str, offset: int) -> None:
+    if not isinstance(offset, int) or not 0 <= offset <= INT64_MAX:
+        raise InvalidOffset(f"{what} cannot be {offset!r}")
+
+
+def _physical_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,213 @@
+"""Opening a store: from files of unknown worth to a log, queues and an index that agree.
+
+The log is the truth. Queues and index are believed as far as the last stop allows and built again from the log where
+they are behind, missing or doubtful:
+
+    stop      queues                                        index
+    clean     believed; all built again if there are none   believed; built again if there is none
+    unclean   believed up to the checkpoint's offset,       full files that the checkpoint covers are believed,
+              cut and built again behind it                 the others deleted and built again
+
+Whatever is deleted here can be built again from the log, so a crash at any step only makes the next opening do the
+same once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flintlog.disk.medium import Medium
+from flintlog.disk.segment import Segment
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.errors import FormatError
+from flintlog.format.record import Record, parse_record
+from flintlog.store.checkpoint import CheckpointFile
+from flintlog.store.damage import DamageMap
+from flintlog.store.dispatch import Dispatcher
+from flintlog.store.index import IndexService
+from flintlog.store.log_recovery import LogRecovery, held, keep_aside
+from flintlog.store.queue_table import QueueTable
+from flintlog.store.recovery_report import Finding, RecoveryReport
+from flintlog.store.stop_marker import StopMarker
+
+FAR = 1 << 62
+"""Behind every log: nothing needs to be done."""
+
+
+@dataclass(slots=True)
+class Opening:
+    """The parts of a store that is being opened."""
+
+    segments: SegmentQueue
+    queues: QueueTable
+    index: IndexService | None
+    checkpoint: CheckpointFile
+    dispatcher: Dispatcher
+    damage: DamageMap
+    medium: Medium
+    cut_directory: Path
+    marker: StopMarker
+    delay_levels_ms: tuple[int, ...]
+    threads: int
+    store_time_at: Callable[[int], int]
+    dropped_index_files: list[str]
+    progress: Callable[[int, int], None] | None = None
+
+
+class Recovery:
+    """One opening, after everything was loaded and before anything is written."""
+
+    def __init__(self, opening: Opening, *, clean: bool) -> None:
+        self._open = opening
+        self._clean = clean
+        self._findings: list[Finding] = []
+        self._min = max(0, opening.segments.min_offset)
+
+    def run(self) -> RecoveryReport:
+        parts = self._open
+        if parts.segments.first is None:
+            return self._without_log()
+        queues_from = self._check_queues()
+        index_from = self._check_index()
+        dispatch_from = min(queues_from, index_from)
+        parts.dispatcher.start_at(dispatch_from)
+        start = self._scan_start(dispatch_from)
+        end = self._read_log(start, dispatch_from)
+        self._cut(end)
+        self._settle(start, end)
+        return RecoveryReport(self._findings, clean=self._clean, log_end=end, dispatched_from=dispatch_from)
+
+    def _without_log(self) -> RecoveryReport:
+        """No log, no messages: what queues and index say is about nothing."""
+        parts = self._open
+        parts.queues.destroy()
+        if parts.index is not None:
+            parts.index.destroy()
+        parts.dispatcher.start_at(0)
+        return RecoveryReport(self._findings, clean=self._clean, log_end=0, dispatched_from=0)
+
+    # ------------------------------------------------------------------ what is believed
+
+    def _check_queues(self) -> int:
+        """Cut the queues to what is believed; from where on records must be dispatched again."""
+        queues = self._open.queues
+        queues.recover()
+        missing = self._missing_queues()
+        if missing is not None:
+            self._note("missing-queues", missing, "all queues were built again from the log")
+            queues.destroy()
+            return self._min
+        if self._clean:
+            return queues.max_physical_offset()
+        covered = self._open.checkpoint.values.logics_physical_offset
+        if not self._open.checkpoint.existed or covered <= 0:
+            queues.destroy()
+            return self._min
+        queues.truncate(covered + 1)
+        return max(covered, self._min)
+
+    def _missing_queues(self) -> str | None:
+        count = len(self._open.queues.all())
+        if not count:
+            return "the log has messages and there are no queues"
+        known = self._open.marker.queue_count
+        if self._clean and known is not None and count < known:
+            return f"there were {known} queues at the last stop, and there are {count}"
+        return None
+
+    def _check_index(self) -> int:
+        """Drop what is not believed of the index; from where on records must be indexed again."""
+        index = self._open.index
+        if index is None:
+            return FAR
+        if not index.files:
+            return self._without_index()
+        if self._clean:
+            return FAR
+        last = index.last_header.end_physical_offset
+        # The last record of a kept file may have more keys than that file holds: take it out and put it in again.
+        # The checkpoint first stops vouching for the file, in case of a crash while it is changed.
+        before = index.files[-2].header.end_timestamp if len(index.files) > 1 else 0
+        self._open.checkpoint.set(index_msg_timestamp=before)
+        self._open.checkpoint.flush()
+        index.truncate(last, self._open.store_time_at)
+        return max(last, self._min)
+
+    def _without_index(self) -> int:
+        if self._clean and self._open.marker.index_file_count == 0:
+            return FAR
+        if not self._open.dropped_index_files:
+            self._note("missing-index", "the log has messages and there is no index", "it was built from the log")
+        return self._min
+
+    # ------------------------------------------------------------------ reading the log
+
+    def _scan_start(self, dispatch_from: int) -> int:
+        """Where reading begins: a segment whose first record is intact and that everything doubtful lies behind."""
+        segments = self._open.segments.segments
+        doubtful = min(dispatch_from, segments[-1].base + segments[-1].size - 1)
+        physic = self._open.checkpoint.values.physic_msg_timestamp
+        for segment in reversed(segments):
+            if segment.base > doubtful:
+                continue
+            first = _first_record(segment)
+            if first is None or first.physical_offset != segment.base:
+                continue
+            if not self._clean and physic > 0 and first.store_timestamp > physic:
+                continue
+            return segment.base
+        return segments[0].base
+
+    def _read_log(self, start: int, dispatch_from: int) -> int:
+        parts = self._open
+        dispatcher = parts.dispatcher
+        reading = LogRecovery(
+            parts.segments,
+            damage=parts.damage,
+            consume=lambda batch, scan: dispatcher.apply(batch.view, batch.base, scan)
+            if batch.base + scan.end > dispatch_from
+            else None,
+            threads=parts.threads,
+            delay_levels_ms=parts.delay_levels_ms,
+            expected_end=dispatch_from if self._clean else FAR,
+            progress=parts.progress,
+        )
+        end = reading.run(start)
+        self._findings += reading.findings
+        return end
+
+    def _cut(self, end: int) -> None:
+        """End the log here; what lay behind is kept aside before it is cleared."""
+        parts = self._open
+        kept = keep_aside(parts.segments, end, parts.cut_directory, parts.medium)
+        parts.segments.truncate(end)
+        parts.segments.flushed_where = parts.segments.committed_where = end
+        if kept:
+            where = ", ".join(map(str, kept))
+            self._findings = [
+                replace(found, kept_in=where) if found.id == "torn-tail" else found for found in self._findings
+            ]
+
+    def _settle(self, start: int, end: int) -> None:
+        """Bring queues, index and positions in line with the log's end, and make all of it durable."""
+        parts = self._open
+        parts.queues.truncate(end)
+        if parts.index is not None and parts.index.last_header.end_physical_offset >= end:
+            parts.index.truncate(end, parts.store_time_at)
+        if not self._clean or self._findings:
+            parts.segments.resync(start)
+        parts.queues.rebuild_offsets(self._min)
+        parts.dispatcher.start_at(end)
+
+    def _note(self, kind: str, evidence: str, remedy: str) -> None:
+        self._findings.append(Finding(kind, "warning", evidence, remedy))
+
+
+def _first_record(segment: Segment) -> Record | None:
+    with held(segment) as view:
+        try:
+            return parse_record(view)
+        except FormatError:
+            return None

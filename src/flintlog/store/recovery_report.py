@@ -1,0 +1,53 @@
+"""What an opening found: one finding for each thing that was cut, damaged, missing or rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was not as it should be.
+
+    `id` is one of: torn-tail, damaged-record, damaged-range, missing-queues, missing-index, unclean-stop.
+    """
+
+    id: str
+    severity: str
+    evidence: str
+    remedy: str
+    file: str | None = None
+    offset: int | None = None
+    physical_offset: int | None = None
+    size: int = 0
+    kept_in: str | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.physical_offset is None else f" at {self.physical_offset}"
+        return f"{self.id}{where}: {self.evidence}; {self.remedy}"
+
+
+class RecoveryReport(Sequence[Finding]):
+    """The findings of one opening, in the order of the log."""
+
+    def __init__(self, findings: Sequence[Finding], *, clean: bool, log_end: int, dispatched_from: int) -> None:
+        self.findings = tuple(findings)
+        self.clean = clean
+        self.log_end = log_end
+        self.dispatched_from = dispatched_from
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    @overload
+    def __getitem__(self, index: int) -> Finding: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Finding]: ...
+    def __getitem__(self, index: int | slice) -> Finding | Sequence[Finding]:
+        return self.findings[index]
+
+    def __repr__(self) -> str:
+        state = "clean" if self.clean else "unclean"
+        return f"RecoveryReport({state}, log_end={self.log_end}, {list(map(str, self.findings))})"

@@ -1,0 +1,98 @@
+"""The log as Arrow: record batches straight from the kernel's columns.
+
+One range is in memory at a time. Damaged places are stepped over; the store's `recovery` says where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from flintlog import kernel
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.kernel import Column, Decoded, ScanStop
+from flintlog.store.damage import DamageMap
+from flintlog.store.log_recovery import held
+
+MAX_BATCH_ROWS = 65536
+MAX_BATCH_BYTES = 64 * 1024 * 1024
+
+_TYPES = {"int32": pa.int32(), "int64": pa.int64(), "utf8": pa.utf8(), "binary": pa.binary()}
+_ORDER = (
+    "topic queue_id queue_offset physical_offset size message_id tags keys uniq_key tags_code body body_crc properties "
+    "flag sys_flag born_timestamp born_host store_timestamp store_host reconsume_times prepared_transaction_offset magic"
+).split()
+
+
+def scan_log(
+    segments: SegmentQueue,
+    damage: DamageMap,
+    *,
+    topics: Sequence[str] | None,
+    start: int | None,
+    end: int | None,
+    include_body: bool,
+    delay_levels_ms: tuple[int, ...],
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the records that begin in [start, end); `start` is the offset of a record or of a segment."""
+    wanted = None if topics is None else frozenset(topic.encode() for topic in topics)
+    position = max(start or 0, segments.min_offset, 0)
+    stop_at = segments.max_offset if end is None else min(end, segments.max_offset)
+    while position < stop_at:
+        segment = segments.find(position)
+        if segment is None:
+            return
+        with held(segment) as view:
+            decoded = kernel.decode(
+                view,
+                position - segment.base,
+                min(segment.read_position, stop_at - segment.base),
+                segment.base,
+                include_body=include_body,
+                topics=wanted,
+                max_rows=MAX_BATCH_ROWS,
+                max_bytes=MAX_BATCH_BYTES,
+                delay_levels_ms=delay_levels_ms,
+            )
+        if decoded.count:
+            yield to_record_batch(decoded)
+        following = segment.base + decoded.end
+        if decoded.reason is ScanStop.BLANK:
+            following = segment.base + segment.size
+        elif decoded.reason is not ScanStop.LIMIT:
+            behind = damage.end_of(following)
+            if behind is None:
+                return
+            following = behind
+        position = following
+
+
+def to_record_batch(decoded: Decoded) -> pa.RecordBatch:
+    """Wrap the kernel's buffers; nothing is copied."""
+    columns = decoded.columns
+    names = [name for name in _ORDER if name in columns]
+    return pa.record_batch([_array(name, columns) for name in names], names=names)
+
+
+def _array(name: str, columns: dict[str, Column]) -> pa.Array:
+    column = columns[name]
+    if column.kind == "list":
+        items = _array(f"{name}.item", columns)
+        return pa.Array.from_buffers(pa.list_(pa.utf8()), column.length, _buffers(column)[:2], children=[items])
+    if column.kind == "map":
+        entries = pa.StructArray.from_arrays(
+            [_array(f"{name}.key", columns), _array(f"{name}.value", columns)],
+            fields=[pa.field("key", pa.utf8(), nullable=False), pa.field("value", pa.utf8())],
+        )
+        kind = pa.map_(pa.utf8(), pa.utf8())
+        return pa.Array.from_buffers(kind, column.length, _buffers(column)[:2], children=[entries])
+    buffers = _buffers(column)
+    if column.offsets is None:
+        buffers.pop(1)
+    return pa.Array.from_buffers(_TYPES[column.kind], column.length, buffers, column.null_count)
+
+
+def _buffers(column: Column) -> list[pa.Buffer | None]:
+    parts = (column.validity, column.offsets, column.data)
+    return [None if part is None else pa.py_buffer(part) for part in parts]

@@ -1,0 +1,48 @@
+"""What a clean stop writes down for the next opening: how many queues and index files there were.
+
+RocketMQ has no such file and ignores it (`flintlog/stop.json` in the store). It lets an opening tell an index that
+never had a key from one that was deleted. It is removed as soon as the store runs, and an
+opening without it believes the directory alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from flintlog.disk.medium import Medium
+
+
+class _Stop(msgspec.Struct):
+    log_end: int
+    queue_count: int
+    index_file_count: int
+
+
+class StopMarker:
+    """`flintlog/stop.json` of a store."""
+
+    def __init__(self, path: Path, medium: Medium) -> None:
+        self._path = path
+        self._medium = medium
+        self.queue_count: int | None = None
+        self.index_file_count: int | None = None
+
+    def load(self) -> None:
+        """Read it; a file that is not one says nothing."""
+        if not self._medium.exists(self._path):
+            return
+        try:
+            stop = msgspec.json.decode(self._medium.read(self._path, 65536), type=_Stop)
+        except msgspec.MsgspecError:
+            return
+        self.queue_count = stop.queue_count
+        self.index_file_count = stop.index_file_count
+
+    def write(self, *, log_end: int, queue_count: int, index_file_count: int) -> None:
+        self._medium.make_directories(self._path.parent)
+        self._medium.replace(self._path, msgspec.json.encode(_Stop(log_end, queue_count, index_file_count)))
+
+    def remove(self) -> None:
+        self._medium.remove(self._path)
