@@ -15,8 +15,9 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from flintlog.disk.segment import Segment, SelectedRange
+from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.disk.selected_range import SelectedRange
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
 from flintlog.format.queue_extension import is_extension_address
 from flintlog.kernel import QueueEnd, count_entries
@@ -131,6 +132,8 @@ class ConsumeQueue(LogicalQueue):
         segment = self.segments.last_or_new(place)
         if segment is None:
             return None
+        if self._has_stale_end:
+            self._erase_stale_end(segment)
         if is_first and place:
             self._prefill(segment, place)
         return segment
@@ -165,9 +168,9 @@ class ConsumeQueue(LogicalQueue):
         if self.ext is not None:
             self.ext.load()
 
-    def recover(self) -> None:
+    def recover(self, was_clean: bool = False) -> None:
         self.detach()
-        super().recover()
+        super().recover(was_clean)
         if self.ext is not None and self.segments.segments:
             self.ext.recover()
             self.ext.truncate_behind(self._last_address())
@@ -194,7 +197,10 @@ class ConsumeQueue(LogicalQueue):
 
     def _built_to(self, view: memoryview, end: int) -> None:
         physical_offset, size, _ = _ENTRY.unpack_from(view, end - ENTRY_SIZE)
-        self.end.max_physical_offset = physical_offset + size
+        # Filling is no record. Java takes its 2^31 - 1 bytes for one, and then ignores the queue's
+        # messages until the log is as long.
+        if view[end - ENTRY_SIZE : end] != _PREFILL:
+            self.end.max_physical_offset = physical_offset + size
 
     def _built_below(self, physical_offset: int) -> None:
         self.end.max_physical_offset = physical_offset

@@ -19,8 +19,9 @@ from threading import get_ident
 from types import TracebackType
 from typing import ClassVar, NamedTuple, Self
 
-from flintlog.disk.segment import Segment, SelectedRange
+from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.disk.selected_range import SelectedRange
 from flintlog.errors import StoreClosed
 from flintlog.format.queue_extension import ExtensionUnit
 from flintlog.kernel import Buffer, Tail
@@ -29,6 +30,7 @@ StoreTimeOf = Callable[[int, int], int]
 """(physical offset, size) → the record's store timestamp, -1 when the log no longer has it."""
 
 _TRUSTED_BUT_LAST = 3  # recovery reads only the last three files; what lies before was flushed long ago
+_ERASE_STEP = 64 * 1024
 _OFFSET = struct.Struct(">q")
 
 
@@ -149,6 +151,7 @@ class LogicalQueue(ABC):
         self.queue_id = queue_id
         self.segments = segments
         self._tails = TailKeeper() if tails is None else tails
+        self._has_stale_end = False
         self._offsets = struct.Struct(f">q{self.entry_size - _OFFSET.size}x")
 
     @property
@@ -232,8 +235,11 @@ class LogicalQueue(ABC):
         """Find the files; nothing is mapped."""
         self.segments.load()
 
-    def recover(self) -> None:
-        """Find the end of the data in the last three files, and cut behind it. The bytes stay."""
+    def recover(self, was_clean: bool = False) -> None:
+        """Find the end of the data in the last three files, and cut behind it. The bytes stay for now.
+
+        After a clean shutdown nothing can lie behind the end, so nobody has to look there later.
+        """
         end = None
         for segment in self.segments.segments[-_TRUSTED_BUT_LAST:]:
             position = self._recover_segment(segment)
@@ -242,6 +248,7 @@ class LogicalQueue(ABC):
                 break
         if end is not None:
             self._cut(end)
+            self._has_stale_end = not was_clean
 
     def _recover_segment(self, segment: Segment) -> int:
         selected = segment.select(0)
@@ -257,7 +264,23 @@ class LogicalQueue(ABC):
         self.segments.truncate(end, clear=clear)
         self.segments.flushed_where = end
         self.segments.committed_where = end
+        self._has_stale_end = True
         self._files_changed()
+
+    def _erase_stale_end(self, segment: Segment) -> None:
+        """Zero what was cut off, before the first new entry hides it.
+
+        Java leaves it there. The next recovery then takes old entries behind new ones for messages, although the
+        log was cut and has other records at their offsets. Until something is appended, the cut itself
+        is repeated by every recovery, so the bytes may stay as Java leaves them.
+        """
+        self._has_stale_end = False
+        with memoryview(_held(segment.tail)).cast("B") as view:
+            for start in range(segment.wrote_position, segment.size, _ERASE_STEP):
+                stop = min(start + _ERASE_STEP, segment.size)
+                zeros = bytes(stop - start)
+                if view[start:stop] != zeros:  # only read what is zero: writing would allocate its pages
+                    view[start:stop] = zeros
 
     def truncate(self, physical_offset: int) -> None:
         """Drop the entries of records at or behind this offset.
