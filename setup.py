@@ -21,7 +21,7 @@ def kernel_extensions() -> list[Extension]:
             f"flintlog.kernel.{source.stem}",
             [str(source)],
             include_dirs=[str(KERNEL)],
-            depends=[str(header) for header in sorted(KERNEL.glob("*.h"))],
+            depends=[str(part) for ending in ("*.h", "*.pxi", "*.pxd") for part in sorted(KERNEL.glob(ending))],
             extra_compile_args=["-O3", "-fno-strict-aliasing"],
             optional=True,
         )
