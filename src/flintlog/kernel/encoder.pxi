@@ -21,7 +21,7 @@ cdef extern from *:
 
 cdef extern from "Python.h":
     PyObject *Py_None
-    PyObject *Py_TYPE(PyObject *value)
+    void *Py_TYPE(PyObject *value)
     void Py_INCREF "Py_INCREF"(PyObject *value)
     void Py_XDECREF "Py_XDECREF"(PyObject *value)
     bint PyBytes_CheckExact(PyObject *value)
@@ -294,7 +294,7 @@ cdef class Encoder:
         """Check all messages; put each record without its body into `frames`, and its body into `bodies`."""
         cdef Plan plan
         cdef Py_ssize_t i
-        cdef int64_t offset_in_queue, stored_at
+        cdef int64_t offset_in_queue = 0, stored_at = 0
         cdef Py_ssize_t total = 0
         cdef int32_t frame_size, behind
         cdef uint8_t *frame
@@ -340,7 +340,7 @@ cdef class Encoder:
         """Whether the message is of the usual kind; then the plan says how to write it."""
         cdef PyObject *value
         cdef int i
-        if not self.has_slots or Py_TYPE(message) != <PyObject *>self.message_type:
+        if not self.has_slots or Py_TYPE(message) != <void *>self.message_type:
             return False
         for i in range(FIELD_COUNT):
             if field(message, self.slots[i]) == NULL:
@@ -663,7 +663,8 @@ cdef inline void write_keys(uint8_t *at, const Plan *plan) noexcept:
         if i > 0:
             at[0] = c" "
             at += 1
-        text_of(plan.keys[i], &text)
+        if not text_of(plan.keys[i], &text):
+            return  # cannot be: the plan was made of it
         copy_short(at, text.at, text.size)
         at += text.size
 

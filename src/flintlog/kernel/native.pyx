@@ -72,7 +72,7 @@ cdef extern from "Python.h":
     int PyUnicode_KIND(PyObject *text)
     void *PyUnicode_DATA(PyObject *text)
     const char *PyUnicode_AsUTF8AndSize(PyObject *text, Py_ssize_t *size) except NULL
-    void PyErr_Clear()
+    Py_ssize_t PY_SSIZE_T_MAX
 
 crc_prepare()
 
@@ -151,7 +151,7 @@ cdef struct Growing:
 
 cdef inline uint8_t *more(Growing *growing, size_t size) noexcept nogil:
     """Room for so many more bytes, not yet counted in `size`; NULL when there is no memory."""
-    if growing.room - growing.size < size:
+    if growing.room - growing.size < size or growing.data == NULL:
         return _grown(growing, size)
     return growing.data + growing.size
 

@@ -128,14 +128,27 @@ cdef class Scan:
         return Row._make(ROW.unpack_from(self.row_block, index * sizeof(ScanRow)))
 
 
-def scan(buffer, Py_ssize_t start, Py_ssize_t stop, int64_t base, *, bint check_crc=False, delay_levels_ms=()):
-    """The records of buffer[start:stop], where buffer[0] has the physical offset `base`."""
+def scan(
+    buffer,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    int64_t base,
+    *,
+    bint check_crc=False,
+    delay_levels_ms=(),
+    max_count=None,
+):
+    """The records of buffer[start:stop], where buffer[0] has the physical offset `base`.
+
+    With `max_count` the scan ends with LIMIT behind that many records.
+    """
     cdef Held held = Held(buffer)
     cdef Scan result = Scan()
     cdef Growing rows, hashes
     cdef QueueNames names
     cdef Levels levels
     cdef Py_ssize_t position = start
+    cdef Py_ssize_t most = PY_SSIZE_T_MAX if max_count is None else max_count
     cdef int reason
     check_range(start, stop, held.size)
     read_levels(delay_levels_ms, &levels)
@@ -144,7 +157,9 @@ def scan(buffer, Py_ssize_t start, Py_ssize_t stop, int64_t base, *, bint check_
     memset(&names, 0, sizeof(QueueNames))
     try:
         with nogil:
-            reason = scan_range(held.data, &position, stop, base, check_crc, &levels, &rows, &hashes, &names)
+            reason = scan_range(
+                held.data, &position, stop, base, check_crc, most, &levels, &rows, &hashes, &names
+            )
         if reason < 0:
             raise MemoryError
         result.queues = queue_names(&names)
@@ -178,6 +193,7 @@ cdef int scan_range(
     Py_ssize_t stop,
     int64_t base,
     bint check_crc,
+    Py_ssize_t most,
     const Levels *levels,
     Growing *rows,
     Growing *hashes,
@@ -194,6 +210,8 @@ cdef int scan_range(
         reason = record_at(data, place[0], stop, base, check_crc, &parts)
         if reason != WHOLE:
             return reason
+        if <Py_ssize_t>(rows.size // sizeof(ScanRow)) >= most:
+            return LIMIT
         if hashes.size // 4 > <size_t>INT32_MAX - 65536:
             return LIMIT  # a row cannot number more hashes
         facts_of(&parts, data + stop, &facts)
