@@ -26,6 +26,8 @@ from flintlog.disk.selected_range import SelectedRange
 from flintlog.errors import InvalidOffset, StoreClosed, SyncFailed, WrongFileSize
 from flintlog.kernel import Tail
 
+__all__ = ["DEFAULT_TOUCH_AHEAD_BYTES", "Segment", "SelectedRange", "WriteBuffer"]
+
 DEFAULT_TOUCH_AHEAD_BYTES = 16 * 1024 * 1024
 
 
@@ -116,7 +118,7 @@ class Segment:
     @property
     def wrote_position(self) -> int:
         tail = self._tail
-        return self._position if tail is None else tail.position
+        return tail.position if tail is not None else self._position
 
     @wrote_position.setter
     def wrote_position(self, position: int) -> None:
@@ -126,7 +128,10 @@ class Segment:
 
     @property
     def read_position(self) -> int:
-        return self.wrote_position if self._write_buffer is None else self.committed_position
+        if self._write_buffer is not None:
+            return self.committed_position
+        tail = self._tail
+        return tail.position if tail is not None else self._position
 
     @property
     def is_full(self) -> bool:
@@ -309,18 +314,16 @@ class Segment:
                 return None
         if position < 0 or size < 0 or position + size > limit or not self.hold():
             return None
+        self.recently_used = True
         try:
-            view = self._readable()[position : position + size]
+            view = self._read_view or self._map_for_reading()
         except BaseException:
             self.release()
             raise
-        return SelectedRange(self.release, self.base + position, view)
+        return SelectedRange(self.release, self.base + position, view[position : position + size])
 
-    def _readable(self) -> memoryview:
-        view = self._read_view
-        if view is None:
-            view = self._read_view = self.raw().buffer.toreadonly()
-        self.recently_used = True
+    def _map_for_reading(self) -> memoryview:
+        view = self._read_view = self.raw().buffer.toreadonly()
         return view
 
     # Flush and commit
@@ -406,8 +409,8 @@ class Segment:
             buffer, self._write_buffer = self._write_buffer, None
             if buffer is None:
                 return
+            self._position = self.size  # before the tail goes: a reader must never see a position jump back
             tail, self._tail = self._tail, None
-            self._position = self.size
             if tail is not None:
                 tail.release()
         buffer.give_back()
