@@ -30,7 +30,8 @@ StoreTimeOf = Callable[[int, int], int]
 """(physical offset, size) → the record's store timestamp, -1 when the log no longer has it."""
 
 _TRUSTED_BUT_LAST = 3  # recovery reads only the last three files; what lies before was flushed long ago
-_ERASE_STEP = 64 * 1024
+_LOOK_BYTES = 64 * 1024
+_ZEROS = bytes(_LOOK_BYTES)
 _OFFSET = struct.Struct(">q")
 
 
@@ -129,6 +130,10 @@ def write_at_end(
         view[position : position + len(data)] = data
     tail.position = position + len(data)  # last: readers may look now
     return tail
+
+
+def _zeros(room: int) -> bytes:
+    return _ZEROS if room >= _LOOK_BYTES else bytes(room)
 
 
 def _held(tail: Tail) -> Buffer:
@@ -264,23 +269,22 @@ class LogicalQueue(ABC):
         self.segments.truncate(end, clear=clear)
         self.segments.flushed_where = end
         self.segments.committed_where = end
-        self._has_stale_end = True
+        self._has_stale_end = not clear
         self._files_changed()
 
     def _erase_stale_end(self, segment: Segment) -> None:
-        """Zero what was cut off, before the first new entry hides it.
+        """Clear what lies behind the end that recovery found, before a new entry hides it.
 
-        Java leaves it there. The next recovery then takes old entries behind new ones for messages, although the
-        log was cut and has other records at their offsets. Until something is appended, the cut itself
-        is repeated by every recovery, so the bytes may stay as Java leaves them.
+        Pages are written back in any order, so behind a lost one there may be entries, and the log may since have
+        been cut: the next recovery would take them for messages. A file without any is only looked at.
         """
         self._has_stale_end = False
         with memoryview(_held(segment.tail)).cast("B") as view:
-            for start in range(segment.wrote_position, segment.size, _ERASE_STEP):
-                stop = min(start + _ERASE_STEP, segment.size)
-                zeros = bytes(stop - start)
-                if view[start:stop] != zeros:  # only read what is zero: writing would allocate its pages
-                    view[start:stop] = zeros
+            end = segment.wrote_position
+            steps = range(end, segment.size, _LOOK_BYTES)
+            is_stale = any(view[start : start + _LOOK_BYTES] != _zeros(segment.size - start) for start in steps)
+        if is_stale:
+            segment.clear_behind()
 
     def truncate(self, physical_offset: int) -> None:
         """Drop the entries of records at or behind this offset.
