@@ -72,7 +72,7 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         segments=segments,
         commit_log=_make_log(config, segments, now_ms),
         queues=queues,
-        index=_make_index(config, medium, now_ms, paths, checkpoint),
+        index=_make_index(config, medium, now_ms, paths, checkpoint, segments),
         checkpoint=checkpoint,
         damage=DamageMap(),
         allocator=allocator,
@@ -118,12 +118,18 @@ def _make_queues(
 
 
 def _make_index(
-    config: StoreConfig, medium: Medium, now_ms: Milliseconds, paths: StorePaths, checkpoint: CheckpointFile
+    config: StoreConfig,
+    medium: Medium,
+    now_ms: Milliseconds,
+    paths: StorePaths,
+    checkpoint: CheckpointFile,
+    segments: SegmentQueue,
 ) -> IndexService | None:
     if not config.message_index_enable or not config.index_file_write_enable:
         return None
 
     def on_full(end_timestamp: int) -> None:
+        segments.flush_all()  # under async flush the index may be ahead of what is durable of the log
         checkpoint.set(index_msg_timestamp=end_timestamp)
         checkpoint.flush()
 
