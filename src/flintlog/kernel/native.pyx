@@ -17,6 +17,7 @@ Loops over ranges of the log run without the interpreter's lock; a single put ke
 
 import os
 
+cimport cython
 from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -87,6 +88,8 @@ cdef enum:
     END_RESERVE = 8
 
 
+# Cython's own clearing of a cycle would drop the reference in a Py_buffer without releasing the buffer.
+@cython.no_gc_clear
 cdef class Held:
     """A buffer held for as long as this lives, or until `drop`."""
 
@@ -182,6 +185,7 @@ cdef inline int check_range(Py_ssize_t start, Py_ssize_t stop, Py_ssize_t size) 
     return 0
 
 
+@cython.no_gc_clear
 cdef class Tail:
     """Where the next record or entry of one file goes. Invariant: 0 <= position <= capacity while it is held."""
 
