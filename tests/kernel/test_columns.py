@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ipaddress
 import random
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -12,15 +13,18 @@ from flintlog.format.host import format_host
 from flintlog.kernel import ScanStop, reference
 from flintlog.store.scan import to_record_batch
 
+Make = Callable[..., Any]
+Duck = Any  # of either kernel, or wrong on purpose
 
-def rows(decoded: Any) -> list[dict[str, Any]]:
+
+def rows(decoded: Duck) -> list[dict[str, Any]]:
     batch = to_record_batch(decoded)
     pa.Table.from_batches([batch]).validate(full=True)
     found: list[dict[str, Any]] = batch.to_pylist()
     return found
 
 
-def test_one_message(kernel: ModuleType, note: Any, write_log: Any) -> None:
+def test_one_message(kernel: ModuleType, note: Make, write_log: Make) -> None:
     message = note(b"hello", "日志", tags="TagA", keys=["k1", "", "k2"], properties={"UNIQ_KEY": "u", "empty": ""})
     log = write_log([message, note(b"", "t", store_host="[2001:db8::5]:10911", born_host="10.1.2.3:4")], base=512)
     decoded = kernel.decode(log, 0, len(log), 512)
@@ -39,12 +43,12 @@ def test_nothing_decoded(kernel: ModuleType) -> None:
     assert (decoded.count, decoded.reason, rows(decoded)) == (0, ScanStop.NO_RECORD, [])
 
 
-def test_without_bodies(kernel: ModuleType, note: Any, write_log: Any) -> None:
+def test_without_bodies(kernel: ModuleType, note: Make, write_log: Make) -> None:
     log = write_log([note(b"hello", "t")])
     assert "body" not in kernel.decode(log, 0, len(log), 0, include_body=False).columns
 
 
-def test_only_some_topics(kernel: ModuleType, note: Any, write_log: Any) -> None:
+def test_only_some_topics(kernel: ModuleType, note: Make, write_log: Make) -> None:
     log = write_log([note(b"", topic) for topic in ("a", "b", "日", "a", "c")])
     for topics, expected in (({b"a"}, ["a", "a"]), ({"日".encode(), b"c"}, ["日", "c"]), (set(), [])):
         decoded = kernel.decode(log, 0, len(log), 0, topics=frozenset(topics))
@@ -54,7 +58,7 @@ def test_only_some_topics(kernel: ModuleType, note: Any, write_log: Any) -> None
 
 @pytest.mark.parametrize(("limits", "count"), [({"max_rows": 2}, 2), ({"max_bytes": 250}, 2), ({"max_bytes": 1}, 1)])
 def test_limits_cut_between_messages(
-    kernel: ModuleType, note: Any, write_log: Any, limits: dict[str, int], count: int
+    kernel: ModuleType, note: Make, write_log: Make, limits: dict[str, int], count: int
 ) -> None:
     log = write_log([note(b"x" * 20, "t", queue_id=index) for index in range(5)])
     assert len(log) == 5 * 112
@@ -68,14 +72,14 @@ def test_limits_cut_between_messages(
     assert found == list(range(5))
 
 
-def test_a_repeated_name_has_its_last_value(kernel: ModuleType, note: Any, write_log: Any) -> None:
+def test_a_repeated_name_has_its_last_value(kernel: ModuleType, note: Make, write_log: Make) -> None:
     log = write_log([note(b"", "t")], raw={0: b"a\x011\x02TAGS\x01x\x02a\x012\x02TAGS\x01y\x02\xff\x01p\x02\xfe\x01q"})
     (row,) = rows(kernel.decode(log, 0, len(log), 0))
     assert row["properties"] == [("a", "2"), ("TAGS", "y"), ("\ufffd", "q")]
     assert row["tags"] == "y"
 
 
-def test_hosts_in_pythons_form(twin: ModuleType, note: Any, write_log: Any) -> None:
+def test_hosts_in_pythons_form(twin: ModuleType, note: Make, write_log: Make) -> None:
     rng = random.Random(3)
     addresses = [bytes(rng.choice((0, 0, 0, 1, 255)) for _ in range(16)) for _ in range(300)]
     notes = [
