@@ -10,6 +10,8 @@ from flintlog.errors import InvalidMessage, InvalidTopic
 from flintlog.format.record import MAGIC_V1, MAGIC_V2, has_good_crc_property, parse_record
 from flintlog.store.message import Message
 
+Duck = Any  # of either kernel, or wrong on purpose
+
 # The first vector of commitlog.md, written by RocketMQ 5.5.0.
 VECTOR = bytes.fromhex(
     "0000008bdaa320a73610a686000000010000000700000000000000000000000000000000000000000000018bcfe5687b"
@@ -20,16 +22,16 @@ VECTOR = bytes.fromhex(
 
 
 @pytest.fixture
-def encoder(kernel: ModuleType) -> Any:
+def encoder(kernel: ModuleType) -> Duck:
     return kernel.Encoder(Message, store_host="192.168.0.9:10911", max_message_size=1000)
 
 
 @pytest.fixture
-def tail(kernel: ModuleType) -> Any:
+def tail(kernel: ModuleType) -> Duck:
     return kernel.Tail(bytearray(4096), 0)
 
 
-def greeting(**changes: Any) -> Message:
+def greeting(**changes: Duck) -> Message:
     fields: dict[str, Any] = {
         "tags": "TagA",
         "keys": ["k1", "k2"],
@@ -42,25 +44,25 @@ def greeting(**changes: Any) -> Message:
     return Message("TopicA", b"hello", **(fields | changes))
 
 
-def test_a_record_is_javas_record(encoder: Any, tail: Any) -> None:
+def test_a_record_is_javas_record(encoder: Duck, tail: Duck) -> None:
     for _ in range(3):
         tail.position = 0
         assert encoder.append(tail, greeting(), 0, 0x1A1E17D001A) == len(VECTOR)
         assert tail.buffer[: tail.position] == VECTOR
 
 
-def test_tags_and_keys_may_be_given_as_properties(encoder: Any, tail: Any) -> None:
+def test_tags_and_keys_may_be_given_as_properties(encoder: Duck, tail: Duck) -> None:
     properties = {"TAGS": "TagA", "KEYS": "k1 k2", "UNIQ_KEY": "AC1100"}
     encoder.append(tail, greeting(tags=None, keys=(), properties=properties), 0, 0x1A1E17D001A)
     assert tail.buffer[: tail.position] == VECTOR
 
 
-def test_given_property_bytes_are_used_as_they_are(encoder: Any, tail: Any) -> None:
+def test_given_property_bytes_are_used_as_they_are(encoder: Duck, tail: Duck) -> None:
     encoder.append(tail, greeting(), 0, 0, b"any\x01thing")
     assert parse_record(tail.buffer).properties == b"any\x01thing"
 
 
-def test_a_record_leaves_room_for_a_blank(kernel: ModuleType, encoder: Any) -> None:
+def test_a_record_leaves_room_for_a_blank(kernel: ModuleType, encoder: Duck) -> None:
     size = len(VECTOR)
     tight = kernel.Tail(bytearray(b"\xee" * (size + 7)), 0)
     assert encoder.append(tight, greeting(), 0, 0) == 0
@@ -71,7 +73,7 @@ def test_a_record_leaves_room_for_a_blank(kernel: ModuleType, encoder: Any) -> N
     assert fitting.position == size
 
 
-def test_records_lie_where_they_say(kernel: ModuleType, encoder: Any) -> None:
+def test_records_lie_where_they_say(kernel: ModuleType, encoder: Duck) -> None:
     tail = kernel.Tail(bytearray(4096), 1 << 40, 100)
     encoder.append(tail, greeting(), 17, 0)
     record = parse_record(tail.buffer, 100)
@@ -81,7 +83,7 @@ def test_records_lie_where_they_say(kernel: ModuleType, encoder: Any) -> None:
 @pytest.mark.parametrize(
     ("topic", "magic"), [("t" * 127, MAGIC_V1), ("t" * 128, MAGIC_V2), ("é" * 64, MAGIC_V2), ("é" * 127, MAGIC_V2)]
 )
-def test_the_version_follows_the_bytes_of_the_topic(encoder: Any, tail: Any, topic: str, magic: int) -> None:
+def test_the_version_follows_the_bytes_of_the_topic(encoder: Duck, tail: Duck, topic: str, magic: int) -> None:
     encoder.append(tail, Message(topic, b""), 0, 0)
     record = parse_record(tail.buffer)
     assert (record.topic, record.magic) == (topic, magic)
@@ -90,7 +92,7 @@ def test_the_version_follows_the_bytes_of_the_topic(encoder: Any, tail: Any, top
 @pytest.mark.parametrize(
     "topic", ["", "a/b", "a\\b", ".", "..", "a\n", "\x7f", "a\x85", "é" * 128, "\ud800", None, b"t"]
 )
-def test_a_topic_that_cannot_be_a_directory_is_refused(encoder: Any, tail: Any, topic: Any) -> None:
+def test_a_topic_that_cannot_be_a_directory_is_refused(encoder: Duck, tail: Duck, topic: Duck) -> None:
     with pytest.raises(InvalidTopic):
         encoder.append(tail, Message(topic, b""), 0, 0)
     with pytest.raises(InvalidTopic):
@@ -98,7 +100,7 @@ def test_a_topic_that_cannot_be_a_directory_is_refused(encoder: Any, tail: Any, 
     assert bytes(tail.buffer) == bytes(4096)
 
 
-def test_without_automatic_versions_a_long_topic_is_refused(kernel: ModuleType, tail: Any) -> None:
+def test_without_automatic_versions_a_long_topic_is_refused(kernel: ModuleType, tail: Duck) -> None:
     encoder = kernel.Encoder(Message, store_host="127.0.0.1:1", max_message_size=10, auto_version=False)
     assert encoder.append(tail, Message("t" * 127, b""), 0, 0)
     with pytest.raises(InvalidTopic):
@@ -139,7 +141,7 @@ def test_without_automatic_versions_a_long_topic_is_refused(kernel: ModuleType, 
     ],
 )
 def test_what_can_never_be_stored_is_refused_and_nothing_written(
-    encoder: Any, tail: Any, changes: dict[str, Any]
+    encoder: Duck, tail: Duck, changes: dict[str, Any]
 ) -> None:
     message = greeting()
     for name, value in changes.items():
@@ -152,7 +154,7 @@ def test_what_can_never_be_stored_is_refused_and_nothing_written(
     assert (tail.position, bytes(tail.buffer)) == (0, bytes(4096))
 
 
-def test_something_else_than_a_message_is_refused(encoder: Any, tail: Any) -> None:
+def test_something_else_than_a_message_is_refused(encoder: Duck, tail: Duck) -> None:
     with pytest.raises(InvalidMessage, match="not a message"):
         encoder.append(tail, object(), 0, 0)
 
@@ -167,7 +169,7 @@ def test_properties_have_a_limit(kernel: ModuleType, append_crc: bool, most: int
     assert refused.value.status == "PROPERTIES_SIZE_EXCEEDED"
 
 
-def test_other_bodies_than_bytes(encoder: Any, tail: Any) -> None:
+def test_other_bodies_than_bytes(encoder: Duck, tail: Duck) -> None:
     data = bytes(range(200))
     bodies = [bytearray(data), memoryview(data), memoryview(data)[::2], array("H", [1, 2])]
     for body in bodies:
@@ -178,7 +180,7 @@ def test_other_bodies_than_bytes(encoder: Any, tail: Any) -> None:
         assert record.has_good_body
 
 
-def test_hosts_set_their_bits_and_only_theirs(encoder: Any, tail: Any) -> None:
+def test_hosts_set_their_bits_and_only_theirs(encoder: Duck, tail: Duck) -> None:
     for _ in range(2):
         tail.position = 0
         encoder.append(tail, greeting(born_host="[::1]:5", sys_flag=0x21), 0, 0)
@@ -186,7 +188,7 @@ def test_hosts_set_their_bits_and_only_theirs(encoder: Any, tail: Any) -> None:
         assert (record.sys_flag, len(record.born_host), len(record.store_host)) == (0x11, 20, 8)
 
 
-def test_a_subclass_may_compute_its_fields(encoder: Any, tail: Any) -> None:
+def test_a_subclass_may_compute_its_fields(encoder: Duck, tail: Duck) -> None:
     class Shouting(Message):
         @property
         def loud(self) -> str:
@@ -196,7 +198,7 @@ def test_a_subclass_may_compute_its_fields(encoder: Any, tail: Any) -> None:
     assert parse_record(tail.buffer).topic == "t"
 
 
-def test_a_record_closed_by_its_crc(kernel: ModuleType, tail: Any) -> None:
+def test_a_record_closed_by_its_crc(kernel: ModuleType, tail: Duck) -> None:
     encoder = kernel.Encoder(Message, store_host="192.168.0.9:10911", max_message_size=1000, append_crc=True)
     size = encoder.append(tail, greeting(), 0, 0x1A1E17D648D)
     assert size == 159
@@ -204,14 +206,14 @@ def test_a_record_closed_by_its_crc(kernel: ModuleType, tail: Any) -> None:
     assert tail.buffer[size - 20 : size] == bytes.fromhex("5f5f435243333223 01 36343536383937363631 02")
 
 
-def test_a_crc_property_of_the_senders_own_is_dropped(kernel: ModuleType, tail: Any) -> None:
+def test_a_crc_property_of_the_senders_own_is_dropped(kernel: ModuleType, tail: Duck) -> None:
     encoder = kernel.Encoder(Message, store_host="192.168.0.9:10911", max_message_size=1000, append_crc=True)
     size = encoder.append(tail, Message("t", b"", properties={"__CRC32#": "1", "a": "b"}), 0, 0)
     assert parse_record(tail.buffer).properties.count(b"__CRC32#") == 1
     assert has_good_crc_property(tail.buffer[:size])
 
 
-def test_a_batch_is_its_records_one_behind_the_other(kernel: ModuleType, encoder: Any) -> None:
+def test_a_batch_is_its_records_one_behind_the_other(kernel: ModuleType, encoder: Duck) -> None:
     messages = [Message("t", b"a" * size, tags="x", queue_id=2) for size in range(5)]
     messages[2].body = bytearray(b"other")  # type: ignore[assignment]
     together, alone = kernel.Tail(bytearray(4096), 512, 64), kernel.Tail(bytearray(4096), 512, 64)
@@ -229,7 +231,7 @@ def test_a_batch_is_its_records_one_behind_the_other(kernel: ModuleType, encoder
 )
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_batch_with_one_wrong_message_is_refused_as_a_whole(
-    encoder: Any, tail: Any, changes: dict[str, Any], place: int
+    encoder: Duck, tail: Duck, changes: dict[str, Any], place: int
 ) -> None:
     messages = [Message("t", b"a"), Message("t", b"b")]
     for name, value in changes.items():
@@ -239,12 +241,12 @@ def test_a_batch_with_one_wrong_message_is_refused_as_a_whole(
     assert (tail.position, bytes(tail.buffer)) == (0, bytes(4096))
 
 
-def test_an_empty_batch_is_refused(encoder: Any, tail: Any) -> None:
+def test_an_empty_batch_is_refused(encoder: Duck, tail: Duck) -> None:
     with pytest.raises(InvalidMessage):
         encoder.append_batch(tail, [], 0, 0)
 
 
-def test_many_properties_are_in_the_order_of_a_grown_map(encoder: Any, tail: Any) -> None:
+def test_many_properties_are_in_the_order_of_a_grown_map(encoder: Duck, tail: Duck) -> None:
     for count in (8, 9, 12, 13, 24, 25, 60, 70):
         names = {f"name{index}": "v" for index in range(count)}
         tail.position = 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 from flintlog.errors import FormatError
 from flintlog.kernel import LaneStop
 
+Make = Callable[..., Any]
+Duck = Any  # of either kernel, or wrong on purpose
+
 SLOTS, ENTRIES = 4, 8
 INDEX_SIZE = 40 + 4 * SLOTS + 20 * ENTRIES
 
@@ -16,7 +20,7 @@ INDEX_SIZE = 40 + 4 * SLOTS + 20 * ENTRIES
 class Desk:
     """A lane with one queue of topic `t` and an index file."""
 
-    def __init__(self, kernel: ModuleType, *, entries: int = 10, **options: Any) -> None:
+    def __init__(self, kernel: ModuleType, *, entries: int = 10, **options: Duck) -> None:
         self.kernel = kernel
         self.lane = kernel.Lane(**options)
         self.queue = bytearray(20 * entries)
@@ -26,7 +30,7 @@ class Desk:
         self.index = bytearray(INDEX_SIZE)
         self.lane.set_index(self.index, SLOTS, ENTRIES)
 
-    def run(self, log: bytes, start: int = 0, **options: Any) -> LaneStop:
+    def run(self, log: bytes, start: int = 0, **options: Duck) -> LaneStop:
         stop: LaneStop = self.lane.run(log, start, len(log), 0, **options)
         return stop
 
@@ -47,7 +51,7 @@ def sizes(kernel: ModuleType, log: bytes) -> list[int]:
     return [found.row(index).size for index in range(found.count)]
 
 
-def test_entries_are_written_one_behind_the_other(desk: Desk, note: Any, write_log: Any) -> None:
+def test_entries_are_written_one_behind_the_other(desk: Desk, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t", tags="TagA"), note(b"yy", "t")])
     assert desk.run(log) is LaneStop.DONE
     one, two = sizes(desk.kernel, log)
@@ -57,14 +61,14 @@ def test_entries_are_written_one_behind_the_other(desk: Desk, note: Any, write_l
     assert desk.lane.last_store_timestamp == 1_700_000_000_700
 
 
-def test_a_scan_is_applied_like_its_bytes(desk: Desk, note: Any, write_log: Any) -> None:
+def test_a_scan_is_applied_like_its_bytes(desk: Desk, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t", tags="TagA"), note(b"yy", "t")])
     assert desk.lane.apply(desk.kernel.scan(log, 0, len(log), 0)) is LaneStop.DONE
     assert len(desk.entries()) == 2
     assert (desk.lane.row_index, desk.index_count()) == (2, 2)
 
 
-def test_a_queue_that_is_not_known_stops_the_lane(desk: Desk, note: Any, write_log: Any) -> None:
+def test_a_queue_that_is_not_known_stops_the_lane(desk: Desk, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t"), note(b"x", "new"), note(b"x", "t")])
     assert desk.run(log) is LaneStop.QUEUE
     assert (desk.lane.position, desk.lane.done_count) == (sizes(desk.kernel, log)[0], 1)
@@ -72,7 +76,7 @@ def test_a_queue_that_is_not_known_stops_the_lane(desk: Desk, note: Any, write_l
     assert (desk.lane.done_count, len(desk.entries())) == (3, 2)
 
 
-def test_a_queue_that_was_taken_away_stops_the_lane(desk: Desk, note: Any, write_log: Any) -> None:
+def test_a_queue_that_was_taken_away_stops_the_lane(desk: Desk, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t")])
     desk.lane.set_queue("t", 0, None)
     assert desk.run(log) is LaneStop.QUEUE
@@ -81,7 +85,7 @@ def test_a_queue_that_was_taken_away_stops_the_lane(desk: Desk, note: Any, write
 
 
 @pytest.mark.parametrize("trouble", ["no tail", "full", "released", "gap", "repeat", "all_slow"])
-def test_what_is_not_the_next_entry_stops_the_lane(desk: Desk, note: Any, write_log: Any, trouble: str) -> None:
+def test_what_is_not_the_next_entry_stops_the_lane(desk: Desk, note: Make, write_log: Make, trouble: str) -> None:
     log = write_log([note(b"x", "t")])
     if trouble == "no tail":
         desk.end.tail = None
@@ -100,14 +104,14 @@ def test_what_is_not_the_next_entry_stops_the_lane(desk: Desk, note: Any, write_
     assert desk.lane.apply(desk.kernel.scan(log, 0, len(log), 0)) is LaneStop.QUEUE
 
 
-def test_a_queue_offset_that_no_file_can_hold_stops_the_lane(desk: Desk, note: Any, write_log: Any) -> None:
+def test_a_queue_offset_that_no_file_can_hold_stops_the_lane(desk: Desk, note: Make, write_log: Make) -> None:
     log = bytearray(write_log([note(b"x", "t")]))
     log[20:28] = ((1 << 64) // 20 + 1).to_bytes(8, "big")  # times 20 it is 4, modulo 2^64
     desk.tail.base = 4
     assert desk.run(bytes(log)) is LaneStop.QUEUE
 
 
-def test_what_is_dispatched_already_is_skipped(desk: Desk, note: Any, write_log: Any) -> None:
+def test_what_is_dispatched_already_is_skipped(desk: Desk, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t"), note(b"x", "t")])
     desk.end.max_physical_offset = len(log) // 2
     desk.tail.position = 20
@@ -117,7 +121,7 @@ def test_what_is_dispatched_already_is_skipped(desk: Desk, note: Any, write_log:
 
 @pytest.mark.parametrize(("sys_flag", "keys"), [(0x4, 1), (0xC, 0)])
 def test_prepared_and_rolled_back_messages_have_no_entry(
-    desk: Desk, note: Any, write_log: Any, sys_flag: int, keys: int
+    desk: Desk, note: Make, write_log: Make, sys_flag: int, keys: int
 ) -> None:
     log = write_log([note(b"x", "unknown", keys=["k"], sys_flag=sys_flag)])
     assert desk.run(log) is LaneStop.DONE
@@ -126,17 +130,17 @@ def test_prepared_and_rolled_back_messages_have_no_entry(
 
 @pytest.mark.parametrize(("lmq", "stop"), [(True, LaneStop.QUEUE), (False, LaneStop.DONE)])
 def test_multi_dispatch_is_for_the_caller(
-    kernel: ModuleType, note: Any, write_log: Any, lmq: bool, stop: LaneStop
+    kernel: ModuleType, note: Make, write_log: Make, lmq: bool, stop: LaneStop
 ) -> None:
     properties = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0"}
     assert Desk(kernel, lmq=lmq).run(write_log([note(b"x", "t", properties=properties)])) is stop
 
 
-def test_an_inner_batch_is_for_the_caller(desk: Desk, note: Any, write_log: Any) -> None:
+def test_an_inner_batch_is_for_the_caller(desk: Desk, note: Make, write_log: Make) -> None:
     assert desk.run(write_log([note(b"x", "t", sys_flag=0x80)])) is LaneStop.QUEUE
 
 
-def test_an_index_that_fills_inside_of_a_record_goes_on_in_the_next(desk: Desk, note: Any, write_log: Any) -> None:
+def test_an_index_that_fills_inside_of_a_record_goes_on_in_the_next(desk: Desk, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t", keys=[f"k{index}" for index in range(9)], tags="TagA")])
     assert desk.run(log) is LaneStop.INDEX
     assert (desk.lane.hash_index, desk.lane.done_count, len(desk.entries())) == (7, 0, 1)
@@ -144,10 +148,10 @@ def test_an_index_that_fills_inside_of_a_record_goes_on_in_the_next(desk: Desk, 
     second[8:16], second[24:32] = desk.index[8:16], desk.index[24:32]  # as the full file ended
     desk.lane.set_index(second, SLOTS, ENTRIES)
     assert desk.run(log, at_index=True) is LaneStop.DONE
-    assert (second[36:40], desk.lane.hash_index, desk.lane.done_count) == (b"\0\0\0\4", 0, 1)
+    assert (bytes(second[36:40]), desk.lane.hash_index, desk.lane.done_count) == (b"\0\0\0\4", 0, 1)
 
 
-def test_without_an_index_file_the_first_key_stops_the_lane(desk: Desk, note: Any, write_log: Any) -> None:
+def test_without_an_index_file_the_first_key_stops_the_lane(desk: Desk, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t"), note(b"x", "t", tags="a")])
     desk.lane.set_index(None, 0, 0)
     assert desk.run(log) is LaneStop.INDEX
@@ -156,7 +160,7 @@ def test_without_an_index_file_the_first_key_stops_the_lane(desk: Desk, note: An
     assert desk.run(log, desk.lane.position, at_index=True) is LaneStop.DONE
 
 
-def test_what_lies_before_the_end_of_the_index_is_not_indexed_again(desk: Desk, note: Any, write_log: Any) -> None:
+def test_what_lies_before_the_end_of_the_index_is_not_indexed_again(desk: Desk, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t", tags="a"), note(b"x", "t", tags="a")])
     desk.index[24:32] = (len(log) // 2).to_bytes(8, "big")
     assert desk.run(log) is LaneStop.DONE
@@ -167,13 +171,13 @@ def test_what_lies_before_the_end_of_the_index_is_not_indexed_again(desk: Desk, 
     ("rest", "stop"),
     [(bytes.fromhex("00000010cbd43194"), LaneStop.BLANK), (bytes(8), LaneStop.BAD), (b"\0", LaneStop.BAD)],
 )
-def test_the_end_of_records(desk: Desk, note: Any, write_log: Any, rest: bytes, stop: LaneStop) -> None:
+def test_the_end_of_records(desk: Desk, note: Make, write_log: Make, rest: bytes, stop: LaneStop) -> None:
     log = write_log([note(b"x", "t")])
     assert desk.run(log + rest) is stop
     assert desk.lane.position == len(log)
 
 
-def test_a_damaged_topic_is_known_by_its_text(desk: Desk, note: Any, write_log: Any) -> None:
+def test_a_damaged_topic_is_known_by_its_text(desk: Desk, note: Make, write_log: Make) -> None:
     log = write_log([note(b"", "日")]).replace("日".encode(), b"\xff\xff\xff")
     assert desk.run(log) is LaneStop.QUEUE
     for way in ("run", "apply"):
@@ -183,7 +187,7 @@ def test_a_damaged_topic_is_known_by_its_text(desk: Desk, note: Any, write_log: 
         assert (stop, tail.position) == (LaneStop.DONE, 20)
 
 
-def test_many_queues(kernel: ModuleType, note: Any, write_log: Any) -> None:
+def test_many_queues(kernel: ModuleType, note: Make, write_log: Make) -> None:
     notes = [note(b"", f"topic-{index % 50}", queue_id=index % 7) for index in range(1000)]
     log = write_log(notes)
     lane = kernel.Lane()

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from flintlog.kernel import INNER_BATCH, MULTI_DISPATCH, ScanStop
+
+Make = Callable[..., Any]
 
 DELAYS_MS = (1000, 5000)
 
@@ -25,7 +28,7 @@ def test_a_range_outside_of_the_buffer_is_refused(kernel: ModuleType, start: int
         kernel.Lane().run(bytes(10), start, stop, 0)
 
 
-def test_rows_say_what_dispatch_needs(kernel: ModuleType, note: Any, write_log: Any) -> None:
+def test_rows_say_what_dispatch_needs(kernel: ModuleType, note: Make, write_log: Make) -> None:
     properties = {"UNIQ_KEY": "AC1100"}
     log = write_log(
         [
@@ -56,7 +59,7 @@ def test_rows_say_what_dispatch_needs(kernel: ModuleType, note: Any, write_log: 
     ("level", "delay_ms"), [("1", 1000), ("+2", 5000), ("7", 5000), ("٢", 5000), ("0", None), ("-1", None), ("x", None)]
 )
 def test_a_waiting_message_has_its_delivery_time_for_tags(
-    kernel: ModuleType, note: Any, write_log: Any, level: str, delay_ms: int | None
+    kernel: ModuleType, note: Make, write_log: Make, level: str, delay_ms: int | None
 ) -> None:
     log = write_log(
         [note(b"", topic, tags="TagA", properties={"DELAY": level}) for topic in ("SCHEDULE_TOPIC_XXXX", "t")]
@@ -68,7 +71,7 @@ def test_a_waiting_message_has_its_delivery_time_for_tags(
     assert kernel.scan(log, 0, len(log), 0).row(0).tags_code == 2598919
 
 
-def test_the_scan_can_end_behind_a_number_of_records(kernel: ModuleType, note: Any, write_log: Any) -> None:
+def test_the_scan_can_end_behind_a_number_of_records(kernel: ModuleType, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t")] * 3)
     found = kernel.scan(log, 0, len(log), 0, max_count=2)
     assert (found.count, found.end, found.reason) == (2, len(log) // 3 * 2, ScanStop.LIMIT)
@@ -99,7 +102,7 @@ def changed(log: bytes, at: int, value: bytes) -> bytes:
     ],
 )
 def test_a_bad_place_is_named(
-    kernel: ModuleType, note: Any, write_log: Any, at: int, value: bytes, reason: ScanStop
+    kernel: ModuleType, note: Make, write_log: Make, at: int, value: bytes, reason: ScanStop
 ) -> None:
     good = write_log([note(b"hello", "t"), note(b"hello", "t")])
     size = len(good) // 2
@@ -108,14 +111,14 @@ def test_a_bad_place_is_named(
     assert (found.count, found.end, found.reason) == (1, size, reason)
 
 
-def test_a_record_that_goes_past_the_range_is_short(kernel: ModuleType, note: Any, write_log: Any) -> None:
+def test_a_record_that_goes_past_the_range_is_short(kernel: ModuleType, note: Make, write_log: Make) -> None:
     log = write_log([note(b"hello", "t")])
     for stop in range(1, len(log)):
         found = kernel.scan(log, 0, stop, 0)
         assert (found.count, found.end, found.reason) == (0, 0, ScanStop.SHORT)
 
 
-def test_a_record_inside_of_a_body_is_not_seen(kernel: ModuleType, note: Any, write_log: Any) -> None:
+def test_a_record_inside_of_a_body_is_not_seen(kernel: ModuleType, note: Make, write_log: Make) -> None:
     inner = write_log([note(b"inner", "t")], base=88)
     log = write_log([note(inner, "t"), note(b"last", "t")])
     assert kernel.scan(log, 88, len(log), 0).count == 1  # it is a perfect fake
@@ -123,12 +126,12 @@ def test_a_record_inside_of_a_body_is_not_seen(kernel: ModuleType, note: Any, wr
     assert (found.count, found.reason) == (2, ScanStop.LIMIT)
 
 
-def test_an_empty_body_needs_no_sum(kernel: ModuleType, note: Any, write_log: Any) -> None:
+def test_an_empty_body_needs_no_sum(kernel: ModuleType, note: Make, write_log: Make) -> None:
     log = changed(write_log([note(b"", "t")]), 8, b"\1\2\3\4")
     assert kernel.scan(log, 0, len(log), 0, check_crc=True).count == 1
 
 
-def test_a_damaged_topic_is_read_as_java_reads_it(kernel: ModuleType, note: Any, write_log: Any) -> None:
+def test_a_damaged_topic_is_read_as_java_reads_it(kernel: ModuleType, note: Make, write_log: Make) -> None:
     log = write_log([note(b"", "日本")])
     bad = log.replace("日本".encode(), b"\xed\xa0\x80\xff\xe6\x97")
     assert kernel.scan(bad, 0, len(bad), 0).queues == [("\ufffd" * 3, 0)]

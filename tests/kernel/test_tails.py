@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import gc
 import mmap
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from flintlog.errors import StoreClosed
+
+Make = Callable[..., Any]
 
 
 def test_a_tail_knows_where_it_ends(kernel: ModuleType) -> None:
@@ -50,7 +53,7 @@ def test_a_lane_gives_the_index_file_before_back(kernel: ModuleType) -> None:
     mapping.close()
 
 
-def test_loops_hold_no_buffer_behind_their_end(kernel: ModuleType, note: Any, write_log: Any) -> None:
+def test_loops_hold_no_buffer_behind_their_end(kernel: ModuleType, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t")])
     mapping = mmap.mmap(-1, 4096)
     mapping[: len(log)] = log
@@ -64,7 +67,7 @@ def test_loops_hold_no_buffer_behind_their_end(kernel: ModuleType, note: Any, wr
 
 
 @pytest.mark.parametrize("make", ["released", "read-only"])
-def test_nothing_is_written_to_what_cannot_be_written(kernel: ModuleType, note: Any, make: str) -> None:
+def test_nothing_is_written_to_what_cannot_be_written(kernel: ModuleType, note: Make, make: str) -> None:
     tail = kernel.Tail(bytes(500) if make == "read-only" else bytearray(500), 0)
     if make == "released":
         tail.release()

@@ -4,10 +4,12 @@
     native.pyx      names, buffers, hashes and sums
     record.pxi      one record in a buffer: its parts, its properties
     scan.pxi        scan, count_entries, collect
+    plan.pxi        how a message will be written
+    writing.pxi     from a plan to bytes
     encoder.pxi     Encoder
     lane.pxi        Lane, index_insert
     columns.pxi     decode
-    bytes.h crc32.h what the four read and write bytes with
+    bytes.h crc32.h what all of them read and write bytes with
 
 Invariant: a byte is read or written only inside of a buffer that is held, at a position that was checked
 against its size; a number that was read is compared with what is there before anything is sized by it.
@@ -296,6 +298,8 @@ def crc32(buffer):
 
 include "record.pxi"
 include "scan.pxi"
+include "plan.pxi"
+include "writing.pxi"
 include "encoder.pxi"
 include "lane.pxi"
 include "columns.pxi"
