@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 STAMPS := .venv/.stamps
-KERNEL_SOURCES := $(wildcard src/flintlog/kernel/*.pyx src/flintlog/kernel/*.pxd src/flintlog/kernel/*.h)
+KERNEL_SOURCES := $(wildcard src/flintlog/kernel/*.pyx src/flintlog/kernel/*.pxd src/flintlog/kernel/*.pxi src/flintlog/kernel/*.h)
 HAS_JAVA = $(shell command -v javac >/dev/null && command -v mvn >/dev/null && echo yes)
 FAST = $(if $(HAS_JAVA),not slow,not slow and not interop)
 SLOW = $(if $(HAS_JAVA),slow,slow and not interop)

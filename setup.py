@@ -1,33 +1,40 @@
-"""Builds the compiled kernel; everything else about the package is in pyproject.toml.
+"""Builds the native kernel, if it can: without a compiler the package works with the plain one.
 
-The kernel is optional: without a C compiler the installation still succeeds, flintlog runs on the plain Python
-kernel, and `flintlog doctor` says so.
+`python setup.py build_ext --inplace` builds it in the source tree. Everything else about the package is
+in pyproject.toml.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+import sys
+import warnings
 
-from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-KERNEL = Path("src/flintlog/kernel")
+KERNEL = "src/flintlog/kernel"
+PARTS = ("record.pxi", "scan.pxi", "encoder.pxi", "lane.pxi", "columns.pxi", "bytes.h", "crc32.h")
 
 
-def kernel_extensions() -> list[Extension]:
-    """One extension for each Cython module of the kernel."""
-    return [
-        Extension(
-            f"flintlog.kernel.{source.stem}",
-            [str(source)],
-            include_dirs=[str(KERNEL)],
-            depends=[str(header) for header in sorted(KERNEL.glob("*.h"))],
-            extra_compile_args=["-O3", "-fno-strict-aliasing"],
-            optional=True,
-        )
-        for source in sorted(KERNEL.glob("*.pyx"))
-    ]
+def native_kernel() -> list[Extension]:
+    """The extension; none where it cannot work (big-endian machines, no Cython) or is not wanted."""
+    if sys.byteorder != "little" or os.environ.get("FLINTLOG_BUILD_NATIVE") == "0":
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        warnings.warn("Cython is missing: flintlog is installed without its native kernel", stacklevel=1)
+        return []
+    extension = Extension(
+        "flintlog.kernel.native",
+        [f"{KERNEL}/native.pyx"],
+        depends=[f"{KERNEL}/{part}" for part in PARTS],
+        extra_compile_args=["-O3", "-fno-strict-aliasing", *os.environ.get("FLINTLOG_CFLAGS", "").split()],
+        extra_link_args=os.environ.get("FLINTLOG_LDFLAGS", "").split(),
+        optional=True,
+    )
+    built: list[Extension] = cythonize([extension], quiet=True)
+    return built
 
 
-extensions = kernel_extensions()
-setup(ext_modules=cythonize(extensions, language_level=3) if extensions else [])
+setup(ext_modules=native_kernel())

@@ -1,27 +1,82 @@
-"""flintlog: a message store for Python that reads and writes Apache RocketMQ's store directories, byte for byte."""
+"""flintlog: a message store for Python that reads and writes Apache RocketMQ's store directories, byte for byte.
 
-from flintlog.errors import (
-    DamagedRecord,
-    DamagedStore,
-    FlintlogError,
-    InvalidConfig,
-    InvalidFilter,
-    InvalidMessage,
-    InvalidOffset,
-    InvalidTopic,
-    PutFailed,
-    ServiceNotEnabled,
-    StoreClosed,
-    StoreInUse,
-    WrongFileSize,
-)
-from flintlog.store.config import StoreConfig
-from flintlog.store.message import Message, PutStatus, Receipt
-from flintlog.store.sql92 import Sql92
-from flintlog.store.store import Store, open_store
-from flintlog.store.stored import Arrival, GetStatus, Page, QueueInfo, StoredMessage
+The names below are imported when they are first used: `flintlog --version` passes through here too, and should not
+wait for a store.
+"""
 
-__version__ = "0.1.0"
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from flintlog.version import VERSION
+
+if TYPE_CHECKING:
+    from flintlog.errors import (
+        DamagedRecord,
+        DamagedStore,
+        FlintlogError,
+        InvalidConfig,
+        InvalidFilter,
+        InvalidMessage,
+        InvalidOffset,
+        InvalidTopic,
+        PutFailed,
+        ServiceNotEnabled,
+        StoreClosed,
+        StoreInUse,
+        WrongFileSize,
+    )
+    from flintlog.store.config import (
+        StoreConfig,
+    )
+    from flintlog.store.message import (
+        Message,
+        PutStatus,
+        Receipt,
+    )
+    from flintlog.store.sql92 import (
+        Sql92,
+    )
+    from flintlog.store.store import (
+        Store,
+        open_store,
+    )
+    from flintlog.store.stored import (
+        Arrival,
+        GetStatus,
+        Page,
+        QueueInfo,
+        StoredMessage,
+    )
+
+__version__ = VERSION
+
+_HOMES = {
+    "DamagedRecord": "flintlog.errors",
+    "DamagedStore": "flintlog.errors",
+    "FlintlogError": "flintlog.errors",
+    "InvalidConfig": "flintlog.errors",
+    "InvalidFilter": "flintlog.errors",
+    "InvalidMessage": "flintlog.errors",
+    "InvalidOffset": "flintlog.errors",
+    "InvalidTopic": "flintlog.errors",
+    "PutFailed": "flintlog.errors",
+    "ServiceNotEnabled": "flintlog.errors",
+    "StoreClosed": "flintlog.errors",
+    "StoreInUse": "flintlog.errors",
+    "WrongFileSize": "flintlog.errors",
+    "StoreConfig": "flintlog.store.config",
+    "Message": "flintlog.store.message",
+    "PutStatus": "flintlog.store.message",
+    "Receipt": "flintlog.store.message",
+    "Sql92": "flintlog.store.sql92",
+    "Store": "flintlog.store.store",
+    "open_store": "flintlog.store.store",
+    "Arrival": "flintlog.store.stored",
+    "GetStatus": "flintlog.store.stored",
+    "Page": "flintlog.store.stored",
+    "QueueInfo": "flintlog.store.stored",
+    "StoredMessage": "flintlog.store.stored",
+}
 
 __all__ = [
     "Arrival",
@@ -50,3 +105,17 @@ __all__ = [
     "WrongFileSize",
     "open_store",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker would take every misspelt name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'flintlog' has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

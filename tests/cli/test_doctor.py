@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.cli import doctor, machine
+from flintlog.cli import doctor, machine, main
 from flintlog.cli.machine import Mount
 from flintlog.store.config import StoreConfig
 from flintlog.store.durability import describe_durability
@@ -164,3 +164,18 @@ def test_no_replica_is_promised_that_nobody_waits_for(config: StoreConfig) -> No
 )
 def test_judges_durability_with_the_file_system(config: StoreConfig, mount: Mount, state: str) -> None:
     assert doctor.check_durability(config, mount).state == state
+
+
+@pytest.mark.parametrize(("fails", "code"), [(False, 0), (True, 1)])
+def test_only_a_problem_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails: bool, code: int
+) -> None:
+    def measure(directory: Path) -> float:
+        if fails:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return 500.0
+
+    monkeypatch.setattr(machine, "measure_sync_us", measure)
+    monkeypatch.setattr(machine, "find_mount", lambda _: MEMORY)
+    assert main.run(["doctor", str(tmp_path), "-o", "jsonl"]) == code
+    assert ("problem" in capsys.readouterr().out) == fails

@@ -48,6 +48,9 @@ class GoldenStore:
     def log(self) -> dict[int, bytes]:
         return {int(path.name): path.read_bytes() for path in (self.root / "commitlog").iterdir()}
 
+    def queue_lines(self) -> list[dict[str, Any]]:
+        return read_lines(self.manifest.with_name("queues.jsonl"))
+
     def damage(self) -> dict[str, Any]:
         told: dict[str, Any] = json.loads((self.root / "../../damage.json").read_text())
         return told

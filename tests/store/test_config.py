@@ -326,3 +326,7 @@ def test_the_page_names_every_option_and_every_ignored_name() -> None:
     assert rows[0] == "flush"
     for name in ignored_names(OPTIONS):
         assert f"`{name}`" in page
+
+
+def test_an_escaped_backslash_at_the_end_of_a_line_does_not_continue_it() -> None:
+    assert parse_properties_file("path=C:\\\\\nb=2\n") == {"path": "C:\\", "b": "2"}

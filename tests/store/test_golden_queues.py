@@ -154,9 +154,7 @@ def assert_same_files(store: GoldenStore, root: Path) -> None:
 
 
 @pytest.mark.parametrize("case", ["plain", "batch", "transaction"])
-def test_the_lane_writes_the_same_bytes_through_the_queue_ends(
-    case: str, golden_store: Opener, tmp_path: Path
-) -> None:
+def test_the_lane_writes_the_same_bytes_through_the_queue_ends(case: str, golden_store: Opener, tmp_path: Path) -> None:
     store = golden_store(case)
     queues = store.queues(tmp_path)
     index = store.index(tmp_path)

@@ -211,3 +211,13 @@ def test_doubles_are_in_java_order() -> None:
 def test_whole_numbers_of_a_length_that_python_refuses() -> None:
     with pytest.raises(Incomparable):
         parse_whole("1" * 10_000, 7)
+
+
+def test_a_literal_of_a_length_that_python_refuses() -> None:
+    with pytest.raises(InvalidFilter, match="64 bits"):
+        Sql92("a > " + "9" * 10_000)
+
+
+def test_hexadecimal_fractions_beyond_all_doubles_are_infinite() -> None:
+    assert parse_fraction("0x1p2000") == float("inf")
+    assert parse_fraction("-0x1p2000") == float("-inf")

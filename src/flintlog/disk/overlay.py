@@ -31,6 +31,9 @@ class OverlayFile:
     def write_at(self, position: int, data: memoryview) -> None:
         self.buffer[position : position + len(data)] = data
 
+    def clear(self, start: int, stop: int) -> None:
+        self.buffer[start:stop] = bytes(stop - start)
+
     def touch(self, start: int, stop: int) -> bool:
         return False
 

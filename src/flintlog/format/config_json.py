@@ -78,7 +78,7 @@ def _write(value: JsonValue, line: str, depth: int) -> list[str]:
             if member is not None
         ]
         return _enclose("{", members, "}", line)
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview):
         # Only Java's primitive arrays are written on one line, and only they are tuples here.
         outer = "" if isinstance(value, tuple) else line
         return _enclose("[", [_write(element, outer and outer + "\t", depth + 1) for element in value], "]", outer)

@@ -88,6 +88,8 @@ class BatchConsumeQueue(LogicalQueue):
             segment = self.segments.last_or_new(self.segments.max_wrote)
             if segment is None:
                 return False
+            if self._has_stale_end:
+                self._erase_stale_end(segment)
             entry = BatchQueueEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, batch_count)
             write_at_end(segment, encode_batch_queue_entry(entry), self._tails)
         self._max_physical_offset = physical_offset
@@ -96,8 +98,8 @@ class BatchConsumeQueue(LogicalQueue):
             self._min_offset = queue_offset
         return True
 
-    def recover(self) -> None:
-        super().recover()
+    def recover(self, was_clean: bool = False) -> None:
+        super().recover(was_clean)
         self._revise_offsets()
 
     def truncate(self, physical_offset: int) -> None:

@@ -91,14 +91,15 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
     def _normalise(self) -> None:
         """Bring values to the form in which they are used, as RocketMQ's own setters and getters do."""
         put = msgspec.structs.force_setattr
-        if isinstance(self.services, (set, list, tuple)):
-            put(self, "services", frozenset(self.services))
+        services: object = self.services
+        if isinstance(services, (set, list, tuple)):
+            put(self, "services", frozenset(services))
         if isinstance(self.topic_queue_types, Mapping):
             put(self, "topic_queue_types", dict(self.topic_queue_types))
-        size = self.mapped_file_size_consume_queue
+        size: object = self.mapped_file_size_consume_queue
         if isinstance(size, int):
             put(self, "mapped_file_size_consume_queue", size + -size % _QUEUE_ENTRY_SIZE)
-        asked_ms = self.timer_precision_ms
+        asked_ms: object = self.timer_precision_ms
         if isinstance(asked_ms, int) and asked_ms > 0:
             lowered_ms = next((precision for precision in _TIMER_PRECISIONS_MS if precision <= asked_ms), 100)
             put(self, "timer_precision_ms", lowered_ms)

@@ -15,8 +15,9 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from flintlog.disk.segment import Segment, SelectedRange
+from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.disk.selected_range import SelectedRange
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
 from flintlog.format.queue_extension import is_extension_address
 from flintlog.kernel import QueueEnd, count_entries
@@ -131,6 +132,8 @@ class ConsumeQueue(LogicalQueue):
         segment = self.segments.last_or_new(place)
         if segment is None:
             return None
+        if self._has_stale_end:
+            self._erase_stale_end(segment)
         if is_first and place:
             self._prefill(segment, place)
         return segment
@@ -165,9 +168,9 @@ class ConsumeQueue(LogicalQueue):
         if self.ext is not None:
             self.ext.load()
 
-    def recover(self) -> None:
+    def recover(self, was_clean: bool = False) -> None:
         self.detach()
-        super().recover()
+        super().recover(was_clean)
         if self.ext is not None and self.segments.segments:
             self.ext.recover()
             self.ext.truncate_behind(self._last_address())
@@ -194,7 +197,10 @@ class ConsumeQueue(LogicalQueue):
 
     def _built_to(self, view: memoryview, end: int) -> None:
         physical_offset, size, _ = _ENTRY.unpack_from(view, end - ENTRY_SIZE)
-        self.end.max_physical_offset = physical_offset + size
+        # Filling is no record. Java takes its 2^31 - 1 bytes for one, and then ignores the queue's
+        # messages until the log is as long.
+        if view[end - ENTRY_SIZE : end] != _PREFILL:
+            self.end.max_physical_offset = physical_offset + size
 
     def _built_below(self, physical_offset: int) -> None:
         self.end.max_physical_offset = physical_offset
@@ -212,6 +218,26 @@ class ConsumeQueue(LogicalQueue):
                 self._min_position = last.base + last.read_position
                 return
         self._search_min(commit_log_min, now_ms)
+        self._pass_prefill()
+
+    def _pass_prefill(self) -> None:
+        """A queue whose first message was not its offset 0 begins with fillers; they are no messages."""
+        first = self.segments.first
+        start = -1 if first is None else self._min_position - first.base
+        selected = first.select(start) if first is not None and 0 <= start < first.read_position else None
+        if selected is None:
+            return
+        with selected:
+            view = selected.view
+            low, high = 0, len(view) // ENTRY_SIZE
+            while low < high:  # fillers come first, so the boundary can be searched
+                middle = (low + high) // 2
+                place = middle * ENTRY_SIZE
+                if view[place : place + ENTRY_SIZE] == _PREFILL:
+                    low = middle + 1
+                else:
+                    high = middle
+        self._min_position += low * ENTRY_SIZE
 
     def _search_min(self, commit_log_min: int, now_ms: int) -> None:
         """Only the first file is searched: expiry keeps the boundary inside it."""

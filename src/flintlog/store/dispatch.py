@@ -249,11 +249,14 @@ class Dispatcher:
             raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
 
     def _put_batch_entry(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
-        """An inner batch has one entry of its own kind; a plain message in a batch queue has none."""
+        """An inner batch has one entry for all its messages; a plain message in a batch queue is a batch of one."""
         properties = parse_properties(parse_record(record).properties)
         first, count = properties.get(INNER_BASE, ""), properties.get(INNER_NUM, "")
+        queue = self._queues.get_or_create(topic, queue_id)
         if first.isdecimal() and count.isdecimal():
-            self._put_entry(self._queues.get_or_create(topic, queue_id), row, int(first), None, int(count))
+            self._put_entry(queue, row, int(first), None, int(count))
+        else:
+            self._put_entry(queue, row, row.queue_offset)
 
     def _put_multi(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
         properties = parse_properties(parse_record(record).properties)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flintlog.disk.medium import FileInfo, Medium
-from flintlog.errors import FlintlogError, FormatError, StoreClosed, WrongFileSize
+from flintlog.errors import DiskError, FlintlogError, FormatError, StoreClosed, WrongFileSize
 from flintlog.format.index_file import IndexHeader, IndexLayout, index_key
 from flintlog.format.names import index_file_name, parse_index_file_name
 from flintlog.kernel import index_hash
@@ -173,9 +173,14 @@ class IndexService:
         max_count = min(max_count, self.max_query_count)
         found: list[int] = []
         for file in reversed(files):
-            if file.overlaps(begin, end):
+            try:
                 file.collect(found, key_hash, max_count, begin, end)
-            if file.header.begin_timestamp < begin or len(found) >= max_count:
+                begins_before = file.header.begin_timestamp < begin
+            except DiskError:
+                if not file.is_deleted:
+                    raise
+                break  # expired meanwhile, and so is what is older
+            if begins_before or len(found) >= max_count:
                 break
         return IndexAnswer(found, last.end_timestamp, last.end_physical_offset)
 

@@ -36,6 +36,7 @@ class IndexFile:
         self._medium = medium
         self._raw = raw
         self._is_writable = raw is not None
+        self.is_deleted = False
 
     @property
     def name(self) -> str:
@@ -59,11 +60,9 @@ class IndexFile:
     def _file(self, writable: bool = False) -> RawFile:
         raw = self._raw
         if raw is None or (writable and not self._is_writable):
-            old = raw
+            # The old map is not closed: a query may be in it. It goes with the last one who uses it.
             raw = self._raw = self._medium.open(self.path, writable)
             self._is_writable = writable
-            if old is not None:
-                old.close()
         return raw
 
     def start_after(self, previous: IndexHeader) -> None:
@@ -80,16 +79,12 @@ class IndexFile:
             self.buffer, layout.slot_count, layout.index_count, key_hash, physical_offset, store_timestamp
         )
 
-    def overlaps(self, begin: int, end: int) -> bool:
-        """Whether any message of the file may be of this time."""
-        header = self.header
-        first, last = header.begin_timestamp, header.end_timestamp
-        return (begin < first and end > last) or first <= begin <= last or first <= end <= last
-
     def collect(self, found: list[int], key_hash: int, max_count: int, begin: int, end: int) -> None:
         """Append the offsets of a key hash and time, newest first, until there are `max_count`."""
         buffer = self._file().buffer
         header = parse_index_header(buffer)
+        if not _overlaps(header, begin, end):
+            return
         count = header.next_entry
         number = parse_slot(buffer, self.layout, self.layout.slot_of(key_hash))
         for _ in range(count):  # a damaged chain may run in a circle
@@ -162,8 +157,8 @@ class IndexFile:
             raw.close()
 
     def delete(self) -> None:
-        """Unmap and unlink."""
-        self.close()
+        """Unlink; the map goes with the last query that is in it."""
+        self.is_deleted = True
         self._medium.remove(self.path)
 
 
@@ -171,3 +166,9 @@ def _starting_header(previous: IndexHeader) -> IndexHeader:
     time = max(0, previous.end_timestamp)
     offset = max(0, previous.end_physical_offset)
     return IndexHeader(time, time, offset, offset)
+
+
+def _overlaps(header: IndexHeader, begin: int, end: int) -> bool:
+    """Whether any message of the file may be of this time."""
+    first, last = header.begin_timestamp, header.end_timestamp
+    return (begin < first and end > last) or first <= begin <= last or first <= end <= last

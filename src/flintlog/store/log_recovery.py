@@ -23,6 +23,7 @@ from flintlog.derive.ranges import cut_batches
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.format.record import parse_blank
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.damage import Damage, DamageMap
 from flintlog.store.recovery_report import Finding
@@ -57,9 +58,14 @@ class LogRecovery:
         threads: int,
         delay_levels_ms: Sequence[int],
         expected_end: int,
+        cut_at: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """`expected_end`: zeros at or behind this offset are the plain end, and are not searched."""
+        """`expected_end`: zeros at or behind this offset are the plain end, and are not searched.
+
+        `cut_at`: where an earlier recovery of Java's ended the log. Java leaves the bytes behind its cut, intact
+        records among them; they were given up then and do not come back now.
+        """
         self.findings: list[Finding] = []
         self._segments = segments
         self._damage = damage
@@ -67,6 +73,7 @@ class LogRecovery:
         self._threads = threads
         self._delay_levels_ms = delay_levels_ms
         self._expected_end = expected_end
+        self._cut_at = cut_at
         self._progress = progress
 
     def run(self, start: int) -> int:
@@ -132,13 +139,15 @@ class LogRecovery:
 
     def _goes_on_behind(self, segment: Segment, view: memoryview, place: int) -> bool:
         """A record with a wrong CRC and the right lengths: is what follows it intact, or the segment's end?"""
-        size = int.from_bytes(view[place : place + 4], "big", signed=True)
-        following = place + size
-        stop = kernel.scan(view, following, segment.size, segment.base, check_crc=True, max_count=1)
-        return stop.count > 0 or stop.reason is ScanStop.BLANK
+        following = place + _size(view, place)
+        if segment.base + place == self._cut_at:
+            return False
+        if record_size(view, following, segment.size, segment.base):
+            return True
+        return parse_blank(view[: segment.size], following) is not None
 
     def _read_damaged_body(self, segment: Segment, view: memoryview, place: int) -> tuple[int, None]:
-        size = int.from_bytes(view[place : place + 4], "big", signed=True)
+        size = _size(view, place)
         seen = kernel.scan(view, place, place + size, segment.base, delay_levels_ms=self._delay_levels_ms)
         self._consume(Batch(view, place, place + size, segment.base), seen)
         offset = segment.base + place
@@ -163,6 +172,8 @@ class LogRecovery:
         place = position - segment.base
         with held(segment) as view:
             if reason is ScanStop.NO_RECORD and position >= self._expected_end and not any(view[place : place + 8]):
+                return None
+            if position == self._cut_at:
                 return None
             found = find_record(view, place + 1, segment.size, segment.base)
         if found >= 0:
@@ -225,6 +236,10 @@ _REASONS = {
     ScanStop.BAD_OFFSET: "a record says that it belongs elsewhere",
     ScanStop.SHORT: "a record is longer than its file",
 }
+
+
+def _size(view: memoryview, place: int) -> int:
+    return int.from_bytes(view[place : place + 4], "big", signed=True)
 
 
 def _describe(reason: ScanStop) -> str:

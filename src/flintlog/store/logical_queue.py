@@ -19,8 +19,9 @@ from threading import get_ident
 from types import TracebackType
 from typing import ClassVar, NamedTuple, Self
 
-from flintlog.disk.segment import Segment, SelectedRange
+from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.disk.selected_range import SelectedRange
 from flintlog.errors import StoreClosed
 from flintlog.format.queue_extension import ExtensionUnit
 from flintlog.kernel import Buffer, Tail
@@ -29,6 +30,8 @@ StoreTimeOf = Callable[[int, int], int]
 """(physical offset, size) → the record's store timestamp, -1 when the log no longer has it."""
 
 _TRUSTED_BUT_LAST = 3  # recovery reads only the last three files; what lies before was flushed long ago
+_LOOK_BYTES = 64 * 1024
+_ZEROS = bytes(_LOOK_BYTES)
 _OFFSET = struct.Struct(">q")
 
 
@@ -129,6 +132,10 @@ def write_at_end(
     return tail
 
 
+def _zeros(room: int) -> bytes:
+    return _ZEROS if room >= _LOOK_BYTES else bytes(room)
+
+
 def _held(tail: Tail) -> Buffer:
     if tail.buffer is None:
         raise StoreClosed("the queue's file was unmapped")
@@ -149,6 +156,7 @@ class LogicalQueue(ABC):
         self.queue_id = queue_id
         self.segments = segments
         self._tails = TailKeeper() if tails is None else tails
+        self._has_stale_end = False
         self._offsets = struct.Struct(f">q{self.entry_size - _OFFSET.size}x")
 
     @property
@@ -232,8 +240,11 @@ class LogicalQueue(ABC):
         """Find the files; nothing is mapped."""
         self.segments.load()
 
-    def recover(self) -> None:
-        """Find the end of the data in the last three files, and cut behind it. The bytes stay."""
+    def recover(self, was_clean: bool = False) -> None:
+        """Find the end of the data in the last three files, and cut behind it. The bytes stay for now.
+
+        After a clean shutdown nothing can lie behind the end, so nobody has to look there later.
+        """
         end = None
         for segment in self.segments.segments[-_TRUSTED_BUT_LAST:]:
             position = self._recover_segment(segment)
@@ -242,6 +253,7 @@ class LogicalQueue(ABC):
                 break
         if end is not None:
             self._cut(end)
+            self._has_stale_end = not was_clean
 
     def _recover_segment(self, segment: Segment) -> int:
         selected = segment.select(0)
@@ -257,14 +269,29 @@ class LogicalQueue(ABC):
         self.segments.truncate(end, clear=clear)
         self.segments.flushed_where = end
         self.segments.committed_where = end
+        self._has_stale_end = not clear
         self._files_changed()
+
+    def _erase_stale_end(self, segment: Segment) -> None:
+        """Clear what lies behind the end that recovery found, before a new entry hides it.
+
+        Pages are written back in any order, so behind a lost one there may be entries, and the log may since have
+        been cut: the next recovery would take them for messages. A file without any is only looked at.
+        """
+        self._has_stale_end = False
+        with memoryview(_held(segment.tail)).cast("B") as view:
+            end = segment.wrote_position
+            steps = range(end, segment.size, _LOOK_BYTES)
+            is_stale = any(view[start : start + _LOOK_BYTES] != _zeros(segment.size - start) for start in steps)
+        if is_stale:
+            segment.clear_behind()
 
     def truncate(self, physical_offset: int) -> None:
         """Drop the entries of records at or behind this offset.
 
         A last file without any data is dropped too: Java would take its first, empty entry for a message.
         """
-        if self.max_physical_offset < physical_offset:
+        if self.last_physical_offset < physical_offset:
             return
         self._built_below(physical_offset)
         while (segment := self.segments.last) is not None:

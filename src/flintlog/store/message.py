@@ -37,6 +37,9 @@ class PutStatus(IntEnum):
     WHEEL_TIMER_MSG_ILLEGAL = 14
     WHEEL_TIMER_NOT_ENABLE = 15
 
+    def __str__(self) -> str:
+        return self.name
+
 
 class _Addressed(msgspec.Struct, gc=False):
     """The two parts of a message that are given by position."""

@@ -41,7 +41,7 @@ class Unqueued:
 
 
 class InBatchQueue:
-    """A message of a topic with a batch queue: an inner batch, or a plain message, which has no entry there."""
+    """A message of a topic with a batch queue: an inner batch, or a plain message, a batch of one."""
 
     def __init__(self, message: Message, queues: QueueTable) -> None:
         self._message = message

@@ -162,10 +162,10 @@ class QueueTable:
                 advice="configure the topic's queue type as it was written",
             )
 
-    def recover(self) -> None:
+    def recover(self, was_clean: bool = False) -> None:
         """Find the end of every queue, several at a time."""
         with ThreadPoolExecutor(max(1, self._recover_threads), "recover-queues") as pool:
-            for _ in pool.map(lambda queue: queue.recover(), self.all()):
+            for _ in pool.map(lambda queue: queue.recover(was_clean), self.all()):
                 pass
 
     def max_physical_offset(self) -> int:
@@ -174,9 +174,8 @@ class QueueTable:
 
     def truncate(self, physical_offset: int) -> None:
         """Drop the entries of records at or behind this offset, in every queue."""
-        if self.max_physical_offset() >= physical_offset:
-            for queue in self.all():
-                queue.truncate(physical_offset)
+        for queue in self.all():
+            queue.truncate(physical_offset)
 
     # Next offsets
 

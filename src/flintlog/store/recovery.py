@@ -18,11 +18,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flintlog import kernel
+from flintlog.derive.parallel_scan import Batch
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import FormatError
 from flintlog.format.record import Record, parse_record
+from flintlog.kernel import Scan
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.damage import DamageMap
 from flintlog.store.dispatch import Dispatcher
@@ -52,6 +55,7 @@ class Opening:
     delay_levels_ms: tuple[int, ...]
     threads: int
     store_time_at: Callable[[int], int]
+    record_at: Callable[[int], bytes | None]
     dropped_index_files: list[str]
     progress: Callable[[int, int], None] | None = None
 
@@ -74,7 +78,7 @@ class Recovery:
         dispatch_from = min(queues_from, index_from)
         parts.dispatcher.start_at(dispatch_from)
         start = self._scan_start(dispatch_from)
-        end = self._read_log(start, dispatch_from)
+        end = self._read_log(start, dispatch_from, index_from)
         self._cut(end)
         self._settle(start, end)
         return RecoveryReport(self._findings, clean=self._clean, log_end=end, dispatched_from=dispatch_from)
@@ -160,23 +164,48 @@ class Recovery:
             return segment.base
         return segments[0].base
 
-    def _read_log(self, start: int, dispatch_from: int) -> int:
+    def _read_log(self, start: int, dispatch_from: int, index_from: int) -> int:
         parts = self._open
-        dispatcher = parts.dispatcher
+
+        def consume(batch: Batch, scan: Scan) -> None:
+            if batch.base + scan.end > dispatch_from:
+                self._apply(batch, scan, index_from)
+
         reading = LogRecovery(
             parts.segments,
             damage=parts.damage,
-            consume=lambda batch, scan: dispatcher.apply(batch.view, batch.base, scan)
-            if batch.base + scan.end > dispatch_from
-            else None,
+            consume=consume,
             threads=parts.threads,
             delay_levels_ms=parts.delay_levels_ms,
-            expected_end=dispatch_from if self._clean else FAR,
+            expected_end=parts.queues.max_physical_offset() if self._clean else FAR,
+            cut_at=self._earlier_cut(),
             progress=parts.progress,
         )
         end = reading.run(start)
         self._findings += reading.findings
+        parts.dispatcher.lane.index_enabled = parts.index is not None
         return end
+
+    def _earlier_cut(self) -> int | None:
+        """Where Java's last recovery ended the log, if nothing was put since then (its checkpoint tells)."""
+        values = self._open.checkpoint.values
+        confirmed = values.confirm_physical_offset
+        if not self._clean or confirmed <= 0 or values.logics_physical_offset != confirmed:
+            return None
+        record = self._open.record_at(confirmed)
+        return None if record is None else confirmed + len(record)
+
+    def _apply(self, batch: Batch, scan: Scan, index_from: int) -> None:
+        """Dispatch a batch; records below `index_from` are in the index already."""
+        place = index_from - batch.base
+        if batch.start < place < scan.end:
+            for start, stop in ((batch.start, place), (place, scan.end)):
+                part = kernel.scan(batch.view, start, stop, batch.base, delay_levels_ms=self._open.delay_levels_ms)
+                self._apply(Batch(batch.view, start, stop, batch.base), part, index_from)
+            return
+        dispatcher = self._open.dispatcher
+        dispatcher.lane.index_enabled = self._open.index is not None and batch.start >= place
+        dispatcher.apply(batch.view, batch.base, scan)
 
     def _cut(self, end: int) -> None:
         """End the log here; what lay behind is kept aside before it is cleared."""

@@ -19,6 +19,7 @@ The parser turns each rule directly into closures; how values compare is said in
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -33,11 +34,11 @@ from flintlog.store.sql92_values import Evaluate, Incomparable, Truth, Value
 MAX_DEPTH = 64
 """How deep conditions may nest, the innermost comparison included, and how long a chain like `a = b = c` may be."""
 
-_SIGNS: dict[str, Callable[[int], bool]] = {
-    ">": lambda sign: sign > 0,
-    ">=": lambda sign: sign >= 0,
-    "<": lambda sign: sign < 0,
-    "<=": lambda sign: sign <= 0,
+_ORDERS: dict[str, Callable[[int, int], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
 }
 _TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
     "CONTAINS": lambda value, part: part in value,
@@ -167,14 +168,14 @@ class _Parser:
     def equality(self) -> _Node:
         node = self.comparison()
         depth = self.depth
-        while operator := self.accept("=", "<>", "IS"):
-            self.descend(operator.position)
-            if operator.kind == "IS":
+        while word := self.accept("=", "<>", "IS"):
+            self.descend(word.position)
+            if word.kind == "IS":
                 inverted = self.accept("NOT") is not None
                 self.expect("NULL")
                 truth = _is_null(node.evaluate)
             else:
-                inverted = operator.kind == "<>"
+                inverted = word.kind == "<>"
                 truth = _equal(node, self.comparison())
             node = _condition_node(node.position, truth, inverted)
         self.depth = depth
@@ -183,24 +184,24 @@ class _Parser:
     def comparison(self) -> _Node:
         node = self.unary()
         depth = self.depth
-        while operator := self.accept(">", ">=", "<", "<=", "NOT", "BETWEEN", "IN", *_TEXT_TESTS):
-            self.descend(operator.position)
-            if operator.kind in _SIGNS:
-                node = _condition_node(node.position, _ordered(operator.kind, node, self.unary()))
+        while word := self.accept(">", ">=", "<", "<=", "NOT", "BETWEEN", "IN", *_TEXT_TESTS):
+            self.descend(word.position)
+            if word.kind in _ORDERS:
+                node = _condition_node(node.position, _ordered(word.kind, node, self.unary()))
             else:
-                node = self.word_test(node, operator)
+                node = self.word_test(node, word)
         self.depth = depth
         return node
 
-    def word_test(self, node: _Node, operator: Token) -> _Node:
-        inverted = operator.kind == "NOT"
+    def word_test(self, node: _Node, word: Token) -> _Node:
+        inverted = word.kind == "NOT"
         if inverted:
-            operator = self.expect("BETWEEN", "IN", *_TEXT_TESTS)
-        if operator.kind == "BETWEEN":
+            word = self.expect("BETWEEN", "IN", *_TEXT_TESTS)
+        if word.kind == "BETWEEN":
             return _condition_node(node.position, self.between(node, inverted))
-        if operator.kind == "IN":
+        if word.kind == "IN":
             return _condition_node(node.position, _among(node, self.text_list()), inverted)
-        return _condition_node(node.position, _text_test(operator.kind, node, self.text(), inverted))
+        return _condition_node(node.position, _text_test(word.kind, node, self.text(), inverted))
 
     def between(self, node: _Node, inverted: bool) -> Truth:
         low = self.unary()
@@ -329,14 +330,27 @@ def _ordered(symbol: str, left: _Node, right: _Node) -> Truth:
     for side in (left, right):
         if side.kind not in (_Kind.PROPERTY, _Kind.NUMBER, _Kind.NEGATIVE):
             raise InvalidFilter("only numbers and properties have an order", offset=side.position)
-    first, second, order, holds = left.evaluate, right.evaluate, values.order, _SIGNS[symbol]
+    if left.kind is _Kind.PROPERTY and isinstance(right.constant, int):
+        return _property_exceeds(symbol, left.name, right.constant)
+    first, second, order, holds = left.evaluate, right.evaluate, values.order, _ORDERS[symbol]
 
     def evaluate(properties: Mapping[str, str]) -> bool | None:
         value = first(properties)
         if value is None:  # without asking the right side, which might not be comparable in itself
             return None
         sign = order(value, second(properties))
-        return None if sign is None else holds(sign)
+        return None if sign is None else holds(sign, 0)
+
+    return evaluate
+
+
+def _property_exceeds(symbol: str, name: str, number: int) -> Truth:
+    """A property and a whole number, without the general way of comparing."""
+    holds, parse_whole = _ORDERS[symbol], values.parse_whole
+
+    def evaluate(properties: Mapping[str, str]) -> bool | None:
+        value = properties.get(name)
+        return None if value is None else holds(parse_whole(value, number), number)
 
     return evaluate
 

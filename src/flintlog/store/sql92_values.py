@@ -45,6 +45,8 @@ class Incomparable(Exception):
 
 def parse_whole(text: str, like: int) -> int:
     """`text` as the Java type of the number `like`: Integer.valueOf or Long.valueOf."""
+    if len(text) <= 9 and text.isascii() and text.isdigit():  # the usual case, without the expression below
+        return int(text)
     # Java looks at UTF-16 units, so it knows the digits of every script, but only those that are one unit
     if _WHOLE.fullmatch(text) is None or max(text) > _LAST_BMP_LETTER:
         raise Incomparable(f"{text!r} is not a whole number")

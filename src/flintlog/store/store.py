@@ -42,7 +42,7 @@ from flintlog.store.clock import Clock, Milliseconds, as_milliseconds
 from flintlog.store.commit_log import Placement
 from flintlog.store.compression import compress
 from flintlog.store.config import StoreConfig
-from flintlog.store.dispatch import Dispatcher, Listener, may_multi_dispatch
+from flintlog.store.dispatch import BitmapHook, Dispatcher, Listener, may_multi_dispatch
 from flintlog.store.filters import MessageFilter, as_filter
 from flintlog.store.flush import AsyncFlush, Commit, GroupCommit, Outcome
 from flintlog.store.housekeeping import QueueFlush
@@ -196,6 +196,7 @@ class Store:
             delay_levels_ms=self.config.delay_levels_ms,
             threads=scan_threads(),
             store_time_at=self._log.store_time_at,
+            record_at=self._log.record_at,
             dropped_index_files=self._dropped_index_files,
             progress=progress,
         )
@@ -631,6 +632,10 @@ class Store:
     def on_arrival(self, callback: Listener) -> None:
         """Call back with an `Arrival` for each message that becomes visible, in log order."""
         self._dispatcher.add_listener(callback)
+
+    def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
+        """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`)."""
+        self._dispatcher.bitmap_hook = hook
 
     @property
     def min_physical_offset(self) -> int:

@@ -34,6 +34,9 @@ class GetStatus(IntEnum):
     NO_MATCHED_LOGIC_QUEUE = 7
     NO_MESSAGE_IN_QUEUE = 8
 
+    def __str__(self) -> str:
+        return self.name
+
 
 class StoredMessage(msgspec.Struct, gc=False):
     """One record as it stands in the log; every field of the format is an attribute."""

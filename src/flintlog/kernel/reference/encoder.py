@@ -89,9 +89,12 @@ class Encoder:
         Returns where each record starts, and the end; None when the file has no room for all of them.
         """
         view = tail._writable()
+        if not messages:
+            raise InvalidMessage("a batch has at least one message")
         offsets = array("q", [tail.end])
         records = []
-        for index, message in enumerate(_one_queue(messages)):
+        for index, message in enumerate(messages):
+            check_in_batch(message, messages[0])
             records.append(self.encode(message, queue_offset + index, offsets[-1], store_timestamp, in_batch=True))
             offsets.append(offsets[-1] + len(records[-1]))
         batch = b"".join(records)
@@ -230,22 +233,17 @@ def _publish(view: memoryview, position: int, records: bytes) -> None:
     view[position : position + 8] = records[:8]
 
 
-def _one_queue(messages: Sequence[MessageFields]) -> Iterator[MessageFields]:
-    """The messages, each checked to be one that may be in a batch."""
-    if not messages:
-        raise InvalidMessage("a batch has at least one message")
-    first = messages[0]
-    for message in messages:
-        try:
-            if message.topic != first.topic or message.queue_id != first.queue_id:
-                raise InvalidMessage("the messages of a batch have one topic and one queue")
-            if _number("sys_flag", message.sys_flag, _INT32) & TRANSACTION_MASK:
-                raise InvalidMessage("a message of a transaction cannot be in a batch")
-            if message.prepared_transaction_offset != 0:
-                raise InvalidMessage("a message of a batch has no prepared transaction offset")
-        except AttributeError as error:
-            raise InvalidMessage(f"not a message: {type(message).__name__}") from error
-        yield message
+def check_in_batch(message: MessageFields, first: MessageFields) -> None:
+    """Raise unless a message may be in one batch with the first."""
+    try:
+        if message.topic != first.topic or message.queue_id != first.queue_id:
+            raise InvalidMessage("the messages of a batch have one topic and one queue")
+        if _number("sys_flag", message.sys_flag, _INT32) & TRANSACTION_MASK:
+            raise InvalidMessage("a message of a transaction cannot be in a batch")
+        if message.prepared_transaction_offset != 0:
+            raise InvalidMessage("a message of a batch has no prepared transaction offset")
+    except AttributeError as error:
+        raise InvalidMessage(f"not a message: {type(message).__name__}") from error
 
 
 def _has_properties(message: MessageFields) -> bool:

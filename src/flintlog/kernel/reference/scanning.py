@@ -54,8 +54,12 @@ def scan(
     *,
     check_crc: bool = False,
     delay_levels_ms: Sequence[int] = (),
+    max_count: int | None = None,
 ) -> Scan:
-    """The records of buffer[start:stop], where buffer[0] has the physical offset `base`."""
+    """The records of buffer[start:stop], where buffer[0] has the physical offset `base`.
+
+    With `max_count` the scan ends with LIMIT behind that many records.
+    """
     rows = bytearray()
     hashes = array("I")
     queues: dict[tuple[bytes, int], int] = {}
@@ -63,6 +67,8 @@ def scan(
         check_range(view, start, stop)
         position = start
         while not isinstance(record := record_at(view, position, stop, base, check_crc), ScanStop):
+            if max_count is not None and len(rows) >= max_count * ROW.size:
+                return _result(rows, hashes, queues, position, ScanStop.LIMIT)
             facts = facts_of(record, delay_levels_ms)
             queue = queues.setdefault((record.topic_bytes, record.queue_id), len(queues))
             rows += ROW.pack(
@@ -79,8 +85,14 @@ def scan(
             )
             hashes.extend(facts.hashes)
             position += record.size
+    return _result(rows, hashes, queues, position, record)
+
+
+def _result(
+    rows: bytearray, hashes: array[int], queues: dict[tuple[bytes, int], int], end: int, reason: ScanStop
+) -> Scan:
     names = [(decode_text(topic), queue_id) for topic, queue_id in queues]
-    return Scan(bytes(rows), hashes, names, position, record)
+    return Scan(bytes(rows), hashes, names, end, reason)
 
 
 def count_entries(buffer: Buffer, start: int, stop: int) -> int:

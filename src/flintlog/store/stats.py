@@ -1,0 +1,288 @@
+"""What the store counts, under RocketMQ's names.
+
+A put may cost a microsecond, so it only adds to the two numbers of its topic, an object that the putting code holds
+anyway and changes under the put lock:
+
+    counters = stats.topic("orders")        once
+    counters.times += 1                     each put
+    counters.bytes += size
+    stats.put_took(elapsed_ms)              only if the put waited: for a flush, a new file, a replica
+
+Puts that nobody reported took less than a millisecond; they are the difference between all puts and the
+reported ones, and are added to the distribution when a minute ends. Totals are summed up once a second, by
+`sample`, which the store's clock drives; rates are differences between samples.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from itertools import accumulate, chain, repeat
+from types import MappingProxyType
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+SAMPLES_KEPT: Final = 601
+RATE_WINDOWS: Final = (10, 60, 600)
+"""How many samples, one a second, a rate looks back."""
+
+MINUTE_MS: Final = 60_000
+
+# Upper bounds, exclusive, in milliseconds; the last label has none
+_DISTRIBUTION_BOUNDS = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
+DISTRIBUTION_LABELS: Final = (
+    *("[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]"),
+    *("[1~2s]", "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]"),
+)
+
+_LATENCY_STEPS = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
+# Upper bounds, inclusive: 1 2 … 20 22 … 50 55 … 10000; what is longer falls behind the last
+LATENCY_BOUNDS: Final = tuple(accumulate(chain.from_iterable(repeat(step, count) for step, count in _LATENCY_STEPS)))
+
+
+class TopicCounters:
+    """The puts of one topic; changed under the put lock only."""
+
+    __slots__ = ("bytes", "times")
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.bytes = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The totals at a moment."""
+
+    timestamp_ms: int
+    put: int
+    found: int
+    miss: int
+    transferred: int
+
+
+class _Latencies:
+    """How long the reported puts of one minute took."""
+
+    __slots__ = ("buckets", "distribution", "reported")
+
+    def __init__(self) -> None:
+        self.distribution = [0] * len(DISTRIBUTION_LABELS)
+        self.buckets = [0] * (len(LATENCY_BOUNDS) + 1)
+        self.reported = 0
+
+    def add(self, elapsed_ms: int, count: int) -> None:
+        self.distribution[bisect_right(_DISTRIBUTION_BOUNDS, elapsed_ms)] += count
+        self.buckets[bisect_left(LATENCY_BOUNDS, elapsed_ms)] += count
+        self.reported += count
+
+    def percentile(self, part: float) -> float:
+        """The time that this part of the puts did not exceed, interpolated inside its bucket.
+
+        Behind the last bound there is nothing to interpolate with: the bound itself stands for it.
+        """
+        target = int(sum(self.buckets) * part)
+        low = seen = 0
+        for high, count in zip(LATENCY_BOUNDS, self.buckets, strict=False):
+            if target <= seen + count:
+                return low + (high - low) * (target - seen) / count if count else float(low)
+            seen += count
+            low = high
+        return float(low)
+
+    def text(self) -> str:
+        return "".join(f"{label}:{count} " for label, count in zip(DISTRIBUTION_LABELS, self.distribution, strict=True))
+
+
+class StoreStatsService:
+    """The store's counters, latencies and rates.
+
+    `TopicCounters` belong to the holder of the put lock, the samples to the thread that calls `sample`; everything
+    else is behind a lock of its own, which is never held while another is taken.
+    """
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self._clock_ms = clock_ms
+        self._lock = threading.Lock()
+        self._topics: dict[str, TopicCounters] = {}
+        self._samples: deque[Sample] = deque(maxlen=SAMPLES_KEPT)
+        self._latencies = _Latencies()
+        self._last_minute: _Latencies | None = None
+        self._minute_began_ms = self.boot_timestamp = clock_ms()
+        self._minute_began_puts = 0
+        self.put_failed_times = 0
+        self.put_entire_time_max_ms = 0
+        self.get_entire_time_max_ms = 0
+        self.dispatch_max_buffer = 0
+        self.get_found_times = 0
+        self.get_miss_times = 0
+        self.get_transferred_count = 0
+
+    # -- counting
+
+    def topic(self, name: str) -> TopicCounters:
+        """The counters of a topic, to be held and added to."""
+        counters = self._topics.get(name)
+        return counters if counters is not None else self._topics.setdefault(name, TopicCounters())
+
+    @property
+    def topics(self) -> Mapping[str, TopicCounters]:
+        """The counters of all topics that had a put."""
+        return MappingProxyType(self._topics)
+
+    def put_took(self, elapsed_ms: int, count: int = 1) -> None:
+        """Puts that took noticeably long; those under a millisecond need not be reported."""
+        with self._lock:
+            self._latencies.add(elapsed_ms, count)
+            self.put_entire_time_max_ms = max(self.put_entire_time_max_ms, elapsed_ms)
+
+    def put_done(self, count: int, size: int, elapsed_ms: int, topic: str = "") -> None:
+        """Everything about some puts at once, for places that are slow anyway; under the put lock."""
+        counters = self.topic(topic)
+        counters.times += count
+        counters.bytes += size
+        self.put_took(elapsed_ms, count)
+
+    def put_failed(self, count: int = 1) -> None:
+        """Puts that were refused or not acknowledged."""
+        with self._lock:
+            self.put_failed_times += count
+
+    def get_done(self, message_count: int, elapsed_ms: int) -> None:
+        """One answer to a reader, with so many messages or none."""
+        with self._lock:
+            if message_count:
+                self.get_found_times += 1
+                self.get_transferred_count += message_count
+            else:
+                self.get_miss_times += 1
+            self.get_entire_time_max_ms = max(self.get_entire_time_max_ms, elapsed_ms)
+
+    def dispatch_behind(self, size: int) -> None:
+        """How much the dispatcher had to catch up on; the most is kept."""
+        self.dispatch_max_buffer = max(self.dispatch_max_buffer, size)
+
+    @property
+    def put_times_total(self) -> int:
+        """Messages put since the start."""
+        return sum(counters.times for counters in tuple(self._topics.values()))
+
+    @property
+    def put_size_total(self) -> int:
+        """Bytes of the records put since the start."""
+        return sum(counters.bytes for counters in tuple(self._topics.values()))
+
+    # -- once a second
+
+    def sample(self) -> None:
+        """Keep the totals of this moment; at the end of a minute also close its latencies and log a summary."""
+        now = self._clock_ms()
+        self._samples.append(
+            Sample(now, self.put_times_total, self.get_found_times, self.get_miss_times, self.get_transferred_count)
+        )
+        if now >= self._minute_began_ms + MINUTE_MS:
+            self._end_minute(now)
+
+    def _end_minute(self, now_ms: int) -> None:
+        total = self._samples[-1].put
+        with self._lock:
+            ended, self._latencies = self._latencies, _Latencies()
+        ended.add(0, max(0, total - self._minute_began_puts - ended.reported))
+        self._last_minute, self._minute_began_ms, self._minute_began_puts = ended, now_ms, total
+        log.info(
+            "[STORETPS] put_tps %s get_found_tps %s get_miss_tps %s get_transferred_tps %s",
+            *(self._rate_text(name, RATE_WINDOWS[1]) for name in ("put", "found", "miss", "transferred")),
+        )
+        log.info("[PAGECACHERT] TotalPut %d, PutMessageDistributeTime %s", sum(ended.distribution), ended.text())
+
+    # -- asking
+
+    def rate(self, name: str, window: int) -> float | None:
+        """Counts a second of "put", "found", "miss" or "transferred" over the last `window` samples, if there are as many."""
+        if len(self._samples) <= window:
+            return None
+        first, last = self._samples[-window - 1], self._samples[-1]
+        elapsed_ms = last.timestamp_ms - first.timestamp_ms
+        counted: int = getattr(last, name) - getattr(first, name)
+        return counted / elapsed_ms * 1000 if elapsed_ms > 0 else 0.0
+
+    def put_latency_ms(self, part: float) -> float:
+        """The time that this part of the puts of the last full minute did not exceed."""
+        return 0.0 if self._last_minute is None else self._last_minute.percentile(part)
+
+    def runtime_info(self) -> dict[str, str]:
+        """All values as RocketMQ's admin tools show them."""
+        times = self.put_times_total or 1
+        size = self.put_size_total
+        return {
+            "bootTimestamp": str(self.boot_timestamp),
+            "runtime": self._runtime_text(),
+            "putMessageEntireTimeMax": str(self.put_entire_time_max_ms),
+            "putMessageTimesTotal": str(times),
+            "putMessageFailedTimes": str(self.put_failed_times),
+            "putMessageSizeTotal": str(size),
+            "putMessageDistributeTime": "null" if self._last_minute is None else self._last_minute.text(),
+            "putMessageAverageSize": java_double(size / times),
+            "dispatchMaxBuffer": str(self.dispatch_max_buffer),
+            "getMessageEntireTimeMax": str(self.get_entire_time_max_ms),
+            "putTps": self._rates_text("put"),
+            "getFoundTps": self._rates_text("found"),
+            "getMissTps": self._rates_text("miss"),
+            "getTotalTps": " ".join(self._total_rate_text(window) for window in RATE_WINDOWS),
+            "getTransferredTps": self._rates_text("transferred"),
+            "putLatency99": two_decimals(self.put_latency_ms(0.99)),
+            "putLatency999": two_decimals(self.put_latency_ms(0.999)),
+        }
+
+    def __str__(self) -> str:
+        """The lines that RocketMQ prints; one of them goes by another name than in the map."""
+        shown = self.runtime_info()
+        for name in ("bootTimestamp", "putLatency99", "putLatency999"):
+            del shown[name]
+        renamed = {"putMessageFailedTimes": "getPutMessageFailedTimes"}
+        return "".join(f"\t{renamed.get(name, name)}: {value}\r\n" for name, value in shown.items())
+
+    def _rate_text(self, name: str, window: int) -> str:
+        rate = self.rate(name, window)
+        return "" if rate is None else java_double(rate)
+
+    def _rates_text(self, name: str) -> str:
+        return " ".join(self._rate_text(name, window) for window in RATE_WINDOWS)
+
+    def _total_rate_text(self, window: int) -> str:
+        return java_double((self.rate("found", window) or 0.0) + (self.rate("miss", window) or 0.0))
+
+    def _runtime_text(self) -> str:
+        minutes, seconds = divmod((self._clock_ms() - self.boot_timestamp) // 1000, 60)
+        hours, minutes = divmod(minutes, 60)
+        days, hours = divmod(hours, 24)
+        return f"[ {days:,} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def java_double(number: float) -> str:
+    """A double as Java writes it.
+
+    >>> java_double(12345678.9), java_double(0.5), java_double(1e-4)
+    ('1.23456789E7', '0.5', '1.0E-4')
+    """
+    if number == 0 or 1e-3 <= abs(number) < 1e7:
+        return repr(float(number))
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    assert isinstance(exponent, int), "rates and sizes are finite"
+    fraction = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' * sign}{digits[0]}.{fraction}E{exponent + len(digits) - 1}"
+
+
+def two_decimals(number: float) -> str:
+    """Java's `%.2f`, which rounds the decimal text half up.
+
+    >>> two_decimals(1.005)
+    '1.01'
+    """
+    return str(Decimal(repr(number)).quantize(Decimal("0.01"), ROUND_HALF_UP))

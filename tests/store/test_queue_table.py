@@ -1,0 +1,223 @@
+"""All queues of a store: finding them, their kinds, next offsets, cutting and deleting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flintlog.disk.local import LocalFile, LocalMedium
+from flintlog.errors import DamagedStore, InvalidConfig, WrongFileSize
+from flintlog.store.logical_queue import QueueType
+from flintlog.store.queue_table import QueueFiles, QueueTable
+
+FILES = QueueFiles(160, 184)
+NOW_MS = 1_800_000_000_000
+
+
+class CountingMedium(LocalMedium):
+    """Counts how many files were mapped."""
+
+    def __init__(self, max_maps: int = 64) -> None:
+        super().__init__(max_maps)
+        self.open_count = 0
+
+    def open(self, path: Path, writable: bool = False) -> LocalFile:
+        self.open_count += 1
+        return super().open(path, writable)
+
+
+def make_table(
+    root: Path, types: dict[str, str] | None = None, medium: LocalMedium | None = None, **options: bool
+) -> QueueTable:
+    medium = LocalMedium() if medium is None else medium
+    return QueueTable(root, medium, FILES, topic_queue_types=types, now_ms=lambda: NOW_MS, **options)
+
+
+def reopen(root: Path, types: dict[str, str] | None = None, medium: LocalMedium | None = None) -> QueueTable:
+    table = make_table(root, types, medium)
+    table.load()
+    table.recover()
+    return table
+
+
+def put(table: QueueTable, topic: str, queue_id: int, physical_offset: int, queue_offset: int) -> None:
+    assert table.get_or_create(topic, queue_id).put(physical_offset, 10, 0, queue_offset, 1, None, 1)
+
+
+def test_queues_are_found_again_with_their_next_offsets(tmp_path: Path) -> None:
+    table = make_table(tmp_path, {"batched": "BatchCQ"})
+    for number in range(3):
+        put(table, "orders", 4, number * 10, number)
+        put(table, "batched", 0, 100 + number * 10, number)
+    put(table, "%LMQ%dev", 0, 200, 0)
+    again = reopen(tmp_path, {"batched": "BatchCQ"})
+    again.rebuild_offsets(0)
+    assert {(queue.topic, queue.queue_id, queue.type) for queue in again.all()} == {
+        ("orders", 4, QueueType.SIMPLE),
+        ("batched", 0, QueueType.BATCH),
+        ("%LMQ%dev", 0, QueueType.SIMPLE),
+    }
+    assert again.next_offset("orders", 4) == 3
+    assert again.next_offset("batched", 0) == 3
+    assert again.next_offset("orders", 5) == 0
+    assert again.next_light_offset("%LMQ%dev") == 1
+    assert again.next_light_offset("%LMQ%other") == 0
+    assert again.light_queue_count == 1
+    assert again.max_physical_offset() == 210
+
+
+def test_next_offsets_of_each_kind_move_alone(tmp_path: Path) -> None:
+    table = make_table(tmp_path, {"batched": "BatchCQ"})
+    table.advance("orders", 1)
+    table.advance("orders", 1, 4)
+    table.advance("batched", 1, 7)
+    table.advance_light("%LMQ%dev")
+    assert (table.next_offset("orders", 1), table.next_offset("batched", 1)) == (5, 7)
+    assert (table.next_light_offset("%LMQ%dev"), table.next_offset("%LMQ%dev", 0)) == (1, 0)
+    table.set_next_offset("%LMQ%dev", 0, 9)
+    assert (table.next_light_offset("%LMQ%dev"), table.next_offset("%LMQ%dev", 0)) == (9, 9)
+    table.rebuild_offsets(0)
+    assert table.next_offset("orders", 1) == 0
+
+
+@pytest.mark.parametrize(("written", "configured"), [({}, {"orders": "BatchCQ"}), ({"orders": "BatchCQ"}, {})])
+def test_topic_of_the_wrong_kind_is_refused(
+    tmp_path: Path, written: dict[str, str], configured: dict[str, str]
+) -> None:
+    put(make_table(tmp_path, written), "orders", 0, 0, 0)
+    with pytest.raises(DamagedStore, match="'orders' has queues of type") as error:
+        make_table(tmp_path, configured).load()
+    assert error.value.path is not None
+    assert error.value.path.endswith("/orders")
+
+
+def test_unknown_queue_type_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="RocksDBCQ"):
+        make_table(tmp_path, {"orders": "RocksDBCQ"}).type_of("orders")
+
+
+@pytest.mark.parametrize("name", ["x", "-1", "+1", "01", "1.5", "99999999999", "٣"])
+def test_directory_that_is_no_queue_id_is_skipped(tmp_path: Path, name: str) -> None:
+    put(make_table(tmp_path), "orders", 3, 0, 0)
+    (tmp_path / "consumequeue" / "orders" / name).mkdir()
+    (tmp_path / "consumequeue" / "stray-file").touch()
+    assert [queue.queue_id for queue in reopen(tmp_path).all()] == [3]
+
+
+def test_file_of_the_wrong_size_is_named(tmp_path: Path) -> None:
+    put(make_table(tmp_path), "orders", 3, 0, 0)
+    table = QueueTable(tmp_path, LocalMedium(), QueueFiles(200), now_ms=lambda: NOW_MS)
+    with pytest.raises(WrongFileSize, match=r"orders/3/0{20}"):
+        table.load()
+
+
+def test_consume_queue_files_are_rounded_up_to_whole_entries() -> None:
+    assert QueueFiles(161).consume_queue == 180
+    assert QueueFiles(160).consume_queue == 160
+    assert QueueFiles() == QueueFiles(6_000_000, 13_800_000, None)
+    with pytest.raises(InvalidConfig):
+        QueueFiles(160, 100)
+
+
+def test_opening_many_queues_maps_none_of_them(tmp_path: Path) -> None:
+    count = 300
+    table = make_table(tmp_path)
+    for number in range(count):
+        put(table, "orders", number, number * 10, 0)
+    medium = CountingMedium()
+    again = make_table(tmp_path, medium=medium)
+    again.load()
+    assert len(again.all()) == count
+    assert medium.open_count == 0
+    again.recover()
+    again.rebuild_offsets(0)
+    assert sum(segment.is_mapped for queue in again.all() for segment in queue.segments.segments) <= 64
+
+
+def test_truncate_looks_at_no_queue_when_none_goes_so_far(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    for number in range(4):
+        put(table, "orders", number % 2, number * 10, number // 2)
+    table.truncate(41)
+    assert [queue.max_offset for queue in table.all()] == [2, 2]
+    table.truncate(30)
+    assert [queue.max_offset for queue in table.all()] == [2, 1]
+    assert table.max_physical_offset() == 30
+    table.truncate(0)
+    assert [queue.max_offset for queue in table.all()] == [0, 0]
+
+
+def test_min_offsets_follow_the_log_when_offsets_are_rebuilt(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    for number in range(6):
+        put(table, "orders", number % 2, number * 10, number // 2)
+    table.rebuild_offsets(25)
+    assert [(queue.min_offset, queue.max_offset) for queue in table.all()] == [(2, 3), (1, 3)]
+
+
+def test_files_expire_with_a_pause_after_each_queue_that_lost_some(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    for number in range(24):
+        put(table, "orders", 0, number * 10, number)
+    put(table, "orders", 1, 240, 0)
+    pauses: list[int] = []
+    assert table.delete_expired(160, lambda: pauses.append(1)) == 2
+    assert len(pauses) == 1
+    queue = table.get("orders", 0)
+    assert queue is not None
+    assert queue.min_offset == 16
+
+
+def test_queues_without_a_record_in_the_log_are_removed(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    put(table, "old", 0, 0, 0)
+    put(table, "SCHEDULE_TOPIC_XXXX", 0, 10, 0)
+    put(table, "new", 0, 100, 0)
+    table.get_or_create("empty", 0)
+    table.advance("old", 0)
+    assert table.remove_expired(50, lambda topic: topic.startswith("SCHEDULE")) == [("old", 0)]
+    assert table.get("old", 0) is None
+    assert table.next_offset("old", 0) == 0
+    assert not (tmp_path / "consumequeue" / "old" / "0").exists()
+    assert len(table.all()) == 3
+
+
+def test_removed_topic_leaves_nothing(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    put(table, "orders", 0, 0, 0)
+    put(table, "orders", 1, 10, 0)
+    put(table, "orders2", 0, 20, 0)
+    table.remove_topic("orders")
+    assert [path.name for path in (tmp_path / "consumequeue").iterdir()] == ["orders2"]
+    table.destroy()
+    assert not list((tmp_path / "consumequeue").iterdir())
+
+
+def test_flush_reaches_every_queue(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    put(table, "orders", 0, 0, 0)
+    put(table, "orders", 1, 10, 0)
+    assert not table.flush(0)
+    assert table.flush(0)
+    assert [queue.segments.flushed_where for queue in table.all()] == [20, 20]
+
+
+def test_reading_a_store_changes_nothing(tmp_path: Path) -> None:
+    put(make_table(tmp_path), "orders", 0, 0, 0)
+    empty = tmp_path / "consumequeue" / "orders" / "0" / "00000000000000000160"
+    empty.touch()
+    table = make_table(tmp_path, read_only=True)
+    table.load()
+    table.recover()
+    assert empty.exists()
+    queue = table.get("orders", 0)
+    assert queue is not None
+    assert queue.max_offset == 1
+
+
+def test_shut_down_unmaps(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    put(table, "orders", 0, 0, 0)
+    table.shut_down()
+    assert not any(segment.is_mapped for queue in table.all() for segment in queue.segments.segments)
