@@ -194,7 +194,10 @@ class Encoder:
 
     def _host(self, host: str | None, what: str) -> bytes:
         text = self.store_host if host is None else host
-        packed = self._hosts.get(text) if isinstance(text, str) else None
+        try:
+            packed = self._hosts.get(text)
+        except TypeError:  # not even hashable
+            packed = None
         if packed is None:
             packed = encode_host(text, what)
             if len(self._hosts) >= _MAX_CACHED_HOSTS:
