@@ -69,8 +69,6 @@ cdef class Encoder:
         """Write one record and return its size; 0 (END_OF_FILE) when the file has no room for it."""
         cdef Plan plan
         cdef int64_t offset_in_queue, stored_at
-        cdef uint8_t *at
-        cdef uint8_t start[8]
         tail.check_writable()
         if (
             not int64_of(<PyObject *>queue_offset, &offset_in_queue)
@@ -78,18 +76,34 @@ cdef class Encoder:
             or not self.make_plan(<PyObject *>message, <PyObject *>properties, stored_at, &plan)
         ):
             return self.append_plainly(tail, message, queue_offset, store_timestamp, properties)
+        return self.write(tail, &plan, offset_in_queue, stored_at)
+
+    cdef Py_ssize_t append_planned(
+        self, Tail tail, PyObject *message, int64_t offset_in_queue, int64_t stored_at
+    ) noexcept:
+        """As `append`, into a tail that is known to be writable; -1 for a message that needs the plain twin."""
+        cdef Plan plan
+        if not self.make_plan(message, Py_None, stored_at, &plan):
+            return -1
+        return self.write(tail, &plan, offset_in_queue, stored_at)
+
+    cdef Py_ssize_t write(self, Tail tail, const Plan *planned, int64_t offset_in_queue, int64_t stored_at) noexcept:
+        cdef Plan *plan = <Plan *>planned
+        cdef uint8_t *at
+        cdef uint8_t start[8]
         if <Py_ssize_t>plan.size + END_RESERVE > tail.size - tail.at:
             return 0
         at = tail.data + tail.at
-        write_head(at, &plan, offset_in_queue, tail.base + tail.at, stored_at)
-        memcpy(at + plan.size - tail_size(&plan) - plan.body.size, plan.body.at, plan.body.size)
+        write_head(at, plan, offset_in_queue, tail.base + tail.at, stored_at)
+        memcpy(at + plan.size - tail_size(plan) - plan.body.size, plan.body.at, plan.body.size)
         put32(at + 8, <int32_t>crc_of(plan.body.at, plan.body.size))
-        write_tail(at + plan.size - tail_size(&plan), &plan)
-        write_start(start, &plan)
+        write_tail(at + plan.size - tail_size(plan), plan)
+        write_start(start, plan)
         if self.append_crc:
             seal(at, start, plan.size)
         write_barrier()
         memcpy(at, start, 8)
+        tail.store_timestamp = stored_at
         tail.at += plan.size
         return plan.size
 
@@ -100,6 +114,7 @@ cdef class Encoder:
         if size + END_RESERVE > tail.size - tail.at:
             return 0
         publish(tail.data + tail.at, <const uint8_t *>PyBytes_AS_STRING(record), size)
+        tail.store_timestamp = store_timestamp
         tail.at += size
         return size
 
@@ -128,6 +143,7 @@ cdef class Encoder:
             write_batch(
                 tail.data + tail.at, bodies, frames.data, <int64_t *>offsets.data.as_longlongs, self.append_crc
             )
+            tail.store_timestamp = store_timestamp
             tail.at += total
         finally:
             free(frames.data)

@@ -8,6 +8,8 @@
     writing.pxi     from a plan to bytes
     encoder.pxi     Encoder
     lane.pxi        Lane, index_insert
+    put_lane.pxi    PutLane
+    search.pxi      find_record, written_end
     columns.pxi     decode
     bytes.h crc32.h what all of them read and write bytes with
 
@@ -199,6 +201,7 @@ cdef class Tail:
     cdef Py_ssize_t size
     cdef Py_ssize_t at
     cdef public int64_t base
+    cdef public int64_t store_timestamp
     cdef object given
 
     def __cinit__(self, buffer, int64_t base, Py_ssize_t position=0):
@@ -304,4 +307,6 @@ include "plan.pxi"
 include "writing.pxi"
 include "encoder.pxi"
 include "lane.pxi"
+include "put_lane.pxi"
 include "columns.pxi"
+include "search.pxi"

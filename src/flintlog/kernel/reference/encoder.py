@@ -78,6 +78,7 @@ class Encoder:
         if len(record) + END_RESERVE > tail.capacity - tail.position:
             return END_OF_FILE
         _publish(view, tail.position, record)
+        tail.store_timestamp = store_timestamp
         tail.position += len(record)
         return len(record)
 
@@ -101,6 +102,7 @@ class Encoder:
         if len(batch) + END_RESERVE > tail.capacity - tail.position:
             return None
         _publish(view, tail.position, batch)
+        tail.store_timestamp = store_timestamp
         tail.position += len(batch)
         return offsets
 
