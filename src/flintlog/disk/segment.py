@@ -45,6 +45,7 @@ class Segment:
     """One file: positions, tail, reference count."""
 
     __slots__ = (
+        "__weakref__",
         "_available",
         "_first_shutdown_ms",
         "_lock",
