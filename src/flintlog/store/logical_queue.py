@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from functools import partial
 from threading import get_ident
 from types import TracebackType
 from typing import ClassVar, NamedTuple, Self
@@ -24,7 +25,7 @@ from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.disk.selected_range import SelectedRange
 from flintlog.errors import StoreClosed
 from flintlog.format.queue_extension import ExtensionUnit
-from flintlog.kernel import Buffer, Tail
+from flintlog.kernel import Buffer, QueueEnd, Tail
 
 StoreTimeOf = Callable[[int, int], int]
 """(physical offset, size) → the record's store timestamp, -1 when the log no longer has it."""
@@ -118,12 +119,17 @@ class TailKeeper:
         """Whether the asking thread is the one inside a put."""
         return self._writer == get_ident()
 
+    def take(self, end: QueueEnd) -> bool:
+        """Take a tail from the lane, if the asking thread may."""
+        if not self.may_take():
+            return False
+        end.tail = None
+        return True
 
-def write_at_end(
-    segment: Segment, data: bytes, tails: TailKeeper, on_give_up: Callable[[], bool] | None = None
-) -> Tail:
-    """Append to a segment that has room; the map cache may ask its tail back through `on_give_up`."""
-    segment.give_up_tail = tails.may_take if on_give_up is None else on_give_up
+
+def write_at_end(segment: Segment, data: bytes, tails: TailKeeper, end: QueueEnd | None = None) -> Tail:
+    """Append to a segment that has room; the map cache may later take its tail from `end`, which a lane has."""
+    segment.give_up_tail = tails.may_take if end is None else partial(tails.take, end)
     tail = segment.tail
     position = tail.position
     with memoryview(_held(tail)).cast("B") as view:
