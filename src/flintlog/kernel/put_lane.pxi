@@ -11,6 +11,8 @@ cdef extern from "time.h" nogil:
 cdef enum:
     SPECIAL_FLAGS = 0xC | 0x80
 
+cdef str INNER_NUM = "INNER_NUM"
+
 
 @cython.final
 cdef class PutLane:
@@ -59,6 +61,7 @@ cdef class PutLane:
     def put(self, message):
         """Append and dispatch a plain message; its receipt, or None when this is no plain case."""
         cdef PyObject *raw = <PyObject *>message
+        cdef PyObject *properties
         cdef int32_t sys_flag, delay_level
         cdef timespec now
         cdef int64_t stored_at
@@ -72,6 +75,12 @@ cdef class PutLane:
             return None
         if not int32_of(field(raw, self.encoder.slots[SYS_FLAG]), &sys_flag) or sys_flag & SPECIAL_FLAGS:
             return None
+        properties = field(raw, self.encoder.slots[PROPERTIES])
+        if properties != Py_None:
+            if not PyDict_CheckExact(properties):
+                return None
+            if PyDict_GetItemWithError(properties, <PyObject *>INNER_NUM) != NULL:
+                return None
         if not self.acquire(False):
             return None
         try:

@@ -40,6 +40,10 @@ RECORD_SLACK_BYTES = 128 * 1024
 class Placement(Protocol):
     """A put whose queue offset and properties are decided inside the put lock."""
 
+    @property
+    def is_unqueued(self) -> bool:
+        """Whether no queue will show the message."""
+
     def prepare(self) -> tuple[Message, int]:
         """The message to append and its queue offset."""
 
@@ -64,6 +68,11 @@ class CommitLog:
         self.segments = segments
         self.lock = lock
         self.locked_since: float | None = None
+        self.on_wait: Callable[[int, int], None] | None = None
+        self._refusal = PutStatus.CREATE_MAPPED_FILE_FAILED
+        self._began_at = 0
+        self._padding_bytes = 0
+        self.unqueued_count = 0
         self._encoder = encoder
         self._append = encoder.append
         self._now_ms = now_ms
@@ -79,6 +88,18 @@ class CommitLog:
         """Take the last segment as the one to append to, and the table of next queue offsets."""
         self.put_lane.next_offsets = next_offsets
         self._take(self.segments.last)
+        self._began_at = self.end_offset
+
+    def close(self) -> None:
+        """Take no more: a put that comes too late is refused, whatever it was told before."""
+        with self.lock:
+            self._refusal = PutStatus.SERVICE_NOT_AVAILABLE
+            self._use(self._nothing)
+
+    @property
+    def appended_bytes(self) -> int:
+        """How many bytes of records were put since the start."""
+        return self.end_offset - self._began_at - self._padding_bytes
 
     def put(self, message: Message) -> Receipt:
         """Append one message to the queue it names: the long way, which `put_lane` shortens for the plain case."""
@@ -97,6 +118,7 @@ class CommitLog:
             receipt = self._append_one(message, queue_offset)
             if receipt.status is _OK:
                 placement.done()
+                self.unqueued_count += placement.is_unqueued
             return receipt
 
     def _append_one(self, message: Message, queue_offset: int) -> Receipt:
@@ -106,7 +128,7 @@ class CommitLog:
         if not size:
             rolled = self._append_to_next(message, queue_offset, now)
             if rolled is None:
-                return Receipt(PutStatus.CREATE_MAPPED_FILE_FAILED)
+                return Receipt(self._refusal)
             tail, size = rolled
         host = message.store_host or self._store_host
         return Receipt(_OK, tail.base + tail.position - size, queue_offset, size, now, host)
@@ -122,7 +144,7 @@ class CommitLog:
             if offsets is None:
                 offsets = self._batch_to_next(messages, queue_offset, now)
                 if offsets is None:
-                    return refused(PutStatus.CREATE_MAPPED_FILE_FAILED, len(messages))
+                    return refused(self._refusal, len(messages))
             self.put_lane.next_offsets[key] = queue_offset + len(messages)
             return Receipts(_OK, offsets, queue_offset, now, first.store_host or self._store_host)
 
@@ -158,12 +180,17 @@ class CommitLog:
 
     def _roll(self) -> bool:
         """Close the current segment with a blank and take the next; False when none can be made."""
+        if self._refusal is PutStatus.SERVICE_NOT_AVAILABLE:
+            return False
         self._close_tail()
-        self.locked_since = time.monotonic()
+        self.locked_since = began = time.monotonic()
         try:
             return self._take(self._next_segment())
         finally:
             self.locked_since = None
+            elapsed_ms = int((time.monotonic() - began) * 1000)
+            if elapsed_ms and self.on_wait is not None:
+                self.on_wait(elapsed_ms, 1)
 
     def _close_tail(self) -> None:
         tail = self._tail
@@ -171,6 +198,7 @@ class CommitLog:
         if room >= END_RESERVE:
             _BLANK.pack_into(tail.buffer, tail.position, room, BLANK_MAGIC & 0xFFFFFFFF)
             tail.position = tail.capacity
+        self._padding_bytes += room
 
     def _next_segment(self) -> Segment | None:
         try:
@@ -180,9 +208,14 @@ class CommitLog:
 
     def _take(self, segment: Segment | None) -> bool:
         if segment is None:
+            # The closed segment may give its write buffer back; its tail is of no more use.
+            self._use(self._nothing)
             return False
-        self._tail = self.put_lane.tail = segment.tail
+        self._use(segment.tail)
         return True
+
+    def _use(self, tail: Tail) -> None:
+        self._tail = self.put_lane.tail = tail
 
     # ------------------------------------------------------------------ places
 

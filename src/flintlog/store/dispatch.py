@@ -31,6 +31,7 @@ from flintlog.format.properties import (
 from flintlog.format.record import parse_record
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import MULTI_DISPATCH, Lane, LaneStop, Row, Scan
+from flintlog.store.checks import can_be_topic
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import DamageMap
@@ -72,6 +73,7 @@ class Dispatcher:
         self._delay_levels_ms = tuple(delay_levels_ms)
         self._listeners: list[Listener] = []
         self._running = threading.Lock()
+        self._runner: int | None = None
         self._wanted = False
         self._segment: Segment | None = None
         self._view = memoryview(b"")
@@ -113,7 +115,12 @@ class Dispatcher:
                 self._running.release()
 
     def advance_and_wait(self) -> None:
-        """Dispatch up to the readable end of now, waiting for a thread that is at it."""
+        """Dispatch up to the readable end of now, waiting for a thread that is at it.
+
+        A listener cannot wait for itself: called from one, this returns at once.
+        """
+        if self._runner == threading.get_ident():
+            return
         with self._running:
             self._run_owned()
         self.advance()
@@ -141,7 +148,13 @@ class Dispatcher:
             self.lane.is_owned = False
 
     def _run(self) -> None:
-        end = self._readable_end()
+        self._runner = threading.get_ident()
+        try:
+            self._run_to(self._readable_end())
+        finally:
+            self._runner = None
+
+    def _run_to(self, end: int) -> None:
         while self.position < end:
             segment = self._segment
             if segment is None or not segment.base <= self.position < segment.base + segment.size:
@@ -151,7 +164,7 @@ class Dispatcher:
             before = self.position
             try:
                 goes_on = self._step(segment, end)
-            except (DiskFull, OSError) as failure:
+            except (FlintlogError, OSError) as failure:
                 self._stall(failure)
                 return
             self.failure = None
@@ -242,6 +255,10 @@ class Dispatcher:
         if not takes_queue_offset(row.sys_flag):
             return
         topic, queue_id = scan.queues[0]
+        if not can_be_topic(topic):
+            # Nothing that we would store; another writer's record must not lead out of the store's directory.
+            log.warning("the record at %d has a topic that cannot be a directory: %a", row.physical_offset, topic[:80])
+            return
         record = bytes(view[position : position + size])
         if self._queues.type_of(topic) is QueueType.BATCH:
             self._put_batch_entry(topic, queue_id, row, record)
@@ -249,19 +266,25 @@ class Dispatcher:
         queue = self._queues.get_or_create(topic, queue_id)
         assert isinstance(queue, ConsumeQueue)
         self._fill_damaged_gap(queue, row)
-        bitmap = None if self.bitmap_hook is None else self.bitmap_hook(record)
+        bitmap = self._bitmap_of(record)
         self._put_entry(queue, row, row.queue_offset, bitmap)
         if self.lane.lmq and row.marks & MULTI_DISPATCH:
             self._put_multi(topic, queue_id, row, record)
         if not self.lane.all_slow:
             self.lane.set_queue(topic, queue_id, queue.end)
 
+    def _bitmap_of(self, record: bytes) -> bytes | None:
+        try:
+            return None if self.bitmap_hook is None else self.bitmap_hook(record)
+        except Exception:
+            # The hook is the user's code; an entry without a bitmap is read by every filter.
+            log.exception("the bitmap hook failed")
+            return None
+
     def _put_entry(
         self, queue: LogicalQueue, row: Row, queue_offset: int, bitmap: bytes | None = None, count: int = 1
     ) -> None:
-        done = queue.put(
-            row.physical_offset, row.size, row.tags_code, queue_offset, row.store_timestamp, bitmap, count
-        )
+        done = queue.put(row.physical_offset, row.size, row.tags_code, queue_offset, row.store_timestamp, bitmap, count)
         if not done:
             raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
 
@@ -282,7 +305,7 @@ class Dispatcher:
         if len(names) != len(offsets) or not may_multi_dispatch(topic):
             return
         for name, offset in zip(names, offsets, strict=True):
-            if "/" not in name and offset.isdecimal():
+            if can_be_topic(name) and offset.isdecimal():
                 other = self._queues.get_or_create(name, 0 if name.startswith(LMQ_PREFIX) else queue_id)
                 self._put_entry(other, row, int(offset))
 

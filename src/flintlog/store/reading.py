@@ -18,6 +18,7 @@ from flintlog.errors import DamagedRecord, FormatError, InvalidOffset
 from flintlog.format.message_id import parse_message_id
 from flintlog.format.record import MIN_RECORD_SIZE
 from flintlog.kernel import ScanStop
+from flintlog.store.checks import check_offset
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.config import StoreConfig
 from flintlog.store.consume_queue import ConsumeQueue
@@ -31,7 +32,6 @@ from flintlog.store.stored import GetStatus, Page, StoredMessage
 MAX_PULL_BYTES = 128 * 1024 * 1024
 MIN_PULL_BYTES = 100
 QUERY_ROUNDS = 3
-INT64_MAX = (1 << 63) - 1
 
 
 @dataclass(slots=True)
@@ -73,7 +73,13 @@ class Reader:
     # ------------------------------------------------------------------ by queue
 
     def get(
-        self, topic: str, queue_id: int, offset: int, max_count: int, message_filter: MessageFilter | None, max_bytes: int
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        message_filter: MessageFilter | None,
+        max_bytes: int,
     ) -> Page:
         queue = self._queues.get(topic, queue_id)
         if queue is None or queue.max_offset == 0:
@@ -280,11 +286,6 @@ class Reader:
         if queue is None:
             return 0
         return queue.offset_by_time(timestamp_ms, side, self._log.store_time_at, max(0, self._log.min_offset))
-
-
-def check_offset(what: str, offset: int) -> None:
-    if not isinstance(offset, int) or not 0 <= offset <= INT64_MAX:
-        raise InvalidOffset(f"{what} cannot be {offset!r}")
 
 
 def _physical_memory_bytes() -> int:
