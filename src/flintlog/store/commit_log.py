@@ -25,8 +25,8 @@ from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DiskFull, InvalidMessage
 from flintlog.format.record import BLANK_MAGIC, END_RESERVE
-from flintlog.kernel import Encoder, Tail
-from flintlog.store.clock import Milliseconds
+from flintlog.kernel import Encoder, Lane, PutLane, Tail
+from flintlog.store.clock import Milliseconds, given_clock
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.put_lock import PutLock
 
@@ -54,6 +54,7 @@ class CommitLog:
         self,
         segments: SegmentQueue,
         encoder: Encoder,
+        lane: Lane,
         *,
         now_ms: Milliseconds,
         lock: PutLock,
@@ -61,7 +62,6 @@ class CommitLog:
         max_message_size: int,
     ) -> None:
         self.segments = segments
-        self.next_offsets: dict[tuple[str, int], int] = {}
         self.lock = lock
         self.locked_since: float | None = None
         self._encoder = encoder
@@ -71,23 +71,23 @@ class CommitLog:
         self._scratch_size = min(segments.segment_size, max_message_size + RECORD_SLACK_BYTES)
         self._nothing = Tail(bytearray(0), 0)
         self._tail = self._nothing
-        self._segment: Segment | None = None
+        self.put_lane = PutLane(encoder, lane, lock=lock, receipt_type=Receipt, ok=_OK, now_ms=given_clock(now_ms))
 
     # ------------------------------------------------------------------ appending
 
     def start(self, next_offsets: dict[tuple[str, int], int]) -> None:
         """Take the last segment as the one to append to, and the table of next queue offsets."""
-        self.next_offsets = next_offsets
+        self.put_lane.next_offsets = next_offsets
         self._take(self.segments.last)
 
     def put(self, message: Message) -> Receipt:
-        """Append one message to the queue it names."""
+        """Append one message to the queue it names: the long way, which `put_lane` shortens for the plain case."""
         with self.lock:
             key = (message.topic, message.queue_id)
-            queue_offset = self.next_offsets.get(key, 0)
+            queue_offset = self.put_lane.next_offsets.get(key, 0)
             receipt = self._append_one(message, queue_offset)
             if receipt.status is _OK:
-                self.next_offsets[key] = queue_offset + 1
+                self.put_lane.next_offsets[key] = queue_offset + 1
             return receipt
 
     def put_placed(self, placement: Placement) -> Receipt:
@@ -108,7 +108,6 @@ class CommitLog:
             if rolled is None:
                 return Receipt(PutStatus.CREATE_MAPPED_FILE_FAILED)
             tail, size = rolled
-        self._segment.store_timestamp = now  # type: ignore[union-attr]  # an append had a segment
         host = message.store_host or self._store_host
         return Receipt(_OK, tail.base + tail.position - size, queue_offset, size, now, host)
 
@@ -117,15 +116,14 @@ class CommitLog:
         with self.lock:
             first = messages[0]
             key = (first.topic, first.queue_id)
-            queue_offset = self.next_offsets.get(key, 0)
+            queue_offset = self.put_lane.next_offsets.get(key, 0)
             now = self._now_ms()
             offsets = self._encoder.append_batch(self._tail, messages, queue_offset, now)
             if offsets is None:
                 offsets = self._batch_to_next(messages, queue_offset, now)
                 if offsets is None:
                     return refused(PutStatus.CREATE_MAPPED_FILE_FAILED, len(messages))
-            self.next_offsets[key] = queue_offset + len(messages)
-            self._segment.store_timestamp = now  # type: ignore[union-attr]
+            self.put_lane.next_offsets[key] = queue_offset + len(messages)
             return Receipts(_OK, offsets, queue_offset, now, first.store_host or self._store_host)
 
     def append_raw(self, data: bytes | memoryview) -> bool:
@@ -183,8 +181,7 @@ class CommitLog:
     def _take(self, segment: Segment | None) -> bool:
         if segment is None:
             return False
-        self._segment = segment
-        self._tail = segment.tail
+        self._tail = self.put_lane.tail = segment.tail
         return True
 
     # ------------------------------------------------------------------ places
