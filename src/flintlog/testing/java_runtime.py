@@ -104,7 +104,7 @@ def _py4j_jar() -> Path:
     try:
         from py4j.java_gateway import find_jar_path
     except ImportError as missing:
-        raise MissingExtra("the package py4j is not installed", advice="pip install flintlog[interop]") from missing
+        raise MissingExtra("the package py4j is not installed", advice="pip install py4j") from missing
     jar = Path(find_jar_path())
     if not jar.is_file():
         raise MissingExtra("the jar of the package py4j is not where it should be", path=jar)
