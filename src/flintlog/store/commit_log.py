@@ -33,7 +33,7 @@ from flintlog.store.put_lock import PutLock
 _OK = PutStatus.PUT_OK
 _BLANK = struct.Struct(">iI")
 _I32 = struct.Struct(">i")
-RECORD_SLACK_BYTES = 128 * 1024
+RECORD_SLACK_BYTES = 40 * 1024
 """What a record may hold besides its body: headers, a topic, properties."""
 
 
@@ -171,7 +171,8 @@ class CommitLog:
         return self._tail, self._append(self._tail, message, queue_offset, now)
 
     def _batch_to_next(self, messages: Sequence[Message], queue_offset: int, now: int) -> Sequence[int] | None:
-        scratch = Tail(bytearray(self.segments.segment_size), 0)
+        most = sum(len(message.body) for message in messages) + len(messages) * RECORD_SLACK_BYTES
+        scratch = Tail(bytearray(min(most, self.segments.segment_size)), 0)
         if self._encoder.append_batch(scratch, messages, queue_offset, now) is None:
             raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
         if not self._roll():

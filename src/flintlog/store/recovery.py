@@ -27,12 +27,14 @@ from flintlog.errors import FormatError
 from flintlog.format.record import Record, parse_record
 from flintlog.kernel import Scan
 from flintlog.store.checkpoint import CheckpointFile
+from flintlog.store.cutting import keep_aside
 from flintlog.store.damage import DamageMap
 from flintlog.store.dispatch import Dispatcher
 from flintlog.store.index import IndexService
-from flintlog.store.log_recovery import LogRecovery, held, keep_aside
+from flintlog.store.log_recovery import LogRecovery
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.recovery_report import Finding, RecoveryReport
+from flintlog.store.segment_bytes import held
 from flintlog.store.stop_marker import StopMarker
 
 FAR = 1 << 62
