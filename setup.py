@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from pathlib import Path
 
 from setuptools import Extension, setup
 
 KERNEL = "src/flintlog/kernel"
-PARTS = ("record.pxi", "scan.pxi", "encoder.pxi", "lane.pxi", "columns.pxi", "bytes.h", "crc32.h")
 
 
 def native_kernel() -> list[Extension]:
@@ -28,12 +28,13 @@ def native_kernel() -> list[Extension]:
     extension = Extension(
         "flintlog.kernel.native",
         [f"{KERNEL}/native.pyx"],
-        depends=[f"{KERNEL}/{part}" for part in PARTS],
-        extra_compile_args=["-O3", "-fno-strict-aliasing", *os.environ.get("FLINTLOG_CFLAGS", "").split()],
+        depends=[str(part) for suffix in ("pyx", "pxi", "h") for part in sorted(Path(KERNEL).glob(f"*.{suffix}"))],
+        extra_compile_args=["-O3", "-fno-strict-aliasing", "-fwrapv", *os.environ.get("FLINTLOG_CFLAGS", "").split()],
         extra_link_args=os.environ.get("FLINTLOG_LDFLAGS", "").split(),
-        optional=True,
     )
     built: list[Extension] = cythonize([extension], quiet=True)
+    for made in built:
+        made.optional = True  # set here: cythonize makes new extensions and forgets it
     return built
 
 

@@ -275,6 +275,12 @@ def test_reset_goes_back_at_most_two_files(make_queue: MakeQueue) -> None:
     assert queue.max_wrote == 2 * SEGMENT_SIZE + 7
 
 
+def test_reset_by_exactly_two_files_is_allowed(make_queue: MakeQueue) -> None:
+    queue = make_queue(4)
+    assert queue.reset(2 * SEGMENT_SIZE)
+    assert queue.max_wrote == 2 * SEGMENT_SIZE
+
+
 def test_destroy_leaves_nothing(make_queue: MakeQueue, medium: Medium, folder: Path) -> None:
     queue = make_queue(3)
     queue.destroy()

@@ -13,6 +13,8 @@ import pytest
 
 from flintlog.kernel import reference
 
+Duck = Any  # of either kernel, or wrong on purpose
+
 KERNELS: list[ModuleType] = [reference]
 if find_spec("flintlog.kernel.native") is not None:
     from flintlog.kernel import native
@@ -27,7 +29,7 @@ class Note(msgspec.Struct):
     """A message with the fields that an encoder reads, in another order than the store's own."""
 
     body: Any
-    topic: Any
+    topic: Duck
     prepared_transaction_offset: Any = 0
     tags: Any = None
     keys: Any = ()
@@ -65,7 +67,7 @@ def note() -> type[Note]:
 def write_log() -> Write:
     """`write_log([note, …], base=0)`: the bytes of a log that holds these messages, by the plain kernel."""
 
-    def write(notes: list[Note], *, base: int = 0, raw: dict[int, bytes] | None = None, **options: Any) -> bytes:
+    def write(notes: list[Note], *, base: int = 0, raw: dict[int, bytes] | None = None, **options: Duck) -> bytes:
         encoder = reference.Encoder(Note, store_host=STORE_HOST, max_message_size=1 << 22, **options)
         tail = reference.Tail(bytearray(1 << 20), base)
         offsets: dict[tuple[str, int], int] = {}

@@ -15,6 +15,8 @@ from flintlog.errors import InvalidMessage
 from flintlog.kernel import reference
 from flintlog.kernel.types import LaneStop
 
+Duck = Any  # of either kernel, or wrong on purpose
+
 SEEDS = range(60)
 LEVELS_MS = (1000, 5000, 10000)
 BASE = 1 << 33
@@ -24,13 +26,13 @@ Make = Callable[..., Any]
 quiet = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def seen_by_scan(kernel: ModuleType, data: bytes, **options: Any) -> tuple[Any, ...]:
+def seen_by_scan(kernel: ModuleType, data: bytes, **options: Duck) -> tuple[Any, ...]:
     found = kernel.scan(data, 0, len(data), BASE, delay_levels_ms=LEVELS_MS, **options)
     rows = [found.row(index) for index in range(found.count)]
     return found.count, found.queues, found.rows.tobytes(), found.hashes.tobytes(), found.end, found.reason, rows
 
 
-def seen_by_decode(kernel: ModuleType, data: bytes, **options: Any) -> tuple[Any, ...]:
+def seen_by_decode(kernel: ModuleType, data: bytes, **options: Duck) -> tuple[Any, ...]:
     found = kernel.decode(data, 0, len(data), BASE, delay_levels_ms=LEVELS_MS, **options)
     columns = {}
     for name, column in found.columns.items():
@@ -59,7 +61,7 @@ class Dispatcher:
         self.files.append(bytearray(size))
         return self.files[-1]
 
-    def answer(self, stop: LaneStop, topic: str, queue_id: int, queue_offset: int) -> bool:
+    def answer(self, stop: LaneStop, queue: tuple[str, int], queue_offset: int) -> bool:
         """Do what the lane asks for; whether the queue step of the record is done by it."""
         if stop is LaneStop.INDEX:
             self.lane.set_index(self.file(40 + 4 * 3 + 20 * 4), 3, 4)
@@ -68,7 +70,7 @@ class Dispatcher:
             return True
         tail = self.kernel.Tail(self.file(20 * self.rng.randrange(1, 4)), 20 * queue_offset)
         end = self.kernel.QueueEnd(tail, self.rng.choice((-1, -1, BASE + 500)))
-        self.lane.set_queue(topic, queue_id, end)
+        self.lane.set_queue(*queue, end)
         return self.rng.random() < 0.2
 
     def run(self, data: bytes) -> None:
@@ -80,7 +82,7 @@ class Dispatcher:
                 return
             position = self.lane.position
             record = reference.scan(data, position, len(data), BASE)
-            at_index = self.answer(stop, *record.queues[0], record.row(0).queue_offset)
+            at_index = self.answer(stop, record.queues[0], record.row(0).queue_offset)
 
     def apply(self, data: bytes) -> None:
         found = self.kernel.scan(data, 0, len(data), BASE, delay_levels_ms=LEVELS_MS)
@@ -92,14 +94,16 @@ class Dispatcher:
                 return
             row = self.lane.row_index
             record = found.row(row)
-            at_index = self.answer(stop, *found.queues[record.queue], record.queue_offset)
+            at_index = self.answer(stop, found.queues[record.queue], record.queue_offset)
 
 
 def check_all(kernel: ModuleType, data: bytes, seed: int) -> None:
-    for options in ({}, {"check_crc": True}, {"max_count": 2}):
+    scans: list[dict[str, Any]] = [{}, {"check_crc": True}, {"max_count": 2}]
+    for options in scans:
         assert seen_by_scan(kernel, data, **options) == seen_by_scan(reference, data, **options)
     topics = frozenset({b"TopicA", "日志-主题".encode()})
-    for options in ({}, {"include_body": False, "max_rows": 3}, {"topics": topics, "max_bytes": 900}):
+    decodings: list[dict[str, Any]] = [{}, {"include_body": False, "max_rows": 3}, {"topics": topics, "max_bytes": 900}]
+    for options in decodings:
         assert seen_by_decode(kernel, data, **options) == seen_by_decode(reference, data, **options)
     for way in ("run", "apply"):
         one, other = Dispatcher(kernel, seed), Dispatcher(reference, seed)
@@ -154,7 +158,7 @@ def test_many_properties_with_repeated_names(twin: ModuleType, note: Make, write
     check_all(twin, data, 1)
 
 
-def encoded(kernel: ModuleType, note: Make, one: Any, room: int = 5000, **options: Any) -> Any:
+def encoded(kernel: ModuleType, note: Make, one: Duck, room: int = 5000, **options: Duck) -> Duck:
     encoder = kernel.Encoder(note, store_host="192.168.0.9:10911", max_message_size=4000, **options)
     results = []
     for _ in range(2):  # the second time from the caches
@@ -193,7 +197,7 @@ def test_encoding_of_anything(twin: ModuleType, values: dict[str, Any], with_crc
     assert encoded(twin, note, one, append_crc=with_crc) == encoded(reference, note, one, append_crc=with_crc)
 
 
-def batched(kernel: ModuleType, note: Make, notes: list[Any], room: int, **options: Any) -> Any:
+def batched(kernel: ModuleType, note: Make, notes: list[Any], room: int, **options: Duck) -> Duck:
     encoder = kernel.Encoder(note, store_host="192.168.0.9:10911", max_message_size=4000, **options)
     tail = kernel.Tail(bytearray(b"\xaa" * room), BASE, 7)
     try:

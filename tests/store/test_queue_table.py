@@ -148,6 +148,14 @@ def test_truncate_looks_at_no_queue_when_none_goes_so_far(tmp_path: Path) -> Non
     assert [queue.max_offset for queue in table.all()] == [0, 0]
 
 
+def test_truncate_drops_a_batch_that_starts_at_the_cut(tmp_path: Path) -> None:
+    table = make_table(tmp_path, {"batched": "BatchCQ"})
+    for number in range(3):
+        put(table, "batched", 0, number * 10, number)
+    table.truncate(20)
+    assert [queue.max_offset for queue in table.all()] == [2]
+
+
 def test_min_offsets_follow_the_log_when_offsets_are_rebuilt(tmp_path: Path) -> None:
     table = make_table(tmp_path)
     for number in range(6):

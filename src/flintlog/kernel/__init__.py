@@ -34,6 +34,7 @@ else:
 Decoded = _kernel.Decoded
 Encoder = _kernel.Encoder
 Lane = _kernel.Lane
+PutLane = _kernel.PutLane
 QueueEnd = _kernel.QueueEnd
 Scan = _kernel.Scan
 Tail = _kernel.Tail
@@ -41,11 +42,13 @@ collect = _kernel.collect
 count_entries = _kernel.count_entries
 crc32 = _kernel.crc32
 decode = _kernel.decode
+find_record = _kernel.find_record
 index_hash = _kernel.index_hash
 index_insert = _kernel.index_insert
 java_hash = _kernel.java_hash
 name = _kernel.name
 scan = _kernel.scan
+written_end = _kernel.written_end
 
 __all__ = [
     "INNER_BATCH",
@@ -58,6 +61,7 @@ __all__ = [
     "Lane",
     "LaneStop",
     "MessageFields",
+    "PutLane",
     "QueueEnd",
     "Row",
     "Scan",
@@ -67,9 +71,11 @@ __all__ = [
     "count_entries",
     "crc32",
     "decode",
+    "find_record",
     "index_hash",
     "index_insert",
     "java_hash",
     "name",
     "scan",
+    "written_end",
 ]

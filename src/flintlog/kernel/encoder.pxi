@@ -1,152 +1,4 @@
-# From a message to its record at the tail of the log.
-#
-# The fields of a message are read where they lie in its memory. A plan holds borrowed pointers into the
-# message: no Python code runs between making it and writing it. What the plan cannot hold (other types, wrong
-# values, a host never seen before) the plain twin encodes, or refuses.
-
-cdef extern from *:
-    """
-    #include <structmember.h>
-
-    /* Where instances of `type` keep the member that `descriptor` stands for; -1 if it is no plain member. */
-    static Py_ssize_t slot_offset(PyObject *type, PyObject *descriptor) {
-        PyMemberDef *member;
-        if (Py_TYPE(descriptor) != &PyMemberDescr_Type) return -1;
-        if (!PyType_IsSubtype((PyTypeObject *)type, PyDescr_TYPE(descriptor))) return -1;
-        member = ((PyMemberDescrObject *)descriptor)->d_member;
-        return member->type == T_OBJECT_EX || member->type == T_OBJECT ? member->offset : -1;
-    }
-    """
-    Py_ssize_t slot_offset(PyObject *type, PyObject *descriptor)
-
-cdef extern from "Python.h":
-    PyObject *Py_None
-    void *Py_TYPE(PyObject *value)
-    void Py_INCREF "Py_INCREF"(PyObject *value)
-    void Py_XDECREF "Py_XDECREF"(PyObject *value)
-    bint PyBytes_CheckExact(PyObject *value)
-    bint PyLong_CheckExact(PyObject *value)
-    long long PyLong_AsLongLongAndOverflow(PyObject *value, int *overflow)
-    bint PyTuple_CheckExact(PyObject *value)
-    bint PyList_CheckExact(PyObject *value)
-    Py_ssize_t PySequence_Fast_GET_SIZE(PyObject *value)
-    PyObject **PySequence_Fast_ITEMS(PyObject *value)
-    bint PyDict_CheckExact(PyObject *value)
-    int PyDict_Next(PyObject *value, Py_ssize_t *place, PyObject **key, PyObject **item)
-    PyObject *PyDict_GetItemWithError(PyObject *value, PyObject *key)
-    char *BYTES_DATA "PyBytes_AS_STRING"(PyObject *value)
-    Py_ssize_t BYTES_SIZE "PyBytes_GET_SIZE"(PyObject *value)
-
-cdef enum:
-    TOPIC, BODY, TAGS, KEYS, QUEUE_ID, PROPERTIES, FLAG, SYS_FLAG, BORN_TIMESTAMP, BORN_HOST, STORE_HOST
-    RECONSUME_TIMES, PREPARED_OFFSET
-    FIELD_COUNT
-
-cdef tuple FIELD_NAMES = (
-    "topic", "body", "tags", "keys", "queue_id", "properties", "flag", "sys_flag", "born_timestamp", "born_host",
-    "store_host", "reconsume_times", "prepared_transaction_offset",
-)
-
-cdef enum:
-    MAX_PLANNED = 64
-    NAME_CACHE = 64
-    MAX_TOPIC_SIZE = 255
-    MAX_V1_TOPIC_SIZE = 127
-    MAX_PROPERTIES_SIZE = 32767
-    CRC_PROPERTY_SIZE = 20
-    TREEIFY_NODES = 9
-    MIN_TREEIFY_CAPACITY = 64
-
-cdef int64_t MAX_BASE = 1 << 62
-
-
-cdef enum:
-    TAGS_NAME = 1
-    KEYS_NAME = 2
-    CRC_NAME = 3
-
-cdef uint32_t tags_spread = spread_of_literal(b"TAGS")
-cdef uint32_t keys_spread = spread_of_literal(b"KEYS")
-cdef array.array INT64_ARRAY = array.array("q")
-
-
-cdef struct KnownName:
-    # A property's name that was checked and hashed before.
-    PyObject *name
-    Span text
-    uint32_t spread
-    int special  # 0, or one of the three names that are not always free to use
-
-
-cdef struct Pair:
-    Span name
-    Span value
-    uint32_t spread
-    bint is_keys
-
-
-cdef struct Plan:
-    Span topic
-    Span body
-    Span born_host
-    Span store_host
-    int32_t queue_id
-    int32_t flag
-    int32_t sys_flag
-    int32_t reconsume_times
-    int64_t prepared_offset
-    int64_t born_timestamp
-    PyObject **keys
-    Py_ssize_t key_count
-    Span raw_properties
-    int32_t properties_size  # with the CRC property
-    int32_t size
-    bint has_tags
-    bint has_keys
-    int pair_count
-    Pair pairs[MAX_PLANNED]
-
-
-cdef inline bint text_of(PyObject *text, Span *span) noexcept:
-    """The UTF-8 bytes of an exact str, valid as long as it lives; False for anything else."""
-    cdef Py_ssize_t size
-    if not PyUnicode_CheckExact(text):
-        return False
-    if PyUnicode_IS_COMPACT_ASCII(text):
-        size = PyUnicode_GET_LENGTH(text)
-        span.at = <const uint8_t *>PyUnicode_DATA(text)
-    else:
-        span.at = <const uint8_t *>_utf8_of(text, &size)
-        if span.at == NULL:
-            return False
-    if size > MAX_PROPERTIES_SIZE:
-        return False
-    span.size = <int32_t>size
-    return True
-
-
-cdef const char *_utf8_of(PyObject *text, Py_ssize_t *size) noexcept:
-    try:
-        return PyUnicode_AsUTF8AndSize(text, size)
-    except BaseException:  # a lone surrogate: the plain twin says so
-        return NULL
-
-
-cdef inline bint int64_of(PyObject *number, int64_t *value) noexcept:
-    cdef int overflow = 0
-    if not PyLong_CheckExact(number):
-        return False
-    value[0] = PyLong_AsLongLongAndOverflow(number, &overflow)
-    return overflow == 0
-
-
-cdef inline bint int32_of(PyObject *number, int32_t *value) noexcept:
-    cdef int64_t wide
-    if not int64_of(number, &wide) or wide < INT32_MIN or wide > INT32_MAX:
-        return False
-    value[0] = <int32_t>wide
-    return True
-
+# The encoder: from messages to records at the tail of the log, by way of a plan.
 
 cdef class Encoder:
     """Writes messages of one type as records of one store. One thread at a time uses a tail."""
@@ -217,8 +69,6 @@ cdef class Encoder:
         """Write one record and return its size; 0 (END_OF_FILE) when the file has no room for it."""
         cdef Plan plan
         cdef int64_t offset_in_queue, stored_at
-        cdef uint8_t *at
-        cdef uint8_t start[8]
         tail.check_writable()
         if (
             not int64_of(<PyObject *>queue_offset, &offset_in_queue)
@@ -226,18 +76,34 @@ cdef class Encoder:
             or not self.make_plan(<PyObject *>message, <PyObject *>properties, stored_at, &plan)
         ):
             return self.append_plainly(tail, message, queue_offset, store_timestamp, properties)
+        return self.write(tail, &plan, offset_in_queue, stored_at)
+
+    cdef Py_ssize_t append_planned(
+        self, Tail tail, PyObject *message, int64_t offset_in_queue, int64_t stored_at
+    ) noexcept:
+        """As `append`, into a tail that is known to be writable; -1 for a message that needs the plain twin."""
+        cdef Plan plan
+        if not self.make_plan(message, Py_None, stored_at, &plan):
+            return -1
+        return self.write(tail, &plan, offset_in_queue, stored_at)
+
+    cdef Py_ssize_t write(self, Tail tail, const Plan *planned, int64_t offset_in_queue, int64_t stored_at) noexcept:
+        cdef Plan *plan = <Plan *>planned
+        cdef uint8_t *at
+        cdef uint8_t start[8]
         if <Py_ssize_t>plan.size + END_RESERVE > tail.size - tail.at:
             return 0
         at = tail.data + tail.at
-        write_head(at, &plan, offset_in_queue, tail.base + tail.at, stored_at)
-        memcpy(at + plan.size - tail_size(&plan) - plan.body.size, plan.body.at, plan.body.size)
+        write_head(at, plan, offset_in_queue, tail.base + tail.at, stored_at)
+        memcpy(at + plan.size - tail_size(plan) - plan.body.size, plan.body.at, plan.body.size)
         put32(at + 8, <int32_t>crc_of(plan.body.at, plan.body.size))
-        write_tail(at + plan.size - tail_size(&plan), &plan)
-        write_start(start, &plan)
+        write_tail(at + plan.size - tail_size(plan), plan)
+        write_start(start, plan)
         if self.append_crc:
             seal(at, start, plan.size)
         write_barrier()
         memcpy(at, start, 8)
+        tail.store_timestamp = stored_at
         tail.at += plan.size
         return plan.size
 
@@ -248,6 +114,7 @@ cdef class Encoder:
         if size + END_RESERVE > tail.size - tail.at:
             return 0
         publish(tail.data + tail.at, <const uint8_t *>PyBytes_AS_STRING(record), size)
+        tail.store_timestamp = store_timestamp
         tail.at += size
         return size
 
@@ -276,6 +143,7 @@ cdef class Encoder:
             write_batch(
                 tail.data + tail.at, bodies, frames.data, <int64_t *>offsets.data.as_longlongs, self.append_crc
             )
+            tail.store_timestamp = store_timestamp
             tail.at += total
         finally:
             free(frames.data)
@@ -478,249 +346,3 @@ cdef class Encoder:
         if special == KEYS_NAME:
             return plan.has_keys
         return self.append_crc
-
-
-cdef inline PyObject *field(PyObject *message, Py_ssize_t offset) noexcept:
-    return (<PyObject **>(<char *>message + offset))[0]
-
-
-cdef inline uint32_t spread_of(Span text) noexcept:
-    """The hash by which a HashMap chooses a bucket."""
-    cdef uint32_t h = hash_utf8(0, text.at, text.size)
-    return h ^ (h >> 16)
-
-
-cdef uint32_t spread_of_literal(bytes name) noexcept:
-    cdef Span text
-    text.at = <const uint8_t *>PyBytes_AS_STRING(name)
-    text.size = <int32_t>PyBytes_GET_SIZE(name)
-    return spread_of(text)
-
-
-cdef bint learn_name(KnownName *known, PyObject *name) noexcept:
-    """Check and hash a property's name, and remember it in place of another."""
-    cdef Span text
-    if not text_of(name, &text) or text.size == 0 or has_separator(text.at, text.size):
-        return False
-    Py_INCREF(name)
-    Py_XDECREF(known.name)
-    known.name = name
-    known.text = text
-    known.spread = spread_of(text)
-    known.special = 0
-    if text.size == 4 and memcmp(text.at, b"TAGS", 4) == 0:
-        known.special = TAGS_NAME
-    elif text.size == 4 and memcmp(text.at, b"KEYS", 4) == 0:
-        known.special = KEYS_NAME
-    elif text.size == 8 and memcmp(text.at, b"__CRC32#", 8) == 0:
-        known.special = CRC_NAME
-    return True
-
-
-cdef inline bint plan_tags(PyObject *tags, Plan *plan) noexcept:
-    cdef Pair *pair = &plan.pairs[plan.pair_count]
-    if tags == Py_None:
-        return True
-    if not text_of(tags, &pair.value) or has_separator(pair.value.at, pair.value.size):
-        return False
-    pair.name.at = <const uint8_t *>b"TAGS"
-    pair.name.size = 4
-    pair.spread = tags_spread
-    plan.has_tags = True
-    pair.is_keys = False
-    plan.pair_count += 1
-    return True
-
-
-cdef inline bint plan_keys(PyObject *keys, Plan *plan) noexcept:
-    cdef Pair *pair = &plan.pairs[plan.pair_count]
-    cdef Py_ssize_t i
-    cdef int64_t size
-    cdef Span text
-    if not PyTuple_CheckExact(keys) and not PyList_CheckExact(keys):
-        return keys == Py_None
-    plan.keys = PySequence_Fast_ITEMS(keys)
-    plan.key_count = PySequence_Fast_GET_SIZE(keys)
-    if plan.key_count == 0:
-        return True
-    size = plan.key_count - 1
-    for i in range(plan.key_count):
-        if not text_of(plan.keys[i], &text) or has_separator(text.at, text.size):
-            return False
-        size += text.size
-    if size > MAX_PROPERTIES_SIZE:
-        return False
-    pair.name.at = <const uint8_t *>b"KEYS"
-    pair.name.size = 4
-    pair.value.at = NULL
-    pair.value.size = <int32_t>size
-    pair.spread = keys_spread
-    plan.has_keys = True
-    pair.is_keys = True
-    plan.pair_count += 1
-    return True
-
-
-cdef void sort_pairs(Plan *plan) noexcept:
-    """Into the order of a Java HashMap that had the capacity 16 and took the pairs one by one."""
-    cdef uint32_t capacity = 16
-    cdef Pair pair
-    cdef int i, j, same
-    if plan.pair_count >= TREEIFY_NODES:
-        for i in range(plan.pair_count):
-            same = 1
-            for j in range(i):
-                if (plan.pairs[j].spread ^ plan.pairs[i].spread) & (capacity - 1) == 0:
-                    same += 1
-            # A crowded bucket grows a small table on its own, beside the growth by count.
-            if same >= TREEIFY_NODES and capacity < MIN_TREEIFY_CAPACITY:
-                capacity *= 2
-            if <uint32_t>(i + 1) > capacity * 3 // 4:
-                capacity *= 2
-    for i in range(1, plan.pair_count):
-        pair = plan.pairs[i]
-        j = i
-        while j > 0 and (plan.pairs[j - 1].spread & (capacity - 1)) > (pair.spread & (capacity - 1)):
-            plan.pairs[j] = plan.pairs[j - 1]
-            j -= 1
-        if j != i:
-            plan.pairs[j] = pair
-
-
-cdef bint may_follow(const Plan *plan, bytes topic, int32_t queue_id) noexcept:
-    """Whether a message may be in a batch of this queue."""
-    if plan.queue_id != queue_id or plan.sys_flag & TRANSACTION_MASK or plan.prepared_offset != 0:
-        return False
-    if plan.topic.size != PyBytes_GET_SIZE(topic):
-        return False
-    return memcmp(plan.topic.at, PyBytes_AS_STRING(topic), plan.topic.size) == 0
-
-
-cdef inline int32_t tail_size(const Plan *plan) noexcept:
-    """Everything behind the body."""
-    return 3 + (plan.topic.size > MAX_V1_TOPIC_SIZE) + plan.topic.size + plan.properties_size
-
-
-cdef inline void write_start(uint8_t *at, const Plan *plan) noexcept:
-    put32(at, plan.size)
-    put32(at + 4, MAGIC_V2 if plan.topic.size > MAX_V1_TOPIC_SIZE else MAGIC_V1)
-
-
-cdef inline void write_head(
-    uint8_t *at, const Plan *plan, int64_t queue_offset, int64_t physical_offset, int64_t stored_at
-) noexcept:
-    """Everything before the body but the first 8 bytes and the CRC."""
-    put32(at + 12, plan.queue_id)
-    put32(at + 16, plan.flag)
-    put64(at + 20, queue_offset)
-    put64(at + 28, physical_offset)
-    put32(at + 36, plan.sys_flag)
-    put64(at + 40, plan.born_timestamp)
-    copy_short(at + 48, plan.born_host.at, plan.born_host.size)
-    at += 48 + plan.born_host.size
-    put64(at, stored_at)
-    copy_short(at + 8, plan.store_host.at, plan.store_host.size)
-    at += 8 + plan.store_host.size
-    put32(at, plan.reconsume_times)
-    put64(at + 4, plan.prepared_offset)
-    put32(at + 12, plan.body.size)
-
-
-cdef inline void write_tail(uint8_t *at, const Plan *plan) noexcept:
-    cdef int i
-    cdef const Pair *pair
-    if plan.topic.size > MAX_V1_TOPIC_SIZE:
-        put16(at, <int16_t>plan.topic.size)
-        at += 2
-    else:
-        at[0] = <uint8_t>plan.topic.size
-        at += 1
-    copy_short(at, plan.topic.at, plan.topic.size)
-    at += plan.topic.size
-    put16(at, <int16_t>plan.properties_size)
-    at += 2
-    if plan.raw_properties.at != NULL:
-        memcpy(at, plan.raw_properties.at, plan.raw_properties.size)
-        return
-    for i in range(plan.pair_count):
-        pair = &plan.pairs[i]
-        copy_short(at, pair.name.at, pair.name.size)
-        at += pair.name.size
-        at[0] = 1
-        if pair.is_keys:
-            write_keys(at + 1, plan)
-        else:
-            copy_short(at + 1, pair.value.at, pair.value.size)
-        at += pair.value.size + 1
-        at[0] = 2
-        at += 1
-
-
-cdef inline void write_keys(uint8_t *at, const Plan *plan) noexcept:
-    cdef Py_ssize_t i
-    cdef Span text
-    for i in range(plan.key_count):
-        if i > 0:
-            at[0] = c" "
-            at += 1
-        if not text_of(plan.keys[i], &text):
-            return  # cannot be: the plan was made of it
-        copy_short(at, text.at, text.size)
-        at += text.size
-
-
-cdef void seal(uint8_t *record, const uint8_t *start, int32_t size) noexcept:
-    """Close a record with the sum of all before it; its first 8 bytes are still in `start` only."""
-    cdef uint8_t *at = record + size - CRC_PROPERTY_SIZE
-    cdef uint32_t crc = crc_more(crc_more(0xFFFFFFFF, start, 8), record + 8, size - 8 - CRC_PROPERTY_SIZE)
-    cdef int i
-    crc = ~crc & <uint32_t>0x7FFFFFFF
-    memcpy(at, b"__CRC32#\x01", 9)
-    for i in range(10):
-        at[9 + i] = <uint8_t>(c"0" + crc % 10)
-        crc //= 10
-    at[19] = 2
-
-
-cdef inline void publish(uint8_t *at, const uint8_t *records, Py_ssize_t size) noexcept:
-    """Copy records to their place, the first 8 bytes last."""
-    memcpy(at + 8, records + 8, size - 8)
-    write_barrier()
-    memcpy(at, records, 8)
-
-
-cdef int write_batch(uint8_t *at, list bodies, const uint8_t *frame, const int64_t *starts, bint with_crc) except -1:
-    """Put planned records together where they belong, the first 8 bytes of the first one last."""
-    cdef const uint8_t *first = NULL
-    cdef const uint8_t *start
-    cdef const uint8_t *content
-    cdef uint8_t *record
-    cdef Py_ssize_t i
-    cdef int32_t size, body_size, behind, before
-    for i in range(len(bodies)):
-        record = at + (starts[i] - starts[0])
-        size = <int32_t>(starts[i + 1] - starts[i])
-        body = bodies[i]
-        if type(body) is tuple:  # a whole record, from the plain twin
-            start = <const uint8_t *>PyBytes_AS_STRING((<tuple>body)[0])
-            memcpy(record + 8, start + 8, size - 8)
-        else:
-            content = <const uint8_t *>PyBytes_AS_STRING(body)
-            body_size = <int32_t>PyBytes_GET_SIZE(body)
-            memcpy(&behind, frame, sizeof(int32_t))
-            start = frame + sizeof(int32_t)
-            before = size - behind - body_size
-            memcpy(record + 8, start + 8, before - 8)
-            memcpy(record + before, content, body_size)
-            memcpy(record + before + body_size, start + before, behind)
-            put32(record + 8, <int32_t>crc_of(content, body_size))
-            if with_crc:
-                seal(record, start, size)
-            frame = start + before + behind
-        if i == 0:
-            first = start
-        else:
-            memcpy(record, start, 8)
-    write_barrier()
-    memcpy(at, first, 8)
-    return 0

@@ -35,6 +35,9 @@ cdef class Lane:
     cdef public Py_ssize_t position
     cdef public Py_ssize_t row_index
     cdef public Py_ssize_t hash_index
+    cdef public int64_t log_offset
+    cdef public bint stopped_at_index
+    cdef public bint is_owned
     cdef readonly int64_t last_physical_offset
     cdef readonly int64_t last_store_timestamp
     cdef readonly int64_t done_count

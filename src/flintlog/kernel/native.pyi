@@ -3,6 +3,7 @@
 from flintlog.kernel.reference import Decoded as Decoded
 from flintlog.kernel.reference import Encoder as Encoder
 from flintlog.kernel.reference import Lane as Lane
+from flintlog.kernel.reference import PutLane as PutLane
 from flintlog.kernel.reference import QueueEnd as QueueEnd
 from flintlog.kernel.reference import Scan as Scan
 from flintlog.kernel.reference import Tail as Tail
@@ -10,9 +11,11 @@ from flintlog.kernel.reference import collect as collect
 from flintlog.kernel.reference import count_entries as count_entries
 from flintlog.kernel.reference import crc32 as crc32
 from flintlog.kernel.reference import decode as decode
+from flintlog.kernel.reference import find_record as find_record
 from flintlog.kernel.reference import index_hash as index_hash
 from flintlog.kernel.reference import index_insert as index_insert
 from flintlog.kernel.reference import java_hash as java_hash
 from flintlog.kernel.reference import scan as scan
+from flintlog.kernel.reference import written_end as written_end
 
 name: str

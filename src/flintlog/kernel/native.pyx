@@ -4,10 +4,14 @@
     native.pyx      names, buffers, hashes and sums
     record.pxi      one record in a buffer: its parts, its properties
     scan.pxi        scan, count_entries, collect
+    plan.pxi        how a message will be written
+    writing.pxi     from a plan to bytes
     encoder.pxi     Encoder
     lane.pxi        Lane, index_insert
+    put_lane.pxi    PutLane
+    search.pxi      find_record, written_end
     columns.pxi     decode
-    bytes.h crc32.h what the four read and write bytes with
+    bytes.h crc32.h what all of them read and write bytes with
 
 Invariant: a byte is read or written only inside of a buffer that is held, at a position that was checked
 against its size; a number that was read is compared with what is there before anything is sized by it.
@@ -17,6 +21,7 @@ Loops over ranges of the log run without the interpreter's lock; a single put ke
 
 import os
 
+cimport cython
 from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -87,6 +92,10 @@ cdef enum:
     END_RESERVE = 8
 
 
+# Out of garbage collection: it refers to nothing but a buffer, so it closes no cycle. Cython's own clearing would
+# drop the reference in a Py_buffer without releasing the buffer, and CPython before 3.11.9 and 3.12.3 crashes when
+# it clears a memoryview whose buffer is held (gh-77894): seen here, the collector leaves both alone.
+@cython.no_gc
 cdef class Held:
     """A buffer held for as long as this lives, or until `drop`."""
 
@@ -182,6 +191,7 @@ cdef inline int check_range(Py_ssize_t start, Py_ssize_t stop, Py_ssize_t size) 
     return 0
 
 
+@cython.no_gc  # see Held
 cdef class Tail:
     """Where the next record or entry of one file goes. Invariant: 0 <= position <= capacity while it is held."""
 
@@ -191,6 +201,7 @@ cdef class Tail:
     cdef Py_ssize_t size
     cdef Py_ssize_t at
     cdef public int64_t base
+    cdef public int64_t store_timestamp
     cdef object given
 
     def __cinit__(self, buffer, int64_t base, Py_ssize_t position=0):
@@ -292,6 +303,10 @@ def crc32(buffer):
 
 include "record.pxi"
 include "scan.pxi"
+include "plan.pxi"
+include "writing.pxi"
 include "encoder.pxi"
 include "lane.pxi"
+include "put_lane.pxi"
 include "columns.pxi"
+include "search.pxi"

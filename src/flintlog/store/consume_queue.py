@@ -138,23 +138,17 @@ class ConsumeQueue(LogicalQueue):
             self._prefill(segment, place)
         return segment
 
-    def _give_up_tail(self) -> bool:
-        if not self._tails.may_take():
-            return False
-        self.detach()
-        return True
-
     def _prefill(self, segment: Segment, place: int) -> None:
         """A queue that starts in the middle of a file: entries of no message up to its first."""
         position = place - segment.base
-        write_at_end(segment, _PREFILL * (position // ENTRY_SIZE), self._tails, self._give_up_tail)
+        write_at_end(segment, _PREFILL * (position // ENTRY_SIZE), self._tails, self.end)
         self._min_position = place
         self.segments.flushed_where = place
         self.segments.committed_where = place
 
     def _append(self, segment: Segment, physical_offset: int, size: int, tags_code: int) -> None:
         data = _ENTRY.pack(physical_offset, size, tags_code)
-        tail = write_at_end(segment, data, self._tails, self._give_up_tail)
+        tail = write_at_end(segment, data, self._tails, self.end)
         self.end.max_physical_offset = physical_offset + size
         if self.ext is None:  # with an extension every entry must come here
             self.end.tail = tail

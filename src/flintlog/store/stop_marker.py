@@ -1,5 +1,4 @@
-"""What a clean stop writes down for the next opening: where the log ended, how many queues and index
-files there were.
+"""What a clean stop writes down for the next opening: the log's end, how many queues and index files there were.
 
 RocketMQ has no such file and ignores it (`flintlog/stop.json` in the store). It lets an opening tell an index that
 never had a key from one that was deleted. It is removed as soon as the store runs, and an

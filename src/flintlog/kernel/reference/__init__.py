@@ -6,8 +6,10 @@
 from flintlog.kernel.reference.columns import Decoded, decode
 from flintlog.kernel.reference.encoder import Encoder
 from flintlog.kernel.reference.lane import Lane, index_insert
+from flintlog.kernel.reference.put_lane import PutLane
 from flintlog.kernel.reference.reading import collect
 from flintlog.kernel.reference.scanning import Scan, count_entries, scan
+from flintlog.kernel.reference.searching import find_record, written_end
 from flintlog.kernel.reference.sums import crc32, index_hash, java_hash
 from flintlog.kernel.reference.tails import QueueEnd, Tail
 
@@ -17,6 +19,7 @@ __all__ = [
     "Decoded",
     "Encoder",
     "Lane",
+    "PutLane",
     "QueueEnd",
     "Scan",
     "Tail",
@@ -24,9 +27,11 @@ __all__ = [
     "count_entries",
     "crc32",
     "decode",
+    "find_record",
     "index_hash",
     "index_insert",
     "java_hash",
     "name",
     "scan",
+    "written_end",
 ]

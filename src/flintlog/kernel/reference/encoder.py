@@ -78,6 +78,7 @@ class Encoder:
         if len(record) + END_RESERVE > tail.capacity - tail.position:
             return END_OF_FILE
         _publish(view, tail.position, record)
+        tail.store_timestamp = store_timestamp
         tail.position += len(record)
         return len(record)
 
@@ -101,6 +102,7 @@ class Encoder:
         if len(batch) + END_RESERVE > tail.capacity - tail.position:
             return None
         _publish(view, tail.position, batch)
+        tail.store_timestamp = store_timestamp
         tail.position += len(batch)
         return offsets
 
@@ -194,7 +196,10 @@ class Encoder:
 
     def _host(self, host: str | None, what: str) -> bytes:
         text = self.store_host if host is None else host
-        packed = self._hosts.get(text) if isinstance(text, str) else None
+        try:
+            packed = self._hosts.get(text)
+        except TypeError:  # not even hashable
+            packed = None
         if packed is None:
             packed = encode_host(text, what)
             if len(self._hosts) >= _MAX_CACHED_HOSTS:

@@ -9,7 +9,8 @@ special record) stops it, and the caller, who owns the files, does that step and
                  ▼               ▼
                QUEUE           INDEX             the caller's turn
 
-One thread at a time uses a lane.
+One thread at a time uses a lane: the dispatcher, which says so in `is_owned`, or a put beside it. `log_offset` is how
+far the log was dispatched, and `stopped_at_index` says that the record there has its queue entry already.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ class Lane:
         self.lmq = lmq
         self.index_enabled = True
         self.all_slow = False
+        self.log_offset = 0
+        self.stopped_at_index = False
+        self.is_owned = False
         self.position = 0
         self.row_index = 0
         self.hash_index = 0

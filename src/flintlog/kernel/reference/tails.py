@@ -17,12 +17,13 @@ class Tail:
     Invariant: 0 <= position <= capacity, as long as the buffer is held.
     """
 
-    __slots__ = ("_buffer", "_position", "_view", "base")
+    __slots__ = ("_buffer", "_position", "_view", "base", "store_timestamp")
 
     def __init__(self, buffer: Buffer, base: int, position: int = 0) -> None:
         self._buffer: Buffer | None = buffer
         self._view: memoryview | None = memoryview(buffer).cast("B")
         self.base = base
+        self.store_timestamp = 0
         self.position = position
 
     @property

@@ -1,0 +1,145 @@
+# One put, from a message to a record that is visible, as long as nothing unusual comes.
+
+cdef extern from "time.h" nogil:
+    ctypedef long time_t
+    struct timespec:
+        time_t tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec *now)
+    int CLOCK_REALTIME
+
+cdef enum:
+    SPECIAL_FLAGS = 0xC | 0x80
+
+cdef str INNER_NUM = "INNER_NUM"
+
+
+@cython.final
+cdef class PutLane:
+    """The short way of a plain message; whoever gets None takes the long one. See the plain twin."""
+
+    cdef readonly Encoder encoder
+    cdef readonly Lane lane
+    cdef public Tail tail
+    cdef public dict next_offsets
+    cdef public bint is_open
+    cdef public bint dispatches
+    cdef object lock
+    cdef object acquire
+    cdef object release
+    cdef object now_ms
+    cdef object receipt_type
+    cdef object ok
+    cdef Py_ssize_t delay_level_at
+    cdef Py_ssize_t deliver_at_at
+    cdef Py_ssize_t compress_at
+
+    def __init__(self, Encoder encoder not None, Lane lane not None, *, lock, receipt_type, ok, now_ms=None):
+        self.encoder = encoder
+        self.lane = lane
+        self.lock = lock
+        self.acquire = lock.acquire
+        self.release = lock.release
+        self.now_ms = now_ms
+        self.receipt_type = receipt_type
+        self.ok = ok
+        self.next_offsets = {}
+        self.delay_level_at = self.slot("delay_level")
+        self.deliver_at_at = self.slot("deliver_at_ms")
+        self.compress_at = self.slot("compress")
+
+    cdef Py_ssize_t slot(self, str name) except -2:
+        kind = self.encoder.message_type
+        descriptor = getattr(kind, name, None)
+        return slot_offset(<PyObject *>kind, <PyObject *>descriptor)
+
+    @property
+    def is_behind(self):
+        """Whether records wait to be dispatched."""
+        return self.tail is not None and self.lane.log_offset != self.tail.base + self.tail.at
+
+    def put(self, message):
+        """Append and dispatch a plain message; its receipt, or None when this is no plain case."""
+        cdef PyObject *raw = <PyObject *>message
+        cdef PyObject *properties
+        cdef int32_t sys_flag, delay_level
+        cdef timespec now
+        cdef int64_t stored_at
+        if not self.is_open or Py_TYPE(raw) != <void *>self.encoder.message_type or not self.encoder.has_slots:
+            return None
+        if self.delay_level_at < 0 or self.deliver_at_at < 0 or self.compress_at < 0:
+            return None
+        if not self.is_whole(raw):
+            return None
+        if field(raw, self.deliver_at_at) != Py_None or field(raw, self.compress_at) != Py_None:
+            return None
+        if not int32_of(field(raw, self.delay_level_at), &delay_level) or delay_level != 0:
+            return None
+        if not int32_of(field(raw, self.encoder.slots[SYS_FLAG]), &sys_flag) or sys_flag & SPECIAL_FLAGS:
+            return None
+        properties = field(raw, self.encoder.slots[PROPERTIES])
+        if properties != Py_None:
+            if not PyDict_CheckExact(properties):
+                return None
+            if PyDict_GetItemWithError(properties, <PyObject *>INNER_NUM) != NULL:
+                return None
+        if not self.acquire(False):
+            return None
+        try:
+            if self.now_ms is None:
+                clock_gettime(CLOCK_REALTIME, &now)
+                stored_at = <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+            else:
+                stored_at = self.now_ms()
+            return self.append(message, stored_at)
+        finally:
+            self.release()
+
+    cdef bint is_whole(self, PyObject *message) noexcept:
+        """Whether the fields read here are set, and the queue's name can be a key: else the long way says what is wrong."""
+        cdef PyObject *topic = field(message, self.encoder.slots[TOPIC])
+        cdef PyObject *queue_id = field(message, self.encoder.slots[QUEUE_ID])
+        if topic == NULL or queue_id == NULL or field(message, self.encoder.slots[SYS_FLAG]) == NULL:
+            return False
+        if field(message, self.delay_level_at) == NULL:
+            return False
+        return PyUnicode_CheckExact(topic) and PyLong_CheckExact(queue_id)
+
+    cdef append(self, message, int64_t stored_at):
+        cdef PyObject *raw = <PyObject *>message
+        cdef Tail tail = self.tail
+        cdef Encoder encoder = self.encoder
+        cdef int64_t queue_offset = 0
+        cdef Py_ssize_t size, start
+        cdef PyObject *known
+        cdef PyObject *host
+        if tail is None:
+            return None
+        key = (<object>field(raw, encoder.slots[TOPIC]), <object>field(raw, encoder.slots[QUEUE_ID]))
+        known = PyDict_GetItemWithError(<PyObject *>self.next_offsets, <PyObject *>key)
+        if known != NULL and not int64_of(known, &queue_offset):
+            return None
+        tail.check_writable()
+        start = tail.at
+        size = encoder.append_planned(tail, raw, queue_offset, stored_at)
+        if size <= 0:
+            return None
+        self.next_offsets[key] = queue_offset + 1
+        if self.dispatches:
+            self.dispatch(tail, start, size)
+        host = field(raw, encoder.slots[STORE_HOST])
+        store_host = encoder.store_host if host == Py_None else <object>host
+        return self.receipt_type(self.ok, tail.base + start, queue_offset, size, stored_at, store_host)
+
+    cdef int dispatch(self, Tail tail, Py_ssize_t start, Py_ssize_t size) except -1:
+        """Dispatch the record just appended, if all before it were and nobody else is at it."""
+        cdef Lane lane = self.lane
+        cdef int reason
+        if lane.is_owned or lane.stopped_at_index or lane.log_offset != tail.base + start:
+            return 0
+        reason = lane.run_range(tail.data, start, start + size, tail.base, False)
+        if reason == DONE:
+            lane.log_offset = tail.base + start + size
+        elif reason == AT_INDEX:
+            lane.stopped_at_index = True
+        return 0

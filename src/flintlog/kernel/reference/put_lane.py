@@ -1,0 +1,132 @@
+"""One put, from a message to a record that is visible, as long as nothing unusual comes.
+
+    message ─▶ queue offset ─▶ record at the tail ─▶ queue entry and index ─▶ receipt
+       │             │                │                        │
+       └─────────────┴── None: the caller takes the long way   └── left to the dispatcher
+
+The long way (`CommitLog.put`, `Dispatcher.advance`) does the same for every message; this one is for the
+plain message in the plain case: the lock is free, the segment has room, dispatch has caught up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from flintlog.format.properties import INNER_NUM
+from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK
+from flintlog.kernel.reference.encoder import Encoder
+from flintlog.kernel.reference.lane import Lane
+from flintlog.kernel.reference.tails import Tail
+from flintlog.kernel.types import LaneStop, MessageFields
+
+_SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
+
+R = TypeVar("R")
+
+
+class PlainMessage(MessageFields, Protocol):
+    """What a put looks at to tell a plain message from one that asks for more."""
+
+    @property
+    def delay_level(self) -> int: ...
+    @property
+    def deliver_at_ms(self) -> int | None: ...
+    @property
+    def compress(self) -> str | None: ...
+
+
+class Lock(Protocol):
+    """The put lock."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+    def release(self) -> None: ...
+
+
+class PutLane:
+    """The short way of a plain message; whoever gets None takes the long one.
+
+    `tail` is the end of the log and `next_offsets` the table of next queue offsets, both under the put lock.
+    `is_open` lets puts in at all; `dispatches` makes them visible at once (not under sync flush).
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        lane: Lane,
+        *,
+        lock: Lock,
+        receipt_type: Callable[..., R],
+        ok: object,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        """A receipt is made as `receipt_type(ok, physical offset, queue offset, size, store time, store host)`."""
+        self.encoder = encoder
+        self.lane = lane
+        self.tail: Tail | None = None
+        self.next_offsets: dict[tuple[str, int], int] = {}
+        self.is_open = False
+        self.dispatches = False
+        self._lock = lock
+        self._receipt_type = receipt_type
+        self._ok = ok
+        self._now_ms = _system_now_ms if now_ms is None else now_ms
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether records wait to be dispatched."""
+        return self.tail is not None and self.lane.log_offset != self.tail.end
+
+    def put(self, message: PlainMessage) -> R | None:
+        """Append and dispatch a plain message; its receipt, or None when this is no plain case."""
+        if not self.is_open or type(message) is not self.encoder.message_type or not _is_plain(message):
+            return None
+        if not self._lock.acquire(False):
+            return None
+        try:
+            return self._append(message, self._now_ms())
+        finally:
+            self._lock.release()
+
+    def _append(self, message: PlainMessage, stored_at: int) -> R | None:
+        tail = self.tail
+        if tail is None:
+            return None
+        key = (message.topic, message.queue_id)
+        queue_offset = self.next_offsets.get(key, 0)
+        start = tail.position
+        size = self.encoder.append(tail, message, queue_offset, stored_at)
+        if not size:
+            return None
+        self.next_offsets[key] = queue_offset + 1
+        if self.dispatches:
+            self._dispatch(tail, start, size)
+        host = message.store_host or self.encoder.store_host
+        receipt: R = self._receipt_type(self._ok, tail.base + start, queue_offset, size, stored_at, host)
+        return receipt
+
+    def _dispatch(self, tail: Tail, start: int, size: int) -> None:
+        """Dispatch the record just appended, if all before it were and nobody else is at it."""
+        lane = self.lane
+        if lane.is_owned or lane.stopped_at_index or lane.log_offset != tail.base + start:
+            return
+        reason = lane.run(tail._writable(), start, start + size, tail.base)
+        if reason is LaneStop.DONE:
+            lane.log_offset = tail.base + start + size
+        elif reason is LaneStop.INDEX:
+            lane.stopped_at_index = True
+
+
+def _is_plain(message: PlainMessage) -> bool:
+    return (
+        message.delay_level == 0
+        and message.deliver_at_ms is None
+        and message.compress is None
+        and not message.sys_flag & _SPECIAL_FLAGS
+        and INNER_NUM not in (message.properties or ())
+    )
+
+
+def _system_now_ms() -> int:
+    return time.time_ns() // 1_000_000

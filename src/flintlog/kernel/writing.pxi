@@ -1,0 +1,131 @@
+# From a plan to bytes. A record's first 8 bytes (size and magic) are written last: a reader, or a recovery
+# after a crash, never takes a half-written record for a whole one.
+
+cdef inline int32_t tail_size(const Plan *plan) noexcept:
+    """Everything behind the body."""
+    return 3 + (plan.topic.size > MAX_V1_TOPIC_SIZE) + plan.topic.size + plan.properties_size
+
+
+cdef inline void write_start(uint8_t *at, const Plan *plan) noexcept:
+    put32(at, plan.size)
+    put32(at + 4, MAGIC_V2 if plan.topic.size > MAX_V1_TOPIC_SIZE else MAGIC_V1)
+
+
+cdef inline void write_head(
+    uint8_t *at, const Plan *plan, int64_t queue_offset, int64_t physical_offset, int64_t stored_at
+) noexcept:
+    """Everything before the body but the first 8 bytes and the CRC."""
+    put32(at + 12, plan.queue_id)
+    put32(at + 16, plan.flag)
+    put64(at + 20, queue_offset)
+    put64(at + 28, physical_offset)
+    put32(at + 36, plan.sys_flag)
+    put64(at + 40, plan.born_timestamp)
+    copy_short(at + 48, plan.born_host.at, plan.born_host.size)
+    at += 48 + plan.born_host.size
+    put64(at, stored_at)
+    copy_short(at + 8, plan.store_host.at, plan.store_host.size)
+    at += 8 + plan.store_host.size
+    put32(at, plan.reconsume_times)
+    put64(at + 4, plan.prepared_offset)
+    put32(at + 12, plan.body.size)
+
+
+cdef inline void write_tail(uint8_t *at, const Plan *plan) noexcept:
+    cdef int i
+    cdef const Pair *pair
+    if plan.topic.size > MAX_V1_TOPIC_SIZE:
+        put16(at, <int16_t>plan.topic.size)
+        at += 2
+    else:
+        at[0] = <uint8_t>plan.topic.size
+        at += 1
+    copy_short(at, plan.topic.at, plan.topic.size)
+    at += plan.topic.size
+    put16(at, <int16_t>plan.properties_size)
+    at += 2
+    if plan.raw_properties.at != NULL:
+        memcpy(at, plan.raw_properties.at, plan.raw_properties.size)
+        return
+    for i in range(plan.pair_count):
+        pair = &plan.pairs[i]
+        copy_short(at, pair.name.at, pair.name.size)
+        at += pair.name.size
+        at[0] = 1
+        if pair.is_keys:
+            write_keys(at + 1, plan)
+        else:
+            copy_short(at + 1, pair.value.at, pair.value.size)
+        at += pair.value.size + 1
+        at[0] = 2
+        at += 1
+
+
+cdef inline void write_keys(uint8_t *at, const Plan *plan) noexcept:
+    cdef Py_ssize_t i
+    cdef Span text
+    for i in range(plan.key_count):
+        if i > 0:
+            at[0] = c" "
+            at += 1
+        if not text_of(plan.keys[i], &text):
+            return  # cannot be: the plan was made of it
+        copy_short(at, text.at, text.size)
+        at += text.size
+
+
+cdef void seal(uint8_t *record, const uint8_t *start, int32_t size) noexcept:
+    """Close a record with the sum of all before it; its first 8 bytes are still in `start` only."""
+    cdef uint8_t *at = record + size - CRC_PROPERTY_SIZE
+    cdef uint32_t crc = crc_more(crc_more(0xFFFFFFFF, start, 8), record + 8, size - 8 - CRC_PROPERTY_SIZE)
+    cdef int i
+    crc = ~crc & <uint32_t>0x7FFFFFFF
+    memcpy(at, b"__CRC32#\x01", 9)
+    for i in range(10):
+        at[9 + i] = <uint8_t>(c"0" + crc % 10)
+        crc //= 10
+    at[19] = 2
+
+
+cdef inline void publish(uint8_t *at, const uint8_t *records, Py_ssize_t size) noexcept:
+    """Copy records to their place, the first 8 bytes last."""
+    memcpy(at + 8, records + 8, size - 8)
+    write_barrier()
+    memcpy(at, records, 8)
+
+
+cdef int write_batch(uint8_t *at, list bodies, const uint8_t *frame, const int64_t *starts, bint with_crc) except -1:
+    """Put planned records together where they belong, the first 8 bytes of the first one last."""
+    cdef const uint8_t *first = NULL
+    cdef const uint8_t *start
+    cdef const uint8_t *content
+    cdef uint8_t *record
+    cdef Py_ssize_t i
+    cdef int32_t size, body_size, behind, before
+    for i in range(len(bodies)):
+        record = at + (starts[i] - starts[0])
+        size = <int32_t>(starts[i + 1] - starts[i])
+        body = bodies[i]
+        if type(body) is tuple:  # a whole record, from the plain twin
+            start = <const uint8_t *>PyBytes_AS_STRING((<tuple>body)[0])
+            memcpy(record + 8, start + 8, size - 8)
+        else:
+            content = <const uint8_t *>PyBytes_AS_STRING(body)
+            body_size = <int32_t>PyBytes_GET_SIZE(body)
+            memcpy(&behind, frame, sizeof(int32_t))
+            start = frame + sizeof(int32_t)
+            before = size - behind - body_size
+            memcpy(record + 8, start + 8, before - 8)
+            memcpy(record + before, content, body_size)
+            memcpy(record + before + body_size, start + before, behind)
+            put32(record + 8, <int32_t>crc_of(content, body_size))
+            if with_crc:
+                seal(record, start, size)
+            frame = start + before + behind
+        if i == 0:
+            first = start
+        else:
+            memcpy(record, start, 8)
+    write_barrier()
+    memcpy(at, first, 8)
+    return 0

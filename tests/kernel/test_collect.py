@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import struct
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+LOG = bytes(range(200))
+
+
+def entries(*values: tuple[int, int, int]) -> bytes:
+    return b"".join(struct.pack("!qiq", *value) for value in values)
+
+
+def test_records_in_the_order_of_the_entries(kernel: ModuleType) -> None:
+    queue = entries((1000, 10, 1), (1100, 20, 2), (1050, 5, 1))
+    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 32, 1000) == ([LOG[:10], LOG[100:120], LOG[50:55]], 60)
+    assert kernel.collect(queue, 20, 40, LOG, 1000, 1200, 32, 1000) == ([LOG[100:120]], 40)
+
+
+def test_only_records_with_these_tags(kernel: ModuleType) -> None:
+    queue = entries((1000, 10, 1), (1100, 20, -2), (1050, 5, 1))
+    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 32, 1000, {1}) == ([LOG[:10], LOG[50:55]], 60)
+    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 32, 1000, {-2}) == ([LOG[100:120]], 60)
+    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 32, 1000, frozenset()) == ([], 60)
+
+
+def test_count_and_bytes_are_bounded_but_one_record_always_comes(kernel: ModuleType) -> None:
+    queue = entries((1000, 10, 1), (1100, 20, 2), (1050, 5, 1))
+    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 2, 1000)[1] == 40
+    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 9, 29)[1] == 20
+    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 9, 30)[1] == 40
+    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 9, 0) == ([LOG[:10]], 20)
+    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 0, 1000) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        (999, 10, 0),
+        (1191, 10, 0),
+        (1200, 1, 0),
+        (1000, 0, 0),
+        (1000, -5, 0),
+        (-(1 << 63), 10, 0),
+        ((1 << 63) - 1, 10, 0),
+    ],
+)
+def test_an_entry_that_points_elsewhere_ends_it(kernel: ModuleType, entry: tuple[int, int, int]) -> None:
+    assert kernel.collect(entries((1000, 4, 0), entry), 0, 40, LOG, 1000, 1200, 9, 99) == ([LOG[:4]], 20)
+
+
+def test_the_readable_end_counts_not_the_buffers(kernel: ModuleType) -> None:
+    queue = entries((1000, 10, 0))
+    assert kernel.collect(queue, 0, 20, LOG, 1000, 1009, 9, 99) == ([], 0)
+    assert kernel.collect(queue, 0, 20, LOG, 1000, 1010, 9, 99) == ([LOG[:10]], 20)
+    assert kernel.collect(queue, 0, 20, LOG, 1000, 5000, 9, 99) == ([LOG[:10]], 20)
+
+
+def test_buffers_are_given_back(kernel: ModuleType) -> None:
+    log: Any = bytearray(LOG)
+    kernel.collect(entries((1000, 10, 0)), 0, 20, log, 1000, 1200, 9, 99)
+    log.append(1)
