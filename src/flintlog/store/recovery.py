@@ -9,8 +9,8 @@ they are behind, missing or doubtful:
               cut and built again behind it                 the others deleted and built again
 
 Whatever is deleted here can be built again from the log, so a crash at any step only makes the next opening do the
-same once more. Three rules keep that true: before anything derived changes, the store is marked as not cleanly
-stopped; before anything derived is deleted, the checkpoint stops vouching for it; and before anything is
+same once more. Three rules keep that true: before anything derived is deleted, the checkpoint stops vouching for it;
+before anything derived changes, the store is marked as not cleanly stopped; and before anything is
 derived from what was found in the log, the log is synced, because a process that was killed leaves bytes that
 are still only in memory.
 """
@@ -96,7 +96,6 @@ class Recovery:
     def _without_log(self) -> RecoveryReport:
         """No log, no messages: what queues and index say is about nothing."""
         parts = self._open
-        self._mark()
         self._forget_queues()
         if parts.index is not None:
             parts.index.destroy()
@@ -112,7 +111,6 @@ class Recovery:
         missing = self._missing_queues()
         if missing is not None:
             self._note("missing-queues", missing, "all queues were built again from the log")
-            self._mark()
             self._forget_queues()
             return self._min
         if self._clean:
@@ -149,11 +147,16 @@ class Recovery:
             self._open.segments.resync(start)
 
     def _forget_queues(self) -> None:
-        """Delete all queues, after the checkpoint stopped vouching for them."""
+        """Delete all queues.
+
+        The checkpoint stops vouching for them first, while the stop still counts as clean: an opening after an unclean
+        one would believe it, and not look for queues that are missing.
+        """
         checkpoint = self._open.checkpoint
         if checkpoint.values.logics_physical_offset:
             checkpoint.set(logics_physical_offset=0, logics_msg_timestamp=0)
             checkpoint.flush()
+        self._mark()
         self._open.queues.destroy()
 
     def _missing_queues(self) -> str | None:
