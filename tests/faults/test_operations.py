@@ -1,4 +1,4 @@
-"""Any order of puts, flushes, stops, kills and power losses: what was promised is kept, and what is derived is right."""
+"""Any order of puts, flushes, stops, kills and power losses: promises are kept, and what is derived is right."""
 
 from __future__ import annotations
 
