@@ -50,6 +50,18 @@ def test_what_was_promised_survives_everything(flush: str, operations: list[Oper
     run(World(small_config(flush), torn_creates=torn_creates), operations)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_checkpoint_vouches_only_for_what_is_durable(seed: int) -> None:
+    world = World(small_config("async"))
+    world.put(seed, 40)
+    world.tide()
+    assert 0 < world.store._parts.checkpoint.values.logics_physical_offset < world.store.flushed_offset
+    world.put(seed + 1, 40)
+    world.crash(seed)
+    world.check()
+    world.abandon()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("flush", ["sync", "async"])
