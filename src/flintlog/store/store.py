@@ -414,12 +414,15 @@ class Store:
 
     def put_batch(self, messages: Sequence[Message]) -> Receipts:
         """Store messages of one queue as one write; a receipt for each."""
-        receipts = self._append_batch(messages)
-        if receipts.status is not _OK:
-            self._stats.put_failed(len(receipts))
-            return receipts
+        receipts: Receipts | None = self._put_lane.put_batch(messages)
+        if receipts is None:
+            receipts = self._append_batch(messages)
+            if receipts.status is not _OK:
+                self._stats.put_failed(len(receipts))
+                return receipts
         if self._group_commit is None:
-            self._after_append()
+            if self._put_lane.is_behind:
+                self._after_append()
             return receipts
         return cast(Receipts, self._group_commit.wait(receipts))
 
