@@ -10,7 +10,7 @@ import pytest
 
 from flintlog import Arrival, Message, PutStatus, Store, StoreConfig, open_store
 from flintlog.disk.faulty import FaultyMedium
-from flintlog.format.record import Record, encode_record
+from flintlog.format.record import MAGIC_V1, MAGIC_V2, Record, body_crc, encode_record
 from flintlog.store.lifecycle import Flag
 from tests.store.small_store import ASYNC, SMALL, bodies, bytes_of, read_all
 
@@ -190,8 +190,6 @@ def test_a_foreign_record_cannot_lead_out_of_the_directory(tmp_path: Path, topic
 
 
 def _record(topic: str, body: bytes, physical_offset: int, queue_offset: int = 0) -> bytes:
-    from flintlog.format.record import MAGIC_V1, MAGIC_V2, body_crc
-
     host = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
     name = topic.encode()
     return encode_record(

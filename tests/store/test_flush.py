@@ -127,7 +127,7 @@ def test_after_a_failed_sync_nothing_is_acknowledged_and_all_is_served() -> None
         assert bodies(read_all(again, "orders"))[0] == b"safe"
 
 
-# WAIT=false
+# Puts that do not wait
 
 
 @pytest.mark.parametrize("how", ["put", "put_async"])
@@ -255,7 +255,9 @@ def test_write_buffers_on_a_real_disk(tmp_path: Path) -> None:
 # Preparing files
 
 
-@pytest.mark.parametrize("changed", [{"warm_maped_file_enable": True}, {"warm_ahead_bytes": 0}, {"warm_ahead_bytes": 4096}])
+@pytest.mark.parametrize(
+    "changed", [{"warm_maped_file_enable": True}, {"warm_ahead_bytes": 0}, {"warm_ahead_bytes": 4096}]
+)
 def test_files_made_ready_ahead_hold_the_same(tmp_path: Path, changed: dict[str, int]) -> None:
     with open_store(tmp_path, ASYNC.with_changes(mapped_file_size_commit_log=16384, **changed)) as store:
         for number in range(100):

@@ -40,7 +40,7 @@ def scan_log(
     wanted = None if topics is None else frozenset(topic.encode() for topic in topics)
     position, stop_at = max(segments.min_offset, 0), segments.max_offset
     if end is not None and end < stop_at:
-        stop_at = _first_record_from(segments, end)
+        stop_at = min(stop_at, _first_record_from(segments, end))
     if start is not None and start > position:
         position = _first_record_from(segments, start)
     while position < stop_at:
@@ -69,11 +69,13 @@ def scan_log(
             if behind is None:
                 return
             following = behind
+        if following <= position:
+            return
         position = following
 
 
 def _first_record_from(segments: SegmentQueue, start: int) -> int:
-    """Where the first intact record at or behind an offset begins, or the next segment; the offset may be in a record."""
+    """Where the first intact record at or behind an offset begins, or the next segment."""
     segment = segments.find(start)
     if segment is None:
         return start

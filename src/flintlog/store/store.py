@@ -756,6 +756,8 @@ class Store:
 
     def _put_totals(self) -> tuple[int, int]:
         """Puts and their bytes since the opening, read off the queue offsets and the log instead of being counted."""
+        if self.read_only:
+            return 0, 0
         times = self._parts.queues.offsets_handed_out - self._offsets_before + self._log.unqueued_count
         return times, self._log.appended_bytes
 

@@ -3,7 +3,8 @@
     with temporary_store() as store:
         store.put(Message("orders", b"...")).check()
 
-`pytest` finds the fixtures of `flintlog.testing.plugin` by itself: a test that takes `flintlog_store` gets an empty store.
+`pytest` finds the fixtures of `flintlog.testing.plugin` by itself: a test that takes `flintlog_store` gets an empty
+store.
 """
 
 from flintlog.disk.faulty import FaultyMedium
