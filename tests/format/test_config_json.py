@@ -182,7 +182,7 @@ def test_a_config_file_is_an_object() -> None:
 
 
 @pytest.mark.parametrize("value", [{1.5: 1}, {True: 1}, {None: 1}, {"a": object()}, {"a": b"bytes"}, {"a": {1, 2}}])
-def test_what_json_cannot_hold_is_refused(value: Any) -> None:
+def test_what_json_cannot_hold_is_refused(value: JsonValue) -> None:
     with pytest.raises(FormatError):
         encode_config_json(value)
 
@@ -193,7 +193,7 @@ def test_malformed_text_is_replaced_as_java_does() -> None:
 
 
 @given(_VALUES, st.booleans())
-def test_any_value_comes_back(value: Any, pretty: bool) -> None:
+def test_any_value_comes_back(value: JsonValue, pretty: bool) -> None:
     encoded = encode_config_json(value, pretty=pretty)
     parsed = parse_config_json(encoded)
     assert encode_config_json(parsed, pretty=pretty) == encoded

@@ -42,16 +42,12 @@ _PLAIN = {'"': re.compile(r'[^"\\]*+'), "'": re.compile(r"[^'\\]*+")}
 _HEX = re.compile(r"[0-9A-Fa-f]{4}")
 _WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 _WORD = re.compile("true|false|null")
-_SIMPLE_ESCAPES: Final = {
-    **{"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", "v": "\v", "0": "\0"},
-    **{character: character for character in "\"'\\/"},
-}
+_SIMPLE_ESCAPES: Final = dict(zip("btnfrv0\"'\\/", "\b\t\n\f\r\v\0\"'\\/", strict=True))
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 _NEEDS_ESCAPE = re.compile(r'[\x00-\x1f"\\]')
-_ESCAPES: Final = {
-    **{chr(code): f"\\u{code:04x}" for code in range(0x20)},
-    **{'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"},
+_ESCAPES: Final = {chr(code): f"\\u{code:04x}" for code in range(0x20)} | {
+    character: "\\" + letter for character, letter in zip('"\\\b\t\n\f\r', '"\\btnfr', strict=True)
 }
 
 

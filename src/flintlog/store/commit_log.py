@@ -25,15 +25,15 @@ from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DiskFull, InvalidMessage
 from flintlog.format.record import BLANK_MAGIC, END_RESERVE
-from flintlog.kernel import Encoder, Tail
-from flintlog.store.clock import Milliseconds
+from flintlog.kernel import Encoder, Lane, PutLane, Tail
+from flintlog.store.clock import Milliseconds, given_clock
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.put_lock import PutLock
 
 _OK = PutStatus.PUT_OK
 _BLANK = struct.Struct(">iI")
 _I32 = struct.Struct(">i")
-RECORD_SLACK_BYTES = 128 * 1024
+RECORD_SLACK_BYTES = 40 * 1024
 """What a record may hold besides its body: headers, a topic, properties."""
 
 
@@ -58,6 +58,7 @@ class CommitLog:
         self,
         segments: SegmentQueue,
         encoder: Encoder,
+        lane: Lane,
         *,
         now_ms: Milliseconds,
         lock: PutLock,
@@ -65,7 +66,6 @@ class CommitLog:
         max_message_size: int,
     ) -> None:
         self.segments = segments
-        self.next_offsets: dict[tuple[str, int], int] = {}
         self.lock = lock
         self.locked_since: float | None = None
         self.on_wait: Callable[[int, int], None] | None = None
@@ -80,13 +80,13 @@ class CommitLog:
         self._scratch_size = min(segments.segment_size, max_message_size + RECORD_SLACK_BYTES)
         self._nothing = Tail(bytearray(0), 0)
         self._tail = self._nothing
-        self._segment: Segment | None = None
+        self.put_lane = PutLane(encoder, lane, lock=lock, receipt_type=Receipt, ok=_OK, now_ms=given_clock(now_ms))
 
     # ------------------------------------------------------------------ appending
 
     def start(self, next_offsets: dict[tuple[str, int], int]) -> None:
         """Take the last segment as the one to append to, and the table of next queue offsets."""
-        self.next_offsets = next_offsets
+        self.put_lane.next_offsets = next_offsets
         self._take(self.segments.last)
         self._began_at = self.end_offset
 
@@ -94,7 +94,7 @@ class CommitLog:
         """Take no more: a put that comes too late is refused, whatever it was told before."""
         with self.lock:
             self._refusal = PutStatus.SERVICE_NOT_AVAILABLE
-            self._tail = self._nothing
+            self._use(self._nothing)
 
     @property
     def appended_bytes(self) -> int:
@@ -102,13 +102,13 @@ class CommitLog:
         return self.end_offset - self._began_at - self._padding_bytes
 
     def put(self, message: Message) -> Receipt:
-        """Append one message to the queue it names."""
+        """Append one message to the queue it names: the long way, which `put_lane` shortens for the plain case."""
         with self.lock:
             key = (message.topic, message.queue_id)
-            queue_offset = self.next_offsets.get(key, 0)
+            queue_offset = self.put_lane.next_offsets.get(key, 0)
             receipt = self._append_one(message, queue_offset)
             if receipt.status is _OK:
-                self.next_offsets[key] = queue_offset + 1
+                self.put_lane.next_offsets[key] = queue_offset + 1
             return receipt
 
     def put_placed(self, placement: Placement) -> Receipt:
@@ -130,7 +130,6 @@ class CommitLog:
             if rolled is None:
                 return Receipt(self._refusal)
             tail, size = rolled
-        self._segment.store_timestamp = now  # type: ignore[union-attr]  # an append had a segment
         host = message.store_host or self._store_host
         return Receipt(_OK, tail.base + tail.position - size, queue_offset, size, now, host)
 
@@ -139,15 +138,14 @@ class CommitLog:
         with self.lock:
             first = messages[0]
             key = (first.topic, first.queue_id)
-            queue_offset = self.next_offsets.get(key, 0)
+            queue_offset = self.put_lane.next_offsets.get(key, 0)
             now = self._now_ms()
             offsets = self._encoder.append_batch(self._tail, messages, queue_offset, now)
             if offsets is None:
                 offsets = self._batch_to_next(messages, queue_offset, now)
                 if offsets is None:
                     return refused(self._refusal, len(messages))
-            self.next_offsets[key] = queue_offset + len(messages)
-            self._segment.store_timestamp = now  # type: ignore[union-attr]
+            self.put_lane.next_offsets[key] = queue_offset + len(messages)
             return Receipts(_OK, offsets, queue_offset, now, first.store_host or self._store_host)
 
     def append_raw(self, data: bytes | memoryview) -> bool:
@@ -173,7 +171,8 @@ class CommitLog:
         return self._tail, self._append(self._tail, message, queue_offset, now)
 
     def _batch_to_next(self, messages: Sequence[Message], queue_offset: int, now: int) -> Sequence[int] | None:
-        scratch = Tail(bytearray(self.segments.segment_size), 0)
+        most = sum(len(message.body) for message in messages) + len(messages) * RECORD_SLACK_BYTES
+        scratch = Tail(bytearray(min(most, self.segments.segment_size)), 0)
         if self._encoder.append_batch(scratch, messages, queue_offset, now) is None:
             raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
         if not self._roll():
@@ -211,11 +210,13 @@ class CommitLog:
     def _take(self, segment: Segment | None) -> bool:
         if segment is None:
             # The closed segment may give its write buffer back; its tail is of no more use.
-            self._tail = self._nothing
+            self._use(self._nothing)
             return False
-        self._segment = segment
-        self._tail = segment.tail
+        self._use(segment.tail)
         return True
+
+    def _use(self, tail: Tail) -> None:
+        self._tail = self.put_lane.tail = tail
 
     # ------------------------------------------------------------------ places
 

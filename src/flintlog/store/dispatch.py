@@ -56,14 +56,13 @@ class Dispatcher:
         commit_log: CommitLog,
         queues: QueueTable,
         index: IndexService | None,
+        lane: Lane,
         *,
         readable_end: Callable[[], int],
         damage: DamageMap,
         delay_levels_ms: Sequence[int],
-        lmq: bool,
         extension: bool,
     ) -> None:
-        self.position = 0
         self.failure: FlintlogError | None = None
         self.bitmap_hook: BitmapHook | None = None
         self._log = commit_log
@@ -78,11 +77,9 @@ class Dispatcher:
         self._wanted = False
         self._segment: Segment | None = None
         self._view = memoryview(b"")
-        self._at_index = False
-        self.lane = Lane(delay_levels_ms=self._delay_levels_ms, lmq=lmq)
+        self.lane = lane
         self.lane.all_slow = extension
         self.lane.index_enabled = index is not None
-        self._lmq = lmq
 
     # ------------------------------------------------------------------ from outside
 
@@ -90,7 +87,7 @@ class Dispatcher:
         """Everything below `position` is known to be dispatched."""
         self._leave_segment()
         self.position = position
-        self._at_index = False
+        self.lane.stopped_at_index = False
         if self._index is not None:
             self._show_index()
 
@@ -103,13 +100,17 @@ class Dispatcher:
     def add_listener(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
+    @property
+    def has_listeners(self) -> bool:
+        return bool(self._listeners)
+
     def advance(self) -> None:
         """Dispatch up to the readable end, or leave that to the thread that is at it."""
         self._wanted = True
         while self._wanted and self._running.acquire(False):
             try:
                 self._wanted = False
-                self._run()
+                self._run_owned()
             finally:
                 self._running.release()
 
@@ -121,14 +122,30 @@ class Dispatcher:
         if self._runner == threading.get_ident():
             return
         with self._running:
-            self._run()
+            self._run_owned()
         self.advance()
 
     @property
     def backlog_bytes(self) -> int:
         return max(0, self._readable_end() - self.position)
 
+    @property
+    def position(self) -> int:
+        """Everything below is dispatched; a put on the short way moves it too, when the lane is not owned."""
+        return self.lane.log_offset
+
+    @position.setter
+    def position(self, offset: int) -> None:
+        self.lane.log_offset = offset
+
     # ------------------------------------------------------------------ the loop
+
+    def _run_owned(self) -> None:
+        self.lane.is_owned = True
+        try:
+            self._run()
+        finally:
+            self.lane.is_owned = False
 
     def _run(self) -> None:
         self._runner = threading.get_ident()
@@ -182,8 +199,8 @@ class Dispatcher:
         if start >= stop:
             return False
         lane = self.lane
-        reason = lane.run(self._view, start, stop, base, self._at_index)
-        self._at_index = False
+        reason = lane.run(self._view, start, stop, base, lane.stopped_at_index)
+        lane.stopped_at_index = False
         self.position = base + lane.position
         if reason is LaneStop.DONE:
             return True
@@ -191,10 +208,10 @@ class Dispatcher:
             self.position = base + segment.size
         elif reason is LaneStop.QUEUE:
             self._queue_step(self._view, lane.position, base)
-            self._at_index = True
+            lane.stopped_at_index = True
         elif reason is LaneStop.INDEX:
+            lane.stopped_at_index = True
             self._roll_index()
-            self._at_index = True
         else:
             return self._pass_damage(end)
         return True
@@ -251,7 +268,7 @@ class Dispatcher:
         self._fill_damaged_gap(queue, row)
         bitmap = self._bitmap_of(record)
         self._put_entry(queue, row, row.queue_offset, bitmap)
-        if self._lmq and row.marks & MULTI_DISPATCH:
+        if self.lane.lmq and row.marks & MULTI_DISPATCH:
             self._put_multi(topic, queue_id, row, record)
         if not self.lane.all_slow:
             self.lane.set_queue(topic, queue_id, queue.end)

@@ -123,21 +123,22 @@ class Store:
         self.config = config
         self.read_only = read_only
         self.recovery = RecoveryReport((), clean=True, log_end=0, dispatched_from=0)
-        self.lifecycle = Lifecycle()
-        self.before_put: list[BeforePut] = []
+        self._put_hooks: list[BeforePut] = []
         self._medium = medium
         self._now_ms = now_ms
         self._parts = parts = make_parts(path, config, medium, now_ms)
         self._log = parts.commit_log
+        self._put_lane = parts.commit_log.put_lane
+        self._put_plain = self._put_lane.put
         self._is_sync = config.flush == "sync"
         self._dispatcher = Dispatcher(
             parts.commit_log,
             parts.queues,
             parts.index,
+            parts.lane,
             readable_end=self._readable_end,
             damage=parts.damage,
             delay_levels_ms=config.delay_levels_ms,
-            lmq=config.enable_lmq and config.enable_multi_dispatch,
             extension=config.enable_consume_queue_ext,
         )
         self._reader = Reader(parts.commit_log, parts.queues, parts.index, parts.damage, config)
@@ -156,6 +157,7 @@ class Store:
         self._stats = StoreStatsService(now_ms, self._put_totals)
         self._next_sample_s = 0.0
         self._closing = threading.Lock()
+        self.lifecycle = Lifecycle(self._open_short_way)
 
     # ------------------------------------------------------------------ opening
 
@@ -396,11 +398,14 @@ class Store:
 
     def put(self, message: Message) -> Receipt:
         """Store one message. Under sync flush it is on disk when this returns PUT_OK."""
-        receipt = self._append(message)
-        if receipt.status is not _OK:
-            return self._count_failed(receipt)
+        receipt: Receipt | None = self._put_plain(message)
+        if receipt is None:
+            receipt = self._append(message)
+            if receipt.status is not _OK:
+                return self._count_failed(receipt)
         if self._group_commit is None:
-            self._after_append()
+            if self._put_lane.is_behind:
+                self._after_append()
             return receipt
         if _waits_not(message):
             self._group_commit.nudge()
@@ -429,7 +434,9 @@ class Store:
 
     async def aput(self, message: Message) -> Receipt:
         """Store one message from asyncio; a group of waiting producers is woken by one call into the loop."""
-        receipt = self._append(message)
+        receipt: Receipt | None = self._put_plain(message)
+        if receipt is None:
+            receipt = self._append(message)
         if receipt.status is _OK and self._group_commit is not None and not _waits_not(message):
             return cast(Receipt, await self._group_commit.task(receipt))
         return self._without_waiting(receipt)
@@ -467,7 +474,7 @@ class Store:
         properties = message.properties
         try:
             if (
-                self.before_put
+                self._put_hooks
                 or message.sys_flag & _SPECIAL_FLAGS
                 or message.delay_level
                 or message.deliver_at_ms is not None
@@ -483,13 +490,29 @@ class Store:
             check_types(message)
             raise
 
+    def add_put_hook(self, hook: BeforePut) -> None:
+        """Let a function look at each message before it is appended."""
+        self._put_hooks.append(hook)
+        self._open_short_way()
+
+    def _open_short_way(self) -> None:
+        """Whether plain messages may go through the kernel's put lane, and be dispatched there."""
+        lane = self._put_lane
+        lane.is_open = (
+            self.lifecycle.is_writeable
+            and not self._put_hooks
+            and not self._has_batch_topics
+            and not self._multi_dispatch
+        )
+        lane.dispatches = not self._is_sync and self._commit is None and not self._dispatcher.has_listeners
+
     def _append_batch(self, messages: Sequence[Message]) -> Receipts:
         messages = check_batch(messages)
         if not self.lifecycle.is_writeable:
             return refused(self._refuse().status, len(messages))
         if self._is_busy():
             return refused(PutStatus.OS_PAGE_CACHE_BUSY, len(messages))
-        if self.before_put:
+        if self._put_hooks:
             answers = [self._ask_hooks(message) for message in messages]
             refusal = next((answer for answer in answers if isinstance(answer, Receipt)), None)
             if refusal is not None:
@@ -507,7 +530,7 @@ class Store:
             raise
 
     def _ask_hooks(self, message: Message) -> Message | Receipt:
-        for hook in self.before_put:
+        for hook in self._put_hooks:
             answer = hook(message)
             if isinstance(answer, Receipt):
                 return answer
@@ -769,6 +792,7 @@ class Store:
         if not callable(callback):
             raise InvalidConfig(f"a listener is a function, not {type(callback).__name__}")
         self._dispatcher.add_listener(callback)
+        self._open_short_way()
 
     def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
         """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`)."""
