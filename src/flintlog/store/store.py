@@ -94,6 +94,13 @@ def open_store(
     """Open a store directory: load, recover, start. A directory that does not exist becomes an empty store.
 
     `read_only` takes no lock and writes nothing: what has to be recovered is recovered in memory.
+
+    >>> import tempfile
+    >>> config = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, max_index_num=400)
+    >>> with tempfile.TemporaryDirectory() as folder, open_store(folder, config) as store:
+    ...     receipt = store.put(Message("orders", b"42 pieces", tags="paid", keys=["o-17"])).check()
+    ...     [message.body for message in store.get("orders", queue_id=0, offset=0, filter="paid || shipped").messages]
+    [b'42 pieces']
     """
     config = StoreConfig() if config is None else config
     if not isinstance(config, StoreConfig):
@@ -800,10 +807,12 @@ class Store:
 
     @property
     def min_physical_offset(self) -> int:
+        """Where the log begins: what lies below was deleted."""
         return max(0, self._log.min_offset)
 
     @property
     def max_physical_offset(self) -> int:
+        """Where the log ends, as far as it can be read."""
         return self._log.max_offset
 
     @property
