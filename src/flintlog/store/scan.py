@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from flintlog import kernel
-from flintlog.derive.find_record import find_record
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.kernel import Column, Decoded, ScanStop
 from flintlog.store.damage import DamageMap
@@ -80,7 +79,7 @@ def _first_record_from(segments: SegmentQueue, start: int) -> int:
     if segment is None:
         return start
     with held(segment) as view:
-        place = find_record(view, start - segment.base, segment.read_position, segment.base)
+        place = kernel.find_record(view, start - segment.base, segment.read_position, segment.base)
     return segment.base + (segment.size if place < 0 else place)
 
 

@@ -52,6 +52,7 @@ from flintlog.store.checks import (
 from flintlog.store.clock import Clock, Milliseconds, as_milliseconds
 from flintlog.store.commit_log import Placement
 from flintlog.store.compression import Codec, compress
+from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import BitmapHook, Dispatcher, Listener, may_multi_dispatch
 from flintlog.store.filters import MessageFilter, as_filter
@@ -138,7 +139,8 @@ class Store:
         self._put_lane = parts.commit_log.put_lane
         self._put_plain = self._put_lane.put
         self._is_sync = config.flush == "sync"
-        self._dispatcher = Dispatcher(
+        kind = ConcurrentDispatcher if config.enable_build_consume_queue_concurrently else Dispatcher
+        self._dispatcher = kind(
             parts.commit_log,
             parts.queues,
             parts.index,
@@ -255,6 +257,7 @@ class Store:
         self._mark_unclean()
         self._marker.remove()
         self._start_threads(config)
+        self._dispatcher.start()
         self.lifecycle.move_to(State.RUNNING)
         if not self._was_clean and self._queue_flush is not None:
             self._queue_flush.flush_all()
@@ -518,7 +521,7 @@ class Store:
             and not self._has_batch_topics
             and not self._multi_dispatch
         )
-        lane.dispatches = not self._is_sync and self._commit is None and not self._dispatcher.has_listeners
+        lane.dispatches = not self._is_sync and self._commit is None and self._dispatcher.leaves_puts_to_lane
 
     def _append_batch(self, messages: Sequence[Message]) -> Receipts:
         messages = check_batch(messages)
