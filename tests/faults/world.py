@@ -19,6 +19,7 @@ from pathlib import Path
 from flintlog import DamagedRecord, FlintlogError, Message, PutStatus, Receipt, Store, StoreConfig, StoredMessage, open_store
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.format.index_file import parse_index_header
+from flintlog.store.lifecycle import State
 
 ROOT = Path("/store")
 NEVER_MS = 3_600_000
@@ -157,7 +158,7 @@ class World:
         try:
             self.store.shutdown()
         except FlintlogError:
-            assert not self.store.lifecycle.is_running
+            assert self.store.lifecycle.state is State.SHUTDOWN_OK
 
     # What must hold
 

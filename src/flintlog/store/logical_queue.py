@@ -32,6 +32,7 @@ StoreTimeOf = Callable[[int, int], int]
 
 _TRUSTED_BUT_LAST = 3  # recovery reads only the last three files; what lies before was flushed long ago
 _OFFSET = struct.Struct(">q")
+_MAX_OFFSET = (1 << 63) - 1
 
 
 class QueueType(Enum):
@@ -157,7 +158,7 @@ class LogicalQueue(ABC):
         self.segments = segments
         self._tails = TailKeeper() if tails is None else tails
         self._has_stale_end = False
-        self._offsets = struct.Struct(f">q{self.entry_size - _OFFSET.size}x")
+        self.broken_offset: int | None = None
 
     @property
     @abstractmethod
@@ -250,10 +251,20 @@ class LogicalQueue(ABC):
             position = self._recover_segment(segment)
             end = segment.base + position
             if position < segment.size:
+                self.broken_offset = self._broken_entry(segment, position)
                 break
         if end is not None:
             self._cut(end)
             self._has_stale_end = not was_clean
+
+    def _broken_entry(self, segment: Segment, position: int) -> int | None:
+        """The physical offset in an entry that is not valid and not empty either: a torn end, or damage."""
+        selected = segment.select(position, self.entry_size)
+        if selected is None:
+            return None
+        with selected:
+            offset: int = _OFFSET.unpack_from(selected.view)[0]
+            return offset & _MAX_OFFSET if any(selected.view) else None
 
     def _recover_segment(self, segment: Segment) -> int:
         selected = segment.select(0)
@@ -305,12 +316,10 @@ class LogicalQueue(ABC):
         if selected is None:
             return 0
         with selected:
-            end = self._data_end(selected.view)
-            kept = 0
-            for (offset,) in self._offsets.iter_unpack(selected.view[:end]):
-                if offset >= physical_offset:
-                    break
-                kept += self.entry_size
+            kept = self._data_end(selected.view)
+            # From the end: a damaged entry in the middle must not take those behind it along.
+            while kept and _OFFSET.unpack_from(selected.view, kept - self.entry_size)[0] >= physical_offset:
+                kept -= self.entry_size
             if kept:
                 self._built_to(selected.view, kept)
             return kept

@@ -113,12 +113,12 @@ class Recovery:
             self._note("missing-queues", missing, "all queues were built again from the log")
             self._forget_queues()
             return self._min
-        if self._clean:
-            return queues.max_physical_offset()
-        covered = self._covered()
-        if covered is None:
+        covered = FAR if self._clean else self._covered()
+        if covered is None or self._is_broken_below(covered):
             self._forget_queues()
             return self._min
+        if self._clean:
+            return queues.max_physical_offset()
         queues.truncate(covered + 1)
         return max(covered, self._min)
 
@@ -133,6 +133,15 @@ class Recovery:
         record = self._open.record_at(covered)
         is_intact = record is not None and kernel.scan(record, 0, len(record), covered, check_crc=True).count == 1
         return covered if is_intact else None
+
+    def _is_broken_below(self, covered: int) -> bool:
+        """Whether a queue ends at an entry that should be whole: what lay behind it is not found otherwise."""
+        for queue in self._open.queues.all():
+            if queue.broken_offset is not None and queue.broken_offset <= covered:
+                where = f"the entry behind offset {queue.max_offset} of {queue.topic}/{queue.queue_id} is damaged"
+                self._note("damaged-queues", where, "all queues were built again from the log")
+                return True
+        return False
 
     def _mark(self) -> None:
         """From here on a crash leaves something half done."""

@@ -12,11 +12,13 @@ connects them and is what users see. Every method may be called from any thread.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
@@ -29,6 +31,7 @@ from flintlog.disk.overlay import OverlayMedium
 from flintlog.disk.page_toucher import PageToucher
 from flintlog.errors import (
     DamagedStore,
+    DiskFull,
     FlintlogError,
     InvalidConfig,
     InvalidMessage,
@@ -73,6 +76,8 @@ from flintlog.store.stored import Page, QueueInfo, StoredMessage
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 _OK = PutStatus.PUT_OK
 _SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
@@ -342,8 +347,10 @@ class Store:
                     self._stop_threads()
                     self._close_files()
             finally:
-                self._give_back()
-                self.lifecycle.move_to(State.SHUTDOWN_OK)
+                try:
+                    self._give_back()
+                finally:
+                    self.lifecycle.move_to(State.SHUTDOWN_OK)
 
     close = shutdown
 
@@ -373,23 +380,36 @@ class Store:
         finally:
             parts.allocator.shut_down()
             if is_clean:
-                index_files = 0 if parts.index is None else len(parts.index.files)
-                self._marker.write(
-                    log_end=self._log.max_offset, queue_count=len(parts.queues.all()), index_file_count=index_files
-                )
+                self._write_marker()
                 self._medium.remove(parts.paths.abort)
                 self._medium.sync_directory(self.path)
 
-    def _give_back(self) -> None:
+    def _write_marker(self) -> None:
         parts = self._parts
-        self._dispatcher.stop()
-        parts.queues.shut_down()
-        if parts.index is not None:
-            parts.index.shut_down()
-        parts.segments.shut_down()
-        if parts.pool is not None:
-            parts.pool.shut_down()
-        parts.checkpoint.close()
+        index_files = 0 if parts.index is None else len(parts.index.files)
+        try:
+            self._marker.write(
+                log_end=self._log.max_offset, queue_count=len(parts.queues.all()), index_file_count=index_files
+            )
+        except DiskFull as failure:
+            # The stop is clean without it: the next opening believes the directory alone.
+            log.warning("the stop was not written down: %s", failure)
+
+    def _give_back(self) -> None:
+        """Give everything back, from the dispatcher to the lock; what fails on the way stops none of the rest."""
+        parts = self._parts
+        with ExitStack() as last_to_first:
+            last_to_first.callback(self._release_lock)
+            last_to_first.callback(parts.checkpoint.close)
+            if parts.pool is not None:
+                last_to_first.callback(parts.pool.shut_down)
+            last_to_first.callback(parts.segments.shut_down)
+            if parts.index is not None:
+                last_to_first.callback(parts.index.shut_down)
+            last_to_first.callback(parts.queues.shut_down)
+            last_to_first.callback(self._dispatcher.stop)
+
+    def _release_lock(self) -> None:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
