@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from flintlog import kernel
-from flintlog.derive.find_record import find_record
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.kernel import Column, Decoded, ScanStop
 from flintlog.store.damage import DamageMap
@@ -21,9 +20,10 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 _TYPES = {"int32": pa.int32(), "int64": pa.int64(), "utf8": pa.utf8(), "binary": pa.binary()}
 _ORDER = (
-    "topic queue_id queue_offset physical_offset size message_id tags keys uniq_key tags_code body body_crc properties "
-    "flag sys_flag born_timestamp born_host store_timestamp store_host reconsume_times prepared_transaction_offset magic"
-).split()
+    *("topic", "queue_id", "queue_offset", "physical_offset", "size", "message_id", "tags", "keys", "uniq_key"),
+    *("tags_code", "body", "body_crc", "properties", "flag", "sys_flag", "born_timestamp", "born_host"),
+    *("store_timestamp", "store_host", "reconsume_times", "prepared_transaction_offset", "magic"),
+)
 
 
 def scan_log(
@@ -80,7 +80,7 @@ def _first_record_from(segments: SegmentQueue, start: int) -> int:
     if segment is None:
         return start
     with held(segment) as view:
-        place = find_record(view, start - segment.base, segment.read_position, segment.base)
+        place = kernel.find_record(view, start - segment.base, segment.read_position, segment.base)
     return segment.base + (segment.size if place < 0 else place)
 
 

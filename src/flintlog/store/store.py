@@ -511,7 +511,9 @@ class Store:
             and not self._has_batch_topics
             and not self._multi_dispatch
         )
-        lane.dispatches = not self._is_sync and self._commit is None and not self._dispatcher.has_listeners
+        lane.dispatches = not (
+            self._is_sync or self._wakes_flush or self._commit is not None or self._dispatcher.has_listeners
+        )
 
     def _append_batch(self, messages: Sequence[Message]) -> Receipts:
         messages = check_batch(messages)
