@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium
-from flintlog.errors import DiskFull, StoreClosed, WrongFileSize
+from flintlog.errors import DiskFull, StoreClosed, SyncFailed, WrongFileSize
 from flintlog.format.index_file import IndexHeader, IndexLayout
 from flintlog.kernel import index_hash
 from flintlog.store.index import IndexService
@@ -204,6 +204,27 @@ def test_after_a_crash_files_beyond_the_safe_time_are_dropped(tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == names[:1]
 
 
+def test_time_alone_does_not_vouch_for_a_file_that_was_filled_in_the_same_millisecond(tmp_path: Path) -> None:
+    safe: list[int] = []
+    index = make_index(tmp_path, on_full=safe.append)
+    for number in range(12):
+        assert index.put([index_hash("orders#a")], number * 100, START_MS)
+    names = [file.name for file in index.files]
+    assert make_index(tmp_path).load(False, safe[-1]) == names[2:], "the last file was never made durable"
+
+
+def test_full_file_that_cannot_be_made_durable_gets_no_successor() -> None:
+    medium = FaultyMedium()
+    index = make_index(Path("/index"), medium)
+    for number in range(5):
+        put(index, number, "a")
+    medium.fail_next_syncs(1)
+    for _ in range(2):
+        with pytest.raises(SyncFailed):
+            index.roll()
+    assert len(index.files) == 1
+
+
 def test_read_only_leaves_unsafe_files_on_the_disk(tmp_path: Path) -> None:
     index = make_index(tmp_path)
     for number in range(7):
@@ -330,6 +351,7 @@ def test_sealed_files_survive_a_crash() -> None:
     index = make_index(Path("/index"), medium, on_full=safe.append)
     for number in range(12):
         put(index, number, "a")
+    index.flush()
     after = make_index(Path("/index"), medium.crash(seed=3))
     after.load(False, safe[-1])
     assert find(after, "a") == [number * 100 for number in range(9, -1, -1)]

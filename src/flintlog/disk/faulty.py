@@ -22,7 +22,8 @@ trusts that loses data, and a test with this disk shows it.
 
 *Decay.* `flip_bit` changes a bit of both images.
 
-A crash gives a new disk; the old one goes on for whoever still runs on it, and can do the new one no harm.
+A crash gives a new disk; the old one goes on for whoever still runs on it, and can do the new one no harm. `kill` is
+the crash of a process alone: the next one finds everything that was written, durable or not.
 The same seed on the same history gives the same disk.
 """
 
@@ -36,7 +37,7 @@ from errno import EEXIST, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY
 from os import strerror
 from pathlib import Path
 
-from flintlog.disk.faulty_state import FaultyDirectory, FaultyNode, NameChange
+from flintlog.disk.faulty_state import FaultyDirectory, FaultyNode, NameChange, Twins
 from flintlog.disk.map_cache import DEFAULT_MAX_MAPS, MapCache
 from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, PAGE_BYTES, Advice, DiskUsage, FileInfo, check_range, disk_error
 from flintlog.errors import DiskError, DiskFull, StoreInUse, SyncFailed
@@ -164,17 +165,28 @@ class FaultyMedium:
     def crash(self, seed: int) -> FaultyMedium:
         """The disk as the next process finds it after power was lost now."""
         chance = random.Random(seed)
+        after = self._empty()
         with self._lock:
             survived = self._surviving_names(chance)
-            after = FaultyMedium(
-                capacity=self.capacity,
-                torn_creates=self.torn_creates,
-                clock_ms=self.clock_ms,
-                max_maps=self.maps.max_maps,
-            )
             copies: dict[FaultyNode, FaultyNode] = {}
             after._root = self._rebuild(self._root, survived, copies, chance)
         return after
+
+    def kill(self) -> FaultyMedium:
+        """The disk as the next process finds it after this one was killed now: all is there, durable or not."""
+        after, twins = self._empty(), Twins()
+        with self._lock:
+            after._root = twins.of_directory(self._root)
+            after._pending = [twins.of_change(change) for change in self._pending]
+        return after
+
+    def _empty(self) -> FaultyMedium:
+        return FaultyMedium(
+            capacity=self.capacity,
+            torn_creates=self.torn_creates,
+            clock_ms=self.clock_ms,
+            max_maps=self.maps.max_maps,
+        )
 
     def _surviving_names(self, chance: random.Random) -> dict[FaultyDirectory, dict[str, FaultyNode | FaultyDirectory]]:
         survived: dict[FaultyDirectory, dict[str, FaultyNode | FaultyDirectory]] = {}

@@ -23,6 +23,12 @@ class FaultyNode:
         self.was_synced = False
         self.lost_pages: dict[int, bytes] = {}  # content at a failed sync: taken for clean while it stays so
 
+    def copy(self) -> FaultyNode:
+        twin = FaultyNode(bytearray(self.live), self.durable, self.modified_ms)
+        twin.was_synced = self.was_synced
+        twin.lost_pages = dict(self.lost_pages)
+        return twin
+
     def sync(self, start: int, stop: int) -> None:
         if len(self.durable) != len(self.live):
             self.durable = self.durable[: len(self.live)].ljust(len(self.live), b"\0")
@@ -76,6 +82,38 @@ class NameChange:
                 names_of(directory).pop(name, None)
             else:
                 names_of(directory)[name] = node
+
+
+class Twins:
+    """Copies of nodes and directories, each made once: what has two names still has two."""
+
+    def __init__(self) -> None:
+        self._made: dict[FaultyNode | FaultyDirectory, FaultyNode | FaultyDirectory] = {}
+
+    def of_directory(self, directory: FaultyDirectory) -> FaultyDirectory:
+        found = self._made.get(directory)
+        if isinstance(found, FaultyDirectory):
+            return found
+        twin = self._made[directory] = FaultyDirectory()
+        twin.live = {name: self._of(node) for name, node in directory.live.items()}
+        twin.durable = {name: self._of(node) for name, node in directory.durable.items()}
+        return twin
+
+    def _of(self, node: FaultyNode | FaultyDirectory) -> FaultyNode | FaultyDirectory:
+        if isinstance(node, FaultyDirectory):
+            return self.of_directory(node)
+        found = self._made.get(node)
+        if found is None:
+            found = self._made[node] = node.copy()
+        return found
+
+    def of_change(self, change: NameChange) -> NameChange:
+        return NameChange(
+            *(
+                (self.of_directory(directory), name, None if node is None else self._of(node))
+                for directory, name, node in change.changes
+            )
+        )
 
 
 def pages(start: int, stop: int) -> range:

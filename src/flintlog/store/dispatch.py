@@ -28,13 +28,13 @@ from flintlog.format.properties import (
     INNER_NUM,
     parse_properties,
 )
-from flintlog.format.record import parse_record
+from flintlog.format.record import END_RESERVE, parse_record
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import MULTI_DISPATCH, Lane, LaneStop, Row, Scan
 from flintlog.store.checks import can_be_topic
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
-from flintlog.store.damage import DamageMap
+from flintlog.store.damage import Damage, DamageMap
 from flintlog.store.index import IndexService
 from flintlog.store.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queue_table import LMQ_PREFIX, QueueTable
@@ -45,7 +45,6 @@ log = logging.getLogger(__name__)
 Listener = Callable[[Arrival], None]
 BitmapHook = Callable[[bytes], "bytes | None"]
 """Given a whole record, the filter bitmap of its queue extension, or None."""
-MAX_ENTRY_SIZE = 0x7FFFFFFF
 
 
 class Dispatcher:
@@ -317,11 +316,21 @@ class Dispatcher:
         lost = self._damage.between(queue.max_physical_offset, row.physical_offset)
         if lost is None:
             return
-        filler = row._replace(physical_offset=lost.start, size=min(lost.size, MAX_ENTRY_SIZE), tags_code=0)
+        start, size = self._place_filler(lost)
+        filler = row._replace(physical_offset=start, size=size, tags_code=0)
         for queue_offset in range(expected, row.queue_offset):
             # Each filler must end behind the one before, or the queue takes it for a repeat.
-            queue.end.max_physical_offset = min(queue.max_physical_offset, lost.start)
+            queue.end.max_physical_offset = min(queue.max_physical_offset, start)
             self._put_entry(queue, filler, queue_offset)
+
+    def _place_filler(self, lost: Damage) -> tuple[int, int]:
+        """A stretch of the damage within one file: a reader takes one that ends elsewhere for an expired message."""
+        start = lost.start
+        segment_size = self._log.segments.segment_size
+        room = segment_size - start % segment_size
+        if room <= END_RESERVE and start + room < lost.end:
+            start, room = start + room, segment_size
+        return start, min(lost.end - start, room)
 
     # ------------------------------------------------------------------ index and listeners
 

@@ -1,8 +1,9 @@
 """The message index: from a key of a topic to the messages that carry it.
 
-Files are filled one after another; each has room for a fixed number of keys. A full file is sealed and
-made durable when the next one is made, and the checkpoint then remembers its end time: after a crash,
-index files that reach beyond that time are thrown away and built again from the log.
+Files are filled one after another; each has room for a fixed number of keys. A full file is made durable
+before the next one is made, and the checkpoint then remembers its end time. After a crash a file is believed if it
+does not reach beyond that time and a later file has keys: time alone does not tell two files that were filled
+within one millisecond apart. The others are thrown away and built again from the log.
 
 Invariant: files are sorted by name (their time of creation, always growing), only the last takes keys, and
 keys come in the log's order. Key texts are not stored: a query may also find messages of other keys with the same hash.
@@ -89,12 +90,15 @@ class IndexService:
         for info in found:
             self._check_size(info)
         files = [IndexFile(self.directory / info.name, self.layout, self._medium) for info in found if info.size]
-        unsafe = [] if last_exit_ok else [f for f in files if f.header.end_timestamp > index_safe_timestamp]
+        unsafe = [] if last_exit_ok else _unsafe(files, index_safe_timestamp)
         if not self.read_only:
             for info in empty:
                 self._medium.remove(self.directory / info.name)
             for file in unsafe:
                 file.delete()
+            if unsafe:
+                # The last file that is left will be changed: one that came back behind it would vouch for it.
+                self._medium.sync_directory(self.directory)
         self._files = tuple(file for file in files if file not in unsafe)
         return [file.name for file in unsafe]
 
@@ -129,12 +133,17 @@ class IndexService:
         return buffer, self.layout.slot_count, self.layout.index_count
 
     def roll(self) -> bool:
-        """Make sure that the last file has room; False when none could be made (`create_failure` says why)."""
+        """Make sure that the last file has room; False when none could be made (`create_failure` says why).
+
+        Raises when the full file could not be made durable: then it is not left behind.
+        """
         if self.read_only:
             raise StoreClosed("the index was opened read-only", path=self.directory)
         full = self._files[-1] if self._files else None
         if full is not None and not full.is_full:
             return True
+        if full is not None:
+            self._run(lambda: self._seal(full))  # before the next file is there: it says that this one is whole
         path = self.directory / self._next_name()
         try:
             self._medium.make_directories(self.directory)
@@ -148,8 +157,6 @@ class IndexService:
             file.start_after(full.header)
         with self._lock:
             self._files = (*self._files, file)
-        if full is not None:
-            self._run(lambda: self._seal(full))
         return True
 
     def _seal(self, full: IndexFile) -> None:
@@ -244,6 +251,15 @@ class IndexService:
         """Delete every file."""
         self._drop(self._files)
         self._medium.remove_tree(self.directory)
+
+
+def _unsafe(files: list[IndexFile], safe_timestamp: int) -> list[IndexFile]:
+    """The files that may not be whole after a crash: what follows an unsafe one is unsafe too."""
+    headers = [file.header for file in files]
+    with_keys = [place for place, header in enumerate(headers) if header.next_entry > 1]
+    last = with_keys[-1] if with_keys else 0
+    believed = next((place for place in range(last) if headers[place].end_timestamp > safe_timestamp), last)
+    return files[believed:]
 
 
 def _is_index_name(info: FileInfo) -> bool:

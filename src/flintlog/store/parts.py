@@ -76,7 +76,7 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         commit_log=_make_log(config, segments, lane, now_ms),
         lane=lane,
         queues=queues,
-        index=_make_index(config, medium, now_ms, paths, checkpoint),
+        index=_make_index(config, medium, now_ms, paths, checkpoint, segments),
         checkpoint=checkpoint,
         damage=DamageMap(),
         allocator=allocator,
@@ -123,12 +123,18 @@ def _make_queues(
 
 
 def _make_index(
-    config: StoreConfig, medium: Medium, now_ms: Milliseconds, paths: StorePaths, checkpoint: CheckpointFile
+    config: StoreConfig,
+    medium: Medium,
+    now_ms: Milliseconds,
+    paths: StorePaths,
+    checkpoint: CheckpointFile,
+    segments: SegmentQueue,
 ) -> IndexService | None:
     if not config.message_index_enable or not config.index_file_write_enable:
         return None
 
     def on_full(end_timestamp: int) -> None:
+        segments.flush_all()  # under async flush the index may be ahead of what is durable of the log
         checkpoint.set(index_msg_timestamp=end_timestamp)
         checkpoint.flush()
 

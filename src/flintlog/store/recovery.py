@@ -9,7 +9,10 @@ they are behind, missing or doubtful:
               cut and built again behind it                 the others deleted and built again
 
 Whatever is deleted here can be built again from the log, so a crash at any step only makes the next opening do the
-same once more.
+same once more. Three rules keep that true: before anything derived is deleted, the checkpoint stops vouching for it;
+before anything derived changes, the store is marked as not cleanly stopped; and before anything is
+derived from what was found in the log, the log is synced, because a process that was killed leaves bytes that
+are still only in memory.
 """
 
 from __future__ import annotations
@@ -56,6 +59,7 @@ class Opening:
     marker: StopMarker
     delay_levels_ms: tuple[int, ...]
     threads: int
+    mark_unclean: Callable[[], None]
     store_time_at: Callable[[int], int]
     record_at: Callable[[int], bytes | None]
     dropped_index_files: list[str]
@@ -69,6 +73,8 @@ class Recovery:
         self._open = opening
         self._clean = clean
         self._findings: list[Finding] = []
+        self._is_marked = not clean
+        self._is_deriving = False
         self._min = max(0, opening.segments.min_offset)
 
     def run(self) -> RecoveryReport:
@@ -80,15 +86,17 @@ class Recovery:
         dispatch_from = min(queues_from, index_from)
         parts.dispatcher.start_at(dispatch_from)
         start = self._scan_start(dispatch_from)
+        if not self._clean:
+            self._prepare_to_derive(start)
         end = self._read_log(start, dispatch_from, index_from)
         self._cut(end)
-        self._settle(start, end)
+        self._settle(end)
         return RecoveryReport(self._findings, clean=self._clean, log_end=end, dispatched_from=dispatch_from)
 
     def _without_log(self) -> RecoveryReport:
         """No log, no messages: what queues and index say is about nothing."""
         parts = self._open
-        parts.queues.destroy()
+        self._forget_queues()
         if parts.index is not None:
             parts.index.destroy()
         parts.dispatcher.start_at(0)
@@ -103,16 +111,53 @@ class Recovery:
         missing = self._missing_queues()
         if missing is not None:
             self._note("missing-queues", missing, "all queues were built again from the log")
-            queues.destroy()
+            self._forget_queues()
             return self._min
         if self._clean:
             return queues.max_physical_offset()
-        covered = self._open.checkpoint.values.logics_physical_offset
-        if not self._open.checkpoint.existed or covered <= 0:
-            queues.destroy()
+        covered = self._covered()
+        if covered is None:
+            self._forget_queues()
             return self._min
         queues.truncate(covered + 1)
         return max(covered, self._min)
+
+    def _covered(self) -> int | None:
+        """The last record whose queue entry is known to be durable; None when no such record can be told."""
+        covered = self._open.checkpoint.values.logics_physical_offset
+        if covered <= 0:
+            return None
+        if covered < self._min:
+            return covered
+        # A checkpoint that was damaged, or is that of another log, names a place where no record begins.
+        record = self._open.record_at(covered)
+        is_intact = record is not None and kernel.scan(record, 0, len(record), covered, check_crc=True).count == 1
+        return covered if is_intact else None
+
+    def _mark(self) -> None:
+        """From here on a crash leaves something half done."""
+        if not self._is_marked:
+            self._is_marked = True
+            self._open.mark_unclean()
+
+    def _prepare_to_derive(self, start: int) -> None:
+        if not self._is_deriving:
+            self._is_deriving = True
+            self._mark()
+            self._open.segments.resync(start)
+
+    def _forget_queues(self) -> None:
+        """Delete all queues.
+
+        The checkpoint stops vouching for them first, while the stop still counts as clean: an opening after an unclean
+        one would believe it, and not look for queues that are missing.
+        """
+        checkpoint = self._open.checkpoint
+        if checkpoint.values.logics_physical_offset:
+            checkpoint.set(logics_physical_offset=0, logics_msg_timestamp=0)
+            checkpoint.flush()
+        self._mark()
+        self._open.queues.destroy()
 
     def _missing_queues(self) -> str | None:
         count = len(self._open.queues.all())
@@ -171,6 +216,7 @@ class Recovery:
 
         def consume(batch: Batch, scan: Scan) -> None:
             if batch.base + scan.end > dispatch_from:
+                self._prepare_to_derive(start)
                 self._apply(batch, scan, index_from)
 
         reading = LogRecovery(
@@ -179,7 +225,7 @@ class Recovery:
             consume=consume,
             threads=parts.threads,
             delay_levels_ms=parts.delay_levels_ms,
-            expected_end=parts.queues.max_physical_offset() if self._clean else FAR,
+            expected_end=self._expected_end(),
             cut_at=self._earlier_cut(),
             known_end=parts.marker.log_end if self._clean else None,
             progress=parts.progress,
@@ -188,6 +234,13 @@ class Recovery:
         self._findings += reading.findings
         parts.dispatcher.lane.index_enabled = parts.index is not None
         return end
+
+    def _expected_end(self) -> int:
+        """Where the log ended at a clean stop; zeros before it are damage, however the log goes on behind them."""
+        built = self._open.queues.max_physical_offset()
+        if not self._clean or built < 0:
+            return FAR
+        return max(built, self._open.marker.log_end or 0)
 
     def _earlier_cut(self) -> int | None:
         """Where Java's last recovery ended the log, if nothing was put since then (its checkpoint tells)."""
@@ -224,14 +277,16 @@ class Recovery:
                 replace(found, kept_in=where) if found.id == "torn-tail" else found for found in self._findings
             ]
 
-    def _settle(self, start: int, end: int) -> None:
+    def _settle(self, end: int) -> None:
         """Bring queues, index and positions in line with the log's end, and make all of it durable."""
         parts = self._open
         parts.queues.truncate(end)
+        if parts.checkpoint.values.logics_physical_offset >= end:
+            # The log lost records that it had: other ones will come to lie at their offsets.
+            parts.checkpoint.set(logics_physical_offset=0, logics_msg_timestamp=0)
+            parts.checkpoint.flush()
         if parts.index is not None and parts.index.last_header.end_physical_offset >= end:
             parts.index.truncate(end, parts.store_time_at)
-        if not self._clean or self._findings:
-            parts.segments.resync(start)
         parts.queues.rebuild_offsets(self._min)
         parts.dispatcher.start_at(end)
 

@@ -230,6 +230,7 @@ class Store:
             marker=self._marker,
             delay_levels_ms=self.config.delay_levels_ms,
             threads=scan_threads(),
+            mark_unclean=self._mark_unclean,
             store_time_at=self._log.store_time_at,
             record_at=self._log.record_at,
             dropped_index_files=self._dropped_index_files,
@@ -251,12 +252,15 @@ class Store:
         self._log.on_wait = self._stats.put_took
         self._offsets_before = parts.queues.offsets_handed_out
         self._has_batch_topics = parts.queues.has_batch_topics
-        self._medium.write(parts.paths.abort, encode_abort(os.getpid()))
+        self._mark_unclean()
         self._marker.remove()
         self._start_threads(config)
         self.lifecycle.move_to(State.RUNNING)
         if not self._was_clean and self._queue_flush is not None:
             self._queue_flush.flush_all()
+
+    def _mark_unclean(self) -> None:
+        self._medium.write(self._parts.paths.abort, encode_abort(os.getpid()))
 
     def _start_threads(self, config: StoreConfig) -> None:
         parts = self._parts
@@ -421,12 +425,15 @@ class Store:
 
     def put_batch(self, messages: Sequence[Message]) -> Receipts:
         """Store messages of one queue as one write; a receipt for each."""
-        receipts = self._append_batch(messages)
-        if receipts.status is not _OK:
-            self._stats.put_failed(len(receipts))
-            return receipts
+        receipts: Receipts | None = self._put_lane.put_batch(messages)
+        if receipts is None:
+            receipts = self._append_batch(messages)
+            if receipts.status is not _OK:
+                self._stats.put_failed(len(receipts))
+                return receipts
         if self._group_commit is None:
-            self._after_append()
+            if self._put_lane.is_behind:
+                self._after_append()
             return receipts
         return cast(Receipts, self._group_commit.wait(receipts))
 

@@ -1,0 +1,61 @@
+"""Any order of puts, flushes, stops, kills and power losses: what was promised is kept, and what is derived is right."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.faults.world import World, small_config
+
+Operation = tuple[str, int, int]
+SEEDS = st.integers(0, 1_000_000)
+COUNTS = st.integers(1, 30)
+NAMES = ("put", "put", "put", "put_batch", "flush", "tide", "stop", "kill", "crash", "crash", "drift")
+OPERATIONS = st.lists(st.tuples(st.sampled_from(NAMES), SEEDS, COUNTS), min_size=2, max_size=14)
+# Threads make a run less than repeatable, so a failure is shown as it was found.
+COMMON = settings(
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+)
+QUICK = settings(COMMON, max_examples=25)
+THOROUGH = settings(COMMON, max_examples=int(os.environ.get("FLINTLOG_FAULT_EXAMPLES", "600")))
+
+
+def run(world: World, operations: list[Operation]) -> None:
+    try:
+        for name, seed, count in operations:
+            if name in ("put", "put_batch"):
+                getattr(world, name)(seed, count)
+            elif name in ("flush", "tide", "stop", "kill"):
+                getattr(world, name)()
+            elif name == "crash":
+                world.crash(seed)
+            else:
+                world.medium.drift(seed)
+            if name in ("crash", "kill"):
+                world.check()
+        world.check()
+    finally:
+        world.abandon()
+
+
+@pytest.mark.parametrize("flush", ["sync", "async"])
+@QUICK
+@given(OPERATIONS, st.booleans())
+def test_what_was_promised_survives_everything(flush: str, operations: list[Operation], torn_creates: bool) -> None:
+    run(World(small_config(flush), torn_creates=torn_creates), operations)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("flush", ["sync", "async"])
+@THOROUGH
+@given(OPERATIONS, st.booleans())
+def test_what_was_promised_survives_everything_for_long(
+    flush: str, operations: list[Operation], torn_creates: bool
+) -> None:
+    run(World(small_config(flush), torn_creates=torn_creates), operations)

@@ -1,0 +1,88 @@
+"""A crash between any two steps of an opening: the next opening does it again, and ends at the same store."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from flintlog.disk.faulty import FaultyMedium
+from tests.faults.stopping import PowerLost, StoppingMedium
+from tests.faults.world import ROOT, World, small_config
+
+MAX_STEPS = 500
+
+
+def crash_at_every_step(world: World, found: FaultyMedium, seeds: range, stride: int = 1, first: int = 0) -> int:
+    """Open `found` again and again, the power failing one step later each time; how many steps there were."""
+    for step in range(first, MAX_STEPS, stride):
+        for seed in seeds:
+            dying = StoppingMedium.over(found, step)
+            try:
+                world.store = world.open(dying)
+            except PowerLost:
+                world.medium = dying.crash(seed)
+                world.store = world.open(world.medium)
+                world.forget_lost()
+                world.check()
+                world.abandon()
+            else:
+                dying.left = MAX_STEPS
+                world.abandon()
+                return step
+    raise AssertionError("an opening that does not end")
+
+
+def filled(flush: str, seed: int, *, leave: str) -> tuple[World, FaultyMedium]:
+    """A store with a past, and its disk as an opening finds it."""
+    chance = random.Random(seed)
+    world = World(small_config(flush))
+    world.put(chance.randrange(1 << 30), 60)
+    world.tide()
+    world.put(chance.randrange(1 << 30), 30)
+    world.put_batch(chance.randrange(1 << 30), 6)
+    if leave == "clean":
+        world.store.shutdown()
+        world.kept.update(world.loose)
+        world.loose.clear()
+        return world, world.medium
+    found = world.medium.kill() if leave == "killed" else world.medium.crash(seed)
+    world.abandon()
+    return world, found
+
+
+@pytest.mark.parametrize("flush", ["sync", "async"])
+@pytest.mark.parametrize("leave", ["killed", "crashed"])
+def test_crash_in_the_recovery_of_a_crashed_store(flush: str, leave: str) -> None:
+    world, found = filled(flush, 7, leave=leave)
+    assert crash_at_every_step(world, found, range(1), stride=3) > 5
+
+
+@pytest.mark.parametrize("missing", ["consumequeue", "index", "consumequeue/orders/1", "checkpoint"])
+def test_crash_while_what_was_deleted_is_built_again(missing: str) -> None:
+    world, found = filled("sync", 11, leave="clean")
+    found.remove_tree(ROOT / missing)
+    found.sync_directory((ROOT / missing).parent)
+    assert crash_at_every_step(world, found, range(2), stride=2) > 3
+
+
+def test_crash_while_the_queues_of_a_log_that_went_missing_are_deleted() -> None:
+    world, found = filled("sync", 12, leave="clean")
+    found.remove_tree(ROOT / "commitlog")
+    found.sync_directory(ROOT)
+    world.kept.clear()
+    assert crash_at_every_step(world, found, range(2)) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("flush", ["sync", "async"])
+@pytest.mark.parametrize("leave", ["killed", "crashed", "clean"])
+def test_crash_at_every_single_step(flush: str, leave: str, seed: int) -> None:
+    world, found = filled(flush, seed, leave=leave)
+    chance = random.Random(seed)
+    if leave == "clean":
+        found.remove_tree(ROOT / chance.choice(["consumequeue", "index", "consumequeue/orders/1"]))
+        found.sync_directory(ROOT)
+    assert crash_at_every_step(world, found, range(seed, seed + 3)) > 3

@@ -1,0 +1,245 @@
+"""A store on a disk that fails, and a memory of what it promised.
+
+`World` runs operations on a store over `FaultyMedium` and keeps every message by its physical offset together with what
+the store said about it. What it checks after each crash:
+
+- every message acknowledged as synced is there, in the log, in its queue and under its keys;
+- no queue has a gap, and each message lies where its record says;
+- queues and index are what the log alone gives (`rebuilt`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from flintlog import DamagedRecord, FlintlogError, Message, PutStatus, Receipt, Store, StoreConfig, StoredMessage, open_store
+from flintlog.disk.faulty import FaultyMedium
+from flintlog.format.index_file import parse_index_header
+
+ROOT = Path("/store")
+NEVER_MS = 3_600_000
+TOPICS = ("orders", "events")
+SEGMENT_BYTES = 16 * 1024
+
+
+def small_config(flush: str = "sync", **changes: object) -> StoreConfig:
+    """Files so small that a few messages roll all of them, and no thread that works on its own."""
+    options: dict[str, object] = {
+        "flush": flush,
+        "mapped_file_size_commit_log": SEGMENT_BYTES,
+        "mapped_file_size_consume_queue": 20 * 40,  # two sectors: a file can be torn
+        "max_hash_slot_num": 40,
+        "max_index_num": 60,
+        "flush_interval_commit_log": NEVER_MS,
+        "flush_interval_consume_queue": NEVER_MS,
+        "sync_flush_timeout": 60_000,
+        "warm_ahead_bytes": 0,
+    }
+    return StoreConfig(**{**options, **changes})  # type: ignore[arg-type]
+
+
+class SlowClock:
+    """Moves now and then, so that many messages carry the same time, as they do in a fast store."""
+
+    def __init__(self) -> None:
+        self._ticks = itertools.count(1_700_000_000_000 * 20)
+
+    def __call__(self) -> int:
+        return next(self._ticks) // 20
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One message, and where its receipt says that it is."""
+
+    message: Message
+    receipt: Receipt
+
+
+class World:
+    """One store directory through its crashes."""
+
+    def __init__(self, config: StoreConfig | None = None, *, torn_creates: bool = False) -> None:
+        self.config = small_config() if config is None else config
+        self.clock = SlowClock()
+        self.medium = FaultyMedium(torn_creates=torn_creates, clock_ms=self.clock)
+        self.kept: dict[int, Sent] = {}  # must be there after anything
+        self.loose: dict[int, Sent] = {}  # was appended, and may be lost with the power
+        self.serial = itertools.count()
+        self.store = self.open(self.medium)
+
+    def open(self, medium: FaultyMedium) -> Store:
+        return open_store(ROOT, self.config, medium=medium, clock=self.clock)
+
+    # What can be done
+
+    def make(self, chance: random.Random, topic: str | None = None, queue_id: int | None = None) -> Message:
+        number = next(self.serial)
+        size = chance.choice((0, 10, 10, 100, 600, 3000))
+        return Message(
+            chance.choice(TOPICS) if topic is None else topic,
+            b"%d:" % number + chance.randbytes(size),
+            queue_id=chance.randrange(3) if queue_id is None else queue_id,
+            tags=chance.choice((None, "a", "b")),
+            keys=[f"k{number}", *(f"s{chance.randrange(4)}" for _ in range(chance.randrange(3)))],
+        )
+
+    def put(self, seed: int, count: int = 1) -> None:
+        chance = random.Random(seed)
+        for _ in range(count):
+            message = self.make(chance)
+            self.note(message, self.store.put(message))
+
+    def put_batch(self, seed: int, count: int) -> None:
+        chance = random.Random(seed)
+        first = self.make(chance)
+        messages = [first, *(self.make(chance, first.topic, first.queue_id) for _ in range(count - 1))]
+        if sum(len(message.body) for message in messages) < SEGMENT_BYTES // 2:
+            for message, receipt in zip(messages, self.store.put_batch(messages), strict=True):
+                self.note(message, receipt)
+
+    def note(self, message: Message, receipt: Receipt) -> None:
+        if receipt.physical_offset < 0:
+            assert receipt.status in (PutStatus.CREATE_MAPPED_FILE_FAILED, PutStatus.SERVICE_NOT_AVAILABLE)
+            return
+        # A record that a power loss took leaves its place to another.
+        for offset in [o for o, s in self.loose.items() if o < receipt.end_offset and receipt.physical_offset < s.receipt.end_offset]:
+            del self.loose[offset]
+        is_safe = receipt.status is PutStatus.PUT_OK and self.config.flush == "sync"
+        (self.kept if is_safe else self.loose)[receipt.physical_offset] = Sent(message, receipt)
+
+    def flush(self) -> None:
+        """Everything so far is durable."""
+        self.store.wait_dispatched()
+        self.store._parts.segments.flush_all()
+        self.kept.update(self.loose)
+        self.loose.clear()
+
+    def tide(self) -> None:
+        """What the queue flush thread does once a minute."""
+        assert self.store._queue_flush is not None
+        self.store._queue_flush.flush_all()
+        self.kept.update({o: s for o, s in self.loose.items() if s.receipt.end_offset <= self.store.flushed_offset})
+
+    def stop(self) -> None:
+        """A clean stop and a new start."""
+        self.store.shutdown()
+        self.kept.update(self.loose)
+        self.loose.clear()
+        self.store = self.open(self.medium)
+        assert self.store.recovery.clean
+
+    def kill(self) -> None:
+        """The process dies, the system lives: nothing that was appended is lost."""
+        self.go_on_with(self.medium.kill())
+        for offset, sent in self.loose.items():
+            assert_there(self.store, sent), offset
+
+    def crash(self, seed: int) -> None:
+        """The power goes."""
+        self.go_on_with(self.medium.crash(seed))
+        self.forget_lost()
+
+    def go_on_with(self, medium: FaultyMedium) -> None:
+        self.abandon()
+        self.medium = medium
+        self.store = self.open(medium)
+
+    def forget_lost(self) -> None:
+        self.loose = {offset: sent for offset, sent in self.loose.items() if is_there(self.store, sent)}
+
+    def abandon(self) -> None:
+        """End the threads of a store whose disk is no longer ours."""
+        try:
+            self.store.shutdown()
+        except FlintlogError:
+            assert not self.store.lifecycle.is_running
+
+    # What must hold
+
+    def check(self) -> None:
+        self.store.wait_dispatched()
+        for sent in self.kept.values():
+            assert_there(self.store, sent)
+        assert_no_gaps(self.store)
+        assert derived(self.store, self.medium) == self.rebuilt()
+
+    def rebuilt(self) -> tuple[object, object]:
+        """Queues and index as they follow from the log alone."""
+        alone = FaultyMedium(clock_ms=self.clock)
+        copy_tree(self.medium, alone, ROOT / "commitlog")
+        with open_store(ROOT, self.config, medium=alone, clock=self.clock) as store:
+            assert store.max_physical_offset == self.store.max_physical_offset
+            return derived(store, alone)
+
+
+def is_there(store: Store, sent: Sent) -> bool:
+    try:
+        found = store.message_at(sent.receipt.physical_offset)
+    except FlintlogError:
+        return False
+    # The CRC covers the body alone: a record whose properties were torn is there, but is not what was sent.
+    return found is not None and is_same(found, sent.message)
+
+
+def is_same(found: StoredMessage, message: Message) -> bool:
+    fields = (found.topic, found.queue_id, found.body, list(found.keys), found.tags)
+    return fields == (message.topic, message.queue_id, message.body, list(message.keys), message.tags)
+
+
+def assert_there(store: Store, sent: Sent) -> None:
+    receipt, message = sent.receipt, sent.message
+    found = store.message_at(receipt.physical_offset)
+    assert found is not None and is_same(found, message), f"lost: {receipt}"
+    page = store.get(message.topic, message.queue_id, receipt.queue_offset, 1)
+    assert [m.physical_offset for m in page.messages] == [receipt.physical_offset], f"not in its queue: {receipt}"
+    hits = store.query(message.topic, message.keys[0], max_count=64)
+    assert receipt.physical_offset in [m.physical_offset for m in hits], f"not in the index: {receipt}"
+
+
+def assert_no_gaps(store: Store) -> None:
+    for info in store.queues():
+        offset = info.min_offset
+        while offset < info.max_offset:
+            try:
+                page = store.get(info.topic, info.queue_id, offset)
+            except DamagedRecord:  # it keeps its place, so that all others keep theirs
+                offset += 1
+                continue
+            assert [m.queue_offset for m in page.messages] == list(range(offset, page.next_offset)), (info, offset)
+            assert page.next_offset > offset
+            offset = page.next_offset
+
+
+def derived(store: Store, medium: FaultyMedium) -> tuple[object, object]:
+    """Every queue's entries and every index file's bytes, as they lie in the files."""
+    queues = {}
+    for info in store.queues():
+        if info.max_offset:
+            folder = ROOT / "consumequeue" / info.topic / str(info.queue_id)
+            files = [(file.name, medium.read(folder / file.name)) for file in medium.listing(folder)]
+            first = int(files[0][0])
+            data = b"".join(content for _, content in files)
+            queues[info] = (first, data[: info.max_offset * 20 - first])
+    index = [medium.read(ROOT / "index" / file.name) for file in medium.listing(ROOT / "index")]
+    return queues, [content for content in index if parse_index_header(content).next_entry > 1]
+
+
+def copy_tree(source: FaultyMedium, target: FaultyMedium, path: Path) -> None:
+    target.make_directories(path)
+    for relative, content in files_below(source, path):
+        target.make_directories((path / relative).parent)
+        target.write(path / relative, content)
+
+
+def files_below(medium: FaultyMedium, path: Path) -> Iterator[tuple[Path, bytes]]:
+    for info in medium.listing(path):
+        if info.is_directory:
+            for relative, content in files_below(medium, path / info.name):
+                yield Path(info.name) / relative, content
+        else:
+            yield Path(info.name), medium.read(path / info.name)
