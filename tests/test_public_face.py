@@ -55,8 +55,9 @@ SIGNATURES: dict[Callable[..., object], str] = {
 }
 
 STORED_FIELDS = (
-    "topic queue_id queue_offset physical_offset size message_id body body_crc tags uniq_key tags_code keys properties "
-    "flag sys_flag born_timestamp born_host store_timestamp store_host reconsume_times prepared_transaction_offset magic"
+    "topic queue_id queue_offset physical_offset size message_id body body_crc tags uniq_key tags_code keys "
+    "properties flag sys_flag born_timestamp born_host store_timestamp store_host reconsume_times "
+    "prepared_transaction_offset magic"
 )
 
 

@@ -207,13 +207,13 @@ def test_a_batch_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
         assert [receipt.queue_offset for receipt in store.put_batch(good)] == list(range(3, 53))
 
 
-def test_a_hook_that_answers_nonsense(store: Store) -> None:
-    store.before_put.append(lambda message: "yes")  # type: ignore[arg-type, return-value]
-    try:
+def test_a_hook_that_answers_nonsense(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.put(Message("orders", BODY)).check()
+        settle(store)
+        store.add_put_hook(lambda message: "yes")  # type: ignore[arg-type, return-value]
         with unchanged(store), pytest.raises(InvalidMessage, match="hook"):
             store.put(Message("orders", BODY))
-    finally:
-        store.before_put.clear()
 
 
 @pytest.mark.parametrize("name", ["%LMQ%a/b", "%LMQ%" + "x" * 300, "%LMQ%\n"], ids=lambda name: ascii(name)[:12])

@@ -87,7 +87,7 @@ def test_one_sync_covers_all_who_waited(disk: HangingDisk) -> None:
         before = disk.log_syncs
         with ThreadPoolExecutor(16) as pool:
             puts = [pool.submit(store.put, Message("orders", b"x")) for _ in range(16)]
-            wait_until(lambda: store._log.next_offsets["orders", 0] == 17)
+            wait_until(lambda: store._parts.queues.next_offset("orders", 0) == 17)
             disk.let_go()
             assert all(put.result(10) for put in puts)
         assert disk.log_syncs - before <= 4

@@ -24,7 +24,7 @@ ROOT = Path("/store")
 
 
 def test_states_only_move_forward() -> None:
-    lifecycle = Lifecycle()
+    lifecycle = Lifecycle(lambda: None)
     for state in State:
         if state is not State.INIT:
             lifecycle.move_to(state)
@@ -35,7 +35,7 @@ def test_states_only_move_forward() -> None:
 
 
 def test_each_flag_but_one_forbids_writing() -> None:
-    lifecycle = Lifecycle()
+    lifecycle = Lifecycle(lambda: None)
     assert (lifecycle.is_writeable, lifecycle.is_readable) == (False, False)
     lifecycle.move_to(State.RUNNING)
     for flag in Flag:
@@ -48,7 +48,7 @@ def test_each_flag_but_one_forbids_writing() -> None:
 
 def test_a_store_goes_through_its_states() -> None:
     store = open_store(ROOT, SMALL, medium=FaultyMedium())
-    assert store.lifecycle.is_running
+    assert store.lifecycle.is_writeable and store.lifecycle.is_readable
     store.lifecycle.set(Flag.DISK_FULL)
     assert store.put(Message("orders", b"x")).status is PutStatus.SERVICE_NOT_AVAILABLE
     store.lifecycle.clear(Flag.DISK_FULL)

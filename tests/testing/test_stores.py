@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -96,9 +95,9 @@ def test_each_test_has_its_own(flintlog_store):
 
 
 @pytest.fixture
-def users_tests(pytester: pytest.Pytester) -> Iterator[pytest.Pytester]:
+def users_tests(pytester: pytest.Pytester) -> pytest.Pytester:
     pytester.makepyfile(USER_TEST)
-    yield pytester
+    return pytester
 
 
 def test_the_fixtures_work_in_a_users_tests(users_tests: pytest.Pytester) -> None:

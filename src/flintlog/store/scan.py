@@ -20,9 +20,10 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 _TYPES = {"int32": pa.int32(), "int64": pa.int64(), "utf8": pa.utf8(), "binary": pa.binary()}
 _ORDER = (
-    "topic queue_id queue_offset physical_offset size message_id tags keys uniq_key tags_code body body_crc properties "
-    "flag sys_flag born_timestamp born_host store_timestamp store_host reconsume_times prepared_transaction_offset magic"
-).split()
+    *("topic", "queue_id", "queue_offset", "physical_offset", "size", "message_id", "tags", "keys", "uniq_key"),
+    *("tags_code", "body", "body_crc", "properties", "flag", "sys_flag", "born_timestamp", "born_host"),
+    *("store_timestamp", "store_host", "reconsume_times", "prepared_transaction_offset", "magic"),
+)
 
 
 def scan_log(

@@ -541,7 +541,12 @@ class Store:
             and not self._has_batch_topics
             and not self._multi_dispatch
         )
-        lane.dispatches = not self._is_sync and self._commit is None and self._dispatcher.leaves_puts_to_lane
+        lane.dispatches = (
+            self._dispatcher.leaves_puts_to_lane
+            and not self._is_sync
+            and not self._wakes_flush
+            and self._commit is None
+        )
 
     def _append_batch(self, messages: Sequence[Message]) -> Receipts:
         messages = check_batch(messages)

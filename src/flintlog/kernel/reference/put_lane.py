@@ -11,7 +11,7 @@ plain message in the plain case: the lock is free, the segment has room, dispatc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from flintlog.format.properties import INNER_NUM
@@ -153,11 +153,23 @@ class PutLane(Generic[R, B]):
 
 def _is_plain(message: PlainMessage) -> bool:
     return (
-        message.delay_level == 0
+        _has_plain_types(message)
+        and message.delay_level == 0
         and message.deliver_at_ms is None
         and message.compress is None
         and not message.sys_flag & _SPECIAL_FLAGS
         and INNER_NUM not in (message.properties or ())
+    )
+
+
+def _has_plain_types(message: PlainMessage) -> bool:
+    """Whether what is looked at here can be; the long way says what is wrong with other types."""
+    properties: object = message.properties
+    return (
+        isinstance(message.topic, str)
+        and isinstance(message.queue_id, int)
+        and isinstance(message.sys_flag, int)
+        and (properties is None or isinstance(properties, Mapping))
     )
 
 
