@@ -127,7 +127,7 @@ def format_double(value: float) -> str:
     if -3 <= power < 7:
         whole, fraction = _place_point(digits, power)
         return f"{sign}{whole}.{fraction}"
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
+    return f"{sign}{digits[0]}.{digits[1:]}E{power}"
 
 
 def _shortest(value: float) -> str:
@@ -140,7 +140,7 @@ def _shortest(value: float) -> str:
 
 
 def _place_point(digits: str, power: int) -> tuple[str, str]:
-    digits = digits.rstrip("0") or "0"
+    digits = digits.rstrip("0")
     if power < 0:
         return "0", "0" * (-power - 1) + digits
     digits = digits.ljust(power + 1, "0")
