@@ -29,7 +29,7 @@ def native_kernel() -> list[Extension]:
         "flintlog.kernel.native",
         [f"{KERNEL}/native.pyx"],
         depends=[str(part) for suffix in ("pyx", "pxi", "h") for part in sorted(Path(KERNEL).glob(f"*.{suffix}"))],
-        extra_compile_args=["-O3", "-fno-strict-aliasing", *os.environ.get("FLINTLOG_CFLAGS", "").split()],
+        extra_compile_args=["-O3", "-fno-strict-aliasing", "-fwrapv", *os.environ.get("FLINTLOG_CFLAGS", "").split()],
         extra_link_args=os.environ.get("FLINTLOG_LDFLAGS", "").split(),
     )
     built: list[Extension] = cythonize([extension], quiet=True)

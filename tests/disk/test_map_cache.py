@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
 from flintlog.disk.map_cache import MapCache
@@ -34,7 +36,8 @@ def test_who_was_looked_at_gets_a_second_chance() -> None:
         cache.add(page)
         page.recently_used = False
     pages[0].recently_used = True
-    cache.add(Page())
+    newest = Page()
+    cache.add(newest)
     assert [page.is_mapped for page in pages] == [True, False, True]
 
 
@@ -47,7 +50,8 @@ def test_who_is_in_use_stays_and_the_bound_gives_way() -> None:
     assert all(page.is_mapped for page in busy)
     for page in busy:
         page.is_idle = True
-    cache.add(Page())
+    newest = Page()
+    cache.add(newest)
     assert len(cache) == 2
 
 
@@ -66,6 +70,20 @@ def test_what_was_destroyed_is_forgotten() -> None:
     cache.discard(page)
     cache.discard(page)
     assert len(cache) == 0
+
+
+def test_the_cache_keeps_nothing_alive() -> None:
+    cache = MapCache(max_maps=3)
+    page = Page()
+    reference = weakref.ref(page)
+    cache.add(page)
+    del page
+    assert reference() is None
+    kept = [Page() for _ in range(3)]
+    for each in kept:
+        cache.add(each)
+    assert len(cache) == 3
+    assert all(each.is_mapped for each in kept), "the dead one went first"
 
 
 def test_a_bound_below_one_is_refused() -> None:

@@ -54,6 +54,7 @@ def test_an_entry_that_points_elsewhere_ends_it(kernel: ModuleType, entry: tuple
 def test_the_readable_end_counts_not_the_buffers(kernel: ModuleType) -> None:
     queue = entries((1000, 10, 0))
     assert kernel.collect(queue, 0, 20, LOG, 1000, 1009, 9, 99) == ([], 0)
+    assert kernel.collect(queue, 0, 20, LOG, 1000, 1010, 9, 99) == ([LOG[:10]], 20)
     assert kernel.collect(queue, 0, 20, LOG, 1000, 5000, 9, 99) == ([LOG[:10]], 20)
 
 

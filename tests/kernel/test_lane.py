@@ -234,6 +234,17 @@ def test_an_index_file_like_javas(kernel: ModuleType) -> None:
     assert entries[7] == (kernel.index_hash("TopicA#T#TagB"), 764, 7, 3)
 
 
+@pytest.mark.parametrize(("slot", "previous", "used"), [(-1, 0, 1), (0, 0, 1), (3, 3, 0), (5, 5, 0), (6, 0, 1)])
+def test_a_slot_that_names_no_entry_counts_as_empty(kernel: ModuleType, slot: int, previous: int, used: int) -> None:
+    index = bytearray(INDEX_SIZE)
+    index[36:40] = (5).to_bytes(4, "big")
+    index[40:44] = slot.to_bytes(4, "big", signed=True)
+    assert kernel.index_insert(index, SLOTS, ENTRIES, 8, 77, 0)
+    entry = 40 + 4 * SLOTS + 20 * 5
+    assert struct.unpack("!iqii", index[entry : entry + 20]) == (8, 77, 0, previous)
+    assert struct.unpack("!iii", index[32:44]) == (used, 6, 5)
+
+
 @pytest.mark.parametrize("hash", [-1, 1 << 31])
 def test_a_hash_out_of_range_is_refused(kernel: ModuleType, hash: int) -> None:
     with pytest.raises(ValueError, match="not an index hash"):

@@ -111,6 +111,13 @@ def test_a_bad_place_is_named(
     assert (found.count, found.end, found.reason) == (1, size, reason)
 
 
+def test_a_negative_length_does_not_lead_back_into_the_body(kernel: ModuleType, note: Make, write_log: Make) -> None:
+    # Four bytes back from the topic the body says that all that follows are properties.
+    log = write_log([note(b"hostile" + (130 + 4).to_bytes(2, "big"), "t" * 130)])
+    bad = changed(log, 88 + 9, (-4 & 0xFFFF).to_bytes(2, "big"))
+    assert kernel.scan(bad, 0, len(bad), 0).reason is ScanStop.BAD_LENGTH
+
+
 def test_a_record_that_goes_past_the_range_is_short(kernel: ModuleType, note: Make, write_log: Make) -> None:
     log = write_log([note(b"hello", "t")])
     for stop in range(1, len(log)):

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flintlog.derive.find_record import find_record
+from flintlog import kernel
 
 BATCH_BYTES = 4 * 1024 * 1024
+LOOK_BYTES = 64 * 1024
 
 
 def cut_batches(
@@ -21,7 +22,10 @@ def cut_batches(
     """Batches that cover view[start:stop], where view[0] has the physical offset `base`."""
     begin = start
     while stop - begin > batch_bytes:
-        cut = find_record(view, begin + batch_bytes, stop, base)
+        place = begin + batch_bytes
+        if kernel.written_end(view, place, min(place + LOOK_BYTES, stop)) == place:
+            break  # most likely the unused rest of a file: not worth searching
+        cut = kernel.find_record(view, place, stop, base)
         if cut < 0:
             break
         yield begin, cut

@@ -79,6 +79,9 @@ class FaultyFile:
         check_range(self, start, stop)
         self._node.live[start:stop] = bytes(stop - start)
 
+    def data_end(self, start: int) -> int:
+        return self.size
+
     def touch(self, start: int, stop: int) -> bool:
         return True
 

@@ -17,7 +17,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from errno import EEXIST, EISDIR, ENOENT, ENOSYS, ENOTSUP, EOPNOTSUPP, EPERM, EXDEV
+from errno import EEXIST, EISDIR, ENOENT, ENOSYS, ENOTSUP, ENXIO, EOPNOTSUPP, EPERM, EXDEV
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR
 
@@ -98,6 +98,14 @@ class LocalFile:
         if self._descriptor < 0:
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         return self._descriptor
+
+    def data_end(self, start: int) -> int:
+        with os_errors("look for data", self.path):
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return min(_data_end(descriptor, start), self.size)
+            finally:
+                os.close(descriptor)
 
     def touch(self, start: int, stop: int) -> bool:
         mapping = self._mapping
@@ -306,6 +314,18 @@ def _clear_by_writing(buffer: memoryview, start: int, stop: int) -> None:
         part = buffer[position : min(position + _CLEAR_STEP_BYTES, stop)]
         if bytes(part) != zeros[: len(part)]:
             part[:] = zeros[: len(part)]
+
+
+def _data_end(descriptor: int, start: int) -> int:
+    """Behind the last piece of data; space that was allocated and never written is a hole, not data."""
+    end = start
+    while True:
+        try:
+            end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == ENXIO:  # nothing but a hole up to the end
+                return end
+            raise
 
 
 def _sync_directory(path: Path) -> None:

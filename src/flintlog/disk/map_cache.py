@@ -5,12 +5,14 @@ looks at them; when there are more than `max_maps`, those that nobody holds and 
 at lately are unmapped (the clock algorithm: a look only sets a flag, it takes no lock). They come back
 when they are needed.
 
-The bound is soft: a segment that is held, or whose tail is in use, stays mapped.
+The bound is soft: a segment that is held, or whose tail is in use, stays mapped. The cache keeps nothing alive: a
+queue that is dropped takes its maps with it.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from typing import Protocol
 
@@ -34,7 +36,8 @@ class MapCache:
             raise ValueError("max_maps must be at least 1")
         self.max_maps = max_maps
         self._lock = threading.Lock()
-        self._ring: OrderedDict[int, Mapped] = OrderedDict()  # by id(), the hand of the clock at its start
+        # By id(); the hand of the clock is at the start.
+        self._ring: OrderedDict[int, weakref.ref[Mapped]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._ring)
@@ -43,7 +46,7 @@ class MapCache:
         """Enter a segment that was just mapped, and unmap idle ones if there are too many."""
         mapped.recently_used = True
         with self._lock:
-            self._ring[id(mapped)] = mapped
+            self._ring[id(mapped)] = weakref.ref(mapped)
             excess = len(self._ring) - self.max_maps
             if excess > 0:
                 self._sweep(excess)
@@ -56,13 +59,12 @@ class MapCache:
     def _sweep(self, excess: int) -> None:
         # Twice around: the first pass takes the second chances away, the newest is left alone.
         for _ in range(2 * (len(self._ring) - 1)):
-            key, mapped = self._ring.popitem(last=False)
-            if mapped.recently_used:
-                mapped.recently_used = False
-                self._ring[key] = mapped
-            elif mapped.try_unmap():
+            key, reference = self._ring.popitem(last=False)
+            mapped = reference()
+            if mapped is None or (not mapped.recently_used and mapped.try_unmap()):
                 excess -= 1
                 if excess == 0:
                     return
             else:
-                self._ring[key] = mapped
+                mapped.recently_used = False
+                self._ring[key] = reference

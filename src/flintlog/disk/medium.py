@@ -85,6 +85,9 @@ class RawFile(Protocol):
     def clear(self, start: int, stop: int) -> None:
         """Set a range to zero; not yet durable."""
 
+    def data_end(self, start: int) -> int:
+        """The place from which on nothing was ever written, at least `start`: what lies behind need not be read."""
+
     def touch(self, start: int, stop: int) -> bool:
         """Fault pages in for writing without changing them; False where the system cannot."""
 

@@ -34,6 +34,9 @@ class OverlayFile:
     def clear(self, start: int, stop: int) -> None:
         self.buffer[start:stop] = bytes(stop - start)
 
+    def data_end(self, start: int) -> int:
+        return self.size
+
     def touch(self, start: int, stop: int) -> bool:
         return False
 

@@ -45,6 +45,7 @@ class Segment:
     """One file: positions, tail, reference count."""
 
     __slots__ = (
+        "__weakref__",
         "_available",
         "_first_shutdown_ms",
         "_lock",
@@ -55,6 +56,7 @@ class Segment:
         "_read_view",
         "_references",
         "_sync_failure",
+        "_store_timestamp",
         "_tail",
         "_touched_until",
         "_write_buffer",
@@ -65,7 +67,6 @@ class Segment:
         "path",
         "recently_used",
         "size",
-        "store_timestamp",
     )
 
     def __init__(
@@ -84,7 +85,6 @@ class Segment:
         self.size = size
         self.committed_position = 0
         self.flushed_position = 0
-        self.store_timestamp = 0
         self.recently_used = True
         # Set by an owner who hands the tail to others: called, in any thread and without waiting, before
         # an idle tail is unmapped; True promises that nobody has the tail any more.
@@ -96,6 +96,7 @@ class Segment:
         self._read_view: memoryview | None = None
         self._tail: Tail | None = None
         self._position = 0
+        self._store_timestamp = 0
         self._write_buffer = write_buffer
         self._references = 1
         self._available = True
@@ -125,6 +126,12 @@ class Segment:
         self._position = position
         if self._tail is not None:
             self._tail.position = position
+
+    @property
+    def store_timestamp(self) -> int:
+        """The store time of the last record appended since the file was opened; 0 before the first."""
+        tail = self._tail
+        return self._store_timestamp if tail is None else tail.store_timestamp
 
     @property
     def read_position(self) -> int:
@@ -235,6 +242,7 @@ class Segment:
         if not is_done and (self.give_up_tail is None or not self.give_up_tail()):
             return False
         self._position = tail.position
+        self._store_timestamp = tail.store_timestamp
         self._tail = None
         tail.release()
         return True
@@ -273,6 +281,7 @@ class Segment:
         """Drop the map; runs once, when the last holder has gone or by force."""
         if self._tail is not None:
             self._position = self._tail.position
+            self._store_timestamp = self._tail.store_timestamp
             self._tail.release()
             self._tail = None
         self._unmap()

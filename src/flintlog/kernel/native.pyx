@@ -22,7 +22,6 @@ Loops over ranges of the log run without the interpreter's lock; a single put ke
 import os
 
 cimport cython
-cimport cython
 from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -93,10 +92,9 @@ cdef enum:
     END_RESERVE = 8
 
 
-# Cython's own clearing of a cycle would drop the reference in a Py_buffer without releasing the buffer.
-@cython.no_gc_clear
-# Out of garbage collection: it refers to nothing but a buffer, so it is never part of a cycle; and CPython before
-# 3.11.9 and 3.12.3 crashes when the collector clears a memoryview while someone holds its buffer (gh-77894).
+# Out of garbage collection: it refers to nothing but a buffer, so it closes no cycle. Cython's own clearing would
+# drop the reference in a Py_buffer without releasing the buffer, and CPython before 3.11.9 and 3.12.3 crashes when
+# it clears a memoryview whose buffer is held (gh-77894): seen here, the collector leaves both alone.
 @cython.no_gc
 cdef class Held:
     """A buffer held for as long as this lives, or until `drop`."""
@@ -193,7 +191,6 @@ cdef inline int check_range(Py_ssize_t start, Py_ssize_t stop, Py_ssize_t size) 
     return 0
 
 
-@cython.no_gc_clear
 @cython.no_gc  # see Held
 cdef class Tail:
     """Where the next record or entry of one file goes. Invariant: 0 <= position <= capacity while it is held."""

@@ -11,6 +11,8 @@ cdef extern from "time.h" nogil:
 cdef enum:
     SPECIAL_FLAGS = 0xC | 0x80
 
+cdef str INNER_NUM = "INNER_NUM"
+
 
 @cython.final
 cdef class PutLane:
@@ -59,6 +61,7 @@ cdef class PutLane:
     def put(self, message):
         """Append and dispatch a plain message; its receipt, or None when this is no plain case."""
         cdef PyObject *raw = <PyObject *>message
+        cdef PyObject *properties
         cdef int32_t sys_flag, delay_level
         cdef timespec now
         cdef int64_t stored_at
@@ -66,12 +69,20 @@ cdef class PutLane:
             return None
         if self.delay_level_at < 0 or self.deliver_at_at < 0 or self.compress_at < 0:
             return None
+        if not self.is_whole(raw):
+            return None
         if field(raw, self.deliver_at_at) != Py_None or field(raw, self.compress_at) != Py_None:
             return None
         if not int32_of(field(raw, self.delay_level_at), &delay_level) or delay_level != 0:
             return None
         if not int32_of(field(raw, self.encoder.slots[SYS_FLAG]), &sys_flag) or sys_flag & SPECIAL_FLAGS:
             return None
+        properties = field(raw, self.encoder.slots[PROPERTIES])
+        if properties != Py_None:
+            if not PyDict_CheckExact(properties):
+                return None
+            if PyDict_GetItemWithError(properties, <PyObject *>INNER_NUM) != NULL:
+                return None
         if not self.acquire(False):
             return None
         try:
@@ -83,6 +94,16 @@ cdef class PutLane:
             return self.append(message, stored_at)
         finally:
             self.release()
+
+    cdef bint is_whole(self, PyObject *message) noexcept:
+        """Whether the fields read here are set, and the queue's name can be a key: else the long way says what is wrong."""
+        cdef PyObject *topic = field(message, self.encoder.slots[TOPIC])
+        cdef PyObject *queue_id = field(message, self.encoder.slots[QUEUE_ID])
+        if topic == NULL or queue_id == NULL or field(message, self.encoder.slots[SYS_FLAG]) == NULL:
+            return False
+        if field(message, self.delay_level_at) == NULL:
+            return False
+        return PyUnicode_CheckExact(topic) and PyLong_CheckExact(queue_id)
 
     cdef append(self, message, int64_t stored_at):
         cdef PyObject *raw = <PyObject *>message

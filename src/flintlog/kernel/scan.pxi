@@ -264,8 +264,10 @@ def collect(
     Py_ssize_t max_count,
     Py_ssize_t max_bytes,
     tag_codes=None,
+    bint check=False,
 ):
     """Copies of the records that the entries in entries[position:stop] point at, and where it stopped."""
+    cdef Parts parts
     cdef Held queue = Held(entries)
     cdef Held records = Held(log)
     cdef list found = []
@@ -283,6 +285,8 @@ def collect(
             if start < 0 or size <= 0 or start > readable or size > readable - start:
                 break
             if taken and size > max_bytes - taken:
+                break
+            if check and record_at(records.data, start, start + size, log_base, True, &parts) != WHOLE:
                 break
             found.append(PyBytes_FromStringAndSize(<const char *>records.data + start, size))
             taken += size

@@ -31,3 +31,8 @@ def as_milliseconds(clock: Clock | Milliseconds | None) -> Milliseconds:
     if isinstance(clock, Clock):
         return clock.now_ms
     return clock
+
+
+def given_clock(now_ms: Milliseconds) -> Milliseconds | None:
+    """None for the system's clock, which the kernel reads by itself."""
+    return None if now_ms is system_now_ms else now_ms

@@ -25,20 +25,24 @@ from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DiskFull, InvalidMessage
 from flintlog.format.record import BLANK_MAGIC, END_RESERVE
-from flintlog.kernel import Encoder, Tail
-from flintlog.store.clock import Milliseconds
+from flintlog.kernel import Encoder, Lane, PutLane, Tail
+from flintlog.store.clock import Milliseconds, given_clock
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.put_lock import PutLock
 
 _OK = PutStatus.PUT_OK
 _BLANK = struct.Struct(">iI")
 _I32 = struct.Struct(">i")
-RECORD_SLACK_BYTES = 128 * 1024
+RECORD_SLACK_BYTES = 40 * 1024
 """What a record may hold besides its body: headers, a topic, properties."""
 
 
 class Placement(Protocol):
     """A put whose queue offset and properties are decided inside the put lock."""
+
+    @property
+    def is_unqueued(self) -> bool:
+        """Whether no queue will show the message."""
 
     def prepare(self) -> tuple[Message, int]:
         """The message to append and its queue offset."""
@@ -54,6 +58,7 @@ class CommitLog:
         self,
         segments: SegmentQueue,
         encoder: Encoder,
+        lane: Lane,
         *,
         now_ms: Milliseconds,
         lock: PutLock,
@@ -61,9 +66,13 @@ class CommitLog:
         max_message_size: int,
     ) -> None:
         self.segments = segments
-        self.next_offsets: dict[tuple[str, int], int] = {}
         self.lock = lock
         self.locked_since: float | None = None
+        self.on_wait: Callable[[int, int], None] | None = None
+        self._refusal = PutStatus.CREATE_MAPPED_FILE_FAILED
+        self._began_at = 0
+        self._padding_bytes = 0
+        self.unqueued_count = 0
         self._encoder = encoder
         self._append = encoder.append
         self._now_ms = now_ms
@@ -71,23 +80,35 @@ class CommitLog:
         self._scratch_size = min(segments.segment_size, max_message_size + RECORD_SLACK_BYTES)
         self._nothing = Tail(bytearray(0), 0)
         self._tail = self._nothing
-        self._segment: Segment | None = None
+        self.put_lane = PutLane(encoder, lane, lock=lock, receipt_type=Receipt, ok=_OK, now_ms=given_clock(now_ms))
 
     # ------------------------------------------------------------------ appending
 
     def start(self, next_offsets: dict[tuple[str, int], int]) -> None:
         """Take the last segment as the one to append to, and the table of next queue offsets."""
-        self.next_offsets = next_offsets
+        self.put_lane.next_offsets = next_offsets
         self._take(self.segments.last)
+        self._began_at = self.end_offset
+
+    def close(self) -> None:
+        """Take no more: a put that comes too late is refused, whatever it was told before."""
+        with self.lock:
+            self._refusal = PutStatus.SERVICE_NOT_AVAILABLE
+            self._use(self._nothing)
+
+    @property
+    def appended_bytes(self) -> int:
+        """How many bytes of records were put since the start."""
+        return self.end_offset - self._began_at - self._padding_bytes
 
     def put(self, message: Message) -> Receipt:
-        """Append one message to the queue it names."""
+        """Append one message to the queue it names: the long way, which `put_lane` shortens for the plain case."""
         with self.lock:
             key = (message.topic, message.queue_id)
-            queue_offset = self.next_offsets.get(key, 0)
+            queue_offset = self.put_lane.next_offsets.get(key, 0)
             receipt = self._append_one(message, queue_offset)
             if receipt.status is _OK:
-                self.next_offsets[key] = queue_offset + 1
+                self.put_lane.next_offsets[key] = queue_offset + 1
             return receipt
 
     def put_placed(self, placement: Placement) -> Receipt:
@@ -97,6 +118,7 @@ class CommitLog:
             receipt = self._append_one(message, queue_offset)
             if receipt.status is _OK:
                 placement.done()
+                self.unqueued_count += placement.is_unqueued
             return receipt
 
     def _append_one(self, message: Message, queue_offset: int) -> Receipt:
@@ -106,9 +128,8 @@ class CommitLog:
         if not size:
             rolled = self._append_to_next(message, queue_offset, now)
             if rolled is None:
-                return Receipt(PutStatus.CREATE_MAPPED_FILE_FAILED)
+                return Receipt(self._refusal)
             tail, size = rolled
-        self._segment.store_timestamp = now  # type: ignore[union-attr]  # an append had a segment
         host = message.store_host or self._store_host
         return Receipt(_OK, tail.base + tail.position - size, queue_offset, size, now, host)
 
@@ -117,15 +138,14 @@ class CommitLog:
         with self.lock:
             first = messages[0]
             key = (first.topic, first.queue_id)
-            queue_offset = self.next_offsets.get(key, 0)
+            queue_offset = self.put_lane.next_offsets.get(key, 0)
             now = self._now_ms()
             offsets = self._encoder.append_batch(self._tail, messages, queue_offset, now)
             if offsets is None:
                 offsets = self._batch_to_next(messages, queue_offset, now)
                 if offsets is None:
-                    return refused(PutStatus.CREATE_MAPPED_FILE_FAILED, len(messages))
-            self.next_offsets[key] = queue_offset + len(messages)
-            self._segment.store_timestamp = now  # type: ignore[union-attr]
+                    return refused(self._refusal, len(messages))
+            self.put_lane.next_offsets[key] = queue_offset + len(messages)
             return Receipts(_OK, offsets, queue_offset, now, first.store_host or self._store_host)
 
     def append_raw(self, data: bytes | memoryview) -> bool:
@@ -151,7 +171,8 @@ class CommitLog:
         return self._tail, self._append(self._tail, message, queue_offset, now)
 
     def _batch_to_next(self, messages: Sequence[Message], queue_offset: int, now: int) -> Sequence[int] | None:
-        scratch = Tail(bytearray(self.segments.segment_size), 0)
+        most = sum(len(message.body) for message in messages) + len(messages) * RECORD_SLACK_BYTES
+        scratch = Tail(bytearray(min(most, self.segments.segment_size)), 0)
         if self._encoder.append_batch(scratch, messages, queue_offset, now) is None:
             raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
         if not self._roll():
@@ -160,12 +181,17 @@ class CommitLog:
 
     def _roll(self) -> bool:
         """Close the current segment with a blank and take the next; False when none can be made."""
+        if self._refusal is PutStatus.SERVICE_NOT_AVAILABLE:
+            return False
         self._close_tail()
-        self.locked_since = time.monotonic()
+        self.locked_since = began = time.monotonic()
         try:
             return self._take(self._next_segment())
         finally:
             self.locked_since = None
+            elapsed_ms = int((time.monotonic() - began) * 1000)
+            if elapsed_ms and self.on_wait is not None:
+                self.on_wait(elapsed_ms, 1)
 
     def _close_tail(self) -> None:
         tail = self._tail
@@ -173,6 +199,7 @@ class CommitLog:
         if room >= END_RESERVE:
             _BLANK.pack_into(tail.buffer, tail.position, room, BLANK_MAGIC & 0xFFFFFFFF)
             tail.position = tail.capacity
+        self._padding_bytes += room
 
     def _next_segment(self) -> Segment | None:
         try:
@@ -182,10 +209,14 @@ class CommitLog:
 
     def _take(self, segment: Segment | None) -> bool:
         if segment is None:
+            # The closed segment may give its write buffer back; its tail is of no more use.
+            self._use(self._nothing)
             return False
-        self._segment = segment
-        self._tail = segment.tail
+        self._use(segment.tail)
         return True
+
+    def _use(self, tail: Tail) -> None:
+        self._tail = self.put_lane.tail = tail
 
     # ------------------------------------------------------------------ places
 

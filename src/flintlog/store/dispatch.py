@@ -31,6 +31,7 @@ from flintlog.format.properties import (
 from flintlog.format.record import parse_record
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import MULTI_DISPATCH, Lane, LaneStop, Row, Scan
+from flintlog.store.checks import can_be_topic
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import DamageMap
@@ -55,14 +56,13 @@ class Dispatcher:
         commit_log: CommitLog,
         queues: QueueTable,
         index: IndexService | None,
+        lane: Lane,
         *,
         readable_end: Callable[[], int],
         damage: DamageMap,
         delay_levels_ms: Sequence[int],
-        lmq: bool,
         extension: bool,
     ) -> None:
-        self.position = 0
         self.failure: FlintlogError | None = None
         self.bitmap_hook: BitmapHook | None = None
         self._log = commit_log
@@ -73,14 +73,13 @@ class Dispatcher:
         self._delay_levels_ms = tuple(delay_levels_ms)
         self._listeners: list[Listener] = []
         self._running = threading.Lock()
+        self._runner: int | None = None
         self._wanted = False
         self._segment: Segment | None = None
         self._view = memoryview(b"")
-        self._at_index = False
-        self.lane = Lane(delay_levels_ms=self._delay_levels_ms, lmq=lmq)
+        self.lane = lane
         self.lane.all_slow = extension
         self.lane.index_enabled = index is not None
-        self._lmq = lmq
 
     # ------------------------------------------------------------------ from outside
 
@@ -88,7 +87,7 @@ class Dispatcher:
         """Everything below `position` is known to be dispatched."""
         self._leave_segment()
         self.position = position
-        self._at_index = False
+        self.lane.stopped_at_index = False
         if self._index is not None:
             self._show_index()
 
@@ -101,30 +100,61 @@ class Dispatcher:
     def add_listener(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
+    @property
+    def has_listeners(self) -> bool:
+        return bool(self._listeners)
+
     def advance(self) -> None:
         """Dispatch up to the readable end, or leave that to the thread that is at it."""
         self._wanted = True
         while self._wanted and self._running.acquire(False):
             try:
                 self._wanted = False
-                self._run()
+                self._run_owned()
             finally:
                 self._running.release()
 
     def advance_and_wait(self) -> None:
-        """Dispatch up to the readable end of now, waiting for a thread that is at it."""
+        """Dispatch up to the readable end of now, waiting for a thread that is at it.
+
+        A listener cannot wait for itself: called from one, this returns at once.
+        """
+        if self._runner == threading.get_ident():
+            return
         with self._running:
-            self._run()
+            self._run_owned()
         self.advance()
 
     @property
     def backlog_bytes(self) -> int:
         return max(0, self._readable_end() - self.position)
 
+    @property
+    def position(self) -> int:
+        """Everything below is dispatched; a put on the short way moves it too, when the lane is not owned."""
+        return self.lane.log_offset
+
+    @position.setter
+    def position(self, offset: int) -> None:
+        self.lane.log_offset = offset
+
     # ------------------------------------------------------------------ the loop
 
+    def _run_owned(self) -> None:
+        self.lane.is_owned = True
+        try:
+            self._run()
+        finally:
+            self.lane.is_owned = False
+
     def _run(self) -> None:
-        end = self._readable_end()
+        self._runner = threading.get_ident()
+        try:
+            self._run_to(self._readable_end())
+        finally:
+            self._runner = None
+
+    def _run_to(self, end: int) -> None:
         while self.position < end:
             segment = self._segment
             if segment is None or not segment.base <= self.position < segment.base + segment.size:
@@ -134,7 +164,7 @@ class Dispatcher:
             before = self.position
             try:
                 goes_on = self._step(segment, end)
-            except (DiskFull, OSError) as failure:
+            except (FlintlogError, OSError) as failure:
                 self._stall(failure)
                 return
             self.failure = None
@@ -169,8 +199,8 @@ class Dispatcher:
         if start >= stop:
             return False
         lane = self.lane
-        reason = lane.run(self._view, start, stop, base, self._at_index)
-        self._at_index = False
+        reason = lane.run(self._view, start, stop, base, lane.stopped_at_index)
+        lane.stopped_at_index = False
         self.position = base + lane.position
         if reason is LaneStop.DONE:
             return True
@@ -178,10 +208,10 @@ class Dispatcher:
             self.position = base + segment.size
         elif reason is LaneStop.QUEUE:
             self._queue_step(self._view, lane.position, base)
-            self._at_index = True
+            lane.stopped_at_index = True
         elif reason is LaneStop.INDEX:
+            lane.stopped_at_index = True
             self._roll_index()
-            self._at_index = True
         else:
             return self._pass_damage(end)
         return True
@@ -225,6 +255,10 @@ class Dispatcher:
         if not takes_queue_offset(row.sys_flag):
             return
         topic, queue_id = scan.queues[0]
+        if not can_be_topic(topic):
+            # Nothing that we would store; another writer's record must not lead out of the store's directory.
+            log.warning("the record at %d has a topic that cannot be a directory: %a", row.physical_offset, topic[:80])
+            return
         record = bytes(view[position : position + size])
         if self._queues.type_of(topic) is QueueType.BATCH:
             self._put_batch_entry(topic, queue_id, row, record)
@@ -232,19 +266,25 @@ class Dispatcher:
         queue = self._queues.get_or_create(topic, queue_id)
         assert isinstance(queue, ConsumeQueue)
         self._fill_damaged_gap(queue, row)
-        bitmap = None if self.bitmap_hook is None else self.bitmap_hook(record)
+        bitmap = self._bitmap_of(record)
         self._put_entry(queue, row, row.queue_offset, bitmap)
-        if self._lmq and row.marks & MULTI_DISPATCH:
+        if self.lane.lmq and row.marks & MULTI_DISPATCH:
             self._put_multi(topic, queue_id, row, record)
         if not self.lane.all_slow:
             self.lane.set_queue(topic, queue_id, queue.end)
 
+    def _bitmap_of(self, record: bytes) -> bytes | None:
+        try:
+            return None if self.bitmap_hook is None else self.bitmap_hook(record)
+        except Exception:
+            # The hook is the user's code; an entry without a bitmap is read by every filter.
+            log.exception("the bitmap hook failed")
+            return None
+
     def _put_entry(
         self, queue: LogicalQueue, row: Row, queue_offset: int, bitmap: bytes | None = None, count: int = 1
     ) -> None:
-        done = queue.put(
-            row.physical_offset, row.size, row.tags_code, queue_offset, row.store_timestamp, bitmap, count
-        )
+        done = queue.put(row.physical_offset, row.size, row.tags_code, queue_offset, row.store_timestamp, bitmap, count)
         if not done:
             raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
 
@@ -265,7 +305,7 @@ class Dispatcher:
         if len(names) != len(offsets) or not may_multi_dispatch(topic):
             return
         for name, offset in zip(names, offsets, strict=True):
-            if "/" not in name and offset.isdecimal():
+            if can_be_topic(name) and offset.isdecimal():
                 other = self._queues.get_or_create(name, 0 if name.startswith(LMQ_PREFIX) else queue_id)
                 self._put_entry(other, row, int(offset))
 

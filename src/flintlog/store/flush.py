@@ -16,12 +16,12 @@ import contextlib
 import logging
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeAlias
 
-from flintlog.errors import SyncFailed
+from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.message import PutStatus, Receipt, Receipts
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,14 @@ class Flushable(Protocol):
     flushed_where: int
 
     def flush(self, least_pages: int) -> bool: ...
+
+
+class PutCounts(Protocol):
+    """The part of the statistics that waiting puts are for."""
+
+    def put_took(self, elapsed_ms: int, count: int = 1) -> None: ...
+
+    def put_failed(self, count: int = 1) -> None: ...
 
 
 class _Waiting:
@@ -107,6 +115,11 @@ def _wake_loop(loop: asyncio.AbstractEventLoop, results: list[tuple[asyncio.Futu
         log.debug("the event loop of %d waiting puts was closed", len(results))
 
 
+def _join(thread: threading.Thread) -> None:
+    if thread.ident is not None:  # an opening that failed may not have come as far as starting it
+        thread.join()
+
+
 class GroupCommit:
     """Sync flush: one sync for all records that were appended while the last one ran."""
 
@@ -117,8 +130,13 @@ class GroupCommit:
         timeout_ms: int,
         after_flush: Callable[[], None],
         on_failure: Callable[[SyncFailed], None],
+        before_flush: Callable[[], None] | None = None,
+        counted: PutCounts | None = None,
     ) -> None:
+        """`before_flush` brings what was put to where it can be flushed; `counted` is told how it went."""
         self._segments = segments
+        self._before_flush = before_flush
+        self._counted = counted
         self._timeout_s = timeout_ms / 1000
         self._after_flush = after_flush
         self._on_failure = on_failure
@@ -128,6 +146,7 @@ class GroupCommit:
         self._bell.acquire()
         self._gate = threading.Lock()
         self._sleeping = False
+        self._nudged = False
         self._failed = False
         self._stopped = threading.Event()
         self._threads = [
@@ -144,16 +163,28 @@ class GroupCommit:
         self._stopped.set()
         self._ring()
         for thread in self._threads:
-            thread.join()
+            _join(thread)
 
     def wait(self, receipt: Outcome) -> Outcome:
         """Block until the record is synced, or give FLUSH_DISK_TIMEOUT."""
+        if threading.get_ident() == self._threads[0].ident:
+            return self._flush_here(receipt)
         waiting = _WaitingThread(receipt, time.monotonic() + self._timeout_s)
         self._submit(waiting)
         waiting.gate.acquire()
         return waiting.outcome
 
+    def _flush_here(self, receipt: Outcome) -> Outcome:
+        """A listener puts from within the flush thread: nobody else would sync for it."""
+        synced = self._flush_to(receipt.end_offset)
+        self._after_flush()
+        return receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
+
     def future(self, receipt: Outcome) -> Future[Outcome]:
+        if threading.get_ident() == self._threads[0].ident:
+            done: Future[Outcome] = Future()
+            done.set_result(self._flush_here(receipt))
+            return done
         waiting = _WaitingFuture(receipt, time.monotonic() + self._timeout_s)
         self._submit(waiting)
         return waiting.future
@@ -165,6 +196,7 @@ class GroupCommit:
 
     def nudge(self) -> None:
         """Ask for a sync without waiting for it."""
+        self._nudged = True  # a sync that runs now may have begun before the record was there
         if self._sleeping:
             self._ring()
 
@@ -184,27 +216,42 @@ class GroupCommit:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._sleeping = True
-            if not self._requests:
+            if not self._requests and not self._nudged:
                 self._bell.acquire()
-            self._sleeping = False
-            self._flush_group()
+            self._sleeping = self._nudged = False
+            try:
+                self._flush_group()
+            except Exception:
+                # Whatever went wrong behind the sync: without this thread nothing would be acknowledged any more.
+                log.exception("the work behind a flush failed")
         self._finish_rest()
 
     def _flush_group(self) -> None:
-        requests = self._requests
-        group = [requests.popleft() for _ in range(len(requests))]
+        group = self._take_group()
         self._in_flight = group
         target = max((waiting.target for waiting in group), default=0)
         synced = self._flush_to(target)
-        self._after_flush()
-        self._complete(group, synced)
-        self._in_flight = []
+        try:
+            self._after_flush()
+        finally:
+            self._complete(group, synced)
+            self._in_flight = []
+
+    def _take_group(self) -> list[_Waiting]:
+        """All that wait now; after `stop` a late producer may be at the same list."""
+        requests = self._requests
+        group: list[_Waiting] = []
+        with contextlib.suppress(IndexError):
+            group.extend(requests.popleft() for _ in range(len(requests)))
+        return group
 
     def _flush_to(self, target: int) -> bool:
         if self._failed:
             return False
         segments = self._segments
         try:
+            if self._before_flush is not None:
+                self._before_flush()
             segments.flush(0)
             while segments.flushed_where < target:
                 # A group may span a file's end: a flush covers one file.
@@ -213,6 +260,9 @@ class GroupCommit:
         except SyncFailed as failure:
             self._failed = True
             self._on_failure(failure)
+            return False
+        except FlintlogError as failure:
+            log.error("records could not be brought to their file: %s", failure)
             return False
         return True
 
@@ -231,6 +281,17 @@ class GroupCommit:
                     waiting.finish(outcome)
         for loop, results in loops.items():
             _wake_loop(loop, results)
+        if self._counted is not None and group:
+            self._count(group, synced, self._counted)
+
+    def _count(self, group: list[_Waiting], synced: bool, counted: PutCounts) -> None:
+        if not synced:
+            counted.put_failed(len(group))
+        now = time.monotonic() + self._timeout_s
+        waits_ms = Counter(int((now - waiting.deadline) * 1000) for waiting in group)
+        for elapsed_ms, count in waits_ms.items():
+            if elapsed_ms > 0:
+                counted.put_took(elapsed_ms, count)
 
     def _finish_rest(self) -> None:
         while self._requests:
@@ -274,7 +335,7 @@ class AsyncFlush:
         """End the thread and sync everything."""
         self._stopped.set()
         self._wake.set()
-        self._thread.join()
+        _join(self._thread)
         for _ in range(STOP_TRIES):
             if self._flush(0):
                 return
@@ -324,6 +385,7 @@ class Commit:
         self._after_commit = after_commit
         self._stopped = threading.Event()
         self._wake = threading.Event()
+        self._committing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="flintlog-commit", daemon=True)
 
     def start(self) -> None:
@@ -333,7 +395,7 @@ class Commit:
         """End the thread and commit everything."""
         self._stopped.set()
         self._wake.set()
-        self._thread.join()
+        _join(self._thread)
         self._commit_all(0)
 
     def nudge(self) -> None:
@@ -355,7 +417,8 @@ class Commit:
 
     def _commit_all(self, least_pages: int) -> None:
         moved = False
-        while not self._commit(least_pages):
-            moved = True
+        with self._committing:  # two at once could set the committed end back
+            while not self._commit(least_pages):
+                moved = True
         if moved:
             self._after_commit()

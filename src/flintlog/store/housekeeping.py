@@ -53,7 +53,8 @@ class QueueFlush:
 
     def stop(self) -> None:
         self._stopped.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         last_thorough = time.monotonic()

@@ -7,6 +7,7 @@ those that forbid writing is set, and every flag says why.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from enum import IntEnum, IntFlag
 
 from flintlog.errors import StoreClosed
@@ -42,11 +43,14 @@ _FORBID_WRITING = ~Flag.NOT_READABLE
 
 
 class Lifecycle:
-    """State and flags of one store; any thread may look."""
+    """State and flags of one store; any thread may look. `on_change` hears of each change."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[[], None]) -> None:
         self.state = State.INIT
         self.flags = Flag(0)
+        self.is_writeable = False
+        self.is_readable = False
+        self._on_change = on_change
         self._lock = threading.Lock()
 
     def move_to(self, state: State) -> None:
@@ -54,23 +58,20 @@ class Lifecycle:
             if state <= self.state:
                 raise StoreClosed(f"a store in state {self.state.name} cannot become {state.name}")
             self.state = state
+            self._update()
 
     def set(self, flag: Flag) -> None:
         with self._lock:
             self.flags |= flag
+            self._update()
 
     def clear(self, flag: Flag) -> None:
         with self._lock:
             self.flags &= ~flag
+            self._update()
 
-    @property
-    def is_running(self) -> bool:
-        return self.state is State.RUNNING
-
-    @property
-    def is_writeable(self) -> bool:
-        return self.state is State.RUNNING and not self.flags & _FORBID_WRITING
-
-    @property
-    def is_readable(self) -> bool:
-        return self.state is State.RUNNING and not self.flags & Flag.NOT_READABLE
+    def _update(self) -> None:
+        is_running = self.state is State.RUNNING
+        self.is_writeable = is_running and not self.flags & _FORBID_WRITING
+        self.is_readable = is_running and not self.flags & Flag.NOT_READABLE
+        self._on_change()

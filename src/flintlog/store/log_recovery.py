@@ -5,45 +5,31 @@
 
 A place is bad when no intact record begins there and it is no blank. A record whose body alone is damaged (its CRC is
 wrong, its lengths and its offset are right, and the log goes on behind it) keeps its place in its queue; reading it
-is an error that names it. Cutting writes the cut bytes aside and syncs them before it clears them in the log, so
-that a crash between any two steps only repeats the cut.
+is an error that names it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from flintlog import kernel
-from flintlog.derive.find_record import find_record, record_size
 from flintlog.derive.parallel_scan import Batch, scan_in_order
 from flintlog.derive.ranges import cut_batches
-from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.format.record import parse_blank
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.damage import Damage, DamageMap
 from flintlog.store.recovery_report import Finding
+from flintlog.store.segment_bytes import find_intact, held, written_end
 
 log = logging.getLogger(__name__)
 
 SCAN_BYTES = 16 * 1024 * 1024
-CHUNK_BYTES = 1024 * 1024
 Consume = Callable[[Batch, Scan], None]
 Progress = Callable[[int, int], None]
-
-
-@contextmanager
-def held(segment: Segment) -> Iterator[memoryview]:
-    """The bytes of a segment, mapped for as long as the block lasts."""
-    segment.hold()
-    try:
-        yield segment.raw().buffer
-    finally:
-        segment.release()
 
 
 class LogRecovery:
@@ -59,12 +45,14 @@ class LogRecovery:
         delay_levels_ms: Sequence[int],
         expected_end: int,
         cut_at: int | None = None,
+        known_end: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         """`expected_end`: zeros at or behind this offset are the plain end, and are not searched.
 
         `cut_at`: where an earlier recovery of Java's ended the log. Java leaves the bytes behind its cut, intact
         records among them; they were given up then and do not come back now.
+        `known_end`: where a clean stop of ours left the log; nothing is written behind it.
         """
         self.findings: list[Finding] = []
         self._segments = segments
@@ -74,6 +62,7 @@ class LogRecovery:
         self._delay_levels_ms = delay_levels_ms
         self._expected_end = expected_end
         self._cut_at = cut_at
+        self._known_end = known_end
         self._progress = progress
 
     def run(self, start: int) -> int:
@@ -175,7 +164,7 @@ class LogRecovery:
                 return None
             if position == self._cut_at:
                 return None
-            found = find_record(view, place + 1, segment.size, segment.base)
+        found = find_intact(segment, place + 1)
         if found >= 0:
             return segment.base + found
         return self._first_intact(segment.base + segment.size)
@@ -184,8 +173,7 @@ class LogRecovery:
         """The first intact record in the segments from an offset on."""
         for segment in self._segments.segments:
             if segment.base >= position:
-                with held(segment) as view:
-                    found = find_record(view, 0, segment.size, segment.base)
+                found = find_intact(segment, 0)
                 if found >= 0:
                     return segment.base + found
         return None
@@ -207,9 +195,10 @@ class LogRecovery:
         )
 
     def _note_tail(self, segment: Segment, position: int, reason: ScanStop) -> None:
+        if position == self._known_end:
+            return
         place = position - segment.base
-        with held(segment) as view:
-            torn = last_written(view, place, segment.size) - place
+        torn = written_end(segment, place) - place
         if torn > 0:
             self.findings.append(
                 Finding(
@@ -238,61 +227,17 @@ _REASONS = {
 }
 
 
+def record_size(view: memoryview, place: int, stop: int, base: int) -> int:
+    """The size of the intact record at a place; 0 when there is none."""
+    if not 0 <= place <= stop:
+        return 0
+    seen = kernel.scan(view, place, stop, base, check_crc=True, max_count=1)
+    return seen.end - place if seen.count else 0
+
+
 def _size(view: memoryview, place: int) -> int:
     return int.from_bytes(view[place : place + 4], "big", signed=True)
 
 
 def _describe(reason: ScanStop) -> str:
     return _REASONS.get(reason, reason.name)
-
-
-def last_written(view: memoryview, start: int, stop: int) -> int:
-    """The place behind the last byte of view[start:stop] that is not zero; `start` when all are."""
-    end = stop
-    while end > start:
-        begin = max(start, end - CHUNK_BYTES)
-        chunk = bytes(view[begin:end]).rstrip(b"\x00")
-        if chunk:
-            return begin + len(chunk)
-        end = begin
-    return start
-
-
-def keep_aside(segments: SegmentQueue, end: int, directory: Path, medium: Medium) -> list[Path]:
-    """Copy what lies behind the log's end into `directory`, then clear it in the log; the copies' paths."""
-    kept: list[Path] = []
-    for segment in segments.segments:
-        start = max(0, end - segment.base)
-        if start >= segment.size:
-            continue
-        with held(segment) as view:
-            stop = last_written(view, start, segment.size)
-            if stop > start:
-                kept.append(_keep(bytes(view[start:stop]), segment.base + start, directory, medium))
-    for segment in segments.segments:
-        start = max(0, end - segment.base)
-        if start < segment.size:
-            _clear(segment, start)
-    return kept
-
-
-def _keep(data: bytes, offset: int, directory: Path, medium: Medium) -> Path:
-    medium.make_directories(directory)
-    path = directory / f"{offset:020d}"
-    medium.replace(path, data)
-    return path
-
-
-def _clear(segment: Segment, start: int) -> None:
-    """Stale records must not come back to life when a later crash leaves the tail right before them."""
-    with held(segment) as view:
-        stop = last_written(view, start, segment.size)
-    if stop <= start:
-        return
-    segment.hold()
-    try:
-        raw = segment.raw(writable=True)
-        raw.buffer[start:stop] = bytes(stop - start)
-        raw.sync()
-    finally:
-        segment.release()

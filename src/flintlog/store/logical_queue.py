@@ -25,14 +25,12 @@ from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.disk.selected_range import SelectedRange
 from flintlog.errors import StoreClosed
 from flintlog.format.queue_extension import ExtensionUnit
-from flintlog.kernel import Buffer, QueueEnd, Tail
+from flintlog.kernel import Buffer, QueueEnd, Tail, written_end
 
 StoreTimeOf = Callable[[int, int], int]
 """(physical offset, size) → the record's store timestamp, -1 when the log no longer has it."""
 
 _TRUSTED_BUT_LAST = 3  # recovery reads only the last three files; what lies before was flushed long ago
-_LOOK_BYTES = 64 * 1024
-_ZEROS = bytes(_LOOK_BYTES)
 _OFFSET = struct.Struct(">q")
 
 
@@ -136,10 +134,6 @@ def write_at_end(segment: Segment, data: bytes, tails: TailKeeper, end: QueueEnd
         view[position : position + len(data)] = data
     tail.position = position + len(data)  # last: readers may look now
     return tail
-
-
-def _zeros(room: int) -> bytes:
-    return _ZEROS if room >= _LOOK_BYTES else bytes(room)
 
 
 def _held(tail: Tail) -> Buffer:
@@ -285,11 +279,8 @@ class LogicalQueue(ABC):
         been cut: the next recovery would take them for messages. A file without any is only looked at.
         """
         self._has_stale_end = False
-        with memoryview(_held(segment.tail)).cast("B") as view:
-            end = segment.wrote_position
-            steps = range(end, segment.size, _LOOK_BYTES)
-            is_stale = any(view[start : start + _LOOK_BYTES] != _zeros(segment.size - start) for start in steps)
-        if is_stale:
+        end = segment.wrote_position
+        if written_end(_held(segment.tail), end, segment.size) > end:
             segment.clear_behind()
 
     def truncate(self, physical_offset: int) -> None:

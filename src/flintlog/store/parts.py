@@ -16,7 +16,7 @@ from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import FormatError
 from flintlog.format.config_json import parse_config_object
 from flintlog.format.index_file import IndexLayout
-from flintlog.kernel import Encoder
+from flintlog.kernel import Encoder, Lane
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.clock import Milliseconds
 from flintlog.store.commit_log import CommitLog
@@ -39,6 +39,7 @@ class Parts:
     medium: Medium
     segments: SegmentQueue
     commit_log: CommitLog
+    lane: Lane
     queues: QueueTable
     index: IndexService | None
     checkpoint: CheckpointFile
@@ -48,8 +49,10 @@ class Parts:
 
 
 def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> Parts:
+    """Everything that a store on this medium is made of; no file is touched yet."""
     paths = StorePaths.of(root, config)
     checkpoint = CheckpointFile(paths.checkpoint, medium)
+    lane = Lane(delay_levels_ms=config.delay_levels_ms, lmq=config.enable_lmq and config.enable_multi_dispatch)
     pool = _make_pool(config)
     allocator = SegmentAllocator(
         medium,
@@ -70,7 +73,8 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         paths=paths,
         medium=medium,
         segments=segments,
-        commit_log=_make_log(config, segments, now_ms),
+        commit_log=_make_log(config, segments, lane, now_ms),
+        lane=lane,
         queues=queues,
         index=_make_index(config, medium, now_ms, paths, checkpoint),
         checkpoint=checkpoint,
@@ -86,7 +90,7 @@ def _make_pool(config: StoreConfig) -> TransientStorePool | None:
     return TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
 
 
-def _make_log(config: StoreConfig, segments: SegmentQueue, now_ms: Milliseconds) -> CommitLog:
+def _make_log(config: StoreConfig, segments: SegmentQueue, lane: Lane, now_ms: Milliseconds) -> CommitLog:
     encoder = Encoder(
         Message,
         store_host=config.store_host,
@@ -97,6 +101,7 @@ def _make_log(config: StoreConfig, segments: SegmentQueue, now_ms: Milliseconds)
     return CommitLog(
         segments,
         encoder,
+        lane,
         now_ms=now_ms,
         lock=make_put_lock(config.put_lock),
         store_host=config.store_host,

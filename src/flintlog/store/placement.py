@@ -1,9 +1,9 @@
 """Puts whose queue offset or properties are decided inside the put lock.
 
-    plain message                 next offset of its queue                          (CommitLog.put, not here)
-    prepared, rolled back         offset 0; no queue ever shows it
-    inner batch, batch topic      next offset of the batch queue, by INNER_NUM; INNER_BASE is written into it
-    multi-dispatch (LMQ)          next offset of its queue, and of each light queue it names
+plain message                 next offset of its queue                          (CommitLog.put, not here)
+prepared, rolled back         offset 0; no queue ever shows it
+inner batch, batch topic      next offset of the batch queue, by INNER_NUM; INNER_BASE is written into it
+multi-dispatch (LMQ)          next offset of its queue, and of each light queue it names
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from flintlog.format.properties import (
     WAIT_STORE_MSG_OK,
 )
 from flintlog.format.sys_flag import INNER_BATCH
+from flintlog.store.checks import can_be_topic
 from flintlog.store.message import Message
 from flintlog.store.queue_table import LMQ_PREFIX, QueueTable
 
@@ -29,6 +30,8 @@ MAX_BATCH_COUNT = 32767
 
 class Unqueued:
     """A message that no queue shows."""
+
+    is_unqueued = True
 
     def __init__(self, message: Message) -> None:
         self._message = message
@@ -42,6 +45,8 @@ class Unqueued:
 
 class InBatchQueue:
     """A message of a topic with a batch queue: an inner batch, or a plain message, a batch of one."""
+
+    is_unqueued = False
 
     def __init__(self, message: Message, queues: QueueTable) -> None:
         self._message = message
@@ -62,10 +67,18 @@ class InBatchQueue:
 class MultiDispatched:
     """A message that also goes into the light queues it names."""
 
+    is_unqueued = False
+
     def __init__(self, message: Message, queues: QueueTable) -> None:
         self._message = message
         self._queues = queues
         self._names = (message.properties or {})[INNER_MULTI_DISPATCH].split(",")
+
+    def check_names(self) -> None:
+        """Each light queue is a directory: a name that cannot be one would stop dispatch at this record."""
+        for name in self._names:
+            if name.startswith(LMQ_PREFIX) and not can_be_topic(name):
+                raise InvalidMessage(f"a light queue cannot be called {name[:80]!a}")
 
     @property
     def new_queue_count(self) -> int:

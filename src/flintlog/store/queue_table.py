@@ -84,6 +84,7 @@ class QueueTable:
         self._next: dict[QueueKey, int] = {}
         self._next_in_batch: dict[QueueKey, int] = {}
         self._next_light: dict[str, int] = {}
+        self._handed_out_by_removed = 0
 
     # Queues
 
@@ -198,6 +199,11 @@ class QueueTable:
         return self._next
 
     @property
+    def offsets_handed_out(self) -> int:
+        """How many offsets all queues together have given to messages."""
+        return sum(self._next.values()) + sum(self._next_in_batch.values()) + self._handed_out_by_removed
+
+    @property
     def has_batch_topics(self) -> bool:
         return any(kind == QueueType.BATCH.value for kind in self._types.values())
 
@@ -270,7 +276,7 @@ class QueueTable:
         with self._lock:
             queue = self._queues.pop((topic, queue_id), None)
         for offsets in (self._next, self._next_in_batch):
-            offsets.pop((topic, queue_id), None)
+            self._handed_out_by_removed += offsets.pop((topic, queue_id), 0)
         if queue_id == 0:
             self._next_light.pop(topic, None)
         if queue is not None:

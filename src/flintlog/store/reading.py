@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import islice
 
 from flintlog import kernel
 from flintlog.errors import DamagedRecord, FormatError, InvalidOffset
 from flintlog.format.message_id import parse_message_id
 from flintlog.format.record import MIN_RECORD_SIZE
 from flintlog.kernel import ScanStop
+from flintlog.store.checks import check_offset
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.config import StoreConfig
+from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import DamageMap
 from flintlog.store.filters import MessageFilter
 from flintlog.store.index import IndexService
@@ -29,7 +32,6 @@ from flintlog.store.stored import GetStatus, Page, StoredMessage
 MAX_PULL_BYTES = 128 * 1024 * 1024
 MIN_PULL_BYTES = 100
 QUERY_ROUNDS = 3
-INT64_MAX = (1 << 63) - 1
 
 
 @dataclass(slots=True)
@@ -38,6 +40,7 @@ class _Pull:
 
     offset: int
     max_count: int
+    count_limit: int
     max_bytes: int
     next_offset: int
     status: GetStatus
@@ -45,6 +48,7 @@ class _Pull:
     bytes: int = 0
     count: int = 0
     skip_until: int = -1
+    examined: int = 0
 
 
 class Reader:
@@ -69,7 +73,13 @@ class Reader:
     # ------------------------------------------------------------------ by queue
 
     def get(
-        self, topic: str, queue_id: int, offset: int, max_count: int, message_filter: MessageFilter | None, max_bytes: int
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        message_filter: MessageFilter | None,
+        max_bytes: int,
     ) -> Page:
         queue = self._queues.get(topic, queue_id)
         if queue is None or queue.max_offset == 0:
@@ -82,7 +92,8 @@ class Reader:
         if offset > high:
             return Page(GetStatus.OFFSET_OVERFLOW_BADLY, self._correct(offset, high), low, high)
         limit = min(max(max_bytes, MIN_PULL_BYTES), MAX_PULL_BYTES)
-        pull = _Pull(offset, max_count, limit, offset, GetStatus.NO_MATCHED_MESSAGE, [])
+        most = min(max_count, self._config.max_transfer_count_on_message_in_memory)
+        pull = _Pull(offset, max_count, most, limit, offset, GetStatus.NO_MATCHED_MESSAGE, [])
         self._pull(queue, pull, message_filter)
         return Page(pull.status, pull.next_offset, low, high, pull.messages)
 
@@ -101,14 +112,49 @@ class Reader:
                 pull.next_offset = self._correct(pull.next_offset, queue.roll_next(pull.next_offset))
                 return
             with entries:
-                self._pull_entries(queue, entries, pull, message_filter)
+                self._pull_plain(queue, entries, pull, message_filter)
+                if pull.count < pull.count_limit:
+                    self._pull_entries(queue, entries, pull, message_filter)
+
+    def _pull_plain(
+        self, queue: LogicalQueue, entries: EntryRange, pull: _Pull, message_filter: MessageFilter | None
+    ) -> None:
+        """The plain case in one call of the kernel: 20-byte entries, records of one segment, all, in memory."""
+        if message_filter is not None or type(queue) is not ConsumeQueue or queue.ext is not None:
+            return
+        first = int.from_bytes(entries.view[:8], "big")
+        segment = self._log.segments.find(first)
+        if segment is None or self._log.max_offset - first > self._memory_bytes or not segment.hold():
+            return
+        try:
+            records, position = kernel.collect(
+                entries.view,
+                0,
+                min(len(entries.view), pull.count_limit * queue.entry_size),
+                segment.raw().buffer,
+                segment.base,
+                segment.base + segment.read_position,
+                pull.count_limit,
+                min(pull.max_bytes, self._config.max_transfer_bytes_on_message_in_memory),
+                check=True,
+            )
+        finally:
+            segment.release()
+        if records:
+            levels = self._delay_levels_ms
+            pull.messages = [StoredMessage(record, levels) for record in records]
+            pull.count = len(records)
+            pull.bytes = sum(map(len, records))
+            pull.status = GetStatus.FOUND
+            pull.examined = position // queue.entry_size
+            pull.next_offset = entries.first_queue_offset + pull.examined
 
     def _pull_entries(
         self, queue: LogicalQueue, entries: EntryRange, pull: _Pull, message_filter: MessageFilter | None
     ) -> None:
         log_end = self._log.max_offset
         scan_bytes = max(self._config.max_filter_message_size, pull.max_count * queue.entry_size)
-        for unit in entries:
+        for unit in islice(entries, pull.examined, None):
             if (unit.queue_offset - pull.offset) * queue.entry_size >= scan_bytes:
                 return
             in_memory = log_end - unit.physical_offset <= self._memory_bytes
@@ -240,11 +286,6 @@ class Reader:
         if queue is None:
             return 0
         return queue.offset_by_time(timestamp_ms, side, self._log.store_time_at, max(0, self._log.min_offset))
-
-
-def check_offset(what: str, offset: int) -> None:
-    if not isinstance(offset, int) or not 0 <= offset <= INT64_MAX:
-        raise InvalidOffset(f"{what} cannot be {offset!r}")
 
 
 def _physical_memory_bytes() -> int:

@@ -27,12 +27,14 @@ from flintlog.errors import FormatError
 from flintlog.format.record import Record, parse_record
 from flintlog.kernel import Scan
 from flintlog.store.checkpoint import CheckpointFile
+from flintlog.store.cutting import keep_aside
 from flintlog.store.damage import DamageMap
 from flintlog.store.dispatch import Dispatcher
 from flintlog.store.index import IndexService
-from flintlog.store.log_recovery import LogRecovery, held, keep_aside
+from flintlog.store.log_recovery import LogRecovery
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.recovery_report import Finding, RecoveryReport
+from flintlog.store.segment_bytes import held
 from flintlog.store.stop_marker import StopMarker
 
 FAR = 1 << 62
@@ -97,7 +99,7 @@ class Recovery:
     def _check_queues(self) -> int:
         """Cut the queues to what is believed; from where on records must be dispatched again."""
         queues = self._open.queues
-        queues.recover()
+        queues.recover(self._clean)
         missing = self._missing_queues()
         if missing is not None:
             self._note("missing-queues", missing, "all queues were built again from the log")
@@ -179,6 +181,7 @@ class Recovery:
             delay_levels_ms=parts.delay_levels_ms,
             expected_end=parts.queues.max_physical_offset() if self._clean else FAR,
             cut_at=self._earlier_cut(),
+            known_end=parts.marker.log_end if self._clean else None,
             progress=parts.progress,
         )
         end = reading.run(start)
@@ -210,7 +213,9 @@ class Recovery:
     def _cut(self, end: int) -> None:
         """End the log here; what lay behind is kept aside before it is cleared."""
         parts = self._open
-        kept = keep_aside(parts.segments, end, parts.cut_directory, parts.medium)
+        # A clean stop of ours leaves nothing behind the end: then the rest of the file is not read.
+        is_known = self._clean and parts.marker.log_end == end
+        kept = [] if is_known else keep_aside(parts.segments, end, parts.cut_directory, parts.medium)
         parts.segments.truncate(end)
         parts.segments.flushed_where = parts.segments.committed_where = end
         if kept:

@@ -13,7 +13,7 @@ from flintlog import kernel
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.kernel import Column, Decoded, ScanStop
 from flintlog.store.damage import DamageMap
-from flintlog.store.log_recovery import held
+from flintlog.store.segment_bytes import held
 
 MAX_BATCH_ROWS = 65536
 MAX_BATCH_BYTES = 64 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""What a clean stop writes down for the next opening: how many queues and index files there were.
+"""What a clean stop writes down for the next opening: the log's end, how many queues and index files there were.
 
 RocketMQ has no such file and ignores it (`flintlog/stop.json` in the store). It lets an opening tell an index that
 never had a key from one that was deleted. It is removed as soon as the store runs, and an
@@ -26,6 +26,7 @@ class StopMarker:
     def __init__(self, path: Path, medium: Medium) -> None:
         self._path = path
         self._medium = medium
+        self.log_end: int | None = None
         self.queue_count: int | None = None
         self.index_file_count: int | None = None
 
@@ -37,6 +38,7 @@ class StopMarker:
             stop = msgspec.json.decode(self._medium.read(self._path, 65536), type=_Stop)
         except msgspec.MsgspecError:
             return
+        self.log_end = stop.log_end
         self.queue_count = stop.queue_count
         self.index_file_count = stop.index_file_count
 

@@ -12,8 +12,9 @@ connects them and is what users see. Every method may be called from any thread.
 
 from __future__ import annotations
 
-import asyncio
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -29,32 +30,43 @@ from flintlog.disk.page_toucher import PageToucher
 from flintlog.errors import (
     DamagedStore,
     FlintlogError,
+    InvalidConfig,
     InvalidMessage,
-    InvalidOffset,
     ServiceNotEnabled,
     StoreClosed,
     SyncFailed,
 )
 from flintlog.format.names import encode_abort
-from flintlog.format.properties import INNER_MULTI_DISPATCH, WAIT_STORE_MSG_OK
-from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, takes_queue_offset
+from flintlog.format.properties import INNER_MULTI_DISPATCH, INNER_NUM, WAIT_STORE_MSG_OK
+from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, is_compressed, takes_queue_offset
+from flintlog.store.checks import (
+    check_batch,
+    check_count,
+    check_int64,
+    check_offset,
+    check_queue,
+    check_text,
+    check_topics,
+    check_types,
+)
 from flintlog.store.clock import Clock, Milliseconds, as_milliseconds
 from flintlog.store.commit_log import Placement
-from flintlog.store.compression import compress
+from flintlog.store.compression import Codec, compress
 from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import BitmapHook, Dispatcher, Listener, may_multi_dispatch
 from flintlog.store.filters import MessageFilter, as_filter
-from flintlog.store.flush import AsyncFlush, Commit, GroupCommit, Outcome
+from flintlog.store.flush import AsyncFlush, Commit, GroupCommit
 from flintlog.store.housekeeping import QueueFlush
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.logical_queue import QueueType
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
-from flintlog.store.parts import Parts, make_parts, scan_threads
+from flintlog.store.parts import make_parts, scan_threads
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb
 from flintlog.store.placement import InBatchQueue, MultiDispatched, Unqueued, inner_count
-from flintlog.store.reading import MAX_PULL_BYTES, Reader, check_offset
+from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery import Opening, Recovery
 from flintlog.store.recovery_report import RecoveryReport
+from flintlog.store.stats import StoreStatsService
 from flintlog.store.stop_marker import StopMarker
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
 
@@ -63,7 +75,6 @@ if TYPE_CHECKING:
 
 _OK = PutStatus.PUT_OK
 _SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
-INT32_MAX = (1 << 31) - 1
 
 BeforePut = Callable[[Message], "Message | Receipt | None"]
 """Looks at a message before it is appended: returns another one, a receipt that ends the put, or None."""
@@ -107,21 +118,22 @@ class Store:
         self.config = config
         self.read_only = read_only
         self.recovery = RecoveryReport((), clean=True, log_end=0, dispatched_from=0)
-        self.lifecycle = Lifecycle()
-        self.before_put: list[BeforePut] = []
+        self._put_hooks: list[BeforePut] = []
         self._medium = medium
         self._now_ms = now_ms
         self._parts = parts = make_parts(path, config, medium, now_ms)
         self._log = parts.commit_log
+        self._put_lane = parts.commit_log.put_lane
+        self._put_plain = self._put_lane.put
         self._is_sync = config.flush == "sync"
         self._dispatcher = Dispatcher(
             parts.commit_log,
             parts.queues,
             parts.index,
+            parts.lane,
             readable_end=self._readable_end,
             damage=parts.damage,
             delay_levels_ms=config.delay_levels_ms,
-            lmq=config.enable_lmq and config.enable_multi_dispatch,
             extension=config.enable_consume_queue_ext,
         )
         self._reader = Reader(parts.commit_log, parts.queues, parts.index, parts.damage, config)
@@ -134,14 +146,25 @@ class Store:
         self._toucher: PageToucher | None = None
         self._multi_dispatch = config.enable_lmq and config.enable_multi_dispatch
         self._has_batch_topics = False
+        self._wakes_flush = config.wake_flush_when_put_message
+        self._wakes_commit = config.wake_commit_when_put_message
+        self._offsets_before = 0
+        self._stats = StoreStatsService(now_ms, self._put_totals)
+        self._next_sample_s = 0.0
+        self._closing = threading.Lock()
+        self.lifecycle = Lifecycle(self._open_short_way)
 
     # ------------------------------------------------------------------ opening
 
     def _open(self, progress: Progress | None) -> None:
         paths, medium = self._parts.paths, self._medium
+        held = medium.stat(self.path)
+        if held is not None and not held.is_directory:
+            raise DamagedStore("this is a file, not a store's directory", path=self.path)
+        refuse_rocksdb(paths, medium)
         if not self.read_only:
             self._claim(paths)
-        elif not medium.exists(self.path):
+        elif held is None:
             raise DamagedStore("there is no such directory", path=self.path)
         try:
             self._load()
@@ -160,13 +183,16 @@ class Store:
         self._lock = self._medium.lock(paths.lock)
 
     def _load_only(self) -> None:
-        probe = make_parts(self.path, self.config, OverlayMedium(self._medium), self._now_ms)
+        medium = OverlayMedium(self._medium)
+        probe = make_parts(self.path, self.config, medium, self._now_ms)
         probe.segments.load()
+        probe.queues.load()
+        if probe.index is not None:
+            probe.index.load(last_exit_ok=True, index_safe_timestamp=0)
 
     def _load(self) -> None:
         parts, move_to = self._parts, self.lifecycle.move_to
         move_to(State.LOAD_BEGIN)
-        refuse_rocksdb(parts.paths, self._medium)
         self._was_clean = not self._medium.exists(parts.paths.abort)
         parts.segments.load()
         move_to(State.LOAD_COMMITLOG_OK)
@@ -212,6 +238,8 @@ class Store:
             parts.pool.start()
         parts.allocator.start()
         self._log.start(parts.queues.next_offsets)
+        self._log.on_wait = self._stats.put_took
+        self._offsets_before = parts.queues.offsets_handed_out
         self._has_batch_topics = parts.queues.has_batch_topics
         self._medium.write(parts.paths.abort, encode_abort(os.getpid()))
         self._marker.remove()
@@ -222,12 +250,22 @@ class Store:
 
     def _start_threads(self, config: StoreConfig) -> None:
         parts = self._parts
+        if parts.pool is not None:
+            self._commit = Commit(
+                parts.segments.commit,
+                interval_ms=config.commit_interval_commit_log,
+                least_pages=config.commit_commit_log_least_pages,
+                thorough_interval_ms=config.commit_commit_log_thorough_interval,
+                after_commit=self._after_commit,
+            )
         if self._is_sync:
             self._group_commit = GroupCommit(
                 parts.segments,
                 timeout_ms=config.sync_flush_timeout,
+                before_flush=None if self._commit is None else self._commit.commit_now,
                 after_flush=self._after_flush,
                 on_failure=self._on_sync_failure,
+                counted=self._stats,
             )
             self._group_commit.start()
         else:
@@ -240,14 +278,7 @@ class Store:
                 on_failure=self._on_sync_failure,
             )
             self._async_flush.start()
-        if parts.pool is not None:
-            self._commit = Commit(
-                parts.segments.commit,
-                interval_ms=config.commit_interval_commit_log,
-                least_pages=config.commit_commit_log_least_pages,
-                thorough_interval_ms=config.commit_commit_log_thorough_interval,
-                after_commit=self._after_commit,
-            )
+        if self._commit is not None:
             self._commit.start()
         self._queue_flush = QueueFlush(
             parts.segments,
@@ -266,9 +297,11 @@ class Store:
 
     def _abandon(self) -> None:
         """Opening failed: give everything back, leave the directory as it is."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        for service in (self._toucher, self._commit, self._group_commit, self._async_flush, self._queue_flush):
+            if service is not None:
+                service.stop()
+        self._parts.allocator.shut_down()
+        self._give_back()
 
     # ------------------------------------------------------------------ closing
 
@@ -282,14 +315,18 @@ class Store:
 
     def shutdown(self) -> None:
         """Stop cleanly: flush everything, dispatch the rest, remove `abort`. A second call does nothing."""
-        if self.lifecycle.state is not State.RUNNING:
-            return
-        self.lifecycle.move_to(State.SHUTDOWN_BEGIN)
-        if not self.read_only:
-            self._stop_threads()
-            self._close_files()
-        self._give_back()
-        self.lifecycle.move_to(State.SHUTDOWN_OK)
+        with self._closing:
+            if self.lifecycle.state is not State.RUNNING:
+                return
+            self.lifecycle.move_to(State.SHUTDOWN_BEGIN)
+            try:
+                if not self.read_only:
+                    self._log.close()
+                    self._stop_threads()
+                    self._close_files()
+            finally:
+                self._give_back()
+                self.lifecycle.move_to(State.SHUTDOWN_OK)
 
     close = shutdown
 
@@ -361,11 +398,14 @@ class Store:
 
     def put(self, message: Message) -> Receipt:
         """Store one message. Under sync flush it is on disk when this returns PUT_OK."""
-        receipt = self._append(message)
-        if receipt.status is not _OK:
-            return receipt
+        receipt: Receipt | None = self._put_plain(message)
+        if receipt is None:
+            receipt = self._append(message)
+            if receipt.status is not _OK:
+                return self._count_failed(receipt)
         if self._group_commit is None:
-            self._after_append()
+            if self._put_lane.is_behind:
+                self._after_append()
             return receipt
         if _waits_not(message):
             self._group_commit.nudge()
@@ -376,6 +416,7 @@ class Store:
         """Store messages of one queue as one write; a receipt for each."""
         receipts = self._append_batch(messages)
         if receipts.status is not _OK:
+            self._stats.put_failed(len(receipts))
             return receipts
         if self._group_commit is None:
             self._after_append()
@@ -388,20 +429,17 @@ class Store:
         if receipt.status is _OK and self._group_commit is not None and not _waits_not(message):
             return cast("Future[Receipt]", self._group_commit.future(receipt))
         done: Future[Receipt] = Future()
-        if receipt.status is _OK:
-            self._after_append()
-        done.set_result(receipt)
+        done.set_result(self._without_waiting(receipt))
         return done
 
     async def aput(self, message: Message) -> Receipt:
         """Store one message from asyncio; a group of waiting producers is woken by one call into the loop."""
-        receipt = self._append(message)
-        if receipt.status is not _OK:
-            return receipt
-        if self._group_commit is None or _waits_not(message):
-            self._after_append()
-            return receipt
-        return cast(Receipt, await self._group_commit.task(receipt))
+        receipt: Receipt | None = self._put_plain(message)
+        if receipt is None:
+            receipt = self._append(message)
+        if receipt.status is _OK and self._group_commit is not None and not _waits_not(message):
+            return cast(Receipt, await self._group_commit.task(receipt))
+        return self._without_waiting(receipt)
 
     async def aput_batch(self, messages: Sequence[Message]) -> Receipts:
         """`put_batch` from asyncio."""
@@ -410,45 +448,112 @@ class Store:
             return cast(Receipts, await self._group_commit.task(receipts))
         if receipts.status is _OK:
             self._after_append()
+        else:
+            self._stats.put_failed(len(receipts))
         return receipts
+
+    def _without_waiting(self, receipt: Receipt) -> Receipt:
+        """The end of a put that nobody waits for: tell those who make it durable and visible."""
+        if receipt.status is not _OK:
+            return self._count_failed(receipt)
+        if self._group_commit is None:
+            self._after_append()
+        else:
+            self._group_commit.nudge()
+        return receipt
+
+    def _count_failed(self, receipt: Receipt) -> Receipt:
+        self._stats.put_failed()
+        return receipt
 
     def _append(self, message: Message) -> Receipt:
         if not self.lifecycle.is_writeable:
             return self._refuse()
         if type(message) is not Message:
             raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
-        if (
-            self.before_put
-            or message.sys_flag & _SPECIAL_FLAGS
-            or message.delay_level
-            or message.deliver_at_ms is not None
-            or message.compress is not None
-            or self._has_batch_topics
-            or self._multi_dispatch
-        ):
-            return self._append_special(message)
-        return self._log.put(message)
+        properties = message.properties
+        try:
+            if (
+                self._put_hooks
+                or message.sys_flag & _SPECIAL_FLAGS
+                or message.delay_level
+                or message.deliver_at_ms is not None
+                or message.compress is not None
+                or (properties is not None and INNER_NUM in properties)
+                or self._has_batch_topics
+                or self._multi_dispatch
+                or self._log.locked_since is not None
+            ):
+                return self._append_special(message)
+            return self._log.put(message)
+        except (TypeError, AttributeError):
+            check_types(message)
+            raise
+
+    def add_put_hook(self, hook: BeforePut) -> None:
+        """Let a function look at each message before it is appended."""
+        self._put_hooks.append(hook)
+        self._open_short_way()
+
+    def _open_short_way(self) -> None:
+        """Whether plain messages may go through the kernel's put lane, and be dispatched there."""
+        lane = self._put_lane
+        lane.is_open = (
+            self.lifecycle.is_writeable
+            and not self._put_hooks
+            and not self._has_batch_topics
+            and not self._multi_dispatch
+        )
+        lane.dispatches = not self._is_sync and self._commit is None and not self._dispatcher.has_listeners
 
     def _append_batch(self, messages: Sequence[Message]) -> Receipts:
+        messages = check_batch(messages)
         if not self.lifecycle.is_writeable:
             return refused(self._refuse().status, len(messages))
-        if not messages:
-            raise InvalidMessage("a batch has at least one message")
-        for message in messages:
-            if message.delay_level or message.deliver_at_ms is not None:
-                raise InvalidMessage("a delayed message cannot be in a batch")
-        if any(message.compress is not None for message in messages):
-            messages = [_compressed(message) for message in messages]
-        if self._parts.queues.type_of(messages[0].topic) is QueueType.BATCH:
-            raise InvalidMessage("a topic with a batch queue takes inner batches", advice="encode them as one message")
-        return self._log.put_batch(messages)
+        if self._is_busy():
+            return refused(PutStatus.OS_PAGE_CACHE_BUSY, len(messages))
+        if self._put_hooks:
+            answers = [self._ask_hooks(message) for message in messages]
+            refusal = next((answer for answer in answers if isinstance(answer, Receipt)), None)
+            if refusal is not None:
+                return refused(refusal.status, len(messages))
+            messages = check_batch(cast("list[Message]", answers))
+        try:
+            if self._has_batch_topics and self._parts.queues.type_of(messages[0].topic) is QueueType.BATCH:
+                raise InvalidMessage("a topic with a batch queue takes inner batches", advice="put each as one message")
+            if any(_is_special_in_batch(message) for message in messages):
+                messages = [_compressed(_not_inner(message)) for message in messages]
+            return self._log.put_batch(messages)
+        except (TypeError, AttributeError):
+            for message in messages:
+                check_types(message)
+            raise
 
-    def _append_special(self, message: Message) -> Receipt:
-        for hook in self.before_put:
+    def _ask_hooks(self, message: Message) -> Message | Receipt:
+        for hook in self._put_hooks:
             answer = hook(message)
             if isinstance(answer, Receipt):
                 return answer
-            message = message if answer is None else answer
+            if answer is None:
+                continue
+            if type(answer) is not Message:
+                raise InvalidMessage(f"a hook before a put answers a Message, a Receipt or None, not {answer!r}")
+            message = answer
+        return message
+
+    def _is_busy(self) -> bool:
+        """Whether a put has held the log for so long that another would only wait behind it."""
+        since = self._log.locked_since
+        return since is not None and (time.monotonic() - since) * 1000 > self.config.os_page_cache_busy_time_out_mills
+
+    def _append_special(self, message: Message) -> Receipt:
+        if self._is_busy():
+            return Receipt(PutStatus.OS_PAGE_CACHE_BUSY)
+        answer = self._ask_hooks(message)
+        if isinstance(answer, Receipt):
+            return answer
+        message = answer
+        check_types(message)
         if message.delay_level or message.deliver_at_ms is not None:
             service = "schedule" if message.delay_level else "timer"
             raise ServiceNotEnabled(
@@ -476,6 +581,7 @@ class Store:
         if not names or not self._multi_dispatch or not may_multi_dispatch(message.topic):
             return None
         placement = MultiDispatched(message, queues)
+        placement.check_names()
         if queues.light_queue_count + placement.new_queue_count > self.config.max_lmq_consume_queue_num:
             return Receipt(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED)
         return placement
@@ -495,8 +601,10 @@ class Store:
         return segments.max_offset
 
     def _after_append(self) -> None:
-        if self._commit is not None:
+        if self._commit is not None and self._wakes_commit:
             self._commit.nudge()
+        if self._wakes_flush and self._async_flush is not None:
+            self._async_flush.nudge()
         self._dispatcher.advance()
 
     def _after_flush(self) -> None:
@@ -518,7 +626,11 @@ class Store:
         self.lifecycle.set(Flag.NOT_WRITEABLE)
 
     def _tick(self) -> None:
-        """Once a second: what stalled for want of space is tried again."""
+        """Once a second: totals are kept for the rates, and what stalled for want of space is tried again."""
+        if time.monotonic() >= self._next_sample_s:
+            self._next_sample_s = time.monotonic() + 0.999
+            self._stats.dispatch_behind(self._dispatcher.backlog_bytes)
+            self._stats.sample()
         if self._dispatcher.failure is not None:
             self._dispatcher.advance()
         if self._dispatcher.failure is not None:
@@ -549,13 +661,15 @@ class Store:
     ) -> Page:
         """Messages of one queue from an offset on, with RocketMQ's status and limits."""
         self._check_readable()
-        _check_queue_id(queue_id)
-        if not isinstance(max_count, int) or max_count < 1:
-            raise InvalidOffset(f"max_count cannot be {max_count!r}")
-        if not isinstance(offset, int) or not -(1 << 63) <= offset < 1 << 63:
-            raise InvalidOffset(f"a queue offset cannot be {offset!r}")
+        check_queue(topic, queue_id)
+        check_count("max_count", max_count)
+        check_count("max_bytes", max_bytes)
+        check_int64("a queue offset", offset)
         chosen = None if filter is None else as_filter(filter)
-        return self._reader.get(topic, queue_id, offset, max_count, chosen, max_bytes)
+        began = time.monotonic()
+        page = self._reader.get(topic, queue_id, offset, max_count, chosen, max_bytes)
+        self._stats.get_done(len(page.messages), int((time.monotonic() - began) * 1000))
+        return page
 
     def query(
         self,
@@ -568,6 +682,13 @@ class Store:
     ) -> list[StoredMessage]:
         """Messages that carry a key, stored between two times; `index_type="T"` looks for a tag instead."""
         self._check_readable()
+        check_queue(topic, 0)
+        check_text("a key", key)
+        if index_type is not None:
+            check_text("an index type", index_type)
+        check_int64("begin", begin)
+        check_int64("end", end)
+        check_count("max_count", max_count)
         return self._reader.query(topic, key, begin, end, max_count, index_type)
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
@@ -583,16 +704,21 @@ class Store:
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
         """The queue offset for a point in time."""
         self._check_readable()
-        _check_queue_id(queue_id)
+        check_queue(topic, queue_id)
+        check_int64("a timestamp", timestamp_ms)
         return self._reader.offset_at(topic, queue_id, timestamp_ms, boundary)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first offset of a queue that can still be read; 0 when there is no such queue."""
         self._check_readable()
+        check_queue(topic, queue_id)
         queue = self._parts.queues.get(topic, queue_id)
         return 0 if queue is None else queue.min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
+        """The offset that the next visible message of a queue will have; 0 when there is no such queue."""
         self._check_readable()
+        check_queue(topic, queue_id)
         queue = self._parts.queues.get(topic, queue_id)
         return 0 if queue is None else queue.max_offset
 
@@ -616,6 +742,7 @@ class Store:
         from flintlog.store.scan import scan_log
 
         self._check_readable()
+        check_topics(topics)
         for offset in (start, end):
             if offset is not None:
                 check_offset("a physical offset", offset)
@@ -629,9 +756,40 @@ class Store:
             delay_levels_ms=self.config.delay_levels_ms,
         )
 
+    def stats(self) -> dict[str, int | float | str]:
+        """Counters, rates and offsets under RocketMQ's names; numbers where RocketMQ shows one number."""
+        paths = self._parts.paths
+        ratios = {str(path): self._used_ratio(path) for path in paths.commit_logs}
+        found = self._stats.values()
+        found["commitLogDiskRatio"] = min(ratios.values())
+        if len(ratios) > 1:
+            found.update({f"commitLogDiskRatio_{path}": ratio for path, ratio in ratios.items()})
+        found["consumeQueueDiskRatio"] = self._used_ratio(paths.consume_queue)
+        found["commitLogMinOffset"] = self.min_physical_offset
+        found["commitLogMaxOffset"] = self.max_physical_offset
+        return found
+
+    def _used_ratio(self, path: Path) -> float:
+        """How full the disk of a directory is; -1.0, as in RocketMQ, when that cannot be said."""
+        try:
+            return self._medium.usage(path if self._medium.exists(path) else self.path).used_ratio
+        except FlintlogError:
+            return -1.0
+
+    def _put_totals(self) -> tuple[int, int]:
+        """Puts and their bytes since the opening, read off the queue offsets and the log instead of being counted."""
+        times = self._parts.queues.offsets_handed_out - self._offsets_before + self._log.unqueued_count
+        return times, self._log.appended_bytes
+
     def on_arrival(self, callback: Listener) -> None:
-        """Call back with an `Arrival` for each message that becomes visible, in log order."""
+        """Call back with an `Arrival` for each message that becomes visible, in log order.
+
+        The callback runs in the thread that made the message visible, which goes on when it returns.
+        """
+        if not callable(callback):
+            raise InvalidConfig(f"a listener is a function, not {type(callback).__name__}")
         self._dispatcher.add_listener(callback)
+        self._open_short_way()
 
     def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
         """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`)."""
@@ -660,13 +818,25 @@ def _waits_not(message: Message) -> bool:
     return bool(properties) and properties.get(WAIT_STORE_MSG_OK, "true").lower() != "true"  # type: ignore[union-attr]
 
 
+def _is_special_in_batch(message: Message) -> bool:
+    properties = message.properties
+    return (
+        message.compress is not None
+        or bool(message.sys_flag & INNER_BATCH)
+        or (properties is not None and INNER_NUM in properties)
+    )
+
+
+def _not_inner(message: Message) -> Message:
+    if message.sys_flag & INNER_BATCH or inner_count(message) != 1:
+        raise InvalidMessage("an inner batch cannot be in a batch", advice="put it alone")
+    return message
+
+
 def _compressed(message: Message) -> Message:
     if message.compress is None:
         return message
-    body, bits = compress(message.body, message.compress)
+    if is_compressed(message.sys_flag):
+        raise InvalidMessage("the body is compressed already, as sys_flag says", advice="leave compress out")
+    body, bits = compress(bytes(message.body), cast(Codec, message.compress))
     return msgspec.structs.replace(message, body=body, sys_flag=message.sys_flag | bits, compress=None)
-
-
-def _check_queue_id(queue_id: int) -> None:
-    if not isinstance(queue_id, int) or not 0 <= queue_id <= INT32_MAX:
-        raise InvalidOffset(f"a queue id cannot be {queue_id!r}")

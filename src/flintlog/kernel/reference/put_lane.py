@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from flintlog.format.properties import INNER_NUM
 from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK
 from flintlog.kernel.reference.encoder import Encoder
 from flintlog.kernel.reference.lane import Lane
@@ -123,6 +124,7 @@ def _is_plain(message: PlainMessage) -> bool:
         and message.deliver_at_ms is None
         and message.compress is None
         and not message.sys_flag & _SPECIAL_FLAGS
+        and INNER_NUM not in (message.properties or ())
     )
 
 

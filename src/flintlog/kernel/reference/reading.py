@@ -6,7 +6,9 @@ import struct
 from collections.abc import Set as AbstractSet
 
 from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.format.record import Record
 from flintlog.kernel.reference.scanning import check_range
+from flintlog.kernel.reference.walk import record_at
 from flintlog.kernel.types import Buffer
 
 _ENTRY = struct.Struct("!qiq")
@@ -22,12 +24,14 @@ def collect(
     max_count: int,
     max_bytes: int,
     tag_codes: AbstractSet[int] | None = None,
+    check: bool = False,
 ) -> tuple[list[bytes], int]:
     """Copies of the records that the entries in entries[position:stop] point at, and where it stopped.
 
     Only entries whose tags code is in `tag_codes` are taken, if that is given. Ends before the first
     entry that points outside of `log` (which begins at physical offset `log_base` and is readable up to
-    `log_end`), at `max_count` records, and before `max_bytes` are exceeded; one record always goes in.
+    `log_end`), at `max_count` records, and before `max_bytes` are exceeded; one record always goes in. With
+    `check` it also ends before a record that is not intact.
     """
     records: list[bytes] = []
     size_so_far = 0
@@ -39,6 +43,8 @@ def collect(
             if tag_codes is None or tags_code in tag_codes:
                 start = physical_offset - log_base
                 if start < 0 or size <= 0 or start + size > readable or (records and size_so_far + size > max_bytes):
+                    break
+                if check and not isinstance(record_at(log_view, start, start + size, log_base, True), Record):
                     break
                 records.append(bytes(log_view[start : start + size]))
                 size_so_far += size

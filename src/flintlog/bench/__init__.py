@@ -1,0 +1,12 @@
+"""How fast flintlog is on this machine, beside the real Java store and other ways to keep messages.
+
+    tasks.py       what is measured, and the values that a measurement gives
+    ours.py        flintlog, through its public methods
+    java.py        the RocketMQ store, in a JVM of its own
+    peers.py       SQLite, RocksDB, LMDB, and a file with group commit by hand
+    run.py         takes turns: a fresh directory each, ours and theirs next to each other
+    report.py      the table, and everything as JSON
+
+A figure means something only beside another that was taken in the same minutes on the same machine: that is why ours
+and theirs take turns, and why the report carries the load average.
+"""

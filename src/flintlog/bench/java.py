@@ -1,0 +1,79 @@
+"""The RocketMQ store's figures: measured by a class of ours in a JVM that stays, so that its compiler has warmed up.
+
+Before the first measurement of each task the same task runs for the warm-up time in a directory of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from flintlog.bench.tasks import Measurement, Task, Window
+from flintlog.testing.java_process import JavaProcess
+from flintlog.testing.java_runtime import ROCKETMQ_VERSION
+
+# A broker's own garbage collector and a heap that it doesn't have to fight for.
+LONG_LIVED = ("-Xms1g", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=4g")
+
+
+class Java:
+    """RocketMQ's DefaultMessageStore as a contender."""
+
+    name = "java"
+    version = f"RocketMQ {ROCKETMQ_VERSION}"
+
+    def __init__(self) -> None:
+        self._process = JavaProcess(jvm_options=LONG_LIVED)
+        self._warm: set[str] = set()
+
+    def prepare(self, task: Task, window: Window, directory: Path) -> None:
+        """Write what a task reads."""
+        if task.kind == "get":
+            self._run(task, "fill", directory, seconds=0.0, count=window.get_count)
+
+    def measure(self, task: Task, window: Window, directory: Path) -> Measurement | None:
+        """Run a task once in a directory that is its own; the first time, warm up before."""
+        kind = "synced" if task.kind == "synced-async" else task.kind
+        if task.name not in self._warm:
+            self._warm.add(task.name)
+            self._warm_up(task, kind, window, directory)
+        told = self._run(task, kind, directory, seconds=window.seconds)
+        return msgspec.json.decode(told, type=Measurement)
+
+    def close(self) -> None:
+        """End the JVM."""
+        self._process.end()
+
+    def _warm_up(self, task: Task, kind: str, window: Window, directory: Path) -> None:
+        if kind in ("get", "rebuild"):
+            if kind == "get":
+                self._run(task, kind, directory, seconds=window.warm_up_seconds)
+            return
+        scratch = directory.with_name(directory.name + "-warm-up")
+        self._run(task, kind, scratch, seconds=window.warm_up_seconds)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+    def _run(self, task: Task, kind: str, directory: Path, *, seconds: float, count: int = 0) -> str:
+        asked = {
+            "kind": kind,
+            "bodyBytes": task.body_bytes,
+            "threads": task.threads,
+            "rate": task.rate,
+            "seconds": seconds,
+            "count": count,
+            "keeps": kind in ("fill", "get", "rebuild"),
+            "options": _options(task),
+        }
+        return self._process.entry_point.measure(str(directory), msgspec.json.encode(asked).decode())
+
+
+def _options(task: Task) -> dict[str, str]:
+    synced = task.kind in ("synced", "synced-async")
+    return {
+        "flushDiskType": "SYNC_FLUSH" if synced else "ASYNC_FLUSH",
+        "useReentrantLockWhenPutMessage": "true" if task.put_lock == "blocking" else "false",
+        # A rebuild reads the whole log, not only its newest files.
+        "commitLogRecoverMaxNum": "1000",
+    }

@@ -1,0 +1,154 @@
+"""The table that people read, and the JSON that is kept.
+
+A ratio says how many times as good ours is: for a rate ours through theirs, for a latency theirs through ours.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from flintlog import kernel
+from flintlog.bench.run import Outcome
+from flintlog.bench.tasks import Measurement, Task, Window
+
+OURS = "flintlog"
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """Where the figures were taken."""
+
+    system: str
+    processor: str
+    cores: int
+    memory_gib: float
+    file_system: str
+    python: str
+    kernel: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """One run of the benchmark, complete."""
+
+    taken_at: str
+    machine: Machine
+    load_average_before: tuple[float, float, float]
+    load_average_after: tuple[float, float, float]
+    versions: Mapping[str, str]
+    window: Window
+    left_out: list[str]
+    outcomes: list[Outcome]
+    figures: list[dict[str, object]]
+
+
+def make_report(
+    outcomes: list[Outcome],
+    *,
+    load_before: tuple[float, float, float],
+    versions: Mapping[str, str],
+    window: Window,
+    left_out: list[str],
+    directory: Path,
+) -> Report:
+    """Put the outcomes beside what they depend on."""
+    taken_at = datetime.now(UTC).isoformat(timespec="seconds")
+    machine = describe_machine(directory)
+    return Report(
+        taken_at, machine, load_before, os.getloadavg(), versions, window, left_out, outcomes, figures(outcomes)
+    )
+
+
+def describe_machine(directory: Path) -> Machine:
+    """This machine, and the file system under the benchmark's directory."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Machine(
+        system=f"{platform.system()} {platform.release()}",
+        processor=_processor(),
+        cores=os.cpu_count() or 1,
+        memory_gib=round(memory_bytes / 1024**3, 1),
+        file_system=_file_system(directory),
+        python=f"{platform.python_implementation()} {sys.version.split()[0]}",
+        kernel=kernel.name,
+    )
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _file_system(directory: Path) -> str:
+    """The type of the mount with the longest name above the directory."""
+    place = str(directory.resolve())
+    try:
+        mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        return "unknown"
+    above = [
+        (mount[1], mount[2]) for mount in mounts if place == mount[1] or place.startswith(mount[1].rstrip("/") + "/")
+    ]
+    return max(above, key=lambda mount: len(mount[0]))[1] if above else "unknown"
+
+
+def figure(task: Task, measured: Measurement) -> float:
+    """The one number that a task is about: messages a second, or microseconds."""
+    return (measured.p50_us or 0.0) if task.by_latency else measured.per_second
+
+
+def ratio(task: Task, ours: Measurement, theirs: Measurement) -> float | None:
+    """How many times as good ours is."""
+    mine, other = figure(task, ours), figure(task, theirs)
+    if mine <= 0 or other <= 0:
+        return None
+    return other / mine if task.by_latency else mine / other
+
+
+def cells(outcomes: Sequence[Outcome], contenders: Sequence[str]) -> list[dict[str, str]]:
+    """For people: one row a task, one column a contender, theirs with the ratio."""
+    by_task: dict[str, dict[str, Outcome]] = {}
+    for outcome in outcomes:
+        by_task.setdefault(outcome.task.name, {})[outcome.contender] = outcome
+    return [
+        {"task": name, **{who: _cell(taken.get(OURS), taken.get(who)) for who in contenders}}
+        for name, taken in by_task.items()
+    ]
+
+
+def _cell(ours: Outcome | None, outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "-"
+    task, measured = outcome.task, outcome.median
+    text = _latency(measured) if task.by_latency else f"{measured.per_second:,.0f}/s"
+    text += f" ({measured.cpu_us:.2f})"
+    times = None if ours is None or outcome is ours else ratio(task, ours.median, measured)
+    return text if times is None else f"{text} ×{times:.2f}"
+
+
+def _latency(measured: Measurement) -> str:
+    return f"{measured.p50_us or 0:,.0f} / {measured.p99_us or 0:,.0f} µs"
+
+
+FIGURE_COLUMNS = ("task", "contender", "per_second", "visible_per_second", "cpu_us", "p50_us", "p99_us", "ratio")
+
+
+def figures(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
+    """For programs: one row a task and contender, the medians as numbers."""
+    ours = {outcome.task.name: outcome.median for outcome in outcomes if outcome.contender == OURS}
+    rows: list[dict[str, object]] = []
+    for outcome in outcomes:
+        known, measured = ours.get(outcome.task.name), outcome.median
+        times = None if known is None else ratio(outcome.task, known, measured)
+        rates = (measured.per_second, measured.visible_per_second, measured.cpu_us)
+        row = (outcome.task.name, outcome.contender, *rates, measured.p50_us, measured.p99_us, times)
+        rows.append(dict(zip(FIGURE_COLUMNS, row, strict=True)))
+    return rows

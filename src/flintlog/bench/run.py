@@ -1,0 +1,100 @@
+"""Takes turns: task by task and round by round, each contender in a fresh directory, next to the others.
+
+Between two runs the machine writes back what is dirty, so that nobody pays for the writes of the one before. What is
+read (`get`, `rebuild`) was written just before, so all read from the page cache. In every other round the order is
+turned around.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from flintlog.bench.ours import fill_log
+from flintlog.bench.tasks import Measurement, Task, Window, median
+
+_DERIVED = ("consumequeue", "index", "checkpoint", "abort", "abort.bak", "dispatch")
+
+
+class Contender(Protocol):
+    """Whoever can be measured; `measure` gives None for a task that is not its own."""
+
+    name: str
+    version: str
+
+    def prepare(self, task: Task, window: Window, directory: Path) -> None: ...
+    def measure(self, task: Task, window: Window, directory: Path) -> Measurement | None: ...
+    def close(self) -> None: ...
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """All rounds of one contender at one task, and their median."""
+
+    task: Task
+    contender: str
+    rounds: list[Measurement]
+    median: Measurement
+
+
+def run_tasks(
+    tasks: Iterable[Task],
+    contenders: Sequence[Contender],
+    window: Window,
+    directory: Path,
+    progress: Callable[[str], None],
+) -> list[Outcome]:
+    """Measure everything; `progress` is told each step."""
+    outcomes: list[Outcome] = []
+    for task in tasks:
+        with tempfile.TemporaryDirectory(prefix="flintlog-bench-", dir=directory) as name:
+            taken = _take_turns(task, contenders, window, Path(name), progress)
+        outcomes += [Outcome(task, who, rounds, median(rounds)) for who, rounds in taken.items() if rounds]
+    return outcomes
+
+
+def _take_turns(
+    task: Task, contenders: Sequence[Contender], window: Window, room: Path, progress: Callable[[str], None]
+) -> dict[str, list[Measurement]]:
+    taken: dict[str, list[Measurement]] = {contender.name: [] for contender in contenders}
+    if task.kind == "rebuild":
+        progress(f"{task.name}: writing a log of {window.rebuild_mib} MiB")
+        fill_log(room / "log", window.rebuild_mib)
+    for number in range(window.rounds):
+        for contender in contenders if number % 2 == 0 else contenders[::-1]:
+            progress(f"{task.name}: {contender.name}, round {number + 1} of {window.rounds}")
+            measured = _one_run(task, contender, window, room)
+            if measured is not None:
+                taken[contender.name].append(measured)
+    return taken
+
+
+def _one_run(task: Task, contender: Contender, window: Window, room: Path) -> Measurement | None:
+    if task.kind == "rebuild":
+        _strip(room / "log")
+        os.sync()
+        return contender.measure(task, window, room / "log")
+    directory = room / contender.name
+    shutil.rmtree(directory, ignore_errors=True)
+    contender.prepare(task, window, directory)
+    os.sync()
+    try:
+        return contender.measure(task, window, directory)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _strip(store: Path) -> None:
+    """Leave nothing but the log, marked as not shut down: all that follows from it must be made again."""
+    for name in _DERIVED:
+        path = store / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    (store / "abort").write_bytes(b"")

@@ -1,0 +1,129 @@
+"""`flintlog bench`: how fast this machine's store is, beside others."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+import msgspec
+
+from flintlog.bench.java import Java
+from flintlog.bench.ours import Ours
+from flintlog.bench.peers import FileByHand, lmdb_peer, rocksdict_peer, sqlite_peer
+from flintlog.bench.report import FIGURE_COLUMNS, Report, cells, make_report
+from flintlog.bench.run import Contender, run_tasks
+from flintlog.bench.tasks import QUICK, TASKS, Task, Window
+from flintlog.cli.output import CsvOutput, Output, TableOutput
+from flintlog.cli.parameters import output_option
+from flintlog.errors import MissingExtra
+
+OTHERS: dict[str, Callable[[], Contender]] = {
+    "java": Java,
+    "rocksdict": rocksdict_peer,
+    "sqlite": sqlite_peer,
+    "lmdb": lmdb_peer,
+    "file": FileByHand,
+}
+BUSY_LOAD_PER_CORE = 0.5
+TITLE = (
+    "messages a second, or µs from put to arrival (p50 / p99); in brackets CPU µs a message; × how much better ours is"
+)
+
+
+@click.command("bench")
+@click.option("--compare", default="", help=f"Measure others beside: {', '.join(OTHERS)}, separated by commas.")
+@click.option("--only", multiple=True, help="Only tasks whose name contains this; may be given more than once.")
+@click.option("--quick", is_flag=True, help="One short round: to see that it works, not to quote.")
+@click.option("--seconds", type=click.FloatRange(0.05, 600), help="Length of one run.")
+@click.option("--rounds", type=click.IntRange(1, 100), help="Runs of each task; their median counts.")
+@click.option("--rebuild-mib", type=click.IntRange(1, 1 << 20), help="Size of the log that is rebuilt.")
+@click.option("--directory", type=click.Path(file_okay=False, path_type=Path), help="Where to write: a real disk.")
+@output_option
+def bench(
+    compare: str,
+    only: tuple[str, ...],
+    quick: bool,
+    seconds: float | None,
+    rounds: int | None,
+    rebuild_mib: int | None,
+    directory: Path | None,
+    output: Output,
+) -> None:
+    """Measure puts, synced puts, reads, rebuild and visibility; say how much CPU a message costs."""
+    window = _window(quick, seconds, rounds, rebuild_mib)
+    tasks, names = _tasks(only), _names(compare)
+    room = directory or Path(tempfile.gettempdir())
+    room.mkdir(parents=True, exist_ok=True)
+    report = _measure(names, tasks, window, room)
+    _show(report, output)
+
+
+def _show(report: Report, output: Output) -> None:
+    if isinstance(output, TableOutput):
+        columns = ["task", *report.versions]
+        output.rows(cells(report.outcomes, columns[1:]), columns, TITLE)
+    elif isinstance(output, CsvOutput):
+        output.rows(report.figures, FIGURE_COLUMNS)
+    else:
+        output.record(msgspec.to_builtins(report))
+    for sentence in _remarks(report):
+        output.note(sentence)
+
+
+def _measure(names: list[str], tasks: list[Task], window: Window, room: Path) -> Report:
+    from rich.console import Console
+
+    load_before = os.getloadavg()
+    contenders: list[Contender] = [Ours()]
+    left_out: list[str] = []
+    with ExitStack() as closing, Console(stderr=True).status("") as status:
+        for name in names:
+            try:
+                contenders.append(OTHERS[name]())
+                closing.callback(contenders[-1].close)
+            except MissingExtra as missing:
+                left_out.append(f"{name} is left out: {missing}")
+        outcomes = run_tasks(tasks, contenders, window, room, status.update)
+    versions = {contender.name: contender.version for contender in contenders}
+    return make_report(
+        outcomes, load_before=load_before, versions=versions, window=window, left_out=left_out, directory=room
+    )
+
+
+def _window(quick: bool, seconds: float | None, rounds: int | None, rebuild_mib: int | None) -> Window:
+    base = QUICK if quick else Window()
+    asked = {"seconds": seconds, "rounds": rounds, "rebuild_mib": rebuild_mib}
+    return msgspec.structs.replace(base, **{name: value for name, value in asked.items() if value is not None})
+
+
+def _tasks(only: tuple[str, ...]) -> list[Task]:
+    chosen = [task for task in TASKS if not only or any(part in task.name for part in only)]
+    if not chosen:
+        raise click.UsageError(f"no task is named like that; there are: {', '.join(task.name for task in TASKS)}")
+    return chosen
+
+
+def _names(compare: str) -> list[str]:
+    names = [name.strip() for name in compare.split(",") if name.strip()]
+    for name in names:
+        if name not in OTHERS:
+            raise click.UsageError(f"nothing to compare with is called {name}; there are: {', '.join(OTHERS)}")
+    return names
+
+
+def _remarks(report: Report) -> list[str]:
+    machine = report.machine
+    remarks = [
+        f"{machine.processor}, {machine.cores} cores, {machine.file_system}; {machine.python}, {machine.kernel} kernel"
+    ]
+    remarks += [f"{name}: {version}" for name, version in report.versions.items()]
+    remarks += report.left_out
+    if report.load_average_before[0] > BUSY_LOAD_PER_CORE * machine.cores:
+        remarks.append(
+            f"The machine was busy before (load average {report.load_average_before[0]:.2f}): do not quote this."
+        )
+    return remarks

@@ -1,0 +1,112 @@
+"""What callers hand in, checked: a wrong argument gets an error that names it, never a bare TypeError.
+
+The checks of a message's values are the kernel's, on the way into the log. Here are those that would fail before it
+gets there (types that cannot be compared or hashed), and those of questions to a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from flintlog.errors import InvalidFilter, InvalidMessage, InvalidOffset, InvalidTopic
+from flintlog.kernel.reference.encoder import encode_topic
+from flintlog.store.message import Message
+
+INT32_MAX = (1 << 31) - 1
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+_NUMBERS = ("queue_id", "flag", "sys_flag", "reconsume_times", "prepared_transaction_offset", "delay_level")
+
+
+def can_be_topic(name: str) -> bool:
+    """Whether a name can be a topic, that is, a directory of a store.
+
+    >>> can_be_topic("orders"), can_be_topic("../orders")
+    (True, False)
+    """
+    try:
+        encode_topic(name)
+    except InvalidTopic:
+        return False
+    return True
+
+
+def check_types(message: Message) -> None:
+    """Raise for a field of the wrong type; what remains wrong the kernel finds."""
+    encode_topic(message.topic)
+    check_body(message.body)
+    for name in _NUMBERS:
+        if not isinstance(getattr(message, name), int):
+            raise InvalidMessage(f"{name} is a number, not {type(getattr(message, name)).__name__}")
+    if message.deliver_at_ms is not None and not isinstance(message.deliver_at_ms, int):
+        raise InvalidMessage(f"deliver_at_ms is a number, not {type(message.deliver_at_ms).__name__}")
+    properties: object = message.properties
+    if properties is not None and not isinstance(properties, Mapping):
+        raise InvalidMessage(f"properties is a mapping, not {type(properties).__name__}")
+
+
+def check_body(body: object) -> None:
+    try:
+        memoryview(body)  # type: ignore[arg-type]  # that is the question
+    except TypeError:
+        raise InvalidMessage(f"a body is bytes, not {type(body).__name__}") from None
+
+
+def check_batch(messages: Iterable[Message]) -> list[Message]:
+    """The messages of a batch, if they are some."""
+    if isinstance(messages, (Message, str, bytes)) or not isinstance(messages, Iterable):
+        raise InvalidMessage(f"a batch is a sequence of messages, not {type(messages).__name__}")
+    batch = list(messages)
+    if not batch:
+        raise InvalidMessage("a batch has at least one message")
+    for message in batch:
+        if type(message) is not Message:
+            raise InvalidMessage(f"a batch holds Messages, not {type(message).__name__}")
+        if message.delay_level or message.deliver_at_ms is not None:
+            raise InvalidMessage("a delayed message cannot be in a batch")
+    return batch
+
+
+def check_int64(what: str, value: int) -> None:
+    """Raise unless the value is a whole number that fits 64 bits."""
+    if not isinstance(value, int) or not INT64_MIN <= value <= INT64_MAX:
+        raise InvalidOffset(f"{what} cannot be {value!r}")
+
+
+def check_offset(what: str, offset: int) -> None:
+    """Raise unless the value can be an offset."""
+    if not isinstance(offset, int) or not 0 <= offset <= INT64_MAX:
+        raise InvalidOffset(f"{what} cannot be {offset!r}")
+
+
+def check_count(what: str, count: int) -> None:
+    """Raise unless the value is a whole number above 0."""
+    if not isinstance(count, int) or count < 1:
+        raise InvalidOffset(f"{what} cannot be {count!r}")
+
+
+def check_queue(topic: str, queue_id: int) -> None:
+    """Raise unless a queue could have this name; whether it exists is another question."""
+    if not isinstance(topic, str):
+        raise InvalidTopic(f"a topic is text, not {type(topic).__name__}")
+    if not isinstance(queue_id, int) or not 0 <= queue_id <= INT32_MAX:
+        raise InvalidOffset(f"a queue id cannot be {queue_id!r}")
+
+
+def check_text(what: str, text: str) -> None:
+    if not isinstance(text, str):
+        raise InvalidFilter(f"{what} is text, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidFilter(f"{what} holds a lone surrogate: {text[:80]!a}") from None
+
+
+def check_topics(topics: Sequence[str] | None) -> None:
+    """Raise unless these are topics to choose from; one text would be read as its letters."""
+    if topics is None:
+        return
+    if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
+        raise InvalidTopic("topics is a sequence of names", advice='write topics=["orders"]')
+    for topic in topics:
+        encode_topic(topic)

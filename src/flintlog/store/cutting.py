@@ -1,0 +1,43 @@
+"""Ending the log before bytes that are no part of it, without losing them.
+
+The bytes are written aside and synced before they are cleared in the log, so a crash between any two steps only repeats
+the cut. They must be cleared: a stale record that stayed could come back to life when a later crash leaves the tail
+right before it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flintlog.disk.medium import Medium
+from flintlog.disk.segment import Segment
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.store.segment_bytes import held, written_end
+
+
+def keep_aside(segments: SegmentQueue, end: int, directory: Path, medium: Medium) -> list[Path]:
+    """Copy what lies behind the log's end into `directory`, then clear it in the log; the copies' paths."""
+    behind = [(segment, max(0, end - segment.base)) for segment in segments.segments if segment.end > end]
+    stray = [(segment, start, stop) for segment, start in behind if (stop := written_end(segment, start)) > start]
+    kept = [_keep(segment, start, stop, directory, medium) for segment, start, stop in stray]
+    for segment, start, stop in stray:
+        _clear(segment, start, stop)
+    return kept
+
+
+def _keep(segment: Segment, start: int, stop: int, directory: Path, medium: Medium) -> Path:
+    medium.make_directories(directory)
+    path = directory / f"{segment.base + start:020d}"
+    with held(segment) as view:
+        medium.replace(path, bytes(view[start:stop]))
+    return path
+
+
+def _clear(segment: Segment, start: int, stop: int) -> None:
+    segment.hold()
+    try:
+        raw = segment.raw(writable=True)
+        raw.clear(start, stop)
+        raw.sync(start, stop)
+    finally:
+        segment.release()

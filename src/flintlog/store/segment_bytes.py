@@ -1,0 +1,33 @@
+"""Looking into a segment of which nothing is known but its size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flintlog import kernel
+from flintlog.disk.segment import Segment
+
+
+@contextmanager
+def held(segment: Segment) -> Iterator[memoryview]:
+    """The bytes of a segment, mapped for as long as the block lasts."""
+    segment.hold()
+    try:
+        yield segment.raw().buffer
+    finally:
+        segment.release()
+
+
+def find_intact(segment: Segment, start: int) -> int:
+    """The first place at or behind `start` where an intact record begins; -1 when there is none."""
+    with held(segment) as view:
+        stop = segment.raw().data_end(start)
+        return kernel.find_record(view, start, stop, segment.base) if start < stop else -1
+
+
+def written_end(segment: Segment, start: int) -> int:
+    """The place behind the last byte from `start` on that is not zero; `start` when all are."""
+    with held(segment) as view:
+        stop = segment.raw().data_end(start)
+        return kernel.written_end(view, start, stop) if start < stop else start

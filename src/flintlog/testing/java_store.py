@@ -1,0 +1,264 @@
+"""The real RocketMQ store, opened from Python: to write directories for us to read, and to judge those we wrote.
+
+    with JavaStore("some-directory", {"mappedFileSizeCommitLog": "1048576"}) as java:
+        java.put([Message("orders", b"...", keys=["o-17"])])
+        java.verify_against(view_of(store))
+
+Leaving the block shuts the store down as a broker would; leaving it by an exception, or `halt()`, kills the process,
+which leaves what a crash leaves. A directory is recovered in place when it is opened: give it a copy of anything
+that must stay as it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from flintlog.errors import DamagedStore, FlintlogError
+from flintlog.store.message import Message
+from flintlog.testing.java_process import SHORT_LIVED, JavaProcess
+from flintlog.testing.questions import (
+    Answer,
+    GetAnswer,
+    GetQuestion,
+    KeyAnswer,
+    KeyQuestion,
+    Question,
+    TimeAnswer,
+    TimeQuestion,
+    parse_answer,
+)
+from flintlog.testing.store_view import (
+    EntryView,
+    MessageView,
+    QueueView,
+    StoreView,
+    differences,
+    make_view,
+    parse_message_view,
+)
+
+DEFAULT_HOST = "127.0.0.1:10911"
+MACHINE_CLOCK_MS = -1
+
+Value = TypeVar("Value")
+
+
+class JavaReceipt(msgspec.Struct, frozen=True, rename="camel"):
+    """Java's answer to one put; for a batch `msg_id` holds all ids, separated by commas."""
+
+    status: str
+    physical_offset: int
+    queue_offset: int
+    size: int
+    msg_id: str | None
+
+
+class JavaInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """The store as a whole: the log's ends, and the checkpoint's times."""
+
+    loaded: bool
+    min_phy_offset: int
+    max_phy_offset: int
+    flushed_where: int
+    physic_msg_timestamp: int
+    logics_msg_timestamp: int
+    index_msg_timestamp: int
+
+
+class JavaStore:
+    """One store directory in a JVM of its own."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        options: Mapping[str, str] | None = None,
+        *,
+        topic_queue_types: Mapping[str, str] | None = None,
+        clock_ms: int = MACHINE_CLOCK_MS,
+        jvm_options: Sequence[str] = SHORT_LIVED,
+    ) -> None:
+        self.path = Path(path)
+        settings = {
+            "options": dict(options or {}),
+            "topicQueueTypes": dict(topic_queue_types or {}),
+            "clockMs": clock_ms,
+        }
+        self._process: JavaProcess | None = JavaProcess(jvm_options=jvm_options)
+        self._file_count = 0
+        try:
+            told = self._java.entry_point.load(str(self.path), msgspec.json.encode(settings).decode())
+            self.opened = msgspec.json.decode(told, type=JavaInfo)
+            if not self.opened.loaded:
+                raise DamagedStore("the Java store refuses to load this directory", path=self.path)
+            self._java.entry_point.start()
+        except BaseException:
+            self.halt()
+            raise
+
+    def __enter__(self) -> JavaStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.halt()
+
+    def close(self) -> None:
+        """A clean shutdown, as a broker does it."""
+        if self._process is None:
+            return
+        try:
+            self._process.entry_point.shutdown()
+        finally:
+            self._process.end()
+            self._process = None
+
+    def halt(self) -> None:
+        """Kill the process: nothing is flushed, the abort file stays."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def put(self, messages: Iterable[Message | Sequence[Message]], *, clock_ms: int | None = None) -> list[JavaReceipt]:
+        """Put messages one after the other; a sequence goes in as one client batch.
+
+        `clock_ms` sets the store's clock for the first; it moves on by one with each put.
+        """
+        return self._told(
+            lambda answers: self._java.entry_point.put(self._asked(_put_lines(messages, clock_ms)), answers),
+            lambda line: msgspec.json.decode(line, type=JavaReceipt),
+        )
+
+    def info(self) -> JavaInfo:
+        """The store as it is now."""
+        return msgspec.json.decode(self._java.entry_point.info(), type=JavaInfo)
+
+    def wait_dispatched(self) -> None:
+        """Return when everything put so far can be read through its queue."""
+        if not self._java.entry_point.waitDispatched():
+            raise FlintlogError("the Java store does not finish dispatching", path=self.path)
+
+    def messages(self) -> list[MessageView]:
+        """Every record of the log, in log order."""
+        return self._told(self._java.entry_point.messages, parse_message_view)
+
+    def queues(self) -> list[QueueView]:
+        """Every queue, by topic and queue id."""
+        self.wait_dispatched()
+        return self._told(self._java.entry_point.queues, lambda line: msgspec.json.decode(line, type=QueueView))
+
+    def entries(self) -> list[EntryView]:
+        """Every entry of every queue, queue by queue."""
+        self.wait_dispatched()
+        return self._told(self._java.entry_point.entries, lambda line: msgspec.json.decode(line, type=EntryView))
+
+    def view(self) -> StoreView:
+        """Everything that the Java store holds."""
+        return make_view(self.messages(), self.queues(), self.entries())
+
+    def answers(self, questions: Sequence[Question]) -> list[Answer]:
+        """Java's answers to many questions at once."""
+        self.wait_dispatched()
+        asked = self._asked(msgspec.json.encode(question) for question in questions)
+        lines = self._told(lambda answers: self._java.entry_point.answer(asked, answers), bytes)
+        return [parse_answer(question, line) for question, line in zip(questions, lines, strict=True)]
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        begin: int = 0,
+        end: int = 2**63 - 1,
+        max_count: int = 32,
+        index_type: str | None = None,
+    ) -> list[int]:
+        """Physical offsets of the messages with a key, in the order that queryMessage gives them."""
+        (answer,) = self.answers([KeyQuestion(topic, key, begin, end, max_count, index_type)])
+        return answer.physical_offsets if isinstance(answer, KeyAnswer) else []
+
+    def get(self, topic: str, queue_id: int, offset: int, max_count: int = 32, filter: str | None = None) -> GetAnswer:
+        """One page of a queue."""
+        (answer,) = self.answers([GetQuestion(topic, queue_id, offset, max_count, filter)])
+        if not isinstance(answer, GetAnswer):
+            raise TypeError(answer)
+        return answer
+
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
+        """The queue offset at a time."""
+        (answer,) = self.answers([TimeQuestion(topic, queue_id, timestamp_ms, boundary.upper())])
+        if not isinstance(answer, TimeAnswer):
+            raise TypeError(answer)
+        return answer.queue_offset
+
+    def verify_against(self, expected: StoreView) -> None:
+        """Raise an AssertionError that says where Java sees something else than expected."""
+        found = differences(expected, self.view())
+        if found:
+            raise AssertionError("the Java store sees something else:\n" + "\n".join(found))
+
+    @property
+    def _java(self) -> JavaProcess:
+        if self._process is None:
+            raise FlintlogError("the Java store was closed", path=self.path)
+        return self._process
+
+    def _asked(self, lines: Iterable[bytes]) -> str:
+        file = self._new_file()
+        with file.open("wb") as out:
+            out.writelines(line + b"\n" for line in lines)
+        return str(file)
+
+    def _told(self, call: Callable[[str], int], parse: Callable[[bytes], Value]) -> list[Value]:
+        file = self._new_file()
+        count = call(str(file))
+        values = [parse(line) for line in file.read_bytes().splitlines()]
+        if len(values) != count:
+            raise FlintlogError(f"Java wrote {count} lines, {len(values)} were read", path=file)
+        file.unlink()
+        return values
+
+    def _new_file(self) -> Path:
+        self._file_count += 1
+        return self._java.directory / f"{self._file_count}.jsonl"
+
+
+def _put_lines(messages: Iterable[Message | Sequence[Message]], clock_ms: int | None) -> Iterable[bytes]:
+    for number, message in enumerate(messages):
+        line: dict[str, object] = (
+            put_request(message) if isinstance(message, Message) else {"batch": [put_request(part) for part in message]}
+        )
+        if clock_ms is not None:
+            line["clockMs"] = clock_ms + number
+        yield msgspec.json.encode(line)
+
+
+def put_request(message: Message) -> dict[str, object]:
+    """A message of ours as a line for Java; properties in the order in which the store inserts them."""
+    properties: dict[str, str] = {}
+    if message.tags is not None:
+        properties["TAGS"] = message.tags
+    if message.keys:
+        properties["KEYS"] = " ".join(message.keys)
+    return {
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "body": base64.b64encode(message.body).decode(),
+        "properties": {**properties, **(message.properties or {})},
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "bornTimestamp": message.born_timestamp,
+        "bornHost": message.born_host or DEFAULT_HOST,
+        "storeHost": message.store_host or DEFAULT_HOST,
+        "reconsumeTimes": message.reconsume_times,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+    }

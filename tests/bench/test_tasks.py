@@ -1,0 +1,60 @@
+"""The arithmetic of a measurement: medians, percentiles, and who is how much better."""
+
+from __future__ import annotations
+
+import pytest
+
+from flintlog.bench.report import cells, figures, ratio
+from flintlog.bench.run import Outcome
+from flintlog.bench.tasks import TASKS, Measurement, median, percentiles_us
+
+RATE = next(task for task in TASKS if task.kind == "put")
+LATENCY = next(task for task in TASKS if task.kind == "visible")
+
+
+def test_a_rate_is_the_count_through_the_time_of_the_puts() -> None:
+    measured = Measurement(count=1000, seconds=0.5, visible_seconds=1.0, cpu_seconds=0.002)
+    assert (measured.per_second, measured.visible_per_second, measured.cpu_us) == (2000, 1000, 2)
+
+
+def test_nothing_measured_is_no_division_by_zero() -> None:
+    nothing = Measurement(count=0, seconds=0.0, visible_seconds=0.0, cpu_seconds=0.1)
+    assert (nothing.per_second, nothing.visible_per_second, nothing.cpu_us) == (0, 0, 0)
+
+
+def test_percentiles_are_of_the_sorted_waits_in_microseconds() -> None:
+    assert percentiles_us(range(1000_000, 0, -1000)) == (501.0, 991.0, 1000.0)
+    assert percentiles_us([5000]) == (5.0, 5.0, 5.0)
+    assert percentiles_us([]) == (None, None, None)
+
+
+def test_one_slow_round_does_not_stand_for_all() -> None:
+    rounds = [Measurement(100, seconds, seconds, 0.1, p50_us=seconds) for seconds in (1.0, 50.0, 2.0)]
+    assert median(rounds) == Measurement(100, 2.0, 2.0, 0.1, p50_us=2.0)
+
+
+@pytest.mark.parametrize(
+    ("task", "better", "worse"),
+    [
+        (RATE, Measurement(200, 1.0, 1.0, 0.1), Measurement(100, 1.0, 1.0, 0.1)),
+        (LATENCY, Measurement(1, 1.0, 1.0, 0.1, p50_us=10.0), Measurement(1, 1.0, 1.0, 0.1, p50_us=20.0)),
+    ],
+    ids=["rate", "latency"],
+)
+def test_a_ratio_above_one_means_ours_is_better(task: object, better: Measurement, worse: Measurement) -> None:
+    known = next(each for each in TASKS if each is task)
+    assert ratio(known, better, worse) == 2
+    assert ratio(known, worse, better) == 0.5
+
+
+def test_a_ratio_with_nothing_is_none() -> None:
+    assert ratio(RATE, Measurement(0, 1.0, 1.0, 0.1), Measurement(100, 1.0, 1.0, 0.1)) is None
+
+
+def test_the_table_has_a_row_a_task_and_a_dash_where_someone_has_no_figure() -> None:
+    ours, theirs = Measurement(300, 1.0, 1.0, 0.0003), Measurement(100, 1.0, 1.0, 0.001)
+    outcomes = [Outcome(RATE, "flintlog", [ours], ours), Outcome(RATE, "java", [theirs], theirs)]
+    assert cells(outcomes, ["flintlog", "java", "lmdb"]) == [
+        {"task": RATE.name, "flintlog": "300/s (1.00)", "java": "100/s (10.00) ×3.00", "lmdb": "-"}
+    ]
+    assert [(row["contender"], row["ratio"]) for row in figures(outcomes)] == [("flintlog", 1.0), ("java", 3.0)]

@@ -1,0 +1,61 @@
+"""`flintlog bench`: short runs, to see that the figures come out and are complete."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flintlog.cli.main import run
+
+
+def _bench(tmp_path: Path, *arguments: str) -> int:
+    return run(["bench", "--quick", "--seconds", "0.05", "--directory", str(tmp_path), *arguments])
+
+
+def test_json_carries_the_figures_and_what_they_depend_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = _bench(tmp_path, "--only", "synced put, 8", "--only", "visible, paced", "--compare", "sqlite", "-o", "json")
+    told = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert told["versions"].keys() == {"flintlog", "sqlite"}
+    assert {row["task"] for row in told["figures"]} == {"synced put, 8 threads", "visible, paced"}
+    assert all(row["per_second"] > 0 for row in told["figures"])
+    assert told["machine"]["cores"] > 0
+    assert len(told["load_average_before"]) == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_shows_ours_and_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _bench(tmp_path, "--only", "64 asyncio", "--compare", "file") == 0
+    told = capsys.readouterr()
+    assert "synced put, 64 asyncio" in told.out
+    assert "×" in told.out
+    assert "cores" in told.err
+
+
+def test_csv_has_a_line_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _bench(tmp_path, "--only", "put 128", "-o", "csv") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("task,contender,per_second")
+    assert lines[1].startswith("put 128 B,flintlog,")
+
+
+@pytest.mark.parametrize("arguments", [("--only", "no such task"), ("--compare", "no-such-peer")])
+def test_a_name_that_is_not_known_is_a_usage_error(
+    tmp_path: Path, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _bench(tmp_path, *arguments) == 2
+    assert "there are:" in capsys.readouterr().err
+
+
+@pytest.mark.interop
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_java_is_measured_at_every_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _bench(tmp_path, "--rebuild-mib", "4", "--compare", "java", "-o", "json") == 0
+    told = json.loads(capsys.readouterr().out)
+    by_contender = {
+        who: [row["task"] for row in told["figures"] if row["contender"] == who] for who in told["versions"]
+    }
+    assert by_contender["java"] == by_contender["flintlog"]

@@ -1,0 +1,48 @@
+"""A message that is not whole never gets through the short way; it is refused, or left to the long one."""
+
+from __future__ import annotations
+
+import threading
+from types import ModuleType
+
+import pytest
+
+from flintlog.errors import InvalidMessage
+from flintlog.store.message import Message, PutStatus, Receipt
+
+FIELDS = ("topic", "body", "queue_id", "sys_flag", "delay_level", "deliver_at_ms", "compress", "keys")
+
+
+class Desk:
+    def __init__(self, kernel: ModuleType) -> None:
+        encoder = kernel.Encoder(Message, store_host="127.0.0.1:10911", max_message_size=1000)
+        self.lane = kernel.PutLane(
+            encoder, kernel.Lane(), lock=threading.Lock(), receipt_type=Receipt, ok=PutStatus.PUT_OK, now_ms=lambda: 1
+        )
+        self.lane.tail = self.tail = kernel.Tail(bytearray(4096), 0)
+        self.lane.is_open = True
+
+    def put(self, message: Message) -> Receipt | None:
+        try:
+            receipt: Receipt | None = self.lane.put(message)
+        except (InvalidMessage, AttributeError, TypeError):
+            return None
+        return receipt
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_message_without_a_field(kernel: ModuleType, name: str) -> None:
+    desk, message = Desk(kernel), Message("t", b"x")
+    delattr(message, name)
+    assert desk.put(message) is None
+    assert bytes(desk.tail.buffer) == bytes(4096)
+    assert desk.put(Message("t", b"x"))
+
+
+@pytest.mark.parametrize(("name", "value"), [("topic", ["t"]), ("queue_id", [0]), ("topic", None), ("queue_id", 0.0)])
+def test_a_queue_that_cannot_be_named(kernel: ModuleType, name: str, value: object) -> None:
+    desk, message = Desk(kernel), Message("t", b"x")
+    setattr(message, name, value)
+    assert desk.put(message) is None
+    assert bytes(desk.tail.buffer) == bytes(4096)
+    assert desk.put(Message("t", b"x"))
