@@ -30,7 +30,9 @@ from typing import Final, TypeAlias
 from flintlog.errors import FormatError
 from flintlog.format.java import decode_text
 
-JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str | int, JsonValue] | None"
+# A mapping's key type is invariant, so text keys and integer keys are named one by one too.
+JsonMapping: TypeAlias = "Mapping[str, JsonValue] | Mapping[int, JsonValue] | Mapping[str | int, JsonValue]"
+JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | JsonMapping | None"
 JsonObject: TypeAlias = "dict[str | int, JsonValue]"
 
 MAX_DEPTH: Final = 200
