@@ -16,7 +16,7 @@ help:
 	@echo "make test       lint, types, import rules and all tests that are not slow"
 	@echo "make test-slow  the slow tests"
 	@echo "make lint       ruff and mypy"
-	@echo "make demo       a store's life in a minute"
+	@echo "make demo       kill a writer, recover, read: what was acknowledged is there"
 	@echo "make bench      how fast this machine is with it"
 	@echo "make docs       write the generated pages again"
 	@echo "make clean      remove everything that was built"
@@ -54,7 +54,7 @@ test-slow: setup
 	$(BIN)/python -m pytest -q -m "$(SLOW)"
 
 demo: $(STAMPS)/installed
-	$(BIN)/python examples/first_steps.py
+	$(BIN)/python examples/demo.py
 
 bench: $(STAMPS)/installed
 	$(BIN)/python benchmarks/store.py

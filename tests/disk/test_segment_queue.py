@@ -188,7 +188,7 @@ def test_the_store_timestamp_is_taken_only_by_a_thorough_flush(make_queue: MakeQ
     segment = queue.last_or_new()
     assert segment is not None
     segment.append(b"x" * 5000)
-    segment.store_timestamp = 77
+    segment.tail.store_timestamp = 77
     queue.flush(0)
     queue.flush(1)
     assert queue.store_timestamp == 0

@@ -31,7 +31,7 @@ def test_the_batch_queue_entry_vector() -> None:
 @pytest.mark.parametrize("spoiled", [(-1, 2, 5, 6), (1, 0, 5, 6), (1, 2, -1, 6), (1, 2, 5, 0)])
 def test_a_batch_entry_needs_an_offset_a_size_a_base_and_a_count(spoiled: tuple[int, int, int, int]) -> None:
     offset, size, base, count = spoiled
-    assert BatchQueueEntry(1, 2, 3, 4, 5, 6).is_valid
+    assert BatchQueueEntry(0, 1, 3, 4, 0, 1).is_valid
     assert not BatchQueueEntry(offset, size, 3, 4, base, count).is_valid
 
 

@@ -109,7 +109,7 @@ def test_doubles_are_written_as_java_does(value: float, text: str) -> None:
         ('/*c*/{"a":1}// end', {"a": 1}),
         ('\ufeff {"a":1} \n', {"a": 1}),
         ('{"a":01}', {"a": 1}),
-        ('{"a":+1,"b":.5,"c":1.,"d":2e3}', {"a": 1, "b": 0.5, "c": 1.0, "d": 2000.0}),
+        ('{"a":+1,"b":.05,"c":1.,"d":2e3}', {"a": 1, "b": 0.05, "c": 1.0, "d": 2000.0}),
         ('{"a":1,"a":2}', {"a": 2}),
         ('{"a":"x\ny"}', {"a": "x\ny"}),
         ('{"a":"\\u0041\\ud83d\\ude00\\/\\n"}', {"a": "A😀/\n"}),
@@ -166,12 +166,13 @@ def test_what_is_no_json_is_refused(text: str) -> None:
 
 
 def test_depth_is_bounded_both_ways() -> None:
-    parse_config_json("[" * MAX_DEPTH + "]" * MAX_DEPTH)
     value: list[Any] = []
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         value = [value]
-    with pytest.raises(FormatError, match="deeper"):
-        encode_config_json(value)
+    assert parse_config_json(encode_config_json(value)) == value
+    for deeper in ([value], {"a": value}):
+        with pytest.raises(FormatError, match="deeper"):
+            encode_config_json(deeper)
     with pytest.raises(FormatError, match="deeper"):
         parse_config_json("[" * (MAX_DEPTH + 2) + "]" * (MAX_DEPTH + 2))
 

@@ -98,12 +98,17 @@ def test_a_lone_surrogate_does_not_encode() -> None:
         encode_text("a\ud800", "the topic")
 
 
-@pytest.mark.parametrize(("text", "value"), [("0", 0), ("-5", -5), ("+7", 7), ("007", 7), ("٣", 3)])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0", 0), ("-5", -5), ("+7", 7), ("007", 7), ("٣", 3), ("2147483647", 2**31 - 1), ("-2147483648", -(2**31))],
+)
 def test_numbers_that_java_parses(text: str, value: int) -> None:
     assert parse_int(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "-", "+", " 1", "1 ", "1_0", "0x1", "1.0", "2147483648", "-2147483649", "1\n"])
+@pytest.mark.parametrize(
+    "text", ["", "-", "+", " 1", "1 ", "1_0", "0x1", "1.0", "2147483648", "-2147483649", "1\n", "-\U0001d7cf"]
+)
 def test_numbers_that_java_refuses(text: str) -> None:
     with pytest.raises(FormatError):
         parse_int(text)

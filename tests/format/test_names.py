@@ -60,7 +60,7 @@ def test_what_is_no_index_file_name_is_refused(name: str) -> None:
 
 
 def test_an_abort_file_may_be_empty() -> None:
-    assert parse_abort(encode_abort(4711)) == 4711
+    assert [parse_abort(encode_abort(process_id)) for process_id in (1, 4710, 10**10 - 1)] == [1, 4710, 10**10 - 1]
     assert [parse_abort(data) for data in (b"", b"x", b"1" * 11, b"-1", b"1\n")] == [None] * 5
     with pytest.raises(FormatError):
         encode_abort(-1)

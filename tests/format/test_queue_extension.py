@@ -29,11 +29,13 @@ def test_the_extension_vector() -> None:
 
 
 def test_addresses_cannot_be_mistaken_for_hashes() -> None:
+    assert encode_extension_address(0) == -(2**63)
     assert encode_extension_address(40) == -(2**63) + 40
     assert parse_extension_address(-(2**63) + 40) == 40
     assert is_extension_address(-(2**31) - 1)
     assert not is_extension_address(-(2**31))
     assert encode_extension_address(9223372034707292159) == -(2**31) - 1
+    assert parse_extension_address(-(2**31) - 1) == 9223372034707292159
     for offset in (-1, 9223372034707292160):
         with pytest.raises(FormatError):
             encode_extension_address(offset)
@@ -54,6 +56,8 @@ def test_a_unit_whose_sizes_disagree_is_refused() -> None:
     for spoiled in (good[:-1], b"\x00\x17" + good[2:], b"\x00\x13" + good[2:], good[:18] + b"\xff\xff" + good[20:]):
         with pytest.raises(FormatError):
             parse_extension_unit(spoiled)
+    with pytest.raises(FormatError):
+        list(parse_extension_units(b"\x00\x01" + good[2:]))
     for unit in (ExtensionUnit(1, 2, bytes(32748)), ExtensionUnit(2**63, 0), ExtensionUnit(0, -(2**63) - 1)):
         with pytest.raises(FormatError):
             encode_extension_unit(unit)

@@ -192,6 +192,11 @@ def test_a_wrong_length_or_magic_is_named(position: int, value: bytes, what: str
         parse_record(spoiled)
 
 
+def test_properties_may_fill_their_field() -> None:
+    record = replace(FIRST, properties=b"p" * 32767)
+    assert parse_record(encode_record(record)) == record
+
+
 def test_nothing_is_read_past_the_limit() -> None:
     padded = b"xx" + IPV4_RECORD + b"yy"
     assert parse_record(padded, 2) == FIRST

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from flintlog.errors import InvalidMessage
-from flintlog.store.message import Message, PutStatus, Receipt
+from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 
 FIELDS = ("topic", "body", "queue_id", "sys_flag", "delay_level", "deliver_at_ms", "compress", "keys")
 
@@ -17,9 +17,16 @@ class Desk:
     def __init__(self, kernel: ModuleType) -> None:
         encoder = kernel.Encoder(Message, store_host="127.0.0.1:10911", max_message_size=1000)
         self.lane = kernel.PutLane(
-            encoder, kernel.Lane(), lock=threading.Lock(), receipt_type=Receipt, ok=PutStatus.PUT_OK, now_ms=lambda: 1
+            encoder,
+            kernel.Lane(),
+            lock=threading.Lock(),
+            receipt_type=Receipt,
+            batch_type=Receipts,
+            ok=PutStatus.PUT_OK,
+            now_ms=lambda: 1,
         )
         self.lane.tail = self.tail = kernel.Tail(bytearray(4096), 0)
+        self.lane.ready_until = 4096
         self.lane.is_open = True
 
     def put(self, message: Message) -> Receipt | None:

@@ -22,7 +22,7 @@ class PageToucher:
         current: Callable[[], Segment | None],
         *,
         ahead_bytes: int = DEFAULT_TOUCH_AHEAD_BYTES,
-        busy_interval_ms: float = 4,
+        busy_interval_ms: float = 2,
         idle_interval_ms: float = 100,
     ) -> None:
         self._current = current

@@ -443,6 +443,23 @@ class Segment:
         self._touched_until = stop
         return stop - start
 
+    def make_ready(self, step_bytes: int) -> int:
+        """How far pages are ready for the writer; if it has caught up with that, the next step is touched now.
+
+        A fault for each page costs ten times as much as asking for many at once.
+        """
+        wrote = self.wrote_position
+        if self._write_buffer is not None or self._touched_until == self.size:
+            return self.size
+        if wrote >= self._touched_until and self.hold():
+            try:
+                stop = min(self.size, wrote + step_bytes)
+                is_touched = self.raw(writable=True).touch(wrote, stop)
+            finally:
+                self.release()
+            self._touched_until = max(self._touched_until, stop) if is_touched else self.size
+        return self._touched_until
+
     def warm_up(self) -> bool:
         """Fault in the whole file and keep it in memory; False when memory could not be locked."""
         if not self.hold():

@@ -30,7 +30,9 @@ from typing import Final, TypeAlias
 from flintlog.errors import FormatError
 from flintlog.format.java import decode_text
 
-JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str | int, JsonValue] | None"
+# A mapping's key type is invariant, so text keys and integer keys are named one by one too.
+JsonMapping: TypeAlias = "Mapping[str, JsonValue] | Mapping[int, JsonValue] | Mapping[str | int, JsonValue]"
+JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | JsonMapping | None"
 JsonObject: TypeAlias = "dict[str | int, JsonValue]"
 
 MAX_DEPTH: Final = 200
@@ -127,7 +129,7 @@ def format_double(value: float) -> str:
     if -3 <= power < 7:
         whole, fraction = _place_point(digits, power)
         return f"{sign}{whole}.{fraction}"
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
+    return f"{sign}{digits[0]}.{digits[1:]}E{power}"
 
 
 def _shortest(value: float) -> str:
@@ -140,7 +142,7 @@ def _shortest(value: float) -> str:
 
 
 def _place_point(digits: str, power: int) -> tuple[str, str]:
-    digits = digits.rstrip("0") or "0"
+    digits = digits.rstrip("0")
     if power < 0:
         return "0", "0" * (-power - 1) + digits
     digits = digits.ljust(power + 1, "0")

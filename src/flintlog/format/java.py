@@ -137,7 +137,7 @@ def encode_text(text: str, what: str) -> bytes:
 
 def parse_int(text: str) -> int:
     """`Integer.parseInt`: a sign, digits, and nothing else; 32 bits."""
-    if len(text) <= 64 and _DECIMAL_INT.fullmatch(text) and text.isprintable() and max(text) <= "\uffff":
+    if len(text) <= 64 and _DECIMAL_INT.fullmatch(text) and max(text) <= "\uffff":
         value = int(text)
         if -0x8000_0000 <= value <= 0x7FFF_FFFF:
             return value

@@ -24,17 +24,19 @@ cdef class PutLane:
     cdef public dict next_offsets
     cdef public bint is_open
     cdef public bint dispatches
+    cdef public int64_t ready_until
     cdef object lock
     cdef object acquire
     cdef object release
     cdef object now_ms
     cdef object receipt_type
+    cdef object batch_type
     cdef object ok
     cdef Py_ssize_t delay_level_at
     cdef Py_ssize_t deliver_at_at
     cdef Py_ssize_t compress_at
 
-    def __init__(self, Encoder encoder not None, Lane lane not None, *, lock, receipt_type, ok, now_ms=None):
+    def __init__(self, Encoder encoder not None, Lane lane not None, *, lock, receipt_type, batch_type, ok, now_ms=None):
         self.encoder = encoder
         self.lane = lane
         self.lock = lock
@@ -42,6 +44,7 @@ cdef class PutLane:
         self.release = lock.release
         self.now_ms = now_ms
         self.receipt_type = receipt_type
+        self.batch_type = batch_type
         self.ok = ok
         self.next_offsets = {}
         self.delay_level_at = self.slot("delay_level")
@@ -60,40 +63,54 @@ cdef class PutLane:
 
     def put(self, message):
         """Append and dispatch a plain message; its receipt, or None when this is no plain case."""
-        cdef PyObject *raw = <PyObject *>message
-        cdef PyObject *properties
-        cdef int32_t sys_flag, delay_level
-        cdef timespec now
-        cdef int64_t stored_at
-        if not self.is_open or Py_TYPE(raw) != <void *>self.encoder.message_type or not self.encoder.has_slots:
+        if not self.is_open or not self.is_plain(<PyObject *>message) or not self.acquire(False):
             return None
-        if self.delay_level_at < 0 or self.deliver_at_at < 0 or self.compress_at < 0:
+        try:
+            return self.append(message, self.now())
+        finally:
+            self.release()
+
+    def put_batch(self, messages):
+        """The same for messages of one queue, as one write; what `batch_type` makes of them, or None."""
+        if not self.is_open or type(messages) is not list or not messages:
             return None
-        if not self.is_whole(raw):
-            return None
-        if field(raw, self.deliver_at_at) != Py_None or field(raw, self.compress_at) != Py_None:
-            return None
-        if not int32_of(field(raw, self.delay_level_at), &delay_level) or delay_level != 0:
-            return None
-        if not int32_of(field(raw, self.encoder.slots[SYS_FLAG]), &sys_flag) or sys_flag & SPECIAL_FLAGS:
-            return None
-        properties = field(raw, self.encoder.slots[PROPERTIES])
-        if properties != Py_None:
-            if not PyDict_CheckExact(properties):
-                return None
-            if PyDict_GetItemWithError(properties, <PyObject *>INNER_NUM) != NULL:
+        for message in <list>messages:
+            if not self.is_plain(<PyObject *>message):
                 return None
         if not self.acquire(False):
             return None
         try:
-            if self.now_ms is None:
-                clock_gettime(CLOCK_REALTIME, &now)
-                stored_at = <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
-            else:
-                stored_at = self.now_ms()
-            return self.append(message, stored_at)
+            return self.append_batch(<list>messages, self.now())
         finally:
             self.release()
+
+    cdef int64_t now(self) except? -1:
+        cdef timespec now
+        if self.now_ms is not None:
+            return self.now_ms()
+        clock_gettime(CLOCK_REALTIME, &now)
+        return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+
+    cdef bint is_plain(self, PyObject *message) noexcept:
+        """Whether this is a message of the usual type that asks for nothing but to be stored."""
+        cdef int32_t sys_flag, delay_level
+        cdef PyObject *properties
+        if Py_TYPE(message) != <void *>self.encoder.message_type or not self.encoder.has_slots:
+            return False
+        if self.delay_level_at < 0 or self.deliver_at_at < 0 or self.compress_at < 0 or not self.is_whole(message):
+            return False
+        if field(message, self.deliver_at_at) != Py_None or field(message, self.compress_at) != Py_None:
+            return False
+        if not int32_of(field(message, self.delay_level_at), &delay_level) or delay_level != 0:
+            return False
+        if not int32_of(field(message, self.encoder.slots[SYS_FLAG]), &sys_flag) or sys_flag & SPECIAL_FLAGS:
+            return False
+        properties = field(message, self.encoder.slots[PROPERTIES])
+        if properties == Py_None:
+            return True
+        if properties == NULL or not PyDict_CheckExact(properties):
+            return False
+        return PyDict_GetItemWithError(properties, <PyObject *>INNER_NUM) == NULL
 
     cdef bint is_whole(self, PyObject *message) noexcept:
         """Whether the fields read here are set, and the queue's name can be a key: else the long way says what is wrong."""
@@ -113,7 +130,7 @@ cdef class PutLane:
         cdef Py_ssize_t size, start
         cdef PyObject *known
         cdef PyObject *host
-        if tail is None:
+        if tail is None or tail.base + tail.at >= self.ready_until:
             return None
         key = (<object>field(raw, encoder.slots[TOPIC]), <object>field(raw, encoder.slots[QUEUE_ID]))
         known = PyDict_GetItemWithError(<PyObject *>self.next_offsets, <PyObject *>key)
@@ -131,15 +148,34 @@ cdef class PutLane:
         store_host = encoder.store_host if host == Py_None else <object>host
         return self.receipt_type(self.ok, tail.base + start, queue_offset, size, stored_at, store_host)
 
+    cdef append_batch(self, list messages, int64_t stored_at):
+        cdef Tail tail = self.tail
+        cdef Py_ssize_t start
+        cdef PyObject *host
+        if tail is None or tail.base + tail.at >= self.ready_until:
+            return None
+        first = messages[0]
+        key = (first.topic, first.queue_id)
+        queue_offset = self.next_offsets.get(key, 0)
+        tail.check_writable()
+        start = tail.at
+        offsets = self.encoder.append_batch(tail, messages, queue_offset, stored_at)
+        if offsets is None:
+            return None
+        self.next_offsets[key] = queue_offset + len(messages)
+        if self.dispatches:
+            self.dispatch(tail, start, tail.at - start)
+        host = field(<PyObject *>first, self.encoder.slots[STORE_HOST])
+        store_host = self.encoder.store_host if host == Py_None else <object>host
+        return self.batch_type(self.ok, offsets, queue_offset, stored_at, store_host)
+
     cdef int dispatch(self, Tail tail, Py_ssize_t start, Py_ssize_t size) except -1:
-        """Dispatch the record just appended, if all before it were and nobody else is at it."""
+        """Dispatch the records just appended, if all before them were and nobody else is at it."""
         cdef Lane lane = self.lane
         cdef int reason
         if lane.is_owned or lane.stopped_at_index or lane.log_offset != tail.base + start:
             return 0
         reason = lane.run_range(tail.data, start, start + size, tail.base, False)
-        if reason == DONE:
-            lane.log_offset = tail.base + start + size
-        elif reason == AT_INDEX:
-            lane.stopped_at_index = True
+        lane.log_offset = tail.base + lane.position
+        lane.stopped_at_index = reason == AT_INDEX
         return 0

@@ -33,6 +33,7 @@ from flintlog.store.put_lock import PutLock
 _OK = PutStatus.PUT_OK
 _BLANK = struct.Struct(">iI")
 _I32 = struct.Struct(">i")
+READY_STEP_BYTES = 2 * 1024 * 1024
 RECORD_SLACK_BYTES = 40 * 1024
 """What a record may hold besides its body: headers, a topic, properties."""
 
@@ -80,7 +81,15 @@ class CommitLog:
         self._scratch_size = min(segments.segment_size, max_message_size + RECORD_SLACK_BYTES)
         self._nothing = Tail(bytearray(0), 0)
         self._tail = self._nothing
-        self.put_lane = PutLane(encoder, lane, lock=lock, receipt_type=Receipt, ok=_OK, now_ms=given_clock(now_ms))
+        self.put_lane = PutLane(
+            encoder,
+            lane,
+            lock=lock,
+            receipt_type=Receipt,
+            batch_type=Receipts,
+            ok=_OK,
+            now_ms=given_clock(now_ms),
+        )
 
     # ------------------------------------------------------------------ appending
 
@@ -123,7 +132,7 @@ class CommitLog:
 
     def _append_one(self, message: Message, queue_offset: int) -> Receipt:
         now = self._now_ms()
-        tail = self._tail
+        tail = self._ready_tail()
         size = self._append(tail, message, queue_offset, now)
         if not size:
             rolled = self._append_to_next(message, queue_offset, now)
@@ -140,7 +149,7 @@ class CommitLog:
             key = (first.topic, first.queue_id)
             queue_offset = self.put_lane.next_offsets.get(key, 0)
             now = self._now_ms()
-            offsets = self._encoder.append_batch(self._tail, messages, queue_offset, now)
+            offsets = self._encoder.append_batch(self._ready_tail(), messages, queue_offset, now)
             if offsets is None:
                 offsets = self._batch_to_next(messages, queue_offset, now)
                 if offsets is None:
@@ -217,6 +226,16 @@ class CommitLog:
 
     def _use(self, tail: Tail) -> None:
         self._tail = self.put_lane.tail = tail
+        self.put_lane.ready_until = tail.end
+
+    def _ready_tail(self) -> Tail:
+        """The tail, its next pages ready to be written."""
+        tail = self._tail
+        if tail.end >= self.put_lane.ready_until:
+            segment = self.segments.last
+            if segment is not None and segment.base == tail.base:
+                self.put_lane.ready_until = segment.base + segment.make_ready(READY_STEP_BYTES)
+        return tail
 
     # ------------------------------------------------------------------ places
 

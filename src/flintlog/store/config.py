@@ -69,7 +69,7 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
     protect_unconsumed: Annotated[bool, option(
         about="Retention by age keeps files with messages that a group has not consumed yet.")] = False
     warm_ahead_bytes: Annotated[int, option(unit="bytes", low=0,
-        about="How far ahead of the writer the pages of the log are made ready; 0 turns it off.")] = 8 * 1024 * 1024
+        about="How far ahead of the writer the pages of the log are made ready; 0 turns it off.")] = 16 * 1024 * 1024
     max_mapped_files: Annotated[int, option(unit="files", low=16, high=1_000_000,
         about="Most files that are mapped at once; those least recently used are given back first.")] = 4096
     # fmt: on

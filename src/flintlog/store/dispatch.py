@@ -100,8 +100,12 @@ class Dispatcher:
         self._listeners.append(listener)
 
     @property
-    def has_listeners(self) -> bool:
-        return bool(self._listeners)
+    def leaves_puts_to_lane(self) -> bool:
+        """Whether a put may dispatch its own record: nobody has to hear of it, and nothing but the lane is needed."""
+        return not self._listeners and not self.lane.all_slow
+
+    def start(self) -> None:
+        """Nothing to start: whoever moves the readable end dispatches."""
 
     def advance(self) -> None:
         """Dispatch up to the readable end, or leave that to the thread that is at it."""
@@ -231,17 +235,20 @@ class Dispatcher:
     def apply(self, view: memoryview, base: int, scan: Scan) -> None:
         """Dispatch records that were scanned already; the caller owns the dispatcher meanwhile."""
         lane = self.lane
-        row, at_index = 0, False
+        row = 0
         while row < scan.count:
-            reason = lane.apply(scan, row, at_index)
+            reason = lane.apply(scan, row, lane.stopped_at_index)
+            lane.stopped_at_index = False
             if reason is LaneStop.DONE:
                 break
             row = lane.row_index
+            self.position = scan.row(row).physical_offset
             if reason is LaneStop.QUEUE:
-                self._queue_step(view, scan.row(row).physical_offset - base, base)
+                self._queue_step(view, self.position - base, base)
+                lane.stopped_at_index = True
             else:
+                lane.stopped_at_index = True
                 self._roll_index()
-            at_index = True
         self.position = base + scan.end
 
     # ------------------------------------------------------------------ queues

@@ -269,9 +269,8 @@ class GroupCommit:
     def _complete(self, group: list[_Waiting], synced: bool) -> None:
         loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Outcome], Outcome]]] = {}
         with self._gate:
+            group = [waiting for waiting in group if not waiting.done]
             for waiting in group:
-                if waiting.done:
-                    continue
                 waiting.done = True
                 receipt = waiting.receipt
                 outcome = receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)

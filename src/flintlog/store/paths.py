@@ -11,6 +11,7 @@ from flintlog.store.config import StoreConfig
 
 PATH_SEPARATOR = ","
 ROCKSDB_MARK = "CURRENT"
+LOG_NAME_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,22 @@ def refuse_rocksdb(paths: StorePaths, medium: Medium) -> None:
 
 
 def is_store(paths: StorePaths, medium: Medium) -> bool:
-    """A directory is a store when it has a log directory and a store's lock or checkpoint."""
+    """A directory is a store when it has a log and a lock or checkpoint; one without messages has marks of ours."""
+    if medium.exists(paths.stop_marker) or (medium.exists(paths.abort) and medium.exists(paths.lock)):
+        return True
     has_log = any(medium.exists(path) for path in paths.commit_logs)
     return has_log and (medium.exists(paths.checkpoint) or medium.exists(paths.lock) or medium.exists(paths.abort))
+
+
+def remove_store(paths: StorePaths, medium: Medium) -> None:
+    """Remove a store's files. A log may lie on a disk with other things: only files that are called as its own go."""
+    for directory in paths.commit_logs:
+        for info in medium.listing(directory):
+            if not info.is_directory and len(info.name) == LOG_NAME_DIGITS and info.name.isdecimal():
+                medium.remove(directory / info.name)
+        if not medium.listing(directory):
+            medium.remove_tree(directory)
+    for directory in paths.derived:
+        medium.remove_tree(directory)
+    for name in ("checkpoint", "abort", "abort.bak", "lock"):
+        medium.remove(paths.root / name)

@@ -273,7 +273,7 @@ class Reader:
     def message_by_id(self, message_id: str) -> StoredMessage | None:
         try:
             _, physical_offset = parse_message_id(message_id)
-        except FormatError as error:
+        except (FormatError, TypeError, AttributeError) as error:
             raise InvalidOffset(f"not a message id: {message_id!r}") from error
         return self.message_at(physical_offset)
 

@@ -20,9 +20,10 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 _TYPES = {"int32": pa.int32(), "int64": pa.int64(), "utf8": pa.utf8(), "binary": pa.binary()}
 _ORDER = (
-    "topic queue_id queue_offset physical_offset size message_id tags keys uniq_key tags_code body body_crc properties "
-    "flag sys_flag born_timestamp born_host store_timestamp store_host reconsume_times prepared_transaction_offset magic"
-).split()
+    *("topic", "queue_id", "queue_offset", "physical_offset", "size", "message_id", "tags", "keys", "uniq_key"),
+    *("tags_code", "body", "body_crc", "properties", "flag", "sys_flag", "born_timestamp", "born_host"),
+    *("store_timestamp", "store_host", "reconsume_times", "prepared_transaction_offset", "magic"),
+)
 
 
 def scan_log(
@@ -35,10 +36,13 @@ def scan_log(
     include_body: bool,
     delay_levels_ms: tuple[int, ...],
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the records that begin in [start, end); `start` is the offset of a record or of a segment."""
+    """Batches of the records that begin in [start, end): neighbouring ranges give each record once."""
     wanted = None if topics is None else frozenset(topic.encode() for topic in topics)
-    position = max(start or 0, segments.min_offset, 0)
-    stop_at = segments.max_offset if end is None else min(end, segments.max_offset)
+    position, stop_at = max(segments.min_offset, 0), segments.max_offset
+    if end is not None and end < stop_at:
+        stop_at = min(stop_at, _first_record_from(segments, end))
+    if start is not None and start > position:
+        position = _first_record_from(segments, start)
     while position < stop_at:
         segment = segments.find(position)
         if segment is None:
@@ -65,7 +69,19 @@ def scan_log(
             if behind is None:
                 return
             following = behind
+        if following <= position:
+            return
         position = following
+
+
+def _first_record_from(segments: SegmentQueue, start: int) -> int:
+    """Where the first intact record at or behind an offset begins, or the next segment."""
+    segment = segments.find(start)
+    if segment is None:
+        return start
+    with held(segment) as view:
+        place = kernel.find_record(view, start - segment.base, segment.read_position, segment.base)
+    return segment.base + (segment.size if place < 0 else place)
 
 
 def to_record_batch(decoded: Decoded) -> pa.RecordBatch:

@@ -208,7 +208,7 @@ class StoreStatsService:
     # -- asking
 
     def rate(self, name: str, window: int) -> float | None:
-        """Counts a second of "put", "found", "miss" or "transferred" over the last `window` samples, if there are as many."""
+        """Counts a second of put, found, miss or transferred over the last `window` samples, if there are as many."""
         if len(self._samples) <= window:
             return None
         first, last = self._samples[-window - 1], self._samples[-1]

@@ -55,6 +55,7 @@ from flintlog.store.checks import (
 from flintlog.store.clock import Clock, Milliseconds, as_milliseconds
 from flintlog.store.commit_log import Placement
 from flintlog.store.compression import Codec, compress
+from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import BitmapHook, Dispatcher, Listener, may_multi_dispatch
 from flintlog.store.filters import MessageFilter, as_filter
@@ -64,7 +65,7 @@ from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.logical_queue import QueueType
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.parts import make_parts, scan_threads
-from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb
+from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
 from flintlog.store.placement import InBatchQueue, MultiDispatched, Unqueued, inner_count
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery import Opening, Recovery
@@ -99,9 +100,21 @@ def open_store(
     """Open a store directory: load, recover, start. A directory that does not exist becomes an empty store.
 
     `read_only` takes no lock and writes nothing: what has to be recovered is recovered in memory.
+
+    >>> import tempfile
+    >>> config = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, max_index_num=400)
+    >>> with tempfile.TemporaryDirectory() as folder, open_store(folder, config) as store:
+    ...     receipt = store.put(Message("orders", b"42 pieces", tags="paid", keys=["o-17"])).check()
+    ...     [message.body for message in store.get("orders", queue_id=0, offset=0, filter="paid || shipped").messages]
+    [b'42 pieces']
     """
     config = StoreConfig() if config is None else config
+    if not isinstance(config, StoreConfig):
+        raise InvalidConfig(f"a store is opened with a StoreConfig, not {type(config).__name__}")
     disk = medium if medium is not None else _make_medium(config)
+    held = disk.stat(Path(path))
+    if held is not None and not held.is_directory:
+        raise DamagedStore("this is a file, not a store's directory", path=path)
     if read_only:
         disk = OverlayMedium(disk)
     store = Store(Path(path), config, disk, as_milliseconds(clock), read_only=read_only)
@@ -131,7 +144,8 @@ class Store:
         self._put_lane = parts.commit_log.put_lane
         self._put_plain = self._put_lane.put
         self._is_sync = config.flush == "sync"
-        self._dispatcher = Dispatcher(
+        kind = ConcurrentDispatcher if config.enable_build_consume_queue_concurrently else Dispatcher
+        self._dispatcher = kind(
             parts.commit_log,
             parts.queues,
             parts.index,
@@ -163,13 +177,10 @@ class Store:
 
     def _open(self, progress: Progress | None) -> None:
         paths, medium = self._parts.paths, self._medium
-        held = medium.stat(self.path)
-        if held is not None and not held.is_directory:
-            raise DamagedStore("this is a file, not a store's directory", path=self.path)
         refuse_rocksdb(paths, medium)
         if not self.read_only:
             self._claim(paths)
-        elif held is None:
+        elif not medium.exists(self.path):
             raise DamagedStore("there is no such directory", path=self.path)
         try:
             self._load()
@@ -238,6 +249,7 @@ class Store:
     def _start(self) -> None:
         parts, config = self._parts, self.config
         if self.read_only:
+            self.lifecycle.set(Flag.NOT_WRITEABLE)
             self.lifecycle.move_to(State.RUNNING)
             return
         if parts.pool is not None:
@@ -250,6 +262,7 @@ class Store:
         self._mark_unclean()
         self._marker.remove()
         self._start_threads(config)
+        self._dispatcher.start()
         self.lifecycle.move_to(State.RUNNING)
         if not self._was_clean and self._queue_flush is not None:
             self._queue_flush.flush_all()
@@ -407,14 +420,11 @@ class Store:
             raise StoreClosed("a store that was opened read-only is not destroyed", path=self.path)
         self.shutdown()
         paths = self._parts.paths
+        if not is_store(paths, self._medium):
+            raise DamagedStore("this directory is not a store", path=self.path)
         lock = self._medium.lock(paths.lock)
         try:
-            if not is_store(paths, self._medium):
-                raise DamagedStore("this directory is not a store", path=self.path)
-            for directory in (*paths.commit_logs, *paths.derived):
-                self._medium.remove_tree(directory)
-            for name in ("checkpoint", "abort", "abort.bak", "lock"):
-                self._medium.remove(self.path / name)
+            remove_store(paths, self._medium)
         finally:
             lock.release()
 
@@ -438,12 +448,15 @@ class Store:
 
     def put_batch(self, messages: Sequence[Message]) -> Receipts:
         """Store messages of one queue as one write; a receipt for each."""
-        receipts = self._append_batch(messages)
-        if receipts.status is not _OK:
-            self._stats.put_failed(len(receipts))
-            return receipts
+        receipts: Receipts | None = self._put_lane.put_batch(messages)
+        if receipts is None:
+            receipts = self._append_batch(messages)
+            if receipts.status is not _OK:
+                self._stats.put_failed(len(receipts))
+                return receipts
         if self._group_commit is None:
-            self._after_append()
+            if self._put_lane.is_behind:
+                self._after_append()
             return receipts
         return cast(Receipts, self._group_commit.wait(receipts))
 
@@ -528,7 +541,12 @@ class Store:
             and not self._has_batch_topics
             and not self._multi_dispatch
         )
-        lane.dispatches = not self._is_sync and self._commit is None and not self._dispatcher.has_listeners
+        lane.dispatches = (
+            self._dispatcher.leaves_puts_to_lane
+            and not self._is_sync
+            and not self._wakes_flush
+            and self._commit is None
+        )
 
     def _append_batch(self, messages: Sequence[Message]) -> Receipts:
         messages = check_batch(messages)
@@ -663,7 +681,8 @@ class Store:
             self.lifecycle.clear(Flag.LOGICS_QUEUE_ERROR)
 
     def wait_dispatched(self) -> None:
-        """Return when everything put so far is visible."""
+        """Return when everything put so far is visible; in an arrival listener it returns at once."""
+        self._check_readable()
         if self.read_only:
             return
         if self._commit is not None:
@@ -802,6 +821,8 @@ class Store:
 
     def _put_totals(self) -> tuple[int, int]:
         """Puts and their bytes since the opening, read off the queue offsets and the log instead of being counted."""
+        if self.read_only:
+            return 0, 0
         times = self._parts.queues.offsets_handed_out - self._offsets_before + self._log.unqueued_count
         return times, self._log.appended_bytes
 
@@ -821,10 +842,12 @@ class Store:
 
     @property
     def min_physical_offset(self) -> int:
+        """Where the log begins: what lies below was deleted."""
         return max(0, self._log.min_offset)
 
     @property
     def max_physical_offset(self) -> int:
+        """Where the log ends, as far as it can be read."""
         return self._log.max_offset
 
     @property

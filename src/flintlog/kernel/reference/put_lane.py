@@ -11,8 +11,8 @@ plain message in the plain case: the lock is free, the segment has room, dispatc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from flintlog.format.properties import INNER_NUM
 from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK
@@ -24,6 +24,7 @@ from flintlog.kernel.types import LaneStop, MessageFields
 _SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
 
 R = TypeVar("R")
+B = TypeVar("B")
 
 
 class PlainMessage(MessageFields, Protocol):
@@ -44,11 +45,12 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
-class PutLane:
+class PutLane(Generic[R, B]):
     """The short way of a plain message; whoever gets None takes the long one.
 
     `tail` is the end of the log and `next_offsets` the table of next queue offsets, both under the put lock.
-    `is_open` lets puts in at all; `dispatches` makes them visible at once (not under sync flush).
+    `is_open` lets puts in at all; `dispatches` makes them visible at once (not under sync flush). At the log offset
+    `ready_until` the long way is taken once, to have the next pages of the file made ready.
     """
 
     def __init__(
@@ -58,18 +60,22 @@ class PutLane:
         *,
         lock: Lock,
         receipt_type: Callable[..., R],
+        batch_type: Callable[..., B],
         ok: object,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
-        """A receipt is made as `receipt_type(ok, physical offset, queue offset, size, store time, store host)`."""
+        """A receipt is made as `receipt_type(ok, physical offset, queue offset, size, store time, store host)`, those of a
+        batch as `batch_type(ok, physical offsets and the end, first queue offset, store time, store host)`."""
         self.encoder = encoder
         self.lane = lane
         self.tail: Tail | None = None
         self.next_offsets: dict[tuple[str, int], int] = {}
         self.is_open = False
         self.dispatches = False
+        self.ready_until = 0
         self._lock = lock
         self._receipt_type = receipt_type
+        self._batch_type = batch_type
         self._ok = ok
         self._now_ms = _system_now_ms if now_ms is None else now_ms
 
@@ -89,9 +95,39 @@ class PutLane:
         finally:
             self._lock.release()
 
+    def put_batch(self, messages: Sequence[PlainMessage]) -> B | None:
+        """The same for messages of one queue, as one write; what `batch_type` makes of them, or None."""
+        if not self.is_open or type(messages) is not list or not messages:
+            return None
+        if not all(type(each) is self.encoder.message_type and _is_plain(each) for each in messages):
+            return None
+        if not self._lock.acquire(False):
+            return None
+        try:
+            return self._append_batch(messages, self._now_ms())
+        finally:
+            self._lock.release()
+
+    def _append_batch(self, messages: Sequence[PlainMessage], stored_at: int) -> B | None:
+        tail = self.tail
+        if tail is None or tail.end >= self.ready_until:
+            return None
+        first = messages[0]
+        key = (first.topic, first.queue_id)
+        queue_offset = self.next_offsets.get(key, 0)
+        start = tail.position
+        offsets = self.encoder.append_batch(tail, messages, queue_offset, stored_at)
+        if offsets is None:
+            return None
+        self.next_offsets[key] = queue_offset + len(messages)
+        if self.dispatches:
+            self._dispatch(tail, start, tail.position - start)
+        host = first.store_host or self.encoder.store_host
+        return self._batch_type(self._ok, offsets, queue_offset, stored_at, host)
+
     def _append(self, message: PlainMessage, stored_at: int) -> R | None:
         tail = self.tail
-        if tail is None:
+        if tail is None or tail.end >= self.ready_until:
             return None
         key = (message.topic, message.queue_id)
         queue_offset = self.next_offsets.get(key, 0)
@@ -103,28 +139,37 @@ class PutLane:
         if self.dispatches:
             self._dispatch(tail, start, size)
         host = message.store_host or self.encoder.store_host
-        receipt: R = self._receipt_type(self._ok, tail.base + start, queue_offset, size, stored_at, host)
-        return receipt
+        return self._receipt_type(self._ok, tail.base + start, queue_offset, size, stored_at, host)
 
     def _dispatch(self, tail: Tail, start: int, size: int) -> None:
-        """Dispatch the record just appended, if all before it were and nobody else is at it."""
+        """Dispatch the records just appended, if all before them were and nobody else is at it."""
         lane = self.lane
         if lane.is_owned or lane.stopped_at_index or lane.log_offset != tail.base + start:
             return
         reason = lane.run(tail._writable(), start, start + size, tail.base)
-        if reason is LaneStop.DONE:
-            lane.log_offset = tail.base + start + size
-        elif reason is LaneStop.INDEX:
-            lane.stopped_at_index = True
+        lane.log_offset = tail.base + lane.position
+        lane.stopped_at_index = reason is LaneStop.INDEX
 
 
 def _is_plain(message: PlainMessage) -> bool:
     return (
-        message.delay_level == 0
+        _has_plain_types(message)
+        and message.delay_level == 0
         and message.deliver_at_ms is None
         and message.compress is None
         and not message.sys_flag & _SPECIAL_FLAGS
         and INNER_NUM not in (message.properties or ())
+    )
+
+
+def _has_plain_types(message: PlainMessage) -> bool:
+    """Whether what is looked at here can be; the long way says what is wrong with other types."""
+    properties: object = message.properties
+    return (
+        isinstance(message.topic, str)
+        and isinstance(message.queue_id, int)
+        and isinstance(message.sys_flag, int)
+        and (properties is None or isinstance(properties, Mapping))
     )
 
 

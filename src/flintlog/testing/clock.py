@@ -1,0 +1,39 @@
+"""A clock that stands still until it is told otherwise."""
+
+from __future__ import annotations
+
+from flintlog.errors import InvalidConfig
+
+DEFAULT_START_MS = 1_700_000_000_000
+
+
+class FakeClock:
+    """Give it to `open_store(..., clock=...)`: store timestamps, expiry and delays go by it.
+
+    >>> clock = FakeClock(1000)
+    >>> clock.advance(250)
+    1250
+    >>> clock.now_ms()
+    1250
+    """
+
+    def __init__(self, now_ms: int = DEFAULT_START_MS) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return self._now_ms
+
+    def advance(self, by_ms: int) -> int:
+        """Let time pass; the new time. It never goes back here: use `set` to try that."""
+        if by_ms < 0:
+            raise InvalidConfig(f"a clock that is advanced by {by_ms} ms", advice="use set to turn it back")
+        self._now_ms += by_ms
+        return self._now_ms
+
+    def set(self, now_ms: int) -> None:
+        """Jump to a time, back or forth, as a corrected system clock does."""
+        self._now_ms = now_ms
+
+    def __repr__(self) -> str:
+        return f"FakeClock({self._now_ms})"

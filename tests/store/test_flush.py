@@ -1,0 +1,265 @@
+"""Flushing: what a put waits for, what happens when the disk hangs or fails, write buffers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from flintlog import Message, PutStatus, Store, StoreConfig, open_store
+from flintlog.disk.faulty import FaultyMedium
+from flintlog.store.lifecycle import Flag
+from tests.store.small_store import ASYNC, SMALL, bodies, read_all, wait_until
+
+ROOT = Path("/store")
+POOL = ASYNC.with_changes(
+    transient_store_pool_enable=True,
+    transient_store_pool_size=3,
+    commit_interval_commit_log=60_000,
+    wake_commit_when_put_message=False,
+)
+NOT_WAITING = {"WAIT": "false"}
+
+
+class HangingDisk(FaultyMedium):
+    """Syncs of the log wait until `let_go`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._may_go = threading.Event()
+        self._may_go.set()
+        self.log_syncs = 0
+        self.before_sync = self._wait
+
+    def hang(self) -> None:
+        self._may_go.clear()
+
+    def let_go(self) -> None:
+        self._may_go.set()
+
+    def _wait(self, path: Path) -> None:
+        if path.parent.name == "commitlog":
+            self.log_syncs += 1
+            self._may_go.wait(10)
+
+
+@pytest.fixture
+def disk() -> Iterator[HangingDisk]:
+    made = HangingDisk()
+    yield made
+    made.let_go()
+
+
+def _open(disk: FaultyMedium, config: StoreConfig) -> Store:
+    return open_store(ROOT, config, medium=disk)
+
+
+def _put_first(store: Store, disk: FaultyMedium) -> None:
+    """One message, so that the log has its first file and the one ahead: making them needs the disk too."""
+    store.put(Message("orders", b"first")).check()
+    wait_until(lambda: len(disk.listing(ROOT / "commitlog")) == 2)
+    time.sleep(0.01)
+
+
+# Sync flush
+
+
+def test_an_acknowledged_message_survives_power_loss() -> None:
+    disk = FaultyMedium()
+    store = _open(disk, SMALL)
+    for number in range(50):
+        store.put(Message("orders", b"%d" % number)).check()
+    after = disk.crash(seed=7)
+    with _open(after, SMALL) as again:
+        assert bodies(read_all(again, "orders")) == [b"%d" % number for number in range(50)]
+    store.shutdown()
+
+
+def test_one_sync_covers_all_who_waited(disk: HangingDisk) -> None:
+    with _open(disk, SMALL) as store:
+        _put_first(store, disk)
+        disk.hang()
+        before = disk.log_syncs
+        with ThreadPoolExecutor(16) as pool:
+            puts = [pool.submit(store.put, Message("orders", b"x")) for _ in range(16)]
+            wait_until(lambda: store._parts.queues.next_offset("orders", 0) == 17)
+            disk.let_go()
+            assert all(put.result(10) for put in puts)
+        assert disk.log_syncs - before <= 4
+
+
+def test_a_disk_that_hangs_gives_a_status_in_time(disk: HangingDisk) -> None:
+    with _open(disk, SMALL.with_changes(sync_flush_timeout=100)) as store:
+        _put_first(store, disk)
+        disk.hang()
+        began = time.monotonic()
+        receipt = store.put(Message("orders", b"late"))
+        assert receipt.status is PutStatus.FLUSH_DISK_TIMEOUT and not receipt
+        assert 0.1 <= time.monotonic() - began < 2
+        assert receipt.queue_offset == 1 and receipt.message_id, "it is stored, only not known to be durable"
+        assert store.put_async(Message("orders", b"late too")).result(5).status is PutStatus.FLUSH_DISK_TIMEOUT
+        assert store.max_offset("orders", 0) == 1, "what is not flushed is not shown"
+        disk.let_go()
+        assert store.put(Message("orders", b"fine again"))
+        assert bodies(read_all(store, "orders")) == [b"first", b"late", b"late too", b"fine again"]
+        assert store.stats()["putMessageFailedTimes"] == 2
+        assert int(store.stats()["putMessageEntireTimeMax"]) >= 100
+
+
+def test_after_a_failed_sync_nothing_is_acknowledged_and_all_is_served() -> None:
+    disk = FaultyMedium()
+    store = _open(disk, SMALL)
+    store.put(Message("orders", b"safe")).check()
+    wait_until(lambda: len(disk.listing(ROOT / "commitlog")) == 2)
+    disk.fail_next_syncs(1)
+    assert store.put(Message("orders", b"doubtful")).status is PutStatus.FLUSH_DISK_TIMEOUT
+    assert store.lifecycle.flags & Flag.NOT_WRITEABLE
+    assert store.put(Message("orders", b"refused")).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert bodies(read_all(store, "orders")) == [b"safe"]
+    store.shutdown()
+    assert disk.exists(ROOT / "abort"), "such a stop is no clean one"
+    with _open(disk.crash(seed=1), SMALL) as again:
+        assert bodies(read_all(again, "orders"))[0] == b"safe"
+
+
+# Puts that do not wait
+
+
+@pytest.mark.parametrize("how", ["put", "put_async"])
+def test_a_message_that_does_not_wait_is_flushed_and_shown_soon(disk: HangingDisk, how: str) -> None:
+    with _open(disk, SMALL) as store:
+        _put_first(store, disk)
+        before = disk.log_syncs
+        disk.hang()
+        message = Message("orders", b"x", properties=NOT_WAITING)
+        receipt = store.put(message) if how == "put" else store.put_async(message).result(0)
+        assert receipt.status is PutStatus.PUT_OK
+        wait_until(lambda: disk.log_syncs > before)
+        store.put(message).check()  # while a sync runs that does not cover it
+        disk.let_go()
+        wait_until(lambda: store.max_offset("orders", 0) == 3)
+
+
+def test_from_asyncio_too(disk: HangingDisk) -> None:
+    with _open(disk, SMALL) as store:
+        _put_first(store, disk)
+        disk.hang()
+        assert asyncio.run(store.aput(Message("orders", b"x", properties=NOT_WAITING)))
+        disk.let_go()
+        wait_until(lambda: store.max_offset("orders", 0) == 2)
+
+
+# Async flush
+
+
+def test_async_flush_acknowledges_before_the_disk(disk: HangingDisk) -> None:
+    with _open(disk, ASYNC) as store:
+        _put_first(store, disk)
+        disk.hang()
+        assert store.put(Message("orders", b"x"))
+        assert store.max_offset("orders", 0) == 2
+        disk.let_go()
+
+
+def test_async_flush_reaches_the_disk_by_itself() -> None:
+    config = ASYNC.with_changes(
+        flush_interval_commit_log=10, flush_commit_log_least_pages=0, flush_commit_log_thorough_interval=0
+    )
+    with _open(FaultyMedium(), config) as store:
+        receipt = store.put(Message("orders", b"x"))
+        wait_until(lambda: store.flushed_offset >= receipt.end_offset)
+
+
+def test_puts_wake_the_async_flush_if_told_to() -> None:
+    config = ASYNC.with_changes(
+        flush_interval_commit_log=600_000,
+        flush_commit_log_least_pages=0,
+        flush_commit_log_thorough_interval=600_000,
+        wake_flush_when_put_message=True,
+    )
+    with _open(FaultyMedium(), config) as store:
+        receipt = store.put(Message("orders", b"x"))
+        wait_until(lambda: store.flushed_offset >= receipt.end_offset)
+
+
+def test_a_failed_async_flush_stops_writing() -> None:
+    disk = FaultyMedium()
+    config = ASYNC.with_changes(flush_interval_commit_log=10, flush_commit_log_least_pages=0)
+    store = _open(disk, config)
+    store.put(Message("orders", b"x")).check()
+    wait_until(lambda: len(disk.listing(ROOT / "commitlog")) == 2 and store.flushed_offset)
+    disk.fail_next_syncs(1)
+    store.put(Message("orders", b"x"))
+    wait_until(lambda: store.put(Message("orders", b"x")).status is PutStatus.SERVICE_NOT_AVAILABLE)
+    store.shutdown()
+    assert disk.exists(ROOT / "abort")
+
+
+# Write buffers
+
+
+def test_write_buffers_show_messages_after_the_commit() -> None:
+    with _open(FaultyMedium(), POOL) as store:
+        receipt = store.put(Message("orders", b"x")).check()
+        assert store.max_offset("orders", 0) == 0
+        assert store.message_at(receipt.physical_offset) is None
+        store.wait_dispatched()
+        assert bodies(read_all(store, "orders")) == [b"x"]
+
+
+def test_write_buffers_are_committed_by_the_clock_and_by_puts() -> None:
+    by_clock = POOL.with_changes(commit_interval_commit_log=5, commit_commit_log_thorough_interval=0)
+    by_puts = POOL.with_changes(wake_commit_when_put_message=True, commit_commit_log_least_pages=0)
+    for config in (by_clock, by_puts):
+        with _open(FaultyMedium(), config) as store:
+            store.put(Message("orders", b"x")).check()
+            wait_until(lambda store=store: store.max_offset("orders", 0) == 1)  # type: ignore[misc]
+
+
+def test_shutdown_commits_all_write_buffers() -> None:
+    disk = FaultyMedium()
+    config = POOL.with_changes(mapped_file_size_commit_log=4096)
+    with _open(disk, config) as store:
+        for number in range(40):
+            assert store.put(Message("orders", b"%02d" % number * 100))
+    with _open(disk.crash(seed=3), config) as again:
+        assert again.recovery.clean
+        assert bodies(read_all(again, "orders")) == [b"%02d" % number * 100 for number in range(40)]
+
+
+def test_write_buffers_under_sync_flush_wait_for_commit_and_flush() -> None:
+    disk = FaultyMedium()
+    config = POOL.with_changes(flush="sync", mapped_file_size_commit_log=4096)
+    store = _open(disk, config)
+    for number in range(40):
+        store.put(Message("orders", b"%02d" % number * 100)).check()
+    with _open(disk.crash(seed=3), SMALL.with_changes(mapped_file_size_commit_log=4096)) as again:
+        assert len(read_all(again, "orders")) == 40
+    store.shutdown()
+
+
+def test_write_buffers_on_a_real_disk(tmp_path: Path) -> None:
+    config = POOL.with_changes(mapped_file_size_commit_log=16384)
+    with open_store(tmp_path, config) as store:
+        for number in range(100):
+            store.put(Message("orders", b"%03d" % number * 100)).check()
+    with open_store(tmp_path, config.with_changes(transient_store_pool_enable=False)) as again:
+        assert bodies(read_all(again, "orders")) == [b"%03d" % number * 100 for number in range(100)]
+
+
+# Preparing files
+
+
+@pytest.mark.parametrize(
+    "changed", [{"warm_maped_file_enable": True}, {"warm_ahead_bytes": 0}, {"warm_ahead_bytes": 4096}]
+)
+def test_files_made_ready_ahead_hold_the_same(tmp_path: Path, changed: dict[str, int]) -> None:
+    with open_store(tmp_path, ASYNC.with_changes(mapped_file_size_commit_log=16384, **changed)) as store:
+        for number in range(100):
+            store.put(Message("orders", b"%03d" % number * 100)).check()
+        assert bodies(read_all(store, "orders")) == [b"%03d" % number * 100 for number in range(100)]

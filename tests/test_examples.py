@@ -1,0 +1,33 @@
+"""The examples run, and say what they should."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import flintlog
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def _run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(flintlog.__file__).parents[1]), "COLUMNS": "120"}
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_the_demo_finds_everything_again() -> None:
+    done = _run("demo.py", "--count", "5000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "then SIGKILL" in done.stdout
+    assert "nothing that was acknowledged is lost" in done.stdout
+
+
+def test_the_first_steps() -> None:
+    done = _run("first_steps.py")
+    assert done.returncode == 0, done.stderr
+    assert "FOUND: ['order 17', 'order 19']" in done.stdout
+    assert "acknowledged: PUT_OK" in done.stdout
+    assert "after opening again: ['the last one'], next offset 4" in done.stdout

@@ -1,0 +1,152 @@
+"""The public face: exactly these names, with these signatures; what the documents show runs."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flintlog
+from flintlog import FlintlogError, Message, Page, Receipt, Sql92, Store, StoreConfig, StoredMessage, open_store
+from flintlog.testing import SMALL_FILES
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+NAMES = {
+    *("Message", "Sql92", "Store", "StoreConfig", "open_store"),
+    *("Arrival", "GetStatus", "Page", "PutStatus", "QueueInfo", "Receipt", "StoredMessage"),
+    *("FlintlogError", "DamagedRecord", "DamagedStore", "InvalidConfig", "InvalidFilter", "InvalidMessage"),
+    *("InvalidOffset", "InvalidTopic", "PutFailed", "ServiceNotEnabled", "StoreClosed", "StoreInUse", "WrongFileSize"),
+}
+
+SIGNATURES: dict[Callable[..., object], str] = {
+    open_store: "(path, config=None, *, clock=None, read_only=False, medium=None, progress=None)",
+    Message: "(topic, body, *, tags=None, keys=(), queue_id=0, properties=None, flag=0, sys_flag=0, "
+    "born_timestamp=None, born_host=None, store_host=None, reconsume_times=0, prepared_transaction_offset=0, "
+    "delay_level=0, deliver_at_ms=None, compress=None)",
+    StoreConfig.from_rocketmq: "(values)",
+    StoreConfig.load: "(path)",
+    Store.put: "(self, message)",
+    Store.put_batch: "(self, messages)",
+    Store.put_async: "(self, message)",
+    Store.aput: "(self, message)",
+    Store.wait_dispatched: "(self)",
+    Store.get: "(self, topic, queue_id, offset, max_count=32, filter=None, max_bytes=134217728)",
+    Store.query: "(self, topic, key, begin=0, end=9223372036854775807, max_count=32, index_type=None)",
+    Store.message_at: "(self, physical_offset)",
+    Store.message_by_id: "(self, message_id)",
+    Store.offset_at: "(self, topic, queue_id, timestamp_ms, boundary='lower')",
+    Store.min_offset: "(self, topic, queue_id)",
+    Store.max_offset: "(self, topic, queue_id)",
+    Store.queues: "(self)",
+    Store.stats: "(self)",
+    Store.on_arrival: "(self, callback)",
+    Store.scan: "(self, topics=None, start=None, end=None, include_body=True)",
+    Store.shutdown: "(self)",
+    Store.destroy: "(self)",
+    Receipt.check: "(self)",
+}
+
+STORED_FIELDS = (
+    "topic queue_id queue_offset physical_offset size message_id body body_crc tags uniq_key tags_code keys "
+    "properties flag sys_flag born_timestamp born_host store_timestamp store_host reconsume_times "
+    "prepared_transaction_offset magic"
+)
+
+
+def test_the_package_has_exactly_these_names() -> None:
+    assert set(flintlog.__all__) == NAMES
+    assert len(flintlog.__all__) == len(set(flintlog.__all__))
+    for name in flintlog.__all__:
+        assert inspect.getdoc(getattr(flintlog, name)), f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("function", SIGNATURES, ids=lambda function: function.__qualname__)
+def test_signatures(function: Callable[..., object]) -> None:
+    plain = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in inspect.signature(function).parameters.values()
+    ]
+    assert str(inspect.Signature(plain)) == SIGNATURES[function]
+
+
+def test_signatures_promise_no_any() -> None:
+    for function in SIGNATURES:
+        annotations = inspect.get_annotations(function)
+        assert not any("Any" in str(annotation) for annotation in annotations.values()), function
+
+
+def test_what_comes_out_has_its_fields() -> None:
+    assert all(hasattr(StoredMessage, name) for name in STORED_FIELDS.split())
+    assert set(Page.__struct_fields__) == {"status", "next_offset", "min_offset", "max_offset", "messages"}
+    for name in ("status", "physical_offset", "queue_offset", "size", "message_id"):
+        assert hasattr(Receipt, name)
+
+
+def test_public_methods_of_a_store_have_docstrings() -> None:
+    methods = inspect.getmembers(Store, lambda member: inspect.isfunction(member) or isinstance(member, property))
+    undocumented = [name for name, member in methods if not name.startswith("_") and not inspect.getdoc(member)]
+    assert undocumented == []
+
+
+def test_errors_have_one_root_and_a_code_each() -> None:
+    errors = [getattr(flintlog, name) for name in NAMES if isinstance(getattr(flintlog, name), type)]
+    kinds = [kind for kind in errors if issubclass(kind, BaseException)]
+    assert all(issubclass(kind, FlintlogError) for kind in kinds)
+    assert len({kind.code for kind in kinds}) == len(kinds)
+
+
+@pytest.mark.parametrize(
+    "name", ["store.store", "store.message", "store.config", "store.sql92", "testing.stores", "testing.clock"]
+)
+def test_examples_in_docstrings_run(name: str) -> None:
+    result = doctest.testmod(import_module(f"flintlog.{name}"))
+    assert result.attempted > 0 and result.failed == 0
+
+
+def _blocks() -> list[Any]:
+    found = []
+    for document in DOCUMENTS:
+        text = document.read_text("utf-8")
+        for match in re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            line = text[: match.start()].count("\n") + 2
+            found.append(pytest.param(match[1], id=f"{document.relative_to(ROOT)}:{line}"))
+    return found
+
+
+def test_there_are_examples_in_the_documents() -> None:
+    assert len(_blocks()) >= 1
+
+
+@pytest.mark.parametrize("code", _blocks())
+def test_what_the_documents_show_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_small_files(path: str, config: StoreConfig | None = None, **options: Any) -> Store:  # noqa: ANN401
+        return open_store(path, SMALL_FILES if config is None else config, **options)
+
+    monkeypatch.setattr(flintlog, "open_store", with_small_files)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "<document>", "exec"), {})
+    assert any(tmp_path.iterdir()), "it made a store"
+
+
+def test_the_first_example_of_the_readme_prints_its_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test_what_the_documents_show_runs(_blocks()[0].values[0], tmp_path, monkeypatch)
+    assert capsys.readouterr().out == "0 b'42 pieces'\n"
+
+
+def test_a_filter_by_sql_is_at_hand() -> None:
+    assert Sql92("region = 'eu'").matches_message(_Has({"region": "eu"}))
+
+
+class _Has:
+    def __init__(self, properties: dict[str, str]) -> None:
+        self.properties = properties
