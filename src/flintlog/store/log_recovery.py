@@ -122,8 +122,8 @@ class LogRecovery:
         size = record_size(view, place, segment.size, segment.base)
         if not size:
             return segment.base + place, ScanStop.BAD_LENGTH
-        batch = Batch(view, place, place + size, segment.base)
-        self._consume(batch, kernel.scan(view, place, place + size, segment.base, delay_levels_ms=self._delay_levels_ms))
+        seen = kernel.scan(view, place, place + size, segment.base, delay_levels_ms=self._delay_levels_ms)
+        self._consume(Batch(view, place, place + size, segment.base), seen)
         return segment.base + place + size, None
 
     def _goes_on_behind(self, segment: Segment, view: memoryview, place: int) -> bool:
