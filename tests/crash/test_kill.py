@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, open_store
+from flintlog.disk.local import LocalMedium
 from tests.crash import writer
 
 KILLS_PER_STORE = 3
@@ -165,3 +166,25 @@ def test_killed_again_and_again_in_the_opening(flush: str, tmp_path: Path) -> No
         seed = next(f"open.{n}" for n in seeds if random.Random(f"open.{n}").random() < 0.3)
         run_and_kill(path, flush, "threads", seed, told)
     check(path, flush, told)
+
+
+class NamesSynced(LocalMedium):
+    """Remembers which directories were synced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: set[Path] = set()
+
+    def sync_directory(self, path: Path) -> None:
+        super().sync_directory(path)
+        self.synced.add(path)
+
+
+def test_names_that_a_killed_writer_left_are_made_durable(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    told = Told()
+    run_and_kill(path, "sync", "threads", "names.2", told)
+    medium = NamesSynced()
+    with open_store(path, writer.config("sync"), medium=medium):
+        queues = {file.parent for file in (path / "consumequeue").rglob("*") if file.is_file()}
+        assert queues and queues | {path, path / "consumequeue"} <= medium.synced

@@ -45,6 +45,14 @@ def test_what_was_appended_can_be_selected(segment: Segment) -> None:
         assert bytes(selected.view) == b"stsecond"
 
 
+def test_a_segment_on_its_way_out_does_not_count_as_flushed(segment: Segment) -> None:
+    segment.append(b"first")
+    assert segment.hold()
+    assert not segment.shut_down(60_000, 0)
+    assert segment.flush() == segment.flushed_position == 0
+    segment.release()
+
+
 @pytest.mark.parametrize(("position", "size"), [(-1, 2), (0, 6), (5, 1), (5, None), (-1, None), (0, -1), (99, None)])
 def test_a_range_that_was_not_written_cannot_be_selected(segment: Segment, position: int, size: int | None) -> None:
     segment.append(b"first")

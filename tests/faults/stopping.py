@@ -9,7 +9,6 @@ from flintlog.disk.faulty import FaultyFile, FaultyMedium
 from flintlog.disk.faulty_state import FaultyNode
 
 
-
 class PowerLost(Exception):
     """The disk is gone; nothing that catches flintlog's own errors may catch this."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flintlog import Message, PutStatus, open_store
+from flintlog import Message, PutStatus
 from flintlog.errors import DiskFull
 from flintlog.store.lifecycle import State
 from tests.faults.world import ROOT, SEGMENT_BYTES, World, assert_there, small_config
@@ -64,14 +64,15 @@ def test_dispatch_that_stalls_at_an_index_file_in_the_middle_of_a_record_gives_t
     world = World(small_config("async", mapped_file_size_commit_log=1 << 20))
     world.put(seed, 5)
     world.medium.capacity = used(world)
-    while world.store._dispatcher.failure is None:
+    dispatcher = world.store._dispatcher
+    while not dispatcher.failure:
         keys = [f"k{n}" for n in range(chance.randrange(1, 9))]
         assert world.store.put(Message("orders", b"x", keys=keys, queue_id=chance.randrange(3)))
     for _ in range(chance.randrange(3)):
-        world.store._dispatcher.advance()
+        dispatcher.advance()
     world.medium.capacity = None
     world.store._tick()
-    assert world.store._dispatcher.failure is None
+    assert not world.store._dispatcher.failure
     world.check()
     world.abandon()
 
@@ -110,12 +111,8 @@ def test_a_full_disk_at_a_crash(world: World) -> None:
         world.medium.capacity = used(world) + seed % 3 * SEGMENT_BYTES
         world.put(seed + 50, 25)
         world.medium = world.medium.crash(seed)
-        old, world.store = world.store, open_store(ROOT, world.config, medium=with_room(world), clock=world.clock)
+        world.medium.capacity = None
+        old, world.store = world.store, world.open(world.medium)
         old.shutdown()
         world.forget_lost()
         world.check()
-
-
-def with_room(world: World):  # noqa: ANN201
-    world.medium.capacity = None
-    return world.medium

@@ -1,4 +1,4 @@
-"""Any order of puts, flushes, stops, kills and power losses: what was promised is kept, and what is derived is right."""
+"""Any order of puts, flushes, stops, kills and power losses: promises are kept, and what is derived is right."""
 
 from __future__ import annotations
 
@@ -48,6 +48,18 @@ def run(world: World, operations: list[Operation]) -> None:
 @given(OPERATIONS, st.booleans())
 def test_what_was_promised_survives_everything(flush: str, operations: list[Operation], torn_creates: bool) -> None:
     run(World(small_config(flush), torn_creates=torn_creates), operations)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_checkpoint_vouches_only_for_what_is_durable(seed: int) -> None:
+    world = World(small_config("async"))
+    world.put(seed, 40)
+    world.tide()
+    assert 0 < world.store._parts.checkpoint.values.logics_physical_offset < world.store.flushed_offset
+    world.put(seed + 1, 40)
+    world.crash(seed)
+    world.check()
+    world.abandon()
 
 
 @pytest.mark.slow

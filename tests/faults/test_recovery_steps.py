@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
 from flintlog.disk.faulty import FaultyMedium
 from tests.faults.stopping import PowerLost, StoppingMedium
-from tests.faults.world import ROOT, World, small_config
+from tests.faults.world import ROOT, SEGMENT_BYTES, World, small_config
 
 MAX_STEPS = 500
 
 
-def crash_at_every_step(world: World, found: FaultyMedium, seeds: range, stride: int = 1, first: int = 0) -> int:
+def crash_at_every_step(
+    world: World, found: FaultyMedium, seeds: range, stride: int = 1, then: Callable[[], bool] = lambda: True
+) -> int:
     """Open `found` again and again, the power failing one step later each time; how many steps there were."""
-    for step in range(first, MAX_STEPS, stride):
+    for step in range(0, MAX_STEPS, stride):
         for seed in seeds:
             dying = StoppingMedium.over(found, step)
             try:
@@ -25,6 +28,7 @@ def crash_at_every_step(world: World, found: FaultyMedium, seeds: range, stride:
                 world.store = world.open(world.medium)
                 world.forget_lost()
                 world.check()
+                assert then()
                 world.abandon()
             else:
                 dying.left = MAX_STEPS
@@ -72,6 +76,24 @@ def test_crash_while_the_queues_of_a_log_that_went_missing_are_deleted() -> None
     found.sync_directory(ROOT)
     world.kept.clear()
     assert crash_at_every_step(world, found, range(2)) > 3
+
+
+def test_crash_while_a_torn_tail_is_cut_keeps_the_whole_of_it() -> None:
+    world, found = filled("sync", 13, leave="killed")
+    end = max(sent.receipt.end_offset for sent in world.kept.values())
+    path = ROOT / "commitlog" / f"{end // SEGMENT_BYTES * SEGMENT_BYTES:020d}"
+    torn = random.Random(13).randbytes(min(3000, SEGMENT_BYTES - end % SEGMENT_BYTES))
+    file = found.open(path, writable=True)
+    file.buffer[end % SEGMENT_BYTES : end % SEGMENT_BYTES + len(torn)] = torn
+    file.sync()
+
+    def is_kept() -> bool:
+        kept = [
+            world.medium.read(ROOT / "flintlog/cut" / info.name) for info in world.medium.listing(ROOT / "flintlog/cut")
+        ]
+        return torn in kept
+
+    assert crash_at_every_step(world, found, range(2), then=is_kept) > 5
 
 
 @pytest.mark.slow

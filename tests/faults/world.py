@@ -16,7 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from flintlog import DamagedRecord, FlintlogError, Message, PutStatus, Receipt, Store, StoreConfig, StoredMessage, open_store
+from flintlog import (
+    DamagedRecord,
+    FlintlogError,
+    Message,
+    PutStatus,
+    Receipt,
+    Store,
+    StoreConfig,
+    StoredMessage,
+    open_store,
+)
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.format.index_file import parse_index_header
 from flintlog.store.lifecycle import State
@@ -108,7 +118,11 @@ class World:
             assert receipt.status in (PutStatus.CREATE_MAPPED_FILE_FAILED, PutStatus.SERVICE_NOT_AVAILABLE)
             return
         # A record that a power loss took leaves its place to another.
-        for offset in [o for o, s in self.loose.items() if o < receipt.end_offset and receipt.physical_offset < s.receipt.end_offset]:
+        for offset in [
+            o
+            for o, s in self.loose.items()
+            if o < receipt.end_offset and receipt.physical_offset < s.receipt.end_offset
+        ]:
             del self.loose[offset]
         is_safe = receipt.status is PutStatus.PUT_OK and self.config.flush == "sync"
         (self.kept if is_safe else self.loose)[receipt.physical_offset] = Sent(message, receipt)
@@ -137,8 +151,8 @@ class World:
     def kill(self) -> None:
         """The process dies, the system lives: nothing that was appended is lost."""
         self.go_on_with(self.medium.kill())
-        for offset, sent in self.loose.items():
-            assert_there(self.store, sent), offset
+        for sent in self.loose.values():
+            assert_there(self.store, sent)
 
     def crash(self, seed: int) -> None:
         """The power goes."""

@@ -50,9 +50,7 @@ def _scan(batch: Batch, check_crc: bool, delay_levels_ms: Sequence[int]) -> Scan
 class _Crew:
     """The threads of one parallel scan."""
 
-    def __init__(
-        self, batches: Iterable[Batch], threads: int, check_crc: bool, delay_levels_ms: Sequence[int]
-    ) -> None:
+    def __init__(self, batches: Iterable[Batch], threads: int, check_crc: bool, delay_levels_ms: Sequence[int]) -> None:
         self._batches = enumerate(batches)
         self._cutting = threading.Lock()
         self._ring: OrderedRing[tuple[Batch, Scan] | BaseException | None] = OrderedRing(2 * threads)

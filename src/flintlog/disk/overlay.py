@@ -165,5 +165,3 @@ class OverlayMedium:
 
     def lock(self, path: Path) -> OverlayLock:
         return OverlayLock(path)
-
-

@@ -55,8 +55,8 @@ class Segment:
         "_raw_writable",
         "_read_view",
         "_references",
-        "_sync_failure",
         "_store_timestamp",
+        "_sync_failure",
         "_tail",
         "_touched_until",
         "_write_buffer",
@@ -357,11 +357,12 @@ class Segment:
         position = self.read_position
         if position <= self.flushed_position:
             return self.flushed_position
-        if self.hold():
-            try:
-                self._sync(self.flushed_position, position)
-            finally:
-                self.release()
+        if not self.hold():
+            return self.flushed_position  # on its way out, and not durable for that
+        try:
+            self._sync(self.flushed_position, position)
+        finally:
+            self.release()
         self.flushed_position = position
         return position
 

@@ -96,6 +96,10 @@ class ConsumeQueue(LogicalQueue):
         return self.end.max_physical_offset
 
     @property
+    def parts(self) -> tuple[SegmentQueue, ...]:
+        return (self.segments,) if self.ext is None else (self.segments, self.ext.segments)
+
+    @property
     def entries_per_file(self) -> int:
         """How many messages one file holds."""
         return self.segments.segment_size // ENTRY_SIZE

@@ -7,6 +7,7 @@ right before it.
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from flintlog.disk.medium import Medium
@@ -27,10 +28,18 @@ def keep_aside(segments: SegmentQueue, end: int, directory: Path, medium: Medium
 
 def _keep(segment: Segment, start: int, stop: int, directory: Path, medium: Medium) -> Path:
     medium.make_directories(directory)
-    path = directory / f"{segment.base + start:020d}"
     with held(segment) as view:
-        medium.replace(path, bytes(view[start:stop]))
-    return path
+        data = bytes(view[start:stop])
+    for number in itertools.count():
+        # A crash while they were cleared leaves some of the bytes: those must not replace the whole ones.
+        path = directory / (f"{segment.base + start:020d}" + (f".{number}" if number else ""))
+        there = medium.stat(path)
+        if there is None:
+            medium.replace(path, data)
+            return path
+        if there.size == len(data) and medium.read(path, len(data)) == data:
+            return path
+    raise AssertionError("counting does not end")
 
 
 def _clear(segment: Segment, start: int, stop: int) -> None:

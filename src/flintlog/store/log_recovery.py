@@ -96,9 +96,7 @@ class LogRecovery:
                 Batch(view, begin, stop, segment.base)
                 for begin, stop in cut_batches(view, start, segment.size, segment.base, SCAN_BYTES)
             )
-            scans = scan_in_order(
-                batches, threads=self._threads, check_crc=True, delay_levels_ms=self._delay_levels_ms
-            )
+            scans = scan_in_order(batches, threads=self._threads, check_crc=True, delay_levels_ms=self._delay_levels_ms)
             with closing(scans):
                 for batch, scan in scans:
                     self._consume(batch, scan)

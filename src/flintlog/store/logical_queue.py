@@ -222,6 +222,11 @@ class LogicalQueue(ABC):
         """Files were cut or deleted: forget what was remembered about them."""
 
     @property
+    def parts(self) -> tuple[SegmentQueue, ...]:
+        """All its files, those of an extension too."""
+        return (self.segments,)
+
+    @property
     def last_physical_offset(self) -> int:
         """Where the last entry's record starts; -1 when there is no entry."""
         for segment in reversed(self.segments.segments):

@@ -169,6 +169,16 @@ class QueueTable:
             for _ in pool.map(lambda queue: queue.recover(was_clean), self.all()):
                 pass
 
+    def sync_names(self) -> None:
+        """Make the names of all files durable: a process that was killed may have left new ones that are not."""
+        folders = {
+            segment.path.parent for queue in self.all() for segments in queue.parts for segment in segments.segments
+        }
+        # From the top: a directory whose own name is lost takes everything in it along.
+        above = {parent for folder in folders for parent in folder.parents if parent.is_relative_to(self.root)}
+        for folder in sorted(folders | above):
+            self._medium.sync_directory(folder)
+
     def max_physical_offset(self) -> int:
         """How far into the log any queue was built; -1 when there are none."""
         return max((queue.max_physical_offset for queue in self.all()), default=-1)

@@ -296,6 +296,8 @@ class Recovery:
             parts.checkpoint.flush()
         if parts.index is not None and parts.index.last_header.end_physical_offset >= end:
             parts.index.truncate(end, parts.store_time_at)
+        if self._is_deriving:
+            parts.queues.sync_names()
         parts.queues.rebuild_offsets(self._min)
         parts.dispatcher.start_at(end)
 
