@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def messages(count: int) -> list[Message]:
 
 def test_it_builds_the_same_files_as_the_serial_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrent_dispatch, "WORTH_BYTES", 1)
-    monkeypatch.setattr(concurrent_dispatch, "cut_batches", lambda *place: cut_batches(*place, 8192))
+    monkeypatch.setattr(concurrent_dispatch, "cut_batches", partial(cut_batches, batch_bytes=8192))
     for name, is_concurrent in (("serial", False), ("crew", True)):
         clock = ReplayClock()
         options = config(enable_build_consume_queue_concurrently=is_concurrent)

@@ -49,8 +49,8 @@ def put_all(store: Store, clock: ReplayClock, case: str, told: list[Record]) -> 
 
 def without_assigned(message: Message) -> Message:
     """What the store itself writes into a message is not given to it."""
-    properties = {k: v for k, v in (message.properties or {}).items() if k not in ("INNER_BASE", "INNER_MULTI_QUEUE_OFFSET")}
-    message.properties = properties
+    assigned = ("INNER_BASE", "INNER_MULTI_QUEUE_OFFSET")
+    message.properties = {name: text for name, text in (message.properties or {}).items() if name not in assigned}
     return message
 
 

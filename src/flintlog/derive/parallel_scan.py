@@ -8,7 +8,7 @@ verification and Spark: `flintlog.kernel.scan`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from flintlog import kernel
@@ -28,7 +28,7 @@ class Batch:
 
 def scan_in_order(
     batches: Iterable[Batch], *, threads: int, check_crc: bool, delay_levels_ms: Sequence[int]
-) -> Iterator[tuple[Batch, Scan]]:
+) -> Generator[tuple[Batch, Scan], None, None]:
     """Scan every batch; results come in the order of the batches. Closing the iterator stops the threads."""
     if threads <= 1:
         for batch in batches:
@@ -50,9 +50,7 @@ def _scan(batch: Batch, check_crc: bool, delay_levels_ms: Sequence[int]) -> Scan
 class _Crew:
     """The threads of one parallel scan."""
 
-    def __init__(
-        self, batches: Iterable[Batch], threads: int, check_crc: bool, delay_levels_ms: Sequence[int]
-    ) -> None:
+    def __init__(self, batches: Iterable[Batch], threads: int, check_crc: bool, delay_levels_ms: Sequence[int]) -> None:
         self._batches = enumerate(batches)
         self._cutting = threading.Lock()
         self._ring: OrderedRing[tuple[Batch, Scan] | BaseException | None] = OrderedRing(2 * threads)
@@ -75,7 +73,7 @@ class _Crew:
                 return
             try:
                 result: tuple[Batch, Scan] | BaseException = batch, _scan(batch, self._check_crc, self._delay_levels_ms)
-            except BaseException as failure:
+            except BaseException as failure:  # noqa: BLE001 - it is raised where the results are taken
                 result = failure
             if not self._ring.put(number, result):
                 return

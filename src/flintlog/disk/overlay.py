@@ -1,7 +1,7 @@
 """A medium over another one that is never written: changes stay in memory.
 
-Opening a store read-only runs the same recovery as any opening; through an overlay, what it cuts, clears and builds again
-exists for this process alone. A file that is written is mapped copy-on-write (pages that were not written go on
+Opening a store read-only runs the same recovery as any opening; through an overlay, what it cuts, clears and builds
+again exists for this process alone. A file that is written is mapped copy-on-write (pages that were not written go on
 showing what another process does to the file); a new file is plain memory; a deletion is remembered.
 """
 
@@ -165,5 +165,3 @@ class OverlayMedium:
 
     def lock(self, path: Path) -> OverlayLock:
         return OverlayLock(path)
-
-

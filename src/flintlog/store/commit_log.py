@@ -19,19 +19,18 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DiskFull, InvalidMessage
-from flintlog.format.record import BLANK_MAGIC, END_RESERVE
+from flintlog.format.record import END_RESERVE, encode_blank
 from flintlog.kernel import Encoder, Lane, PutLane, Tail
 from flintlog.store.clock import Milliseconds, given_clock
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.put_lock import PutLock
 
 _OK = PutStatus.PUT_OK
-_BLANK = struct.Struct(">iI")
 _I32 = struct.Struct(">i")
 READY_STEP_BYTES = 2 * 1024 * 1024
 RECORD_SLACK_BYTES = 40 * 1024
@@ -149,26 +148,13 @@ class CommitLog:
             key = (first.topic, first.queue_id)
             queue_offset = self.put_lane.next_offsets.get(key, 0)
             now = self._now_ms()
-            offsets = self._encoder.append_batch(self._ready_tail(), messages, queue_offset, now)
+            offsets: Sequence[int] | None = self._encoder.append_batch(self._ready_tail(), messages, queue_offset, now)
             if offsets is None:
                 offsets = self._batch_to_next(messages, queue_offset, now)
                 if offsets is None:
                     return refused(self._refusal, len(messages))
             self.put_lane.next_offsets[key] = queue_offset + len(messages)
             return Receipts(_OK, offsets, queue_offset, now, first.store_host or self._store_host)
-
-    def append_raw(self, data: bytes | memoryview) -> bool:
-        """Append bytes that are records already, at their own place (a replica's log)."""
-        with self.lock:
-            tail = self._tail
-            if len(data) > tail.capacity - tail.position:
-                if not self._take(self._next_segment()):
-                    return False
-                tail = self._tail
-            position = tail.position
-            tail.buffer[position : position + len(data)] = data
-            tail.position = position + len(data)
-            return True
 
     def _append_to_next(self, message: Message, queue_offset: int, now: int) -> tuple[Tail, int] | None:
         """Close the full segment and append to a new one; None when there is no new one."""
@@ -206,7 +192,9 @@ class CommitLog:
         tail = self._tail
         room = tail.capacity - tail.position
         if room >= END_RESERVE:
-            _BLANK.pack_into(tail.buffer, tail.position, room, BLANK_MAGIC & 0xFFFFFFFF)
+            blank = encode_blank(room)
+            with memoryview(cast(memoryview, tail.buffer)) as view:
+                view[tail.position : tail.position + len(blank)] = blank
             tail.position = tail.capacity
         self._padding_bytes += room
 

@@ -83,9 +83,7 @@ class ConcurrentDispatcher(Dispatcher):
             return super()._step(segment, end)
         view, base = self._view, segment.base
         batches = (Batch(view, begin, cut, base) for begin, cut in cut_batches(view, start, stop, base))
-        scans = scan_in_order(
-            batches, threads=self.threads, check_crc=False, delay_levels_ms=self._delay_levels_ms
-        )
+        scans = scan_in_order(batches, threads=self.threads, check_crc=False, delay_levels_ms=self._delay_levels_ms)
         with closing(scans):
             for batch, scan in scans:
                 self.apply(view, base, scan)

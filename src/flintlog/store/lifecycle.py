@@ -14,6 +14,8 @@ from flintlog.errors import StoreClosed
 
 
 class State(IntEnum):
+    """How far a store has come, with RocketMQ's numbers."""
+
     INIT = 0
     LOAD_BEGIN = 10
     LOAD_COMMITLOG_OK = 11
@@ -30,6 +32,8 @@ class State(IntEnum):
 
 
 class Flag(IntFlag):
+    """What is wrong with a running store, with RocketMQ's bits."""
+
     NOT_READABLE = 1
     NOT_WRITEABLE = 2
     LOGICS_QUEUE_ERROR = 4

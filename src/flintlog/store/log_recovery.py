@@ -96,9 +96,7 @@ class LogRecovery:
                 Batch(view, begin, stop, segment.base)
                 for begin, stop in cut_batches(view, start, segment.size, segment.base, SCAN_BYTES)
             )
-            scans = scan_in_order(
-                batches, threads=self._threads, check_crc=True, delay_levels_ms=self._delay_levels_ms
-            )
+            scans = scan_in_order(batches, threads=self._threads, check_crc=True, delay_levels_ms=self._delay_levels_ms)
             with closing(scans):
                 for batch, scan in scans:
                     self._consume(batch, scan)
@@ -122,8 +120,8 @@ class LogRecovery:
         size = record_size(view, place, segment.size, segment.base)
         if not size:
             return segment.base + place, ScanStop.BAD_LENGTH
-        batch = Batch(view, place, place + size, segment.base)
-        self._consume(batch, kernel.scan(view, place, place + size, segment.base, delay_levels_ms=self._delay_levels_ms))
+        seen = kernel.scan(view, place, place + size, segment.base, delay_levels_ms=self._delay_levels_ms)
+        self._consume(Batch(view, place, place + size, segment.base), seen)
         return segment.base + place + size, None
 
     def _goes_on_behind(self, segment: Segment, view: memoryview, place: int) -> bool:

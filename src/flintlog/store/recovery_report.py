@@ -11,8 +11,7 @@ from typing import overload
 class Finding:
     """One thing that was not as it should be.
 
-    `id` is one of: torn-tail, damaged-record, damaged-range, missing-queues, damaged-queues, missing-index,
-    unclean-stop.
+    `id` is one of: torn-tail, damaged-record, damaged-range, missing-queues, damaged-queues, missing-index.
     """
 
     id: str

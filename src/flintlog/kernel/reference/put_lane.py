@@ -64,8 +64,10 @@ class PutLane(Generic[R, B]):
         ok: object,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
-        """A receipt is made as `receipt_type(ok, physical offset, queue offset, size, store time, store host)`, those of a
-        batch as `batch_type(ok, physical offsets and the end, first queue offset, store time, store host)`."""
+        """A receipt is made as `receipt_type(ok, physical offset, queue offset, size, store time, store host)`.
+
+        Those of a batch: `batch_type(ok, physical offsets and the end, first queue offset, store time, store host)`.
+        """
         self.encoder = encoder
         self.lane = lane
         self.tail: Tail | None = None
@@ -99,7 +101,8 @@ class PutLane(Generic[R, B]):
         """The same for messages of one queue, as one write; what `batch_type` makes of them, or None."""
         if not self.is_open or type(messages) is not list or not messages:
             return None
-        if not all(type(each) is self.encoder.message_type and _is_plain(each) for each in messages):
+        kind = self.encoder.message_type
+        if any(type(each) is not kind for each in messages) or not all(map(_is_plain, messages)):
             return None
         if not self._lock.acquire(False):
             return None
