@@ -358,7 +358,7 @@ class Store:
         for service in (self._toucher, self._commit, self._group_commit, self._async_flush):
             if service is not None:
                 service.stop()
-        self._dispatcher.advance()
+        self._dispatcher.advance_and_wait()  # a thread that is still at it would leave a backlog: an unclean stop
         if self._queue_flush is not None:
             self._queue_flush.stop()
 
