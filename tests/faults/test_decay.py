@@ -11,6 +11,7 @@ from flintlog.disk.faulty import FaultyMedium
 from tests.faults.world import ROOT, SEGMENT_BYTES, Sent, World, derived, is_there, small_config
 
 # A record's bytes that its CRC or its lengths protect: size, magic, body CRC, its own offset. The body comes on top.
+SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 80))]
 PROTECTED = (*range(12), *range(28, 36))
 
 
@@ -42,7 +43,7 @@ def assert_costs_only(world: World, victim: Sent | None) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_flipped_bit_in_a_record(seed: int, clean: bool) -> None:
     chance = random.Random(seed)
     world, found = filled(seed, clean=clean)
@@ -62,7 +63,7 @@ def test_flipped_bit_in_a_record(seed: int, clean: bool) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_flipped_bit_in_a_queue(seed: int, clean: bool) -> None:
     chance = random.Random(seed)
     world, found = filled(seed, clean=clean)
@@ -78,7 +79,7 @@ def test_flipped_bit_in_a_queue(seed: int, clean: bool) -> None:
     world.abandon()
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_flipped_bit_in_the_checkpoint_costs_nothing(seed: int) -> None:
     world, found = filled(seed, clean=False)
     bit = random.Random(seed).randrange(48 * 8)
@@ -92,7 +93,7 @@ def test_flipped_bit_in_the_checkpoint_costs_nothing(seed: int) -> None:
     world.abandon()
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_flipped_bit_in_the_index_costs_no_message(seed: int) -> None:
     chance = random.Random(seed)
     world, found = filled(seed, clean=chance.random() < 0.5)

@@ -50,6 +50,13 @@ def test_what_was_promised_survives_everything(flush: str, operations: list[Oper
     run(World(small_config(flush), torn_creates=torn_creates), operations)
 
 
+@pytest.mark.parametrize("flush", ["sync", "async"])
+@settings(QUICK, max_examples=8)
+@given(OPERATIONS)
+def test_concurrent_dispatch_survives_everything_too(flush: str, operations: list[Operation]) -> None:
+    run(World(small_config(flush, enable_build_consume_queue_concurrently=True)), operations)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_the_checkpoint_vouches_only_for_what_is_durable(seed: int) -> None:
     world = World(small_config("async"))
@@ -66,8 +73,9 @@ def test_the_checkpoint_vouches_only_for_what_is_durable(seed: int) -> None:
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("flush", ["sync", "async"])
 @THOROUGH
-@given(OPERATIONS, st.booleans())
+@given(OPERATIONS, st.booleans(), st.booleans())
 def test_what_was_promised_survives_everything_for_long(
-    flush: str, operations: list[Operation], torn_creates: bool
+    flush: str, operations: list[Operation], torn_creates: bool, concurrent: bool
 ) -> None:
-    run(World(small_config(flush), torn_creates=torn_creates), operations)
+    config = small_config(flush, enable_build_consume_queue_concurrently=concurrent)
+    run(World(config, torn_creates=torn_creates), operations)

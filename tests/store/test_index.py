@@ -213,6 +213,18 @@ def test_time_alone_does_not_vouch_for_a_file_that_was_filled_in_the_same_millis
     assert make_index(tmp_path).load(False, safe[-1]) == names[2:], "the last file was never made durable"
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_file_that_was_dropped_does_not_come_back(seed: int) -> None:
+    medium = FaultyMedium()
+    index = make_index(Path("/index"), medium)
+    for number in range(12):
+        put(index, number, "a")
+    index.flush()
+    dropped = make_index(Path("/index"), medium).load(False, 0)
+    assert len(dropped) == 3
+    assert medium.crash(seed).listing(Path("/index")) == [], "it would vouch for one before it that was changed since"
+
+
 def test_full_file_that_cannot_be_made_durable_gets_no_successor() -> None:
     medium = FaultyMedium()
     index = make_index(Path("/index"), medium)
