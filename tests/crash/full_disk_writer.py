@@ -65,9 +65,9 @@ def stall(store: Store, filler: Path) -> dict[str, object]:
     receipts = [store.put(Message("stalled", b"x", queue_id=n)) for n in range(3)]
     seen: dict[str, object] = {"acknowledged": sum(map(bool, receipts))}
     seen["visible"] = sum(store.max_offset("stalled", n) for n in range(3))
-    seen["failure"] = type(store._dispatcher.failure).__name__
+    seen["failure"] = type(store._engine.dispatcher.failure).__name__
     filler.unlink()
-    store._tick()  # what the queue flush thread does by itself, a little later
+    store._engine.tick()  # what the queue flush thread does by itself, a little later
     seen["visible_with_room"] = sum(store.max_offset("stalled", n) for n in range(3))
     return seen
 
@@ -82,7 +82,7 @@ def main(path: str, flush: str) -> None:
     seen |= {"kept": len(kept), "refused": sorted(set(refused))}
     seen["readable_when_full"] = all_readable(store, kept)
     ballast.unlink()
-    store._tick()
+    store._engine.tick()
     receipt = put(store, MAX_PUTS)
     seen["works_with_room"] = receipt.status.name
     kept[MAX_PUTS] = receipt

@@ -41,7 +41,7 @@ def test_a_stop_after_a_failed_sync_is_not_clean_and_gives_the_store_back(world:
     world.medium.fail_next_syncs(1)
     world.store.put(Message("orders", b"lost?"))
     world.store.shutdown()
-    assert world.store.lifecycle.state is State.SHUTDOWN_OK
+    assert world.store._engine.lifecycle.state is State.SHUTDOWN_OK
     assert world.medium.exists(ROOT / "abort")
     world.medium = world.medium.crash(5)
     world.store = world.open(world.medium)
@@ -61,7 +61,7 @@ def test_a_failed_sync_of_an_index_file_stalls_dispatch_and_loses_nothing(world:
 
     world.medium.before_sync = before_sync
     world.put(2, 60)  # the log is synced, so these are acknowledged
-    assert isinstance(world.store._dispatcher.failure, SyncFailed)
+    assert isinstance(world.store._engine.dispatcher.failure, SyncFailed)
     world.crash(3)
     world.check()
 
@@ -69,16 +69,16 @@ def test_a_failed_sync_of_an_index_file_stalls_dispatch_and_loses_nothing(world:
 def test_a_failed_sync_of_a_queue_does_not_move_the_checkpoint(world: World) -> None:
     world.put(1, 30)
     world.tide()
-    covered = world.store._parts.checkpoint.values
+    covered = world.store._engine.parts.checkpoint.values
     world.put(2, 30)
     world.medium.before_sync = lambda path: world.medium.fail_next_syncs(int("/consumequeue/" in str(path)))
     with pytest.raises(SyncFailed):
         world.tide()
-    assert world.store._parts.checkpoint.values.logics_physical_offset == covered.logics_physical_offset
+    assert world.store._engine.parts.checkpoint.values.logics_physical_offset == covered.logics_physical_offset
     with pytest.raises(SyncFailed):
         world.store.shutdown()
     assert world.medium.exists(ROOT / "abort")
-    assert world.store.lifecycle.state is State.SHUTDOWN_OK
+    assert world.store._engine.lifecycle.state is State.SHUTDOWN_OK
     world.crash(4)
     world.check()
 

@@ -47,12 +47,12 @@ def test_dispatch_stalls_without_room_for_a_queue_and_goes_on_with_it(world: Wor
     world.medium.capacity = used(world)
     receipts = [world.store.put(Message("new", b"%d" % n, queue_id=n, keys=[f"n{n}"])) for n in range(4)]
     assert all(receipts), "the log has room"
-    assert isinstance(world.store._dispatcher.failure, DiskFull)
+    assert isinstance(world.store._engine.dispatcher.failure, DiskFull)
     assert world.store.max_offset("new", 0) == 0
-    world.store._tick()
+    world.store._engine.tick()
     assert world.store.put(Message("new", b"more")).status is PutStatus.SERVICE_NOT_AVAILABLE
     world.medium.capacity = None
-    world.store._tick()
+    world.store._engine.tick()
     assert [world.store.max_offset("new", n) for n in range(4)] == [1] * 4
     assert world.store.put(Message("new", b"more"))
     world.check()
@@ -64,15 +64,15 @@ def test_dispatch_that_stalls_at_an_index_file_in_the_middle_of_a_record_gives_t
     world = World(small_config("async", mapped_file_size_commit_log=1 << 20))
     world.put(seed, 5)
     world.medium.capacity = used(world)
-    dispatcher = world.store._dispatcher
+    dispatcher = world.store._engine.dispatcher
     while not dispatcher.failure:
         keys = [f"k{n}" for n in range(chance.randrange(1, 9))]
         assert world.store.put(Message("orders", b"x", keys=keys, queue_id=chance.randrange(3)))
     for _ in range(chance.randrange(3)):
         dispatcher.advance()
     world.medium.capacity = None
-    world.store._tick()
-    assert not world.store._dispatcher.failure
+    world.store._engine.tick()
+    assert not world.store._engine.dispatcher.failure
     world.check()
     world.abandon()
 
@@ -82,7 +82,7 @@ def test_a_stop_without_room_gives_the_store_back_and_loses_nothing(world: World
     world.medium.capacity = used(world)
     world.put(2, 40)
     world.store.shutdown()
-    assert world.store.lifecycle.state is State.SHUTDOWN_OK
+    assert world.store._engine.lifecycle.state is State.SHUTDOWN_OK
     world.kept.update(world.loose)
     world.medium.capacity = None
     world.store = world.open(world.medium)

@@ -62,7 +62,7 @@ def test_the_checkpoint_vouches_only_for_what_is_durable(seed: int) -> None:
     world = World(small_config("async"))
     world.put(seed, 40)
     world.tide()
-    assert 0 < world.store._parts.checkpoint.values.logics_physical_offset < world.store.flushed_offset
+    assert 0 < world.store._engine.parts.checkpoint.values.logics_physical_offset < world.store.flushed_offset
     world.put(seed + 1, 40)
     world.crash(seed)
     world.check()

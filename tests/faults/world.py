@@ -130,14 +130,14 @@ class World:
     def flush(self) -> None:
         """Everything so far is durable."""
         self.store.wait_dispatched()
-        self.store._parts.segments.flush_all()
+        self.store._engine.parts.segments.flush_all()
         self.kept.update(self.loose)
         self.loose.clear()
 
     def tide(self) -> None:
         """What the queue flush thread does once a minute."""
-        assert self.store._queue_flush is not None
-        self.store._queue_flush.flush_all()
+        assert self.store._engine.queue_flush is not None
+        self.store._engine.queue_flush.flush_all()
         self.kept.update({o: s for o, s in self.loose.items() if s.receipt.end_offset <= self.store.flushed_offset})
 
     def stop(self) -> None:
@@ -172,7 +172,7 @@ class World:
         try:
             self.store.shutdown()
         except FlintlogError:
-            assert self.store.lifecycle.state is State.SHUTDOWN_OK
+            assert self.store._engine.lifecycle.state is State.SHUTDOWN_OK
 
     # What must hold
 

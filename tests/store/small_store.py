@@ -50,8 +50,8 @@ def unchanged(store: Store) -> Iterator[None]:
     """What happens inside changes neither files nor offsets nor queues."""
 
     def look() -> object:
-        ends = (store.max_physical_offset, store.flushed_offset, store._log.end_offset)
-        return bytes_of(store.path), dict(store._parts.queues.next_offsets), store.queues(), ends
+        ends = (store.max_physical_offset, store.flushed_offset, store._engine.log.end_offset)
+        return bytes_of(store.path), dict(store._engine.parts.queues.next_offsets), store.queues(), ends
 
     before = look()
     yield

@@ -491,8 +491,9 @@ def test_destroy_spares_foreign_files_beside_the_log(tmp_path: Path) -> None:
     store.put(Message("orders", BODY)).check()
     (shared / "music").mkdir()
     (shared / "music" / "song.mp3").write_text("keep")
+    (shared / "list.txt").write_text("keep too")
     store.destroy()
-    assert bytes_of(tmp_path) == {"shared disk/music/song.mp3": b"keep"}
+    assert bytes_of(tmp_path) == {"shared disk/music/song.mp3": b"keep", "shared disk/list.txt": b"keep too"}
 
 
 def test_destroy_of_an_empty_store(tmp_path: Path) -> None:

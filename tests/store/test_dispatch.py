@@ -156,12 +156,12 @@ def test_a_full_disk_stalls_dispatch_and_not_the_log() -> None:
         for number in range(1, 150):
             assert store.put(Message("orders", b"%d" % number))
         assert store.max_offset("orders", 0) == 100, "the second queue file could not be made"
-        store._tick()
-        assert store.lifecycle.flags & Flag.LOGICS_QUEUE_ERROR
+        store._engine.tick()
+        assert store._engine.lifecycle.flags & Flag.LOGICS_QUEUE_ERROR
         assert store.put(Message("orders", b"x")).status is PutStatus.SERVICE_NOT_AVAILABLE
         disk.capacity = None
-        store._tick()
-        assert not store.lifecycle.flags
+        store._engine.tick()
+        assert not store._engine.lifecycle.flags
         assert bodies(read_all(store, "orders")) == [b"%d" % number for number in range(150)]
 
 

@@ -87,7 +87,7 @@ def test_one_sync_covers_all_who_waited(disk: HangingDisk) -> None:
         before = disk.log_syncs
         with ThreadPoolExecutor(16) as pool:
             puts = [pool.submit(store.put, Message("orders", b"x")) for _ in range(16)]
-            wait_until(lambda: store._parts.queues.next_offset("orders", 0) == 17)
+            wait_until(lambda: store._engine.parts.queues.next_offset("orders", 0) == 17)
             disk.let_go()
             assert all(put.result(10) for put in puts)
         assert disk.log_syncs - before <= 4
@@ -118,7 +118,7 @@ def test_after_a_failed_sync_nothing_is_acknowledged_and_all_is_served() -> None
     wait_until(lambda: len(disk.listing(ROOT / "commitlog")) == 2)
     disk.fail_next_syncs(1)
     assert store.put(Message("orders", b"doubtful")).status is PutStatus.FLUSH_DISK_TIMEOUT
-    assert store.lifecycle.flags & Flag.NOT_WRITEABLE
+    assert store._engine.lifecycle.flags & Flag.NOT_WRITEABLE
     assert store.put(Message("orders", b"refused")).status is PutStatus.SERVICE_NOT_AVAILABLE
     assert bodies(read_all(store, "orders")) == [b"safe"]
     store.shutdown()
@@ -183,8 +183,10 @@ def test_puts_wake_the_async_flush_if_told_to() -> None:
         wake_flush_when_put_message=True,
     )
     with _open(FaultyMedium(), config) as store:
-        receipt = store.put(Message("orders", b"x"))
-        wait_until(lambda: store.flushed_offset >= receipt.end_offset)
+        for number in range(1, 6):
+            end = store.put(Message("orders", b"x")).end_offset
+            wait_until(lambda end=end: store.flushed_offset >= end)  # type: ignore[misc]
+            assert store.max_offset("orders", 0) == number
 
 
 def test_a_failed_async_flush_stops_writing() -> None:

@@ -48,16 +48,16 @@ def test_each_flag_but_one_forbids_writing() -> None:
 
 def test_a_store_goes_through_its_states() -> None:
     store = open_store(ROOT, SMALL, medium=FaultyMedium())
-    assert store.lifecycle.is_writeable and store.lifecycle.is_readable
-    store.lifecycle.set(Flag.DISK_FULL)
+    assert store._engine.lifecycle.is_writeable and store._engine.lifecycle.is_readable
+    store._engine.lifecycle.set(Flag.DISK_FULL)
     assert store.put(Message("orders", b"x")).status is PutStatus.SERVICE_NOT_AVAILABLE
-    store.lifecycle.clear(Flag.DISK_FULL)
+    store._engine.lifecycle.clear(Flag.DISK_FULL)
     assert store.put(Message("orders", b"x"))
-    store.lifecycle.set(Flag.NOT_READABLE)
+    store._engine.lifecycle.set(Flag.NOT_READABLE)
     with pytest.raises(StoreClosed):
         store.get("orders", 0, 0)
     store.shutdown()
-    assert store.lifecycle.state is State.SHUTDOWN_OK
+    assert store._engine.lifecycle.state is State.SHUTDOWN_OK
     store.shutdown()
     store.close()
 
@@ -70,7 +70,7 @@ def test_shutdown_from_several_threads_happens_once() -> None:
     def stop() -> None:
         try:
             store.shutdown()
-            assert store.lifecycle.state is State.SHUTDOWN_OK, "it returns when the store is shut down"
+            assert store._engine.lifecycle.state is State.SHUTDOWN_OK, "it returns when the store is shut down"
         except BaseException as failure:  # noqa: BLE001 - whatever it is, the test must see it
             failures.append(failure)
 
@@ -236,7 +236,7 @@ def test_statistics_have_rocketmqs_names_and_are_read_off_the_log() -> None:
         assert (
             names | {"putMessageDistributeTime", "putLatency99", "putLatency999", "dispatchMaxBuffer"} <= stats.keys()
         )
-        assert (store._stats.get_found_times, store._stats.get_miss_times) == (1, 1)
+        assert (store._engine.counters.get_found_times, store._engine.counters.get_miss_times) == (1, 1)
 
 
 def test_statistics_count_from_the_opening() -> None:
@@ -254,15 +254,15 @@ def test_statistics_count_from_the_opening() -> None:
 def test_rates_come_from_a_sample_each_second() -> None:
     clock = FakeClock()
     with open_store(ROOT, ASYNC, medium=FaultyMedium(), clock=clock) as store:
-        store._stats.sample()
+        store._engine.counters.sample()
         for _ in range(10):
             for _ in range(20):
                 store.put(Message("orders", b"x")).check()
             clock.advance(1000)
-            store._stats.sample()
+            store._engine.counters.sample()
         assert str(store.stats()["putTps"]).split(" ")[0] == "20.0"
 
 
 def test_the_store_samples_by_itself() -> None:
     with open_store(ROOT, ASYNC.with_changes(flush_interval_consume_queue=5), medium=FaultyMedium()) as store:
-        wait_until(lambda: len(store._stats._samples) > 0)
+        wait_until(lambda: len(store._engine.counters._samples) > 0)

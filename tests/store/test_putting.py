@@ -380,7 +380,7 @@ def test_an_inner_batch_takes_as_many_offsets_as_it_has_messages() -> None:
     with open_in_memory(BATCH) as store:
         offsets = [store.put(_inner_batch(*parts)).queue_offset for parts in ([b"a", b"b", b"c"], [b"d"], [b"e", b"f"])]
         assert offsets == [0, 3, 4]
-        assert store.max_offset("batched", 0) == 6
+        assert store.max_offset("batched", 0) == store.stats()["putMessageTimesTotal"] == 6
         stored = store.get("batched", 0, 4).messages[0]
         assert (stored.properties["INNER_BASE"], stored.properties["INNER_NUM"]) == ("4", "2")
         assert [info.type for info in store.queues()] == ["BatchCQ"]
@@ -457,9 +457,9 @@ def test_puts_that_race_with_shutdown_are_stored_or_refused() -> None:
 def test_a_put_that_finds_the_log_held_for_long_is_told_so() -> None:
     with open_in_memory(ASYNC.with_changes(os_page_cache_busy_time_out_mills=0)) as store:
         store.put(Message("orders", b"x")).check()
-        with store._log.lock:  # as while a new file does not come
-            store._log.locked_since = time.monotonic() - 1
+        with store._engine.log.lock:  # as while a new file does not come
+            store._engine.log.locked_since = time.monotonic() - 1
             assert store.put(Message("orders", b"x")).status is PutStatus.OS_PAGE_CACHE_BUSY
             assert store.put_batch([Message("orders", b"x")]).status is PutStatus.OS_PAGE_CACHE_BUSY
-            store._log.locked_since = None
+            store._engine.log.locked_since = None
         assert store.put(Message("orders", b"x")).queue_offset == 1

@@ -47,14 +47,14 @@ _FORBID_WRITING = ~Flag.NOT_READABLE
 
 
 class Lifecycle:
-    """State and flags of one store; any thread may look. `on_change` hears of each change."""
+    """State and flags of one store; any thread may look. `on_change`, if set, hears of each change."""
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
+    def __init__(self, on_change: Callable[[], None] | None = None) -> None:
         self.state = State.INIT
         self.flags = Flag(0)
         self.is_writeable = False
         self.is_readable = False
-        self._on_change = on_change
+        self.on_change = on_change
         self._lock = threading.Lock()
 
     def move_to(self, state: State) -> None:
@@ -78,4 +78,5 @@ class Lifecycle:
         is_running = self.state is State.RUNNING
         self.is_writeable = is_running and not self.flags & _FORBID_WRITING
         self.is_readable = is_running and not self.flags & Flag.NOT_READABLE
-        self._on_change()
+        if self.on_change is not None:
+            self.on_change()

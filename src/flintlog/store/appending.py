@@ -1,0 +1,201 @@
+"""The way of a message into the log: the short one for plain messages, the long one for all others.
+
+    plain     type right, no hook, no service, no batch queue       kernel's put lane
+    special   hooks, compression, inner batches, multi-dispatch,     here, then CommitLog.put or put_placed
+              transaction flags
+
+What can never be stored raises; what the store cannot do now gives a receipt that says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import msgspec
+
+from flintlog.errors import InvalidMessage, ServiceNotEnabled, StoreClosed
+from flintlog.format.properties import INNER_MULTI_DISPATCH, INNER_NUM
+from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, is_compressed, takes_queue_offset
+from flintlog.store.checks import check_batch, check_types
+from flintlog.store.commit_log import Placement
+from flintlog.store.compression import Codec, compress
+from flintlog.store.dispatch import may_multi_dispatch
+from flintlog.store.engine import Engine
+from flintlog.store.logical_queue import QueueType
+from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
+from flintlog.store.placement import InBatchQueue, MultiDispatched, Unqueued, inner_count
+
+_SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
+
+BeforePut = Callable[[Message], "Message | Receipt | None"]
+"""Looks at a message before it is appended: returns another one, a receipt that ends the put, or None."""
+
+
+class Appender:
+    """Puts messages into the log of a running engine; nothing here waits for a disk."""
+
+    def __init__(self, engine: Engine) -> None:
+        config = engine.config
+        self.lane = engine.log.put_lane
+        self._engine = engine
+        self._log = engine.log
+        self._queues = engine.parts.queues
+        self._lifecycle = engine.lifecycle
+        self._hooks: list[BeforePut] = []
+        self._multi_dispatch = config.enable_lmq and config.enable_multi_dispatch
+        self._has_batch_topics = engine.parts.queues.has_batch_topics
+        engine.lifecycle.on_change = self.open_short_way
+        self.open_short_way()
+
+    def add_hook(self, hook: BeforePut) -> None:
+        self._hooks.append(hook)
+        self.open_short_way()
+
+    def open_short_way(self) -> None:
+        """Whether plain messages may go through the kernel's put lane, and be dispatched there."""
+        engine = self._engine
+        self.lane.is_open = (
+            self._lifecycle.is_writeable and not self._hooks and not self._has_batch_topics and not self._multi_dispatch
+        )
+        self.lane.dispatches = (
+            engine.dispatcher.leaves_puts_to_lane
+            and not engine.is_sync
+            and not engine.config.wake_flush_when_put_message
+            and engine.commit is None
+        )
+
+    def append(self, message: Message) -> Receipt:
+        if not self._lifecycle.is_writeable:
+            return self._refuse()
+        if type(message) is not Message:
+            raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
+        properties = message.properties
+        try:
+            if (
+                self._hooks
+                or message.sys_flag & _SPECIAL_FLAGS
+                or message.delay_level
+                or message.deliver_at_ms is not None
+                or message.compress is not None
+                or (properties is not None and INNER_NUM in properties)
+                or self._has_batch_topics
+                or self._multi_dispatch
+                or self._log.locked_since is not None
+            ):
+                return self._append_special(message)
+            return self._log.put(message)
+        except (TypeError, AttributeError):
+            check_types(message)
+            raise
+
+    def _append_special(self, message: Message) -> Receipt:
+        if self._is_busy():
+            return Receipt(PutStatus.OS_PAGE_CACHE_BUSY)
+        answer = self._ask_hooks(message)
+        if isinstance(answer, Receipt):
+            return answer
+        message = answer
+        check_types(message)
+        if message.delay_level or message.deliver_at_ms is not None:
+            service = "schedule" if message.delay_level else "timer"
+            raise ServiceNotEnabled(
+                f"a delayed message needs the service {service!r}",
+                advice=f"StoreConfig(services={{{service!r}}})",
+            )
+        message = _compressed(message)
+        placement = self._place(message)
+        if isinstance(placement, Receipt):
+            return placement
+        return self._log.put(message) if placement is None else self._log.put_placed(placement)
+
+    def append_batch(self, messages: Sequence[Message]) -> Receipts:
+        messages = check_batch(messages)
+        if not self._lifecycle.is_writeable:
+            return refused(self._refuse().status, len(messages))
+        if self._is_busy():
+            return refused(PutStatus.OS_PAGE_CACHE_BUSY, len(messages))
+        if self._hooks:
+            answers = [self._ask_hooks(message) for message in messages]
+            refusal = next((answer for answer in answers if isinstance(answer, Receipt)), None)
+            if refusal is not None:
+                return refused(refusal.status, len(messages))
+            messages = check_batch(cast("list[Message]", answers))
+        try:
+            if self._has_batch_topics and self._queues.type_of(messages[0].topic) is QueueType.BATCH:
+                raise InvalidMessage("a topic with a batch queue takes inner batches", advice="put each as one message")
+            if any(_is_special_in_batch(message) for message in messages):
+                messages = [_compressed(_not_inner(message)) for message in messages]
+            return self._log.put_batch(messages)
+        except (TypeError, AttributeError):
+            for message in messages:
+                check_types(message)
+            raise
+
+    def _ask_hooks(self, message: Message) -> Message | Receipt:
+        for hook in self._hooks:
+            answer = hook(message)
+            if isinstance(answer, Receipt):
+                return answer
+            if answer is None:
+                continue
+            if type(answer) is not Message:
+                raise InvalidMessage(f"a hook before a put answers a Message, a Receipt or None, not {answer!r}")
+            message = answer
+        return message
+
+    def _is_busy(self) -> bool:
+        """Whether a put has held the log for so long that another would only wait behind it."""
+        since = self._log.locked_since
+        patience_ms = self._engine.config.os_page_cache_busy_time_out_mills
+        return since is not None and (time.monotonic() - since) * 1000 > patience_ms
+
+    def _place(self, message: Message) -> Placement | Receipt | None:
+        """Who decides the queue offset of this message; None for the plain case."""
+        queues = self._queues
+        if not takes_queue_offset(message.sys_flag):
+            return Unqueued(message)
+        is_batch = queues.type_of(message.topic) is QueueType.BATCH
+        if message.sys_flag & INNER_BATCH and not is_batch:
+            raise InvalidMessage("an inner batch needs a topic with a batch queue")
+        if is_batch:
+            return InBatchQueue(message, queues)
+        inner_count(message)
+        names = (message.properties or {}).get(INNER_MULTI_DISPATCH)
+        if not names or not self._multi_dispatch or not may_multi_dispatch(message.topic):
+            return None
+        placement = MultiDispatched(message, queues)
+        placement.check_names()
+        if queues.light_queue_count + placement.new_queue_count > self._engine.config.max_lmq_consume_queue_num:
+            return Receipt(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED)
+        return placement
+
+    def _refuse(self) -> Receipt:
+        if self._engine.read_only:
+            raise StoreClosed("the store was opened read-only", path=self._engine.path)
+        return Receipt(PutStatus.SERVICE_NOT_AVAILABLE)
+
+
+def _is_special_in_batch(message: Message) -> bool:
+    properties = message.properties
+    return (
+        message.compress is not None
+        or bool(message.sys_flag & INNER_BATCH)
+        or (properties is not None and INNER_NUM in properties)
+    )
+
+
+def _not_inner(message: Message) -> Message:
+    if message.sys_flag & INNER_BATCH or inner_count(message) != 1:
+        raise InvalidMessage("an inner batch cannot be in a batch", advice="put it alone")
+    return message
+
+
+def _compressed(message: Message) -> Message:
+    if message.compress is None:
+        return message
+    if is_compressed(message.sys_flag):
+        raise InvalidMessage("the body is compressed already, as sys_flag says", advice="leave compress out")
+    body, bits = compress(bytes(message.body), cast(Codec, message.compress))
+    return msgspec.structs.replace(message, body=body, sys_flag=message.sys_flag | bits, compress=None)

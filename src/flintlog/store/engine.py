@@ -1,0 +1,410 @@
+"""What makes a store run: its parts, its threads, and the order in which they start and stop.
+
+Opening loads the files, recovers them (see `recovery.py`) and starts the threads. Stopping ends them in the order in
+which they feed each other: flush, dispatch, queues, index, checkpoint, and at last the `abort` file, whose absence
+says that all of it happened.
+
+Threads, each owned by its class: group commit and its watcher or the async flush (`flush.py`), the commit of pool
+buffers, the queue flush (`housekeeping.py`), the allocator, the page toucher. A put needs none but group commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from flintlog.disk.medium import LockFile, Medium
+from flintlog.disk.overlay import OverlayMedium
+from flintlog.disk.page_toucher import PageToucher
+from flintlog.errors import DamagedStore, DiskFull, FlintlogError, StoreClosed, SyncFailed
+from flintlog.format.names import encode_abort
+from flintlog.store.clock import Milliseconds
+from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
+from flintlog.store.config import StoreConfig
+from flintlog.store.dispatch import Dispatcher
+from flintlog.store.flush import AsyncFlush, Commit, GroupCommit
+from flintlog.store.housekeeping import QueueFlush
+from flintlog.store.lifecycle import Flag, Lifecycle, State
+from flintlog.store.parts import make_parts, scan_threads
+from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
+from flintlog.store.recovery import Opening, Recovery
+from flintlog.store.recovery_report import RecoveryReport
+from flintlog.store.stats import StoreStatsService
+from flintlog.store.stop_marker import StopMarker
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+"""Told (done, total) in bytes while a long opening goes on."""
+
+
+class Engine:
+    """One store directory, running. Any thread may call its public methods."""
+
+    def __init__(
+        self, path: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds, *, read_only: bool
+    ) -> None:
+        self.path = path
+        self.config = config
+        self.read_only = read_only
+        self.recovery = RecoveryReport((), clean=True, log_end=0, dispatched_from=0)
+        self.lifecycle = Lifecycle()
+        self.parts = parts = make_parts(path, config, medium, now_ms)
+        self.log = parts.commit_log
+        self.is_sync = config.flush == "sync"
+        kind = ConcurrentDispatcher if config.enable_build_consume_queue_concurrently else Dispatcher
+        self.dispatcher = kind(
+            parts.commit_log,
+            parts.queues,
+            parts.index,
+            parts.lane,
+            readable_end=self._readable_end,
+            damage=parts.damage,
+            delay_levels_ms=config.delay_levels_ms,
+            extension=config.enable_consume_queue_ext,
+        )
+        self.counters = StoreStatsService(now_ms, self._put_totals)
+        self.group_commit: GroupCommit | None = None
+        self.commit: Commit | None = None
+        self.queue_flush: QueueFlush | None = None
+        self._medium = medium
+        self._now_ms = now_ms
+        self._marker = StopMarker(parts.paths.stop_marker, medium)
+        self._lock: LockFile | None = None
+        self._async_flush: AsyncFlush | None = None
+        self._toucher: PageToucher | None = None
+        self._offsets_before = 0
+        self._next_sample_s = 0.0
+        self._closing = threading.Lock()
+
+    # ------------------------------------------------------------------ opening
+
+    def open(self, progress: Progress | None) -> None:
+        paths, medium = self.parts.paths, self._medium
+        refuse_rocksdb(paths, medium)
+        if not self.read_only:
+            self._claim(paths)
+        elif not medium.exists(self.path):
+            raise DamagedStore("there is no such directory", path=self.path)
+        try:
+            self._load()
+            self._recover(progress)
+            self._start()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _claim(self, paths: StorePaths) -> None:
+        """Take the lock before anything is looked at, so that nobody changes what is being read."""
+        if self._medium.exists(self.path) and not self._medium.exists(paths.lock):
+            # Loading fails on a directory that is no store: then not even a lock file is left in it.
+            self._load_only()
+        self._medium.make_directories(self.path)
+        self._lock = self._medium.lock(paths.lock)
+
+    def _load_only(self) -> None:
+        medium = OverlayMedium(self._medium)
+        probe = make_parts(self.path, self.config, medium, self._now_ms)
+        probe.segments.load()
+        probe.queues.load()
+        if probe.index is not None:
+            probe.index.load(last_exit_ok=True, index_safe_timestamp=0)
+
+    def _load(self) -> None:
+        parts, move_to = self.parts, self.lifecycle.move_to
+        move_to(State.LOAD_BEGIN)
+        self._was_clean = not self._medium.exists(parts.paths.abort)
+        parts.segments.load()
+        move_to(State.LOAD_COMMITLOG_OK)
+        parts.queues.load()
+        move_to(State.LOAD_CONSUME_QUEUE_OK)
+        parts.checkpoint.load()
+        self._marker.load()
+        self._dropped_index_files: list[str] = []
+        if parts.index is not None:
+            safe = parts.checkpoint.values.index_msg_timestamp
+            self._dropped_index_files = parts.index.load(self._was_clean, safe)
+        move_to(State.LOAD_INDEX_OK)
+
+    def _recover(self, progress: Progress | None) -> None:
+        parts = self.parts
+        self.lifecycle.move_to(State.RECOVER_BEGIN)
+        opening = Opening(
+            segments=parts.segments,
+            queues=parts.queues,
+            index=parts.index,
+            checkpoint=parts.checkpoint,
+            dispatcher=self.dispatcher,
+            damage=parts.damage,
+            medium=self._medium,
+            cut_directory=parts.paths.cut,
+            marker=self._marker,
+            delay_levels_ms=self.config.delay_levels_ms,
+            threads=scan_threads(),
+            mark_unclean=self._mark_unclean,
+            store_time_at=self.log.store_time_at,
+            record_at=self.log.record_at,
+            dropped_index_files=self._dropped_index_files,
+            progress=progress,
+        )
+        self.recovery = Recovery(opening, clean=self._was_clean).run()
+        self.lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
+
+    def _start(self) -> None:
+        parts, config = self.parts, self.config
+        if self.read_only:
+            self.lifecycle.set(Flag.NOT_WRITEABLE)
+            self.lifecycle.move_to(State.RUNNING)
+            return
+        if parts.pool is not None:
+            parts.pool.start()
+        parts.allocator.start()
+        self.log.start(parts.queues.next_offsets)
+        self.log.on_wait = self.counters.put_took
+        self._offsets_before = parts.queues.offsets_handed_out
+        self._mark_unclean()
+        self._marker.remove()
+        self._start_threads(config)
+        self.dispatcher.start()
+        self.lifecycle.move_to(State.RUNNING)
+        if not self._was_clean and self.queue_flush is not None:
+            self.queue_flush.flush_all()
+
+    def _mark_unclean(self) -> None:
+        self._medium.write(self.parts.paths.abort, encode_abort(os.getpid()))
+
+    def _start_threads(self, config: StoreConfig) -> None:
+        parts = self.parts
+        if parts.pool is not None:
+            self.commit = Commit(
+                parts.segments.commit,
+                interval_ms=config.commit_interval_commit_log,
+                least_pages=config.commit_commit_log_least_pages,
+                thorough_interval_ms=config.commit_commit_log_thorough_interval,
+                after_commit=self._after_commit,
+            )
+        if self.is_sync:
+            self.group_commit = GroupCommit(
+                parts.segments,
+                timeout_ms=config.sync_flush_timeout,
+                before_flush=None if self.commit is None else self.commit.commit_now,
+                after_flush=self._after_flush,
+                on_failure=self._on_sync_failure,
+                counted=self.counters,
+            )
+            self.group_commit.start()
+        else:
+            self._async_flush = AsyncFlush(
+                parts.segments,
+                interval_ms=config.flush_interval_commit_log,
+                least_pages=config.flush_commit_log_least_pages,
+                thorough_interval_ms=config.flush_commit_log_thorough_interval,
+                after_flush=self._note_flushed,
+                on_failure=self._on_sync_failure,
+            )
+            self._async_flush.start()
+        if self.commit is not None:
+            self.commit.start()
+        self.queue_flush = QueueFlush(
+            parts.segments,
+            parts.queues,
+            parts.checkpoint,
+            self.dispatcher,
+            interval_ms=config.flush_interval_consume_queue,
+            least_pages=config.flush_consume_queue_least_pages,
+            thorough_interval_ms=config.flush_consume_queue_thorough_interval,
+            on_tick=self.tick,
+        )
+        self.queue_flush.start()
+        if config.warm_ahead_bytes:
+            self._toucher = PageToucher(lambda: parts.segments.last, ahead_bytes=config.warm_ahead_bytes)
+            self._toucher.start()
+
+    def _abandon(self) -> None:
+        """Opening failed: give everything back, leave the directory as it is."""
+        for service in (self._toucher, self.commit, self.group_commit, self._async_flush, self.queue_flush):
+            if service is not None:
+                service.stop()
+        self.parts.allocator.shut_down()
+        self._give_back()
+
+    # ------------------------------------------------------------------ closing
+
+    def shutdown(self) -> None:
+        """Stop cleanly: flush everything, dispatch the rest, remove `abort`. A second call does nothing."""
+        with self._closing:
+            if self.lifecycle.state is not State.RUNNING:
+                return
+            self.lifecycle.move_to(State.SHUTDOWN_BEGIN)
+            try:
+                if not self.read_only:
+                    self.log.close()
+                    self._stop_threads()
+                    self._close_files()
+            finally:
+                try:
+                    self._give_back()
+                finally:
+                    self.lifecycle.move_to(State.SHUTDOWN_OK)
+
+    def _stop_threads(self) -> None:
+        for service in (self._toucher, self.commit, self.group_commit, self._async_flush):
+            if service is not None:
+                service.stop()
+        self.dispatcher.advance_and_wait()
+        if self.queue_flush is not None:
+            self.queue_flush.stop()
+
+    def _close_files(self) -> None:
+        """Make everything durable; only if all of it worked is the stop a clean one."""
+        parts = self.parts
+        is_clean = not self.lifecycle.flags & Flag.NOT_WRITEABLE and self.dispatcher.backlog_bytes == 0
+        try:
+            if is_clean and self.queue_flush is not None:
+                parts.segments.flush_all()
+                self._note_flushed()
+                if parts.index is not None:
+                    parts.index.flush()
+                    parts.checkpoint.set(index_msg_timestamp=parts.index.last_header.end_timestamp)
+                self.queue_flush.flush_all()
+        finally:
+            parts.allocator.shut_down()
+        if is_clean:
+            self._write_marker()
+            self._medium.remove(parts.paths.abort)
+            self._medium.sync_directory(self.path)
+
+    def _write_marker(self) -> None:
+        parts = self.parts
+        index_files = 0 if parts.index is None else len(parts.index.files)
+        try:
+            self._marker.write(
+                log_end=self.log.max_offset, queue_count=len(parts.queues.all()), index_file_count=index_files
+            )
+        except DiskFull as failure:
+            # The stop is clean without it: the next opening believes the directory alone.
+            log.warning("the stop was not written down: %s", failure)
+
+    def _give_back(self) -> None:
+        """Give everything back, from the dispatcher to the lock; what fails on the way stops none of the rest."""
+        parts = self.parts
+        with ExitStack() as last_to_first:
+            last_to_first.callback(self._release_lock)
+            last_to_first.callback(parts.checkpoint.close)
+            if parts.pool is not None:
+                last_to_first.callback(parts.pool.shut_down)
+            last_to_first.callback(parts.segments.shut_down)
+            if parts.index is not None:
+                last_to_first.callback(parts.index.shut_down)
+            last_to_first.callback(parts.queues.shut_down)
+            last_to_first.callback(self.dispatcher.stop)
+
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def destroy(self) -> None:
+        """Shut down and remove the store's files, and nothing else that lies in the directory."""
+        if self.read_only:
+            raise StoreClosed("a store that was opened read-only is not destroyed", path=self.path)
+        self.shutdown()
+        paths = self.parts.paths
+        if not is_store(paths, self._medium):
+            raise DamagedStore("this directory is not a store", path=self.path)
+        lock = self._medium.lock(paths.lock)
+        try:
+            remove_store(paths, self._medium)
+        finally:
+            lock.release()
+
+    # ------------------------------------------------------------------ behind a put
+
+    def _readable_end(self) -> int:
+        """How far dispatch may go: what is flushed under sync flush, what can be read under async flush."""
+        segments = self.parts.segments
+        if self.is_sync and not self.config.read_un_committed:
+            return segments.flushed_where
+        return segments.max_offset
+
+    def after_append(self) -> None:
+        if self.commit is not None and self.config.wake_commit_when_put_message:
+            self.commit.nudge()
+        if self.config.wake_flush_when_put_message and self._async_flush is not None:
+            self._async_flush.nudge()
+        self.dispatcher.advance()
+
+    def _after_flush(self) -> None:
+        self.dispatcher.advance()
+        self._note_flushed()
+
+    def _after_commit(self) -> None:
+        if self.group_commit is not None:
+            self.group_commit.nudge()
+        self.dispatcher.advance()
+
+    def _note_flushed(self) -> None:
+        timestamp = self.parts.segments.store_timestamp
+        if timestamp > 0:
+            self.parts.checkpoint.set(physic_msg_timestamp=timestamp)
+
+    def _on_sync_failure(self, failure: SyncFailed) -> None:
+        """After a failed sync nothing is known about the dirty pages: stop writing, go on serving."""
+        self.lifecycle.set(Flag.NOT_WRITEABLE)
+
+    def tick(self) -> None:
+        """Once a second: totals are kept for the rates, and what stalled for want of space is tried again."""
+        if time.monotonic() >= self._next_sample_s:
+            self._next_sample_s = time.monotonic() + 0.999
+            self.counters.dispatch_behind(self.dispatcher.backlog_bytes)
+            self.counters.sample()
+        if self.dispatcher.failure is not None:
+            self.dispatcher.advance()
+        if self.dispatcher.failure is not None:
+            self.lifecycle.set(Flag.LOGICS_QUEUE_ERROR)
+        else:
+            self.lifecycle.clear(Flag.LOGICS_QUEUE_ERROR)
+
+    def wait_dispatched(self) -> None:
+        """Return when everything put so far is visible; in an arrival listener it returns at once."""
+        if self.read_only:
+            return
+        if self.commit is not None:
+            self.commit.commit_now()
+        if self.is_sync:
+            self.parts.segments.flush_all()
+        self.dispatcher.advance_and_wait()
+
+    # ------------------------------------------------------------------ figures
+
+    def stats(self) -> dict[str, int | float | str]:
+        """Counters, rates and offsets under RocketMQ's names; numbers where RocketMQ shows one number."""
+        paths = self.parts.paths
+        ratios = {str(path): self._used_ratio(path) for path in paths.commit_logs}
+        found = self.counters.values()
+        found["commitLogDiskRatio"] = min(ratios.values())
+        if len(ratios) > 1:
+            found.update({f"commitLogDiskRatio_{path}": ratio for path, ratio in ratios.items()})
+        found["consumeQueueDiskRatio"] = self._used_ratio(paths.consume_queue)
+        found["commitLogMinOffset"] = max(0, self.log.min_offset)
+        found["commitLogMaxOffset"] = self.log.max_offset
+        return found
+
+    def _used_ratio(self, path: Path) -> float:
+        """How full the disk of a directory is; -1.0, as in RocketMQ, when that cannot be said."""
+        try:
+            return self._medium.usage(path if self._medium.exists(path) else self.path).used_ratio
+        except FlintlogError:
+            return -1.0
+
+    def _put_totals(self) -> tuple[int, int]:
+        """Puts and their bytes since the opening, read off the queue offsets and the log instead of being counted."""
+        if self.read_only:
+            return 0, 0
+        times = self.parts.queues.offsets_handed_out - self._offsets_before + self.log.unqueued_count
+        return times, self.log.appended_bytes
