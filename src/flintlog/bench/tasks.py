@@ -58,6 +58,7 @@ class Window(msgspec.Struct, frozen=True):
     warm_up_seconds: float = 3.0
     rounds: int = 3
     rebuild_mib: int = 256
+    ground_mib: int = 1024
     get_count: int = 200_000
 
 

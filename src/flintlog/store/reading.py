@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from itertools import islice
 
 from flintlog import kernel
 from flintlog.errors import DamagedRecord, FormatError, InvalidOffset
 from flintlog.format.message_id import parse_message_id
+from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.format.record import MIN_RECORD_SIZE
 from flintlog.kernel import ScanStop
 from flintlog.store.checks import check_offset
@@ -40,7 +40,6 @@ class _Pull:
 
     offset: int
     max_count: int
-    count_limit: int
     max_bytes: int
     next_offset: int
     status: GetStatus
@@ -48,7 +47,6 @@ class _Pull:
     bytes: int = 0
     count: int = 0
     skip_until: int = -1
-    examined: int = 0
 
 
 class Reader:
@@ -68,6 +66,8 @@ class Reader:
         self._damage = damage
         self._config = config
         self._delay_levels_ms = config.delay_levels_ms
+        self._most_messages = config.max_transfer_count_on_message_in_memory
+        self._most_bytes = config.max_transfer_bytes_on_message_in_memory
         self._memory_bytes = _physical_memory_bytes() * config.access_message_in_memory_max_ratio // 100
 
     # ------------------------------------------------------------------ by queue
@@ -82,9 +82,10 @@ class Reader:
         max_bytes: int,
     ) -> Page:
         queue = self._queues.get(topic, queue_id)
-        if queue is None or queue.max_offset == 0:
+        high = 0 if queue is None else queue.max_offset
+        if queue is None or high == 0:
             return Page(GetStatus.NO_MESSAGE_IN_QUEUE, self._correct(offset, 0), 0, 0)
-        low, high = queue.min_offset, queue.max_offset
+        low = queue.min_offset
         if offset < low:
             return Page(GetStatus.OFFSET_TOO_SMALL, self._correct(offset, low), low, high)
         if offset == high:
@@ -92,8 +93,12 @@ class Reader:
         if offset > high:
             return Page(GetStatus.OFFSET_OVERFLOW_BADLY, self._correct(offset, high), low, high)
         limit = min(max(max_bytes, MIN_PULL_BYTES), MAX_PULL_BYTES)
-        most = min(max_count, self._config.max_transfer_count_on_message_in_memory)
-        pull = _Pull(offset, max_count, most, limit, offset, GetStatus.NO_MATCHED_MESSAGE, [])
+        if message_filter is None and type(queue) is ConsumeQueue and queue.ext is None:
+            most = min(max_count, self._most_messages)
+            page = self._plain_page(queue, offset, low, high, most, min(limit, self._most_bytes))
+            if page is not None:
+                return page
+        pull = _Pull(offset, max_count, limit, offset, GetStatus.NO_MATCHED_MESSAGE, [])
         self._pull(queue, pull, message_filter)
         return Page(pull.status, pull.next_offset, low, high, pull.messages)
 
@@ -112,49 +117,45 @@ class Reader:
                 pull.next_offset = self._correct(pull.next_offset, queue.roll_next(pull.next_offset))
                 return
             with entries:
-                self._pull_plain(queue, entries, pull, message_filter)
-                if pull.count < pull.count_limit:
-                    self._pull_entries(queue, entries, pull, message_filter)
+                self._pull_entries(queue, entries, pull, message_filter)
 
-    def _pull_plain(
-        self, queue: LogicalQueue, entries: EntryRange, pull: _Pull, message_filter: MessageFilter | None
-    ) -> None:
-        """The plain case in one call of the kernel: 20-byte entries, records of one segment, all, in memory."""
-        if message_filter is not None or type(queue) is not ConsumeQueue or queue.ext is not None:
-            return
-        first = int.from_bytes(entries.view[:8], "big")
-        segment = self._log.segments.find(first)
-        if segment is None or self._log.max_offset - first > self._memory_bytes or not segment.hold():
-            return
+    def _plain_page(
+        self, queue: ConsumeQueue, offset: int, low: int, high: int, most: int, max_bytes: int
+    ) -> Page | None:
+        """A whole page in one call of the kernel: 20-byte entries of one file, records of one segment, all intact."""
+        place = offset * ENTRY_SIZE
+        entries = queue.segments.find(place)
+        if entries is None or not entries.hold():
+            return None
         try:
-            records, position = kernel.collect(
-                entries.view,
-                0,
-                min(len(entries.view), pull.count_limit * queue.entry_size),
-                segment.raw().buffer,
-                segment.base,
-                segment.base + segment.read_position,
-                pull.count_limit,
-                min(pull.max_bytes, self._config.max_transfer_bytes_on_message_in_memory),
-                check=True,
-            )
+            start = place - entries.base
+            stop = min(entries.read_position, start + most * ENTRY_SIZE)
+            view = entries.raw().buffer
+            first = int.from_bytes(view[start : start + 8], "big")
+            segment = self._log.segments.find(first)
+            if segment is None or self._log.max_offset - first > self._memory_bytes or not segment.hold():
+                return None
+            try:
+                log_end = segment.base + segment.read_position
+                records, end = kernel.collect(
+                    view, start, stop, segment.raw().buffer, segment.base, log_end, most, max_bytes, None, True
+                )
+            finally:
+                segment.release()
         finally:
-            segment.release()
-        if records:
-            levels = self._delay_levels_ms
-            pull.messages = [StoredMessage(record, levels) for record in records]
-            pull.count = len(records)
-            pull.bytes = sum(map(len, records))
-            pull.status = GetStatus.FOUND
-            pull.examined = position // queue.entry_size
-            pull.next_offset = entries.first_queue_offset + pull.examined
+            entries.release()
+        if end != stop or not records:
+            return None
+        levels = self._delay_levels_ms
+        messages = [StoredMessage(record, levels) for record in records]
+        return Page(GetStatus.FOUND, offset + len(records), low, high, messages)
 
     def _pull_entries(
         self, queue: LogicalQueue, entries: EntryRange, pull: _Pull, message_filter: MessageFilter | None
     ) -> None:
         log_end = self._log.max_offset
         scan_bytes = max(self._config.max_filter_message_size, pull.max_count * queue.entry_size)
-        for unit in islice(entries, pull.examined, None):
+        for unit in entries:
             if (unit.queue_offset - pull.offset) * queue.entry_size >= scan_bytes:
                 return
             in_memory = log_end - unit.physical_offset <= self._memory_bytes
