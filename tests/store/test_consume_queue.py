@@ -486,3 +486,15 @@ def test_lane_stops_for_a_queue_whose_tail_was_taken(tmp_path: Path) -> None:
 def _record(physical_offset: int, queue_offset: int) -> bytes:
     head = struct.pack(">iiiiiqqiq", 97, -626843481, 0, 0, 0, queue_offset, physical_offset, 0, 1)
     return head + bytes(8) + struct.pack(">q", 1) + bytes(8) + struct.pack(">iqi", 0, 0, 0) + b"\x06orders" + bytes(2)
+
+
+def test_first_entry_of_a_queue_whose_entries_were_lost_goes_to_its_own_place(tmp_path: Path) -> None:
+    queue = make_queue(tmp_path / "q")
+    fill(queue, 0, 2)
+    (path,) = (tmp_path / "q").iterdir()
+    path.write_bytes(bytes(FILE_SIZE))
+    again = reopen(queue, tmp_path / "q")
+    for number in (11, 12):
+        assert again.put(number * RECORD_SIZE, RECORD_SIZE, 0, number, 0)
+    assert (again.min_offset, again.max_offset) == (11, 13)
+    assert physical_offsets(again) == records(11, 13)

@@ -132,7 +132,7 @@ class ConsumeQueue(LogicalQueue):
         return True
 
     def _segment_for(self, place: int) -> Segment | None:
-        is_first = not self.segments.segments
+        is_first = self._has_no_entry()
         segment = self.segments.last_or_new(place)
         if segment is None:
             return None
@@ -141,6 +141,21 @@ class ConsumeQueue(LogicalQueue):
         if is_first and place:
             self._prefill(segment, place)
         return segment
+
+    def _has_no_entry(self) -> bool:
+        """Whether the next entry is the queue's first, wherever it belongs.
+
+        A crash may leave a file whose entries were lost, and the log may have lost the records: the next entry then
+        has a later offset, and must not be put where the lost ones were.
+        """
+        first = self.segments.first
+        if first is None:
+            return True
+        if first is not self.segments.last or first.wrote_position:
+            return False
+        self.detach()
+        self.segments.delete_last()
+        return True
 
     def _prefill(self, segment: Segment, place: int) -> None:
         """A queue that starts in the middle of a file: entries of no message up to its first."""

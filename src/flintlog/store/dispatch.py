@@ -318,7 +318,7 @@ class Dispatcher:
     def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
         """Records lost to damage leave a gap: entries that point at the damage keep all others in their place."""
         expected = queue.max_offset
-        if row.queue_offset <= expected or (expected == 0 and queue.max_physical_offset < 0):
+        if row.queue_offset <= expected or expected == 0:
             return
         lost = self._damage.between(queue.max_physical_offset, row.physical_offset)
         if lost is None:
