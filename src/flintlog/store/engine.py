@@ -152,6 +152,7 @@ class Engine:
             record_at=self.log.record_at,
             dropped_index_files=self._dropped_index_files,
             progress=progress,
+            read_only=self.read_only,
         )
         self.recovery = Recovery(opening, clean=self._was_clean).run()
         self.lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
