@@ -259,6 +259,10 @@ class Engine:
         for service in (self._toucher, self.commit, self.group_commit, self._async_flush):
             if service is not None:
                 service.stop()
+        if self.lifecycle.flags & Flag.NOT_WRITEABLE == 0:
+            # What nobody waits for may have come while the last flush ran; under sync flush only flushed records are
+            # dispatched, and a clean stop promises that all are.
+            self.parts.segments.flush_all()
         self.dispatcher.advance_and_wait()
         if self.queue_flush is not None:
             self.queue_flush.stop()
