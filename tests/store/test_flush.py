@@ -13,8 +13,12 @@ import pytest
 
 from flintlog import Message, PutStatus, Store, StoreConfig, open_store
 from flintlog.disk.faulty import FaultyMedium
+from flintlog.store.flush import GroupCommit
 from flintlog.store.lifecycle import Flag
+from flintlog.store.message import Receipt
 from tests.store.small_store import ASYNC, SMALL, bodies, read_all, wait_until
+
+pytestmark = pytest.mark.timeout(60)
 
 ROOT = Path("/store")
 POOL = ASYNC.with_changes(
@@ -143,6 +147,59 @@ def test_a_message_that_does_not_wait_is_flushed_and_shown_soon(disk: HangingDis
         store.put(message).check()  # while a sync runs that does not cover it
         disk.let_go()
         wait_until(lambda: store.max_offset("orders", 0) == 3)
+
+
+def test_what_nobody_waited_for_is_found_by_key_after_a_clean_stop(disk: HangingDisk) -> None:
+    store = _open(disk, SMALL)
+    _put_first(store, disk)
+    syncs = disk.log_syncs
+    disk.hang()
+    store.put_async(Message("orders", b"second"))
+    wait_until(lambda: disk.log_syncs > syncs)  # the flush under way does not cover what comes now
+    store.put(Message("orders", b"last", keys=["o-2"], properties=NOT_WAITING)).check()
+    stopping = threading.Thread(target=store.shutdown)
+    stopping.start()
+    wait_until(lambda: store._engine.group_commit is not None and store._engine.group_commit._stopped.is_set())
+    disk.let_go()
+    stopping.join()
+    with _open(disk, SMALL) as again:
+        assert again.recovery.clean and not len(again.recovery)
+        assert bodies(read_all(again, "orders")) == [b"first", b"second", b"last"]
+        assert bodies(again.query("orders", "o-2")) == [b"last"]
+
+
+def test_a_callback_of_a_put_that_timed_out_may_put(disk: HangingDisk) -> None:
+    store = _open(disk, SMALL.with_changes(sync_flush_timeout=200))
+    _put_first(store, disk)
+    disk.hang()
+    told: list[PutStatus] = []
+
+    def put_again(_: object) -> None:
+        threading.Timer(0.3, disk.let_go).start()
+        told.append(store.put(Message("orders", b"from a callback")).status)
+
+    store.put_async(Message("orders", b"late")).add_done_callback(put_again)
+    wait_until(lambda: told)
+    assert store.put(Message("orders", b"after")).status is PutStatus.PUT_OK
+    store.shutdown()
+
+
+class _OddSegments:
+    """Its flush fails in a way that nobody thought of."""
+
+    flushed_where = 0
+
+    def flush(self, least_pages: int) -> bool:
+        raise ValueError("odd")
+
+
+def test_a_flush_that_fails_oddly_leaves_nobody_waiting() -> None:
+    commit = GroupCommit(_OddSegments(), timeout_ms=60_000, after_flush=lambda: None, on_failure=lambda _: None)
+    commit.start()
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(commit.wait, Receipt(PutStatus.PUT_OK, 100 * n, n, 100, 0, "")) for n in range(8)]
+        assert {done.result(10).status for done in waiting} == {PutStatus.FLUSH_DISK_TIMEOUT}
+    commit.stop()
 
 
 def test_from_asyncio_too(disk: HangingDisk) -> None:

@@ -92,7 +92,7 @@ class LocalFile:
             except OSError as error:
                 if error.errno not in (ENOTSUP, EOPNOTSUPP, ENOSYS):
                     raise
-                _clear_by_writing(self.buffer, start, stop)
+                clear_by_writing(self.buffer, start, stop)
 
     def _open_descriptor(self) -> int:
         if self._descriptor < 0:
@@ -173,10 +173,10 @@ class LocalMedium:
         with os_errors("list", directory):
             try:
                 with os.scandir(directory) as entries:
-                    found = [_file_info(entry.name, entry.stat()) for entry in entries]
+                    found = [_entry_info(entry) for entry in entries]
             except FileNotFoundError:
                 return []
-        return sorted(found, key=lambda info: info.name)
+        return sorted((info for info in found if info is not None), key=lambda info: info.name)
 
     def stat(self, path: Path) -> FileInfo | None:
         with os_errors("look at", path):
@@ -307,7 +307,7 @@ def _allocate(descriptor: int, size: int) -> None:
         os.posix_fallocate(descriptor, 0, size)
 
 
-def _clear_by_writing(buffer: memoryview, start: int, stop: int) -> None:
+def clear_by_writing(buffer: memoryview, start: int, stop: int) -> None:
     """Write zeros where there are none, so that pages never used are not made dirty."""
     zeros = bytes(_CLEAR_STEP_BYTES)
     for position in range(start, stop, _CLEAR_STEP_BYTES):
@@ -347,6 +347,14 @@ def _write_like(temporary: Path, data: bytes, target: Path) -> None:
                 os.fchown(file.fileno(), status.st_uid, status.st_gid)
             os.fchmod(file.fileno(), S_IMODE(status.st_mode))
         os.fsync(file.fileno())
+
+
+def _entry_info(entry: os.DirEntry[str]) -> FileInfo | None:
+    """What is known of an entry; None when another process has deleted it since it was named."""
+    try:
+        return _file_info(entry.name, entry.stat())
+    except FileNotFoundError:
+        return None
 
 
 def _file_info(name: str, status: os.stat_result) -> FileInfo:

@@ -11,7 +11,7 @@ import mmap
 from collections.abc import Iterator
 from pathlib import Path
 
-from flintlog.disk.local import LocalMedium
+from flintlog.disk.local import LocalMedium, clear_by_writing
 from flintlog.disk.map_cache import MapCache
 from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, Medium, RawFile
 from flintlog.errors import DiskError
@@ -32,7 +32,7 @@ class OverlayFile:
         self.buffer[position : position + len(data)] = data
 
     def clear(self, start: int, stop: int) -> None:
-        self.buffer[start:stop] = bytes(stop - start)
+        clear_by_writing(self.buffer, start, stop)  # zeros that stay shared take no memory
 
     def data_end(self, start: int) -> int:
         return self.size
@@ -73,8 +73,9 @@ class OverlayMedium:
         self._gone: set[Path] = set()
 
     def create(self, path: Path, size: int) -> RawFile:
-        if self.exists(path):
+        if path in self._files:
             raise DiskError("the file exists", path=path)
+        # One below was made by another process since its directory was listed: for us it is not there.
         return self._keep(path, memoryview(mmap.mmap(-1, size)) if size else memoryview(bytearray()))
 
     def open(self, path: Path, writable: bool = False) -> RawFile:

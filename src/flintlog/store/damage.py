@@ -56,12 +56,18 @@ class DamageMap:
 
     def between(self, start: int, end: int) -> Damage | None:
         """The first damage in [start, end) whose records are not known."""
+        return next(self._lost_between(start, end), None)
+
+    def bytes_between(self, start: int, end: int) -> int:
+        """How many bytes of [start, end) held records that are not known."""
+        return sum(damage.size for damage in self._lost_between(start, end))
+
+    def _lost_between(self, start: int, end: int) -> Iterator[Damage]:
         for damage in self._places[bisect_right(self._starts, start - 1) :]:
             if damage.start >= end:
-                return None
+                return
             if not damage.readable:
-                return damage
-        return None
+                yield damage
 
     def __iter__(self) -> Iterator[Damage]:
         return iter(self._places)

@@ -28,7 +28,7 @@ from flintlog.format.properties import (
     INNER_NUM,
     parse_properties,
 )
-from flintlog.format.record import END_RESERVE, parse_record
+from flintlog.format.record import END_RESERVE, MIN_RECORD_SIZE, parse_record
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import MULTI_DISPATCH, Lane, LaneStop, Row, Scan
 from flintlog.store.checks import can_be_topic
@@ -37,10 +37,14 @@ from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import Damage, DamageMap
 from flintlog.store.index import IndexService
 from flintlog.store.logical_queue import LogicalQueue, QueueType
+from flintlog.store.placement import MAX_BATCH_COUNT
 from flintlog.store.queue_table import LMQ_PREFIX, QueueTable
 from flintlog.store.stored import Arrival
 
 log = logging.getLogger(__name__)
+
+MAX_QUEUE_OFFSET = 1 << 58
+"""A number beyond this would lie behind what a queue's files can be named after."""
 
 Listener = Callable[[Arrival], None]
 BitmapHook = Callable[[bytes], "bytes | None"]
@@ -261,9 +265,10 @@ class Dispatcher:
         if not takes_queue_offset(row.sys_flag):
             return
         topic, queue_id = scan.queues[0]
-        if not can_be_topic(topic):
+        if not can_be_topic(topic) or queue_id < 0 or not 0 <= row.queue_offset <= MAX_QUEUE_OFFSET:
             # Nothing that we would store; another writer's record must not lead out of the store's directory.
-            log.warning("the record at %d has a topic that cannot be a directory: %a", row.physical_offset, topic[:80])
+            where = f"{topic[:80]!a}/{queue_id} at {row.queue_offset}"
+            log.warning("the record at %d is for a queue that cannot be: %s", row.physical_offset, where)
             return
         record = bytes(view[position : position + size])
         if self._queues.type_of(topic) is QueueType.BATCH:
@@ -297,10 +302,11 @@ class Dispatcher:
     def _put_batch_entry(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
         """An inner batch has one entry for all its messages; a plain message in a batch queue is a batch of one."""
         properties = parse_properties(parse_record(record).properties)
-        first, count = properties.get(INNER_BASE, ""), properties.get(INNER_NUM, "")
+        first = _number(properties.get(INNER_BASE, ""), MAX_QUEUE_OFFSET)
+        count = _number(properties.get(INNER_NUM, ""), MAX_BATCH_COUNT)
         queue = self._queues.get_or_create(topic, queue_id)
-        if first.isdecimal() and count.isdecimal():
-            self._put_entry(queue, row, int(first), None, int(count))
+        if first is not None and count:
+            self._put_entry(queue, row, first, None, count)
         else:
             self._put_entry(queue, row, row.queue_offset)
 
@@ -310,10 +316,11 @@ class Dispatcher:
         offsets = properties[INNER_MULTI_QUEUE_OFFSET].split(",")
         if len(names) != len(offsets) or not may_multi_dispatch(topic):
             return
-        for name, offset in zip(names, offsets, strict=True):
-            if can_be_topic(name) and offset.isdecimal():
+        for name, text in zip(names, offsets, strict=True):
+            offset = _number(text, MAX_QUEUE_OFFSET)
+            if can_be_topic(name) and offset is not None:
                 other = self._queues.get_or_create(name, 0 if name.startswith(LMQ_PREFIX) else queue_id)
-                self._put_entry(other, row, int(offset))
+                self._put_entry(other, row, offset)
 
     def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
         """Records lost to damage leave a gap: entries that point at the damage keep all others in their place."""
@@ -321,7 +328,9 @@ class Dispatcher:
         if row.queue_offset <= expected or expected == 0:
             return
         lost = self._damage.between(queue.max_physical_offset, row.physical_offset)
-        if lost is None:
+        lost_bytes = self._damage.bytes_between(queue.max_physical_offset, row.physical_offset)
+        if lost is None or row.queue_offset - expected > lost_bytes // MIN_RECORD_SIZE:
+            # Too many for what was lost: it is the offset itself that is wrong.
             return
         start, size = self._place_filler(lost)
         filler = row._replace(physical_offset=start, size=size, tags_code=0)
@@ -375,3 +384,11 @@ class Dispatcher:
 def may_multi_dispatch(topic: str) -> bool:
     """RocketMQ does not multi-dispatch retries, dead letters, delayed messages or its own topics."""
     return not topic.startswith(("%RETRY%", "%DLQ%", "rmq_sys_")) and topic != "SCHEDULE_TOPIC_XXXX"
+
+
+def _number(text: str, most: int) -> int | None:
+    """The number a record's property says, if it can be one; the text may be of any length."""
+    if not text.isdecimal() or len(text) > len(str(most)):
+        return None
+    number = int(text)
+    return number if number <= most else None

@@ -28,6 +28,7 @@ from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import Dispatcher
 from flintlog.store.flush import AsyncFlush, Commit, GroupCommit
+from flintlog.store.forking import close_in_children
 from flintlog.store.housekeeping import QueueFlush
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
@@ -151,6 +152,7 @@ class Engine:
             record_at=self.log.record_at,
             dropped_index_files=self._dropped_index_files,
             progress=progress,
+            read_only=self.read_only,
         )
         self.recovery = Recovery(opening, clean=self._was_clean).run()
         self.lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
@@ -171,6 +173,7 @@ class Engine:
         self._marker.remove()
         self._start_threads(config)
         self.dispatcher.start()
+        close_in_children(self)
         self.lifecycle.move_to(State.RUNNING)
         if not self._was_clean and self.queue_flush is not None:
             self.queue_flush.flush_all()
@@ -256,6 +259,10 @@ class Engine:
         for service in (self._toucher, self.commit, self.group_commit, self._async_flush):
             if service is not None:
                 service.stop()
+        if self.lifecycle.flags & Flag.NOT_WRITEABLE == 0:
+            # What nobody waits for may have come while the last flush ran; under sync flush only flushed records are
+            # dispatched, and a clean stop promises that all are.
+            self.parts.segments.flush_all()
         self.dispatcher.advance_and_wait()
         if self.queue_flush is not None:
             self.queue_flush.stop()
@@ -303,6 +310,12 @@ class Engine:
                 last_to_first.callback(parts.index.shut_down)
             last_to_first.callback(parts.queues.shut_down)
             last_to_first.callback(self.dispatcher.stop)
+
+    def leave_to_parent(self) -> None:
+        """This is a forked child: the store is its parent's. The lock stays with the parent's own descriptor."""
+        self._closing = threading.Lock()
+        self.lifecycle.end()
+        self._release_lock()
 
     def _release_lock(self) -> None:
         if self._lock is not None:

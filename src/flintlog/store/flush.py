@@ -230,8 +230,9 @@ class GroupCommit:
         group = self._take_group()
         self._in_flight = group
         target = max((waiting.target for waiting in group), default=0)
-        synced = self._flush_to(target)
+        synced = False
         try:
+            synced = self._flush_to(target)
             self._after_flush()
         finally:
             self._complete(group, synced)
@@ -272,12 +273,14 @@ class GroupCommit:
             group = [waiting for waiting in group if not waiting.done]
             for waiting in group:
                 waiting.done = True
-                receipt = waiting.receipt
-                outcome = receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
-                if isinstance(waiting, _WaitingTask):
-                    loops.setdefault(waiting.loop, []).append((waiting.future, outcome))
-                else:
-                    waiting.finish(outcome)
+        # Outside of the gate: the callback of a future is the user's code, and may put.
+        for waiting in group:
+            receipt = waiting.receipt
+            outcome = receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
+            if isinstance(waiting, _WaitingTask):
+                loops.setdefault(waiting.loop, []).append((waiting.future, outcome))
+            else:
+                waiting.finish(outcome)
         for loop, results in loops.items():
             _wake_loop(loop, results)
         if self._counted is not None and group:

@@ -64,6 +64,12 @@ class Lifecycle:
             self.state = state
             self._update()
 
+    def end(self) -> None:
+        """Over, from whatever state; the lock may be that of a thread that a fork left behind."""
+        self._lock = threading.Lock()
+        self.state = State.SHUTDOWN_OK
+        self._update()
+
     def set(self, flag: Flag) -> None:
         with self._lock:
             self.flags |= flag

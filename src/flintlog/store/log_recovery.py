@@ -83,6 +83,8 @@ class LogRecovery:
                 if following is None:
                     self._note_tail(segment, position, reason)
                     return position
+                if _begins_something(segment, position):
+                    return position  # read-only beside a running writer, which has come as far meanwhile
                 self._note_damage(position, following, _describe(reason))
             position = following
 
@@ -197,7 +199,7 @@ class LogRecovery:
             return
         place = position - segment.base
         torn = written_end(segment, place) - place
-        if torn > 0:
+        if torn > 0 and not _begins_something(segment, position):
             self.findings.append(
                 Finding(
                     "torn-tail",
@@ -231,6 +233,14 @@ def record_size(view: memoryview, place: int, stop: int, base: int) -> int:
         return 0
     seen = kernel.scan(view, place, stop, base, check_crc=True, max_count=1)
     return seen.end - place if seen.count else 0
+
+
+def _begins_something(segment: Segment, position: int) -> bool:
+    """Whether an intact record or a blank begins here now."""
+    place = position - segment.base
+    with held(segment) as view:
+        seen = kernel.scan(view, place, segment.size, segment.base, check_crc=True, max_count=1)
+        return bool(seen.count) or seen.reason is ScanStop.BLANK
 
 
 def _size(view: memoryview, place: int) -> int:

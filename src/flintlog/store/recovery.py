@@ -64,6 +64,7 @@ class Opening:
     record_at: Callable[[int], bytes | None]
     dropped_index_files: list[str]
     progress: Callable[[int, int], None] | None = None
+    read_only: bool = False
 
 
 class Recovery:
@@ -275,9 +276,10 @@ class Recovery:
     def _cut(self, end: int) -> None:
         """End the log here; what lay behind is kept aside before it is cleared."""
         parts = self._open
-        # A clean stop of ours leaves nothing behind the end: then the rest of the file is not read.
-        is_known = self._clean and parts.marker.log_end == end
-        kept = [] if is_known else keep_aside(parts.segments, end, parts.cut_directory, parts.medium)
+        # A clean stop of ours leaves nothing behind the end: then the rest of the file is not read. Read-only, nothing
+        # will be appended that stray bytes could follow, and those of a running writer are none.
+        stays = parts.read_only or (self._clean and parts.marker.log_end == end)
+        kept = [] if stays else keep_aside(parts.segments, end, parts.cut_directory, parts.medium)
         parts.segments.truncate(end)
         parts.segments.flushed_where = parts.segments.committed_where = end
         if kept:
