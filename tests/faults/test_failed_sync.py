@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from flintlog import Message, PutStatus
+from flintlog import Message, PutStatus, Receipt
 from flintlog.errors import SyncFailed
+from flintlog.store.flush import GroupCommit
 from flintlog.store.lifecycle import State
 from tests.faults.world import ROOT, World, assert_there, small_config
 
@@ -97,3 +98,29 @@ def test_power_loss_right_after_a_failed_sync(flush: str) -> None:
         world.crash(seed + 1)
         world.check()
         world.abandon()
+
+
+class FailsOnce:
+    """A log whose first sync fails, and whose later ones would succeed: what an operating system may do."""
+
+    def __init__(self) -> None:
+        self.flushed_where = 0
+        self.fails = True
+
+    def flush(self, least_pages: int) -> bool:
+        if self.fails:
+            self.fails = False
+            raise SyncFailed("the disk did not take the data")
+        self.flushed_where = 1 << 40
+        return True
+
+
+def test_a_group_commit_that_failed_once_never_acknowledges_again() -> None:
+    failures: list[SyncFailed] = []
+    commit = GroupCommit(FailsOnce(), timeout_ms=5000, after_flush=lambda: None, on_failure=failures.append)
+    commit.start()
+    receipt = Receipt(PutStatus.PUT_OK, 0, 0, 100)
+    statuses = [commit.wait(receipt).status for _ in range(3)]
+    commit.stop()
+    assert statuses == [PutStatus.FLUSH_DISK_TIMEOUT] * 3
+    assert len(failures) == 1
