@@ -272,12 +272,14 @@ class GroupCommit:
             group = [waiting for waiting in group if not waiting.done]
             for waiting in group:
                 waiting.done = True
-                receipt = waiting.receipt
-                outcome = receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
-                if isinstance(waiting, _WaitingTask):
-                    loops.setdefault(waiting.loop, []).append((waiting.future, outcome))
-                else:
-                    waiting.finish(outcome)
+        # Told without the gate: a future's callback is the user's code, and may put again.
+        for waiting in group:
+            receipt = waiting.receipt
+            outcome = receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
+            if isinstance(waiting, _WaitingTask):
+                loops.setdefault(waiting.loop, []).append((waiting.future, outcome))
+            else:
+                waiting.finish(outcome)
         for loop, results in loops.items():
             _wake_loop(loop, results)
         if self._counted is not None and group:
