@@ -115,6 +115,21 @@ def test_a_disk_that_hangs_gives_a_status_in_time(disk: HangingDisk) -> None:
         assert int(store.stats()["putMessageEntireTimeMax"]) >= 100
 
 
+def test_what_is_done_behind_a_put_may_put_again(disk: HangingDisk) -> None:
+    """A late put is given up by the watcher, which runs the callbacks of its future; others go on meanwhile."""
+    with _open(disk, SMALL.with_changes(sync_flush_timeout=100)) as store:
+        _put_first(store, disk)
+        disk.hang()
+        again: list[PutStatus] = []
+        future = store.put_async(Message("orders", b"late"))
+        future.add_done_callback(lambda _: again.append(store.put(Message("orders", b"again")).status))
+        wait_until(lambda: store._engine.parts.queues.next_offset("orders", 0) == 3)
+        disk.let_go()
+        wait_until(lambda: again)
+        assert future.result(5).status is PutStatus.FLUSH_DISK_TIMEOUT
+        assert again == [PutStatus.PUT_OK]
+
+
 def test_after_a_failed_sync_nothing_is_acknowledged_and_all_is_served() -> None:
     disk = FaultyMedium()
     store = _open(disk, SMALL)

@@ -229,3 +229,38 @@ def test_shut_down_unmaps(tmp_path: Path) -> None:
     put(table, "orders", 0, 0, 0)
     table.shut_down()
     assert not any(segment.is_mapped for queue in table.all() for segment in queue.segments.segments)
+
+
+@pytest.mark.parametrize("log_end", [90, 1000], ids=["cut", "whole"])
+def test_opening_maps_each_queue_once_however_few_maps_there_may_be(tmp_path: Path, log_end: int) -> None:
+    table = make_table(tmp_path)
+    for queue_id in range(8):
+        for number in range(3):
+            put(table, "orders", queue_id, 10 * (queue_id + 8 * number), number)
+    table.flush_all()
+    table.shut_down()
+    medium = CountingMedium(max_maps=2)
+    again = reopen(tmp_path, medium=medium)
+    again.truncate(1000)
+    again.rebuild_offsets(0)
+    assert medium.open_count == 8
+    again.truncate(log_end)
+    again.rebuild_offsets(0)
+    assert [queue.max_offset for queue in again.all()] == ([2] + [1] * 7 if log_end == 90 else [3] * 8)
+    assert [queue.min_offset for queue in again.all()] == [0] * 8
+
+
+def test_a_remembered_first_entry_does_not_outlive_its_message(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    for number in range(10):  # eight fill a file
+        put(table, "orders", 0, 10 * number, number)
+    table.flush_all()
+    table.shut_down()
+    again = reopen(tmp_path)
+    again.rebuild_offsets(0)
+    assert again.get_or_create("orders", 0).min_offset == 0
+    again.delete_expired(30)
+    assert again.get_or_create("orders", 0).min_offset == 3
+    again.delete_expired(85)
+    assert again.get_or_create("orders", 0).min_offset == 9
+    assert reopen(tmp_path).get_or_create("orders", 0).max_offset == 10

@@ -98,7 +98,8 @@ class OverlayMedium:
         return file
 
     def _is_gone(self, path: Path) -> bool:
-        return path in self._gone or any(parent in self._gone for parent in path.parents)
+        # Asked for every file of a store, and mostly nothing is gone.
+        return bool(self._gone) and (path in self._gone or any(parent in self._gone for parent in path.parents))
 
     # Names
 

@@ -81,6 +81,7 @@ class ConsumeQueue(LogicalQueue):
         self.end = QueueEnd(None)
         self.out_of_step_count = 0
         self._min_position = 0
+        self._first_physical_offset: int | None = None  # of the first entry of the first file, where recovery saw it
         self._file_times: dict[int, tuple[int, int]] = {}
 
     @property
@@ -187,6 +188,17 @@ class ConsumeQueue(LogicalQueue):
         if self.ext is not None and self.segments.segments:
             self.ext.recover()
             self.ext.truncate_behind(self._last_address())
+        self._see_first()
+
+    def _see_first(self) -> None:
+        """Remember the first entry while its file is mapped: most queues need no other look to be opened."""
+        first = self.segments.first
+        if first is not None and first.is_mapped and first.read_position >= ENTRY_SIZE and self.ext is None:
+            selected = first.select(0, ENTRY_SIZE)
+            if selected is not None:
+                with selected:
+                    is_message = selected.view != _PREFILL
+                    self._first_physical_offset = _OFFSET.unpack_from(selected.view)[0] if is_message else None
 
     def _last_address(self) -> int | None:
         """The newest extension address in the files that recovery looks at."""
@@ -220,10 +232,15 @@ class ConsumeQueue(LogicalQueue):
 
     def _files_changed(self) -> None:
         self._file_times.clear()
+        self._first_physical_offset = None
 
     def correct_min_offset(self, commit_log_min: int, now_ms: int = 0) -> None:
         last = self.segments.last
         if last is None or self._min_position >= self.segments.max_offset:
+            return
+        start, seen = self.segments.min_offset, self._first_physical_offset
+        if seen is not None and seen >= commit_log_min and self._min_position <= start:
+            self._min_position = start
             return
         if last.read_position >= ENTRY_SIZE:
             newest = self._physical_offset_at(last, last.read_position - ENTRY_SIZE)

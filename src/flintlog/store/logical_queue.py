@@ -304,8 +304,8 @@ class LogicalQueue(ABC):
 
         A last file without any data is dropped too: Java would take its first, empty entry for a message.
         """
-        if self.last_physical_offset < physical_offset:
-            return
+        if 0 <= self.max_physical_offset < physical_offset or self.last_physical_offset < physical_offset:
+            return  # the first is known without a look into the file, which counts when there are thousands of queues
         self._built_below(physical_offset)
         while (segment := self.segments.last) is not None:
             kept = self._keep_below(segment, physical_offset)

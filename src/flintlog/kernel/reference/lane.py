@@ -16,6 +16,7 @@ far the log was dispatched, and `stopped_at_index` says that the record there ha
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -60,7 +61,7 @@ class Lane:
         self.all_slow = False
         self.log_offset = 0
         self.stopped_at_index = False
-        self.is_owned = False
+        self._use = threading.Lock()
         self.position = 0
         self.row_index = 0
         self.hash_index = 0
@@ -71,6 +72,22 @@ class Lane:
         self._index: memoryview | None = None
         self._slot_count = 0
         self._index_count = 0
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether somebody uses the lane. Setting it waits for a put that is at it, which takes a moment only."""
+        return self._use.locked()
+
+    @is_owned.setter
+    def is_owned(self, is_owned: bool) -> None:
+        if is_owned:
+            self._use.acquire()
+        else:
+            self._use.release()
+
+    def try_to_own(self) -> bool:
+        """Take the lane if nobody uses it. The native kernel needs no such thing: it runs without a thread switch."""
+        return self._use.acquire(False)
 
     def set_queue(self, topic: str, queue_id: int, end: QueueEnd | None) -> None:
         """Name the end of a queue; None makes its next record stop the lane."""

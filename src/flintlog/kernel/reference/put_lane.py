@@ -147,11 +147,16 @@ class PutLane(Generic[R, B]):
     def _dispatch(self, tail: Tail, start: int, size: int) -> None:
         """Dispatch the records just appended, if all before them were and nobody else is at it."""
         lane = self.lane
-        if lane.is_owned or lane.stopped_at_index or lane.log_offset != tail.base + start:
+        if not lane.try_to_own():
             return
-        reason = lane.run(tail._writable(), start, start + size, tail.base)
-        lane.log_offset = tail.base + lane.position
-        lane.stopped_at_index = reason is LaneStop.INDEX
+        try:
+            if lane.stopped_at_index or lane.log_offset != tail.base + start:
+                return
+            reason = lane.run(tail._writable(), start, start + size, tail.base)
+            lane.log_offset = tail.base + lane.position
+            lane.stopped_at_index = reason is LaneStop.INDEX
+        finally:
+            lane.is_owned = False
 
 
 def _is_plain(message: PlainMessage) -> bool:
