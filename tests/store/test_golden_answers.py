@@ -94,3 +94,14 @@ def test_every_message_is_read_as_java_read_it(case: Path) -> None:
             assert hashlib.sha256(message.body).hexdigest() == told["bodySha256"]
             assert message.magic == told["magicCode"]
             assert hashlib.sha256(message.record).hexdigest() == told["recordSha256"]
+
+
+def test_bodies_that_java_compressed_are_unpacked_on_request(golden: Callable[[str], Path]) -> None:
+    case = golden("batch")
+    with open_store(case / "store", config_of(case), read_only=True) as store:
+        told = [line for line in lines(case / "manifest.jsonl") if "uncompressedSha256" in line]
+        assert len(told) == 80
+        for line in told:
+            message = store.message_at(line["physicalOffset"])
+            assert message is not None
+            assert hashlib.sha256(message.plain_body()).hexdigest() == line["uncompressedSha256"]

@@ -15,6 +15,7 @@ from flintlog.format.host import format_host
 from flintlog.format.message_id import encode_message_id
 from flintlog.format.properties import KEYS, TAGS, UNIQ_KEY, parse_properties
 from flintlog.format.record import Record, parse_record, tags_code
+from flintlog.store.compression import DEFAULT_LIMIT_BYTES, decompress
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
 
 _I32 = struct.Struct(">i").unpack_from
@@ -123,6 +124,10 @@ class StoredMessage(msgspec.Struct, gc=False):
         place = _BODY_AT + _V6_SHIFT[record[39] >> 4 & 3]
         start = place + 4
         return record[start : start + _I32(record, place)[0]]
+
+    def plain_body(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+        """The body as its producer had it: decompressed if it is compressed, but never beyond the limit."""
+        return decompress(self.body, self.sys_flag, limit_bytes)
 
     @property
     def properties(self) -> dict[str, str]:
