@@ -183,6 +183,10 @@ def test_a_scan_goes_on_behind_files_that_are_deleted_meanwhile(tmp_path: Path, 
         assert rows[0]["physical_offset"] == start
         assert rows[-1]["queue_offset"] == 399
         assert segments.segments[0].references == 0
+        ended = store.scan(end=segments.segments[2].base)
+        next(ended)
+        segments.delete_expired(0, now_ms=1, at_once=True)
+        assert list(ended) == []
 
 
 def test_a_scan_says_when_the_store_is_shut_down_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def scan_log(
     if start is not None and start > position:
         position = _first_record_from(segments, start)
     while position < stop_at:
-        segment = _hold_from(segments, position)
+        segment = _hold_between(segments, position, stop_at)
         if segment is None:
             return
         position = max(position, segment.base)
@@ -79,10 +79,10 @@ def scan_log(
         position = following
 
 
-def _hold_from(segments: SegmentQueue, position: int) -> Segment | None:
-    """The segment at an offset, held; or the next one, if that was deleted since."""
+def _hold_between(segments: SegmentQueue, start: int, stop: int) -> Segment | None:
+    """The segment at `start`, held; or the next one that begins before `stop`, if that was deleted since."""
     for segment in segments.segments:
-        if segment.end > position and segment.hold():
+        if segment.end > start and segment.base < stop and segment.hold():
             return segment
     last = segments.last
     if last is not None and not last.available:
