@@ -140,6 +140,16 @@ def test_a_message_that_can_never_be_stored(store: Store, message: Message) -> N
             store.put_batch([Message("orders", BODY), message])
 
 
+def test_a_body_whose_memory_was_released(store: Store) -> None:
+    body = memoryview(bytearray(BODY))
+    body.release()
+    with unchanged(store):
+        with pytest.raises(InvalidMessage, match="released"):
+            store.put(Message("orders", body))
+        with pytest.raises(InvalidMessage, match="released"):
+            store.put_batch([Message("orders", BODY), Message("orders", body)])
+
+
 @pytest.mark.parametrize("given", ["text", None, 7, b"body", {"topic": "orders"}], ids=ascii)
 def test_what_is_no_message(store: Store, given: Message) -> None:
     with unchanged(store):

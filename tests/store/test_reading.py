@@ -168,7 +168,9 @@ def test_neighbouring_scans_give_each_message_once(store: Store) -> None:
         assert parts == whole
 
 
-def test_a_scan_goes_on_behind_files_that_are_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_goes_on_behind_files_that_are_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("flintlog.store.scan.MAX_BATCH_ROWS", 10)
     with open_store(tmp_path, ASYNC) as store:
         for number in range(400):

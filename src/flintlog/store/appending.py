@@ -86,7 +86,7 @@ class Appender:
             ):
                 return self._append_special(message)
             return self._log.put(message)
-        except (TypeError, AttributeError):
+        except (TypeError, AttributeError, ValueError):
             check_types(message)
             raise
 
@@ -128,7 +128,7 @@ class Appender:
             if any(_is_special_in_batch(message) for message in messages):
                 messages = [_compressed(_not_inner(message)) for message in messages]
             return self._log.put_batch(messages)
-        except (TypeError, AttributeError):
+        except (TypeError, AttributeError, ValueError):
             for message in messages:
                 check_types(message)
             raise
