@@ -101,8 +101,7 @@ class Appender:
         if message.delay_level or message.deliver_at_ms is not None:
             service = "schedule" if message.delay_level else "timer"
             raise ServiceNotEnabled(
-                f"a delayed message needs the service {service!r}",
-                advice=f"StoreConfig(services={{{service!r}}})",
+                f"a delayed message needs the service {service!r}", advice="this version does not have it yet"
             )
         message = _compressed(message)
         placement = self._place(message)
