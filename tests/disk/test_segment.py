@@ -156,6 +156,16 @@ def test_a_segment_that_was_unmapped_comes_back_with_its_bytes(segment: Segment)
         assert bytes(selected.view) == b"abc"
 
 
+def test_a_reader_may_have_the_map_that_a_writer_replaces(segment: Segment) -> None:
+    segment.append(b"here")
+    segment.set_positions(segment.size)
+    segment.flushed_position = segment.size
+    assert segment.try_unmap()
+    for_reading = segment.raw()
+    assert segment.raw(writable=True) is not for_reading
+    assert bytes(for_reading.buffer[:4]) == b"here"
+
+
 def test_a_segment_in_use_is_not_unmapped(segment: Segment) -> None:
     segment.append(b"growing")
     assert not segment.try_unmap(), "its tail is in someone's hands"

@@ -140,6 +140,23 @@ def test_a_message_that_can_never_be_stored(store: Store, message: Message) -> N
             store.put_batch([Message("orders", BODY), message])
 
 
+@pytest.mark.parametrize("changed", [{"services": {"timer"}}, {"dispatch": "external"}], ids=str)
+def test_a_configuration_that_asks_for_what_is_not_here(tmp_path: Path, changed: dict[str, Any]) -> None:
+    with pytest.raises(InvalidConfig, match="this version"):
+        open_store(tmp_path / "store", SMALL.with_changes(**changed))
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_body_whose_memory_was_released(store: Store) -> None:
+    body = memoryview(bytearray(BODY))
+    body.release()
+    with unchanged(store):
+        with pytest.raises(InvalidMessage, match="released"):
+            store.put(Message("orders", body))
+        with pytest.raises(InvalidMessage, match="released"):
+            store.put_batch([Message("orders", BODY), Message("orders", body)])
+
+
 @pytest.mark.parametrize("given", ["text", None, 7, b"body", {"topic": "orders"}], ids=ascii)
 def test_what_is_no_message(store: Store, given: Message) -> None:
     with unchanged(store):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ import pytest
 from flintlog.errors import InvalidConfig
 from flintlog.store.config import OPTIONS, StoreConfig
 from flintlog.store.config_file import parse_properties_file
+from flintlog.store.idle_options import WITHOUT_EFFECT
 from flintlog.store.options import INT_MAX, render_page
 from flintlog.store.rocketmq_options import ignored_names, rocketmq_names
+
+DECLARING = ("config.py", "store_options.py", "service_options.py", "idle_options.py", "options.py")
 
 
 def test_default_config_waits_for_the_disk() -> None:
@@ -312,6 +316,14 @@ def test_properties_as_java_reads_them() -> None:
         "empty": "",
         "url": "http://h:1/?a=b",
     }
+
+
+def test_the_options_without_effect_are_those_that_nothing_reads() -> None:
+    package = Path(__file__).parents[2] / "src" / "flintlog"
+    code = "".join(path.read_text("utf-8") for path in package.rglob("*.py") if path.name not in DECLARING)
+    read_here = {"message_delay_level"}  # as `delay_levels_ms`
+    read = {name for name in OPTIONS if re.search(rf"config\.{name}\b", code)} | read_here
+    assert set(OPTIONS) - read == WITHOUT_EFFECT
 
 
 def test_the_page_of_options_is_up_to_date() -> None:

@@ -26,7 +26,7 @@ def in_child(do: Callable[[], None]) -> None:
     if not child:
         try:
             do()
-        except BaseException:  # noqa: BLE001 - the child must end here, whatever happened
+        except BaseException:  # noqa: BLE001 - a child must not run on in the test
             traceback.print_exc()
             os._exit(1)
         os._exit(0)

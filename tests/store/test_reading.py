@@ -11,6 +11,8 @@ import pytest
 
 from flintlog import DamagedRecord, GetStatus, Message, Sql92, Store, StoredMessage, open_store
 from flintlog.disk.faulty import FaultyMedium
+from flintlog.errors import StoreClosed
+from flintlog.store.segment_bytes import held
 from flintlog.testing import FakeClock
 from tests.store.small_store import ASYNC, bodies, read_all
 
@@ -164,6 +166,41 @@ def test_neighbouring_scans_give_each_message_once(store: Store) -> None:
             for row in batch.to_pylist()
         ]
         assert parts == whole
+
+
+def test_a_scan_goes_on_behind_files_that_are_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flintlog.store.scan.MAX_BATCH_ROWS", 10)
+    with open_store(tmp_path, ASYNC) as store:
+        for number in range(400):
+            store.put(Message("orders", b"%500d" % number)).check()
+        segments = store._engine.parts.segments
+        scan = store.scan()
+        next(scan)
+        with held(segments.segments[1]):  # a reader keeps the second: it is on its way out, and still listed
+            assert segments.delete_expired(0, now_ms=1, at_once=True) == 1
+            start = segments.segments[1].base
+            rows = [row for batch in scan for row in batch.to_pylist()]
+        assert rows[0]["physical_offset"] == start
+        assert rows[-1]["queue_offset"] == 399
+        assert segments.segments[0].references == 0
+        ended = store.scan(end=segments.segments[2].base)
+        next(ended)
+        segments.delete_expired(0, now_ms=1, at_once=True)
+        assert list(ended) == []
+
+
+def test_a_scan_says_when_the_store_is_shut_down_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flintlog.store.scan.MAX_BATCH_ROWS", 10)
+    store = open_store(tmp_path, ASYNC)
+    for number in range(40):
+        store.put(Message("orders", b"%d" % number)).check()
+    scan = store.scan()
+    next(scan)
+    store.shutdown()
+    with pytest.raises(StoreClosed):
+        list(scan)
 
 
 def test_a_scan_over_several_files_and_the_blanks_between() -> None:

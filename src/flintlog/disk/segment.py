@@ -186,8 +186,7 @@ class Segment:
             raw.close()
             raise WrongFileSize(f"the file has {raw.size} bytes, not {self.size}", path=self.path)
         was_mapped = self._raw is not None
-        if self._raw is not None:
-            self._raw.close()
+        # A map for reading is not closed here: another reader may be about to take its buffer. It goes with the last.
         self._raw, self._raw_writable, self._read_view = raw, writable, None
         return raw, not was_mapped
 

@@ -86,7 +86,7 @@ class Appender:
             ):
                 return self._append_special(message)
             return self._log.put(message)
-        except (TypeError, AttributeError):
+        except (TypeError, AttributeError, ValueError):
             check_types(message)
             raise
 
@@ -101,8 +101,7 @@ class Appender:
         if message.delay_level or message.deliver_at_ms is not None:
             service = "schedule" if message.delay_level else "timer"
             raise ServiceNotEnabled(
-                f"a delayed message needs the service {service!r}",
-                advice=f"StoreConfig(services={{{service!r}}})",
+                f"a delayed message needs the service {service!r}", advice="this version does not have it yet"
             )
         message = _compressed(message)
         placement = self._place(message)
@@ -128,7 +127,7 @@ class Appender:
             if any(_is_special_in_batch(message) for message in messages):
                 messages = [_compressed(_not_inner(message)) for message in messages]
             return self._log.put_batch(messages)
-        except (TypeError, AttributeError):
+        except (TypeError, AttributeError, ValueError):
             for message in messages:
                 check_types(message)
             raise

@@ -50,6 +50,8 @@ def check_body(body: object) -> None:
         memoryview(body)  # type: ignore[arg-type]  # that is the question
     except TypeError:
         raise InvalidMessage(f"a body is bytes, not {type(body).__name__}") from None
+    except ValueError:
+        raise InvalidMessage("the body is a memoryview that was released") from None
 
 
 def check_batch(messages: Iterable[Message]) -> list[Message]:

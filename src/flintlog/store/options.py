@@ -21,6 +21,8 @@ from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from flintlog.store.idle_options import WITHOUT_EFFECT
+
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
@@ -174,7 +176,8 @@ def render_page(table: Mapping[str, Option], ignored: Iterable[str]) -> str:
         "`StoreConfig()` flushes synchronously, `from_rocketmq` asynchronously unless `flushDiskType` says otherwise.",
         "",
         "Options of parts that this version does not have (timer, transactions, replication, ...) are checked and",
-        "kept, so that a broker's file can be used as it is; they have no effect until that part is there.",
+        "kept, so that a broker's file can be used as it is; they have no effect until that part is there. So are",
+        "options of RocketMQ's that this store has no use for. Both kinds are marked: *no effect*.",
     ]
     group = None
     for option in table.values():
@@ -184,7 +187,8 @@ def render_page(table: Mapping[str, Option], ignored: Iterable[str]) -> str:
             lines.append("|---|---|---|---|---|---|---|")
         rocketmq = f"`{option.rocketmq}`" if option.rocketmq else ""
         cells = (f"`{option.name}`", rocketmq, option.kind, option.unit or "", _bounds(option), _default(option))
-        lines.append(f"| {' | '.join(cells)} | {option.about} |")
+        about = f"*No effect.* {option.about}" if option.name in WITHOUT_EFFECT else option.about
+        lines.append(f"| {' | '.join(cells)} | {about} |")
     lines += ["", "## Known but without effect on a store", ""]
     lines += ["Names that `from_rocketmq` accepts and lists in `config.ignored`:", ""]
     lines.append(", ".join(f"`{name}`" for name in sorted(ignored)) + ".")

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from flintlog import kernel
+from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.errors import StoreClosed
 from flintlog.kernel import Column, Decoded, ScanStop
 from flintlog.store.damage import DamageMap
 from flintlog.store.segment_bytes import held
@@ -44,12 +46,13 @@ def scan_log(
     if start is not None and start > position:
         position = _first_record_from(segments, start)
     while position < stop_at:
-        segment = segments.find(position)
+        segment = _hold_between(segments, position, stop_at)
         if segment is None:
             return
-        with held(segment) as view:
+        position = max(position, segment.base)
+        try:
             decoded = kernel.decode(
-                view,
+                segment.raw().buffer,
                 position - segment.base,
                 min(segment.read_position, stop_at - segment.base),
                 segment.base,
@@ -59,6 +62,8 @@ def scan_log(
                 max_bytes=MAX_BATCH_BYTES,
                 delay_levels_ms=delay_levels_ms,
             )
+        finally:
+            segment.release()
         if decoded.count:
             yield to_record_batch(decoded)
         following = segment.base + decoded.end
@@ -72,6 +77,17 @@ def scan_log(
         if following <= position:
             return
         position = following
+
+
+def _hold_between(segments: SegmentQueue, start: int, stop: int) -> Segment | None:
+    """The segment at `start`, held; or the next one that begins before `stop`, if that was deleted since."""
+    for segment in segments.segments:
+        if segment.end > start and segment.base < stop and segment.hold():
+            return segment
+    last = segments.last
+    if last is not None and not last.available:
+        raise StoreClosed("the store was shut down while it was scanned", path=last.path)
+    return None
 
 
 def _first_record_from(segments: SegmentQueue, start: int) -> int:

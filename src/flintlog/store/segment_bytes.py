@@ -7,12 +7,14 @@ from contextlib import contextmanager
 
 from flintlog import kernel
 from flintlog.disk.segment import Segment
+from flintlog.errors import StoreClosed
 
 
 @contextmanager
 def held(segment: Segment) -> Iterator[memoryview]:
     """The bytes of a segment, mapped for as long as the block lasts."""
-    segment.hold()
+    if not segment.hold():
+        raise StoreClosed("the segment is being deleted", path=segment.path)
     try:
         yield segment.raw().buffer
     finally:

@@ -173,6 +173,8 @@ class Encoder:
             size = memoryview(body).nbytes
         except TypeError:
             raise InvalidMessage(f"a body is bytes, not {type(body).__name__}") from None
+        except ValueError:
+            raise InvalidMessage("the body is a memoryview that was released") from None
         if size > self.max_message_size:
             raise InvalidMessage(f"the body has {size} bytes, and at most {self.max_message_size} are allowed")
         return bytes(body)
