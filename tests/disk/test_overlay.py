@@ -1,88 +1,102 @@
-"""A medium over another: what is changed stays in memory, and what another process does does not get in the way."""
+"""A medium over another one: everything can be changed, and nothing below is."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
+from tests.scale.process_cost import MIB, status_bytes
 
+from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium
 from flintlog.disk.overlay import OverlayMedium
 from flintlog.errors import DiskError
 
-SIZE = 64 * 4096
-
-
-def test_nothing_reaches_the_disk_below(medium: Medium, folder: Path) -> None:
-    medium.create(folder / "file", SIZE).buffer[:4] = b"here"
-    medium.write(folder / "gone", b"1")
-    overlay = OverlayMedium(medium)
-    overlay.open(folder / "file", writable=True).buffer[:4] = b"mine"
-    overlay.create(folder / "new", SIZE)
-    overlay.remove(folder / "gone")
-    assert [info.name for info in overlay.listing(folder)] == ["file", "new"]
-    assert bytes(overlay.open(folder / "file").buffer[:4]) == b"mine"
-    assert bytes(medium.open(folder / "file").buffer[:4]) == b"here"
-    assert [info.name for info in medium.listing(folder)] == ["file", "gone"]
-
-
-def test_a_file_that_another_process_made_meanwhile_is_covered(medium: Medium, folder: Path) -> None:
-    overlay = OverlayMedium(medium)
-    medium.create(folder / "next", SIZE).buffer[:5] = b"their"
-    mine = overlay.create(folder / "next", SIZE)
-    assert not any(mine.buffer)
-    with pytest.raises(DiskError, match="exists"):
-        overlay.create(folder / "next", SIZE)
-
-
-def test_clearing_makes_no_page_private_that_holds_zeros(folder_of_zeros: Path) -> None:
-    overlay = OverlayMedium(LocalMedium())
-    file = overlay.open(folder_of_zeros, writable=True)
-    file.buffer[4096:4100] = b"junk"
-    file.clear(0, SIZE)
-    assert not any(file.buffer)
-    assert 0 < _private_bytes(folder_of_zeros) <= SIZE // 4
-
-
-def test_a_file_that_goes_while_a_directory_is_listed_hides_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a").write_bytes(b"1")
-    (tmp_path / "b").write_bytes(b"2")
-    real = os.scandir
-
-    class Scan:
-        """What `os.scandir` gives, one entry of which was deleted after it was named."""
-
-        def __init__(self, path: Path) -> None:
-            self.entries = [SimpleNamespace(name="0", stat=(tmp_path / "0").stat), *real(path)]
-
-        def __enter__(self) -> list[Any]:
-            return self.entries
-
-        def __exit__(self, *_: object) -> None:
-            """Nothing to close."""
-
-    monkeypatch.setattr(os, "scandir", Scan)
-    assert [info.name for info in LocalMedium().listing(tmp_path)] == ["a", "b"]
+ROOT = Path("/disk")
 
 
 @pytest.fixture
-def folder_of_zeros(tmp_path: Path) -> Path:
-    (tmp_path / "zeros").write_bytes(bytes(SIZE))
-    return tmp_path / "zeros"
+def below() -> FaultyMedium:
+    made = FaultyMedium()
+    made.make_directories(ROOT / "queue")
+    made.create(ROOT / "log", 4096).buffer[:5] = b"first"
+    made.write(ROOT / "note", b"below")
+    return made
 
 
-def _private_bytes(path: Path) -> int:
-    """How much memory this process alone has behind its maps of a file."""
-    total, is_ours = 0, False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if "-" in line.split(" ", 1)[0]:
-            is_ours = line.endswith(str(path))
-        elif is_ours and line.startswith("Anonymous:"):
-            total += int(line.split()[1]) * 1024
-    return total
+@pytest.fixture
+def medium(below: FaultyMedium) -> OverlayMedium:
+    return OverlayMedium(below)
+
+
+def names(medium: Medium, directory: Path = ROOT) -> list[str]:
+    return [info.name for info in medium.listing(directory)]
+
+
+def test_what_is_written_is_seen_above_only(medium: OverlayMedium, below: FaultyMedium) -> None:
+    medium.open(ROOT / "log", writable=True).buffer[:5] = b"other"
+    medium.write(ROOT / "note", b"above")
+    medium.replace(ROOT / "new", b"above too")
+    assert bytes(medium.open(ROOT / "log").buffer[:5]) == b"other"
+    assert medium.read(ROOT / "note") == b"above"
+    assert names(medium) == ["log", "new", "note", "queue"]
+    assert bytes(below.open(ROOT / "log").buffer[:5]) == b"first"
+    assert below.read(ROOT / "note") == b"below"
+    assert names(below) == ["log", "note", "queue"]
+
+
+def test_what_is_removed_is_gone_above_only(medium: OverlayMedium, below: FaultyMedium) -> None:
+    medium.remove(ROOT / "note")
+    assert medium.stat(ROOT / "note") is None and below.exists(ROOT / "note")
+    with pytest.raises(DiskError):
+        medium.read(ROOT / "note")
+    medium.remove_tree(ROOT)
+    assert names(medium) == [] and not medium.exists(ROOT / "log")
+    with pytest.raises(DiskError):
+        medium.open(ROOT / "log")
+    assert names(below) == ["log", "note", "queue"]
+
+
+def test_what_was_removed_can_be_made_again(medium: OverlayMedium) -> None:
+    medium.remove(ROOT / "log")
+    assert bytes(medium.create(ROOT / "log", 16).buffer) == bytes(16)
+    medium.rename(ROOT / "note", ROOT / "queue" / "note")
+    assert names(medium) == ["log", "queue"] and names(medium, ROOT / "queue") == ["note"]
+    with pytest.raises(DiskError, match="exists"):
+        medium.create(ROOT / "log", 16)
+    with pytest.raises(DiskError, match="longer"):
+        medium.read(ROOT / "log", limit=15)
+
+
+@pytest.mark.parametrize("written_before", [False, True])
+def test_clearing_sets_the_range_to_zero(medium: OverlayMedium, written_before: bool) -> None:
+    file = medium.open(ROOT / "log", writable=True)
+    if written_before:
+        file.buffer[4000:4003] = b"end"
+    file.clear(2, 4096)
+    assert bytes(file.buffer) == b"fi" + bytes(4094)
+
+
+def test_clearing_a_large_file_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * 10_000)
+    os.truncate(path, 512 * MIB)
+    file = OverlayMedium(LocalMedium()).open(path, writable=True)
+    before = status_bytes("RssAnon")
+    file.clear(5_000, 512 * MIB)
+    assert status_bytes("RssAnon") - before < 4 * MIB
+    assert bytes(file.buffer[4_990:12_000]) == b"x" * 10 + bytes(7_000)
+    assert path.read_bytes()[:10_001] == b"x" * 10_000 + b"\0"
+
+
+def test_pages_that_were_not_written_show_what_another_process_writes(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(3 * 4096))
+    file = OverlayMedium(LocalMedium()).open(path, writable=True)
+    file.buffer[0] = 1
+    with open(path, "r+b") as other:
+        other.seek(8192)
+        other.write(b"news")
+    assert bytes(file.buffer[8192:8196]) == b"news"

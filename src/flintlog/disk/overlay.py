@@ -8,22 +8,30 @@ showing what another process does to the file); a new file is plain memory; a de
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from flintlog.disk.local import LocalMedium, clear_by_writing
+from flintlog.disk.local import LocalMedium
 from flintlog.disk.map_cache import MapCache
 from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, Medium, RawFile
 from flintlog.errors import DiskError
+from flintlog.kernel import written_end
 
 
 class OverlayFile:
     """A file that was written or made through an overlay. It is kept until the overlay is dropped."""
 
-    def __init__(self, path: Path, buffer: memoryview) -> None:
+    def __init__(self, path: Path, buffer: memoryview, data_end: Callable[[int], int] | None = None) -> None:
+        """`data_end` tells where the data of the file below ends, and counts until the buffer was asked for."""
         self.path = path
         self.size = len(buffer)
-        self.buffer = buffer
+        self._buffer = buffer
+        self._data_end = data_end
+
+    @property
+    def buffer(self) -> memoryview:
+        self._data_end = None  # from here on anything may be written
+        return self._buffer
 
     def sync(self, start: int = 0, stop: int | None = None) -> None:
         """Nothing of an overlay is durable."""
@@ -32,10 +40,12 @@ class OverlayFile:
         self.buffer[position : position + len(data)] = data
 
     def clear(self, start: int, stop: int) -> None:
-        clear_by_writing(self.buffer, start, stop)  # zeros that stay shared take no memory
+        # Only what is not zero: a page that is written here becomes memory of this process.
+        stop = written_end(self._buffer, start, max(start, min(stop, self.data_end(start))))
+        self._buffer[start:stop] = bytes(stop - start)
 
     def data_end(self, start: int) -> int:
-        return self.size
+        return self.size if self._data_end is None else self._data_end(start)
 
     def touch(self, start: int, stop: int) -> bool:
         return False
@@ -84,7 +94,9 @@ class OverlayMedium:
             return held
         if self._is_gone(path):
             raise DiskError("there is no such file", path=path)
-        return self._keep(path, self._private(path)) if writable else self._below.open(path)
+        if not writable:
+            return self._below.open(path)
+        return self._keep(path, self._private(path), lambda start: self._below.open(path).data_end(start))
 
     def _private(self, path: Path) -> memoryview:
         if isinstance(self._below, LocalMedium):
@@ -92,9 +104,9 @@ class OverlayMedium:
                 return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
         return memoryview(bytearray(self._below.open(path).buffer))
 
-    def _keep(self, path: Path, buffer: memoryview) -> OverlayFile:
+    def _keep(self, path: Path, buffer: memoryview, data_end: Callable[[int], int] | None = None) -> OverlayFile:
         self._gone.discard(path)
-        file = self._files[path] = OverlayFile(path, buffer)
+        file = self._files[path] = OverlayFile(path, buffer, data_end)
         return file
 
     def _is_gone(self, path: Path) -> bool:
@@ -132,6 +144,8 @@ class OverlayMedium:
     def read(self, path: Path, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
         held = self._files.get(path)
         if held is not None:
+            if held.size > limit:
+                raise DiskError(f"the file is longer than {limit} bytes", path=path)
             return bytes(held.buffer)
         if self._is_gone(path):
             raise DiskError("there is no such file", path=path)

@@ -25,7 +25,8 @@ from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.disk.selected_range import SelectedRange
 from flintlog.errors import StoreClosed
 from flintlog.format.queue_extension import ExtensionUnit
-from flintlog.kernel import Buffer, QueueEnd, Tail, written_end
+from flintlog.kernel import Buffer, QueueEnd, Tail
+from flintlog.store.segment_bytes import written_end
 
 StoreTimeOf = Callable[[int, int], int]
 """(physical offset, size) → the record's store timestamp, -1 when the log no longer has it."""
@@ -296,7 +297,7 @@ class LogicalQueue(ABC):
         """
         self._has_stale_end = False
         end = segment.wrote_position
-        if written_end(_held(segment.tail), end, segment.size) > end:
+        if written_end(segment, end) > end:
             segment.clear_behind()
 
     def truncate(self, physical_offset: int) -> None:

@@ -1,0 +1,136 @@
+"""What the documents name is there: pages, headings, modules, files, threads, tasks, findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from flintlog.bench.tasks import TASKS
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "flintlog"
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+
+_LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+_MODULE = re.compile(r"`(flintlog(?:\.\w+)+)")
+_FILE = re.compile(r"`((?:tests|examples|benchmarks|scripts|docs|src|flintlog)/[\w./-]+)`")
+_OF_A_STORE = re.compile(r"flintlog/(stop\.json|cut/?|cut/.*)$")
+_MACHINE = re.compile(r"/(?:work|root|home/\w+|tmp/golden)\b")
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _prose(path: Path) -> str:
+    """A document without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def _anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as they are made from their text."""
+    headings = re.findall(r"^#+ (.+)$", _prose(path), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def broken_links(path: Path) -> Iterator[str]:
+    """Relative links of a page that lead nowhere."""
+    for link in _LINK.findall(_prose(path)):
+        place, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link):
+            continue
+        target = path if not place else (path.parent / place).resolve()
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            yield link
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found: object = import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[count:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
+def test_links_lead_somewhere(path: Path) -> None:
+    assert list(broken_links(path)) == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
+def test_no_page_knows_the_machine_it_was_written_on(path: Path) -> None:
+    assert _MACHINE.findall(path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
+def test_modules_and_files_that_are_named_exist(path: Path) -> None:
+    text = path.read_text("utf-8")
+    entry_points = {"flintlog.media"}
+    modules = [name for name in _MODULE.findall(text) if name not in entry_points]
+    assert [name for name in modules if not is_there(name)] == []
+    files = [name for name in _FILE.findall(text) if not _OF_A_STORE.match(name)]
+    assert [name for name in files if not (ROOT / name).exists() and not (ROOT / "src" / name).exists()] == []
+
+
+def test_a_bad_page_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\n[a](#a-page) [b](#b) [c](nothing.md) [d](https://example.org/x) [e](page.md#c)\n")
+    assert list(broken_links(page)) == ["#b", "nothing.md", "page.md#c"]
+    assert is_there("flintlog.disk.medium.Medium") and not is_there("flintlog.disk.nothing")
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = _prose(ROOT / "docs" / "index.md")
+    pages = [path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md"]
+    assert [name for name in pages if f"({name})" not in index] == []
+    decisions = _prose(ROOT / "docs" / "decisions" / "README.md")
+    assert [path.name for path in DECISIONS if f"({path.name})" not in decisions] == []
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=_name)
+def test_a_decision_is_half_a_page(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert text.startswith(f"# {path.name[:4]}: ")
+    assert len(text.splitlines()) <= 45
+
+
+def test_every_thread_is_in_the_architecture() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rooms = [PACKAGE / room for room in ("disk", "derive", "store")]
+    sources = [path.read_text("utf-8") for room in rooms for path in room.rglob("*.py")]
+    made = {name for source in sources for name in re.findall(r'name=f?"(flintlog-[a-z-]+)', source)}
+    named = set(re.findall(r"`(flintlog-[a-z-]+)", text))
+    assert len(made) >= 9
+    assert {name.rstrip("-") for name in made} == {name.rstrip("-") for name in named}
+
+
+def test_every_room_is_in_the_architecture() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rooms = [path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"]
+    assert [room for room in rooms if f"| `{room}` |" not in text] == []
+
+
+def test_every_task_of_the_benchmark_is_explained() -> None:
+    text = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
+    assert [task.name for task in TASKS if f"`{task.name}`" not in text] == []
+
+
+def test_locks_that_are_named_are_locks() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("## Locks")[2].partition("\n## ")[0]
+    sources = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
+    names = set(re.findall(r"`(_[a-z]+)`", text))
+    assert {"_closing", "_running", "_flushing", "_gate"} <= names
+    assert [name for name in sorted(names) if f"self.{name} = threading.Lock()" not in sources] == []
