@@ -215,7 +215,7 @@ def test_a_crc_property_of_the_senders_own_is_dropped(kernel: ModuleType, tail: 
 
 def test_a_batch_is_its_records_one_behind_the_other(kernel: ModuleType, encoder: Duck) -> None:
     messages = [Message("t", b"a" * size, tags="x", queue_id=2) for size in range(5)]
-    messages[2].body = bytearray(b"other")  # type: ignore[assignment]
+    messages[2].body = bytearray(b"other")
     together, alone = kernel.Tail(bytearray(4096), 512, 64), kernel.Tail(bytearray(4096), 512, 64)
     offsets = encoder.append_batch(together, messages, 40, 9)
     starts = []

@@ -45,7 +45,7 @@ class _Addressed(msgspec.Struct, gc=False):
     """The two parts of a message that are given by position."""
 
     topic: str
-    body: bytes
+    body: bytes | bytearray | memoryview
 
 
 class Message(_Addressed, kw_only=True, gc=False):
