@@ -6,9 +6,10 @@ What is measured happens in a process of its own, so that nothing else is counte
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -35,10 +36,11 @@ BYTES_A_QUEUE = 10 * 1024
 
 
 @pytest.fixture(scope="module")
-def huge_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def huge_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("huge") / "store"
     make_huge_store(root)
-    return root
+    yield root
+    shutil.rmtree(root)  # a gibibyte of it was allocated, and pytest keeps three runs
 
 
 def open_elsewhere(root: Path, mode: str) -> opener.Opened:

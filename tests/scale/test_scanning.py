@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -23,13 +25,14 @@ CONFIG = StoreConfig(flush="async", max_hash_slot_num=1000, max_index_num=4000)
 
 
 @pytest.fixture(scope="module")
-def gibibyte_of_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gibibyte_of_log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("scan") / "store"
     body = os.urandom(BODY_BYTES)
     with open_store(root, CONFIG) as store:
         while store.max_physical_offset < LOG_BYTES:
             store.put_batch([Message("orders", body) for _ in range(BATCH)]).check()
-    return root
+    yield root
+    shutil.rmtree(root)
 
 
 @pytest.mark.parametrize("include_body", [True, False], ids=["bodies", "no-bodies"])
