@@ -13,7 +13,7 @@ import pytest
 
 from flintlog import Message, PutStatus, Store, StoreConfig, open_store
 from flintlog.disk.faulty import FaultyMedium
-from flintlog.store.flush import GroupCommit
+from flintlog.store.group_commit import GroupCommit
 from flintlog.store.lifecycle import Flag
 from flintlog.store.message import Receipt
 from tests.store.small_store import ASYNC, SMALL, bodies, read_all, wait_until

@@ -27,8 +27,9 @@ from flintlog.store.clock import Milliseconds
 from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import Dispatcher
-from flintlog.store.flush import AsyncFlush, Commit, GroupCommit
+from flintlog.store.flush import AsyncFlush, Commit
 from flintlog.store.forking import close_in_children
+from flintlog.store.group_commit import GroupCommit
 from flintlog.store.housekeeping import QueueFlush
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
