@@ -4,8 +4,8 @@ Opening loads the files, recovers them (see `recovery.py`) and starts the thread
 which they feed each other: flush, dispatch, queues, index, checkpoint, and at last the `abort` file, whose absence
 says that all of it happened.
 
-Threads, each owned by its class: group commit and its watcher or the async flush (`flush.py`), the commit of pool
-buffers, the queue flush (`housekeeping.py`), the allocator, the page toucher. A put needs none but group commit.
+Threads, each owned by its class: group commit and its watcher (`group_commit.py`) or the async flush, the commit of
+pool buffers (`flush.py`), the queue flush (`housekeeping.py`), the allocator, the page toucher. A put needs none but group commit.
 """
 
 from __future__ import annotations

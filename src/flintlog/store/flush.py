@@ -7,12 +7,15 @@ files, before they can be synced. Both take everything now and then, however lit
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import Protocol
 
 from flintlog.errors import SyncFailed
+
+log = logging.getLogger(__name__)
 
 
 class Flushable(Protocol):
@@ -66,7 +69,11 @@ class Tide:
             thorough = time.monotonic() - last_thorough >= self._thorough_interval_s
             if thorough:
                 last_thorough = time.monotonic()
-            self._work(0 if thorough else self._least_pages)
+            try:
+                self._work(0 if thorough else self._least_pages)
+            except Exception:
+                # Without this thread nothing would be written down any more; the next round tries again.
+                log.exception("%s failed", self._thread.name)
 
 
 class AsyncFlush(Tide):
