@@ -5,7 +5,8 @@ which they feed each other: flush, dispatch, queues, index, checkpoint, and at l
 says that all of it happened.
 
 Threads, each owned by its class: group commit and its watcher (`group_commit.py`) or the async flush, the commit of
-pool buffers (`flush.py`), the queue flush (`housekeeping.py`), the allocator, the page toucher. A put needs none but group commit.
+pool buffers (`flush.py`), the queue flush (`housekeeping.py`), the allocator, the page toucher. A put
+needs none but group commit.
 """
 
 from __future__ import annotations
