@@ -13,7 +13,9 @@ import pytest
 
 from flintlog import Message, PutStatus, Store, StoreConfig, open_store
 from flintlog.disk.faulty import FaultyMedium
-from flintlog.store.flush import GroupCommit
+from flintlog.errors import DiskError
+from flintlog.store.flush import Commit
+from flintlog.store.group_commit import GroupCommit
 from flintlog.store.lifecycle import Flag
 from flintlog.store.message import Receipt
 from tests.store.small_store import ASYNC, SMALL, bodies, read_all, wait_until
@@ -197,6 +199,21 @@ def test_a_callback_of_a_put_that_timed_out_may_put(disk: HangingDisk) -> None:
     wait_until(lambda: told)
     assert store.put(Message("orders", b"after")).status is PutStatus.PUT_OK
     store.shutdown()
+
+
+def test_a_commit_that_fails_once_is_tried_again() -> None:
+    tries: list[int] = []
+
+    def commit(least_pages: int) -> bool:
+        tries.append(least_pages)
+        if len(tries) == 1:
+            raise DiskError("for once")
+        return True
+
+    tide = Commit(commit, interval_ms=5, least_pages=4, thorough_interval_ms=1000, after_commit=lambda: None)
+    tide.start()
+    wait_until(lambda: len(tries) > 2)
+    tide.stop()
 
 
 class _OddSegments:

@@ -4,8 +4,9 @@ Opening loads the files, recovers them (see `recovery.py`) and starts the thread
 which they feed each other: flush, dispatch, queues, index, checkpoint, and at last the `abort` file, whose absence
 says that all of it happened.
 
-Threads, each owned by its class: group commit and its watcher or the async flush (`flush.py`), the commit of pool
-buffers, the queue flush (`housekeeping.py`), the allocator, the page toucher. A put needs none but group commit.
+Threads, each owned by its class: group commit and its watcher (`group_commit.py`) or the async flush, the commit of
+pool buffers (`flush.py`), the queue flush (`housekeeping.py`), the allocator, the page toucher. A put
+needs none but group commit.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from flintlog.store.clock import Milliseconds
 from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import Dispatcher
-from flintlog.store.flush import AsyncFlush, Commit, GroupCommit
+from flintlog.store.flush import AsyncFlush, Commit
 from flintlog.store.forking import close_in_children
+from flintlog.store.group_commit import GroupCommit
 from flintlog.store.housekeeping import QueueFlush
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads

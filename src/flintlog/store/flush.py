@@ -1,34 +1,21 @@
-"""Making appended bytes durable: group commit for sync flush, a slow tide for async flush.
+"""The slow tide of async flush: appended bytes become durable a while later, in threads of their own.
 
-Threads: `GroupCommit` owns one thread that syncs the log and then wakes everyone whose record it covered;
-a second one, the watcher, gives up on those who waited longer than the time-out while a sync hangs.
-`AsyncFlush` owns one thread that syncs every half second, when enough pages are dirty.
-
-Invariant: a put is completed as synced only when `flushed_where` has passed the end of its record. Once a sync
-has failed nothing is ever completed as synced again: the operating system may have dropped the dirty pages and
-will report success the next time.
+`AsyncFlush` syncs every half second, when enough pages are dirty. `Commit` moves the bytes of pool buffers to their
+files, before they can be synced. Both take everything now and then, however little it is. (Sync flush is
+`group_commit.py`.)
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-from flintlog.errors import FlintlogError, SyncFailed
-from flintlog.store.message import PutStatus, Receipt, Receipts
+from flintlog.errors import SyncFailed
 
 log = logging.getLogger(__name__)
-
-Outcome: TypeAlias = "Receipt | Receipts"
-WATCHES_PER_TIMEOUT = 10
-STOP_TRIES = 10
 
 
 class Flushable(Protocol):
@@ -39,275 +26,57 @@ class Flushable(Protocol):
     def flush(self, least_pages: int) -> bool: ...
 
 
-class PutCounts(Protocol):
-    """The part of the statistics that waiting puts are for."""
-
-    def put_took(self, elapsed_ms: int, count: int = 1) -> None: ...
-
-    def put_failed(self, count: int = 1) -> None: ...
-
-
-class _Waiting:
-    """A put that waits for a sync: `finish` is called once, by the flush thread or by the watcher."""
-
-    __slots__ = ("deadline", "done", "receipt", "target")
-
-    def __init__(self, receipt: Outcome, deadline: float) -> None:
-        self.receipt = receipt
-        self.target = receipt.end_offset
-        self.deadline = deadline
-        self.done = False
-
-    def finish(self, outcome: Outcome) -> None:
-        raise AssertionError("a waiting put knows how it is told")
-
-
-class _WaitingThread(_Waiting):
-    __slots__ = ("gate", "outcome")
-
-    def __init__(self, receipt: Outcome, deadline: float) -> None:
-        super().__init__(receipt, deadline)
-        self.outcome = receipt
-        self.gate = threading.Lock()
-        self.gate.acquire()
-
-    def finish(self, outcome: Outcome) -> None:
-        self.outcome = outcome
-        self.gate.release()
-
-
-class _WaitingFuture(_Waiting):
-    __slots__ = ("future",)
-
-    def __init__(self, receipt: Outcome, deadline: float) -> None:
-        super().__init__(receipt, deadline)
-        self.future: Future[Outcome] = Future()
-
-    def finish(self, outcome: Outcome) -> None:
-        if self.future.set_running_or_notify_cancel():
-            self.future.set_result(outcome)
-
-
-class _WaitingTask(_Waiting):
-    """An asyncio producer; a group of them is woken by one call into their loop."""
-
-    __slots__ = ("future", "loop")
-
-    def __init__(self, receipt: Outcome, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(receipt, deadline)
-        self.loop = loop
-        self.future: asyncio.Future[Outcome] = loop.create_future()
-
-    def finish(self, outcome: Outcome) -> None:
-        _wake_loop(self.loop, [(self.future, outcome)])
-
-
-def _set_results(results: list[tuple[asyncio.Future[Outcome], Outcome]]) -> None:
-    for future, outcome in results:
-        if not future.done():
-            future.set_result(outcome)
-
-
-def _wake_loop(loop: asyncio.AbstractEventLoop, results: list[tuple[asyncio.Future[Outcome], Outcome]]) -> None:
-    try:
-        loop.call_soon_threadsafe(_set_results, results)
-    except RuntimeError:
-        log.debug("the event loop of %d waiting puts was closed", len(results))
-
-
-def _join(thread: threading.Thread) -> None:
-    if thread.ident is not None:  # an opening that failed may not have come as far as starting it
+def join(thread: threading.Thread) -> None:
+    """Wait for the end of a thread; an opening that failed may not have come as far as starting it."""
+    if thread.ident is not None:
         thread.join()
 
 
-class GroupCommit:
-    """Sync flush: one sync for all records that were appended while the last one ran."""
+class Tide:
+    """A thread that does something every interval, or when nudged, and thoroughly now and then."""
 
     def __init__(
-        self,
-        segments: Flushable,
-        *,
-        timeout_ms: int,
-        after_flush: Callable[[], None],
-        on_failure: Callable[[SyncFailed], None],
-        before_flush: Callable[[], None] | None = None,
-        counted: PutCounts | None = None,
+        self, name: str, work: Callable[[int], object], *, interval_ms: int, least_pages: int, thorough_interval_ms: int
     ) -> None:
-        """`before_flush` brings what was put to where it can be flushed; `counted` is told how it went."""
-        self._segments = segments
-        self._before_flush = before_flush
-        self._counted = counted
-        self._timeout_s = timeout_ms / 1000
-        self._after_flush = after_flush
-        self._on_failure = on_failure
-        self._requests: deque[_Waiting] = deque()
-        self._in_flight: list[_Waiting] = []
-        self._bell = threading.Lock()
-        self._bell.acquire()
-        self._gate = threading.Lock()
-        self._sleeping = False
-        self._nudged = False
-        self._failed = False
+        """`work` is told how many pages are worth it: 0 when it is to be thorough."""
+        self._work = work
+        self._interval_s = interval_ms / 1000
+        self._least_pages = least_pages
+        self._thorough_interval_s = thorough_interval_ms / 1000
         self._stopped = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, name="flintlog-group-commit", daemon=True),
-            threading.Thread(target=self._watch, name="flintlog-flush-watcher", daemon=True),
-        ]
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
 
     def stop(self) -> None:
-        """Sync what is waiting, then end both threads."""
+        """End the thread, then do everything that is left."""
         self._stopped.set()
-        self._ring()
-        for thread in self._threads:
-            _join(thread)
-
-    def wait(self, receipt: Outcome) -> Outcome:
-        """Block until the record is synced, or give FLUSH_DISK_TIMEOUT."""
-        if threading.get_ident() == self._threads[0].ident:
-            return self._flush_here(receipt)
-        waiting = _WaitingThread(receipt, time.monotonic() + self._timeout_s)
-        self._submit(waiting)
-        waiting.gate.acquire()
-        return waiting.outcome
-
-    def _flush_here(self, receipt: Outcome) -> Outcome:
-        """A listener puts from within the flush thread: nobody else would sync for it."""
-        synced = self._flush_to(receipt.end_offset)
-        self._after_flush()
-        return receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
-
-    def future(self, receipt: Outcome) -> Future[Outcome]:
-        if threading.get_ident() == self._threads[0].ident:
-            done: Future[Outcome] = Future()
-            done.set_result(self._flush_here(receipt))
-            return done
-        waiting = _WaitingFuture(receipt, time.monotonic() + self._timeout_s)
-        self._submit(waiting)
-        return waiting.future
-
-    def task(self, receipt: Outcome) -> asyncio.Future[Outcome]:
-        waiting = _WaitingTask(receipt, time.monotonic() + self._timeout_s, asyncio.get_running_loop())
-        self._submit(waiting)
-        return waiting.future
+        self._wake.set()
+        join(self._thread)
+        self._work(0)
 
     def nudge(self) -> None:
-        """Ask for a sync without waiting for it."""
-        self._nudged = True  # a sync that runs now may have begun before the record was there
-        if self._sleeping:
-            self._ring()
-
-    def _ring(self) -> None:
-        self._sleeping = False
-        # Two producers may both have seen the thread asleep: the second finds the bell ringing.
-        with contextlib.suppress(RuntimeError):
-            self._bell.release()
-
-    def _submit(self, waiting: _Waiting) -> None:
-        self._requests.append(waiting)
-        if self._sleeping:
-            self._ring()
-        if self._stopped.is_set():
-            self._finish_rest()
+        """Now, instead of at the next interval."""
+        self._wake.set()
 
     def _run(self) -> None:
+        last_thorough = time.monotonic()
         while not self._stopped.is_set():
-            self._sleeping = True
-            if not self._requests and not self._nudged:
-                self._bell.acquire()
-            self._sleeping = self._nudged = False
+            self._wake.wait(self._interval_s)
+            self._wake.clear()
+            thorough = time.monotonic() - last_thorough >= self._thorough_interval_s
+            if thorough:
+                last_thorough = time.monotonic()
             try:
-                self._flush_group()
+                self._work(0 if thorough else self._least_pages)
             except Exception:
-                # Whatever went wrong behind the sync: without this thread nothing would be acknowledged any more.
-                log.exception("the work behind a flush failed")
-        self._finish_rest()
-
-    def _flush_group(self) -> None:
-        group = self._take_group()
-        self._in_flight = group
-        target = max((waiting.target for waiting in group), default=0)
-        synced = False
-        try:
-            synced = self._flush_to(target)
-            self._after_flush()
-        finally:
-            self._complete(group, synced)
-            self._in_flight = []
-
-    def _take_group(self) -> list[_Waiting]:
-        """All that wait now; after `stop` a late producer may be at the same list."""
-        requests = self._requests
-        group: list[_Waiting] = []
-        with contextlib.suppress(IndexError):
-            group.extend(requests.popleft() for _ in range(len(requests)))
-        return group
-
-    def _flush_to(self, target: int) -> bool:
-        if self._failed:
-            return False
-        segments = self._segments
-        try:
-            if self._before_flush is not None:
-                self._before_flush()
-            segments.flush(0)
-            while segments.flushed_where < target:
-                # A group may span a file's end: a flush covers one file.
-                if segments.flush(0):
-                    return segments.flushed_where >= target
-        except SyncFailed as failure:
-            self._failed = True
-            self._on_failure(failure)
-            return False
-        except FlintlogError as failure:
-            log.error("records could not be brought to their file: %s", failure)
-            return False
-        return True
-
-    def _complete(self, group: list[_Waiting], synced: bool) -> None:
-        loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Outcome], Outcome]]] = {}
-        with self._gate:
-            group = [waiting for waiting in group if not waiting.done]
-            for waiting in group:
-                waiting.done = True
-        # Outside of the gate: the callback of a future is the user's code, and may put.
-        for waiting in group:
-            receipt = waiting.receipt
-            outcome = receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
-            if isinstance(waiting, _WaitingTask):
-                loops.setdefault(waiting.loop, []).append((waiting.future, outcome))
-            else:
-                waiting.finish(outcome)
-        for loop, results in loops.items():
-            _wake_loop(loop, results)
-        if self._counted is not None and group:
-            self._count(group, synced, self._counted)
-
-    def _count(self, group: list[_Waiting], synced: bool, counted: PutCounts) -> None:
-        if not synced:
-            counted.put_failed(len(group))
-        now = time.monotonic() + self._timeout_s
-        waits_ms = Counter(int((now - waiting.deadline) * 1000) for waiting in group)
-        for elapsed_ms, count in waits_ms.items():
-            if elapsed_ms > 0:
-                counted.put_took(elapsed_ms, count)
-
-    def _finish_rest(self) -> None:
-        while self._requests:
-            self._flush_group()
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(self._timeout_s / WATCHES_PER_TIMEOUT):
-            now = time.monotonic()
-            late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.deadline < now]
-            if late:
-                self._complete(late, synced=False)
+                # Without this thread nothing would be written down any more; the next round tries again.
+                log.exception("%s failed", self._thread.name)
 
 
-class AsyncFlush:
+class AsyncFlush(Tide):
     """Async flush: every interval the dirty pages, if there are enough of them; all of them now and then."""
 
     def __init__(
@@ -320,55 +89,29 @@ class AsyncFlush:
         after_flush: Callable[[], None],
         on_failure: Callable[[SyncFailed], None],
     ) -> None:
+        super().__init__(
+            "flintlog-async-flush",
+            self._flush,
+            interval_ms=interval_ms,
+            least_pages=least_pages,
+            thorough_interval_ms=thorough_interval_ms,
+        )
         self._segments = segments
-        self._interval_s = interval_ms / 1000
-        self._least_pages = least_pages
-        self._thorough_interval_s = thorough_interval_ms / 1000
         self._after_flush = after_flush
         self._on_failure = on_failure
-        self._stopped = threading.Event()
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="flintlog-async-flush", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread and sync everything."""
-        self._stopped.set()
-        self._wake.set()
-        _join(self._thread)
-        for _ in range(STOP_TRIES):
-            if self._flush(0):
-                return
-
-    def nudge(self) -> None:
-        """Flush now instead of at the next interval (`wakeFlushWhenPutMessage`)."""
-        self._wake.set()
-
-    def _run(self) -> None:
-        last_thorough = time.monotonic()
-        while not self._stopped.is_set():
-            self._wake.wait(self._interval_s)
-            self._wake.clear()
-            thorough = time.monotonic() - last_thorough >= self._thorough_interval_s
-            if thorough:
-                last_thorough = time.monotonic()
-            self._flush(0 if thorough else self._least_pages)
-
-    def _flush(self, least_pages: int) -> bool:
-        """Flush file by file until nothing moves; True when all that was asked for is durable."""
+    def _flush(self, least_pages: int) -> None:
+        """Flush file by file until nothing moves."""
         try:
             while not self._segments.flush(least_pages):
                 pass
         except SyncFailed as failure:
             self._on_failure(failure)
-            return True
+            return
         self._after_flush()
-        return True
 
 
-class Commit:
+class Commit(Tide):
     """Moves the bytes of pool buffers to their files, then lets them be flushed."""
 
     def __init__(
@@ -380,42 +123,20 @@ class Commit:
         thorough_interval_ms: int,
         after_commit: Callable[[], None],
     ) -> None:
+        super().__init__(
+            "flintlog-commit",
+            self._commit_all,
+            interval_ms=interval_ms,
+            least_pages=least_pages,
+            thorough_interval_ms=thorough_interval_ms,
+        )
         self._commit = commit
-        self._interval_s = interval_ms / 1000
-        self._least_pages = least_pages
-        self._thorough_interval_s = thorough_interval_ms / 1000
         self._after_commit = after_commit
-        self._stopped = threading.Event()
-        self._wake = threading.Event()
         self._committing = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="flintlog-commit", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread and commit everything."""
-        self._stopped.set()
-        self._wake.set()
-        _join(self._thread)
-        self._commit_all(0)
-
-    def nudge(self) -> None:
-        self._wake.set()
 
     def commit_now(self) -> None:
         """Commit everything, in the caller's thread."""
         self._commit_all(0)
-
-    def _run(self) -> None:
-        last_thorough = time.monotonic()
-        while not self._stopped.is_set():
-            self._wake.wait(self._interval_s)
-            self._wake.clear()
-            thorough = time.monotonic() - last_thorough >= self._thorough_interval_s
-            if thorough:
-                last_thorough = time.monotonic()
-            self._commit_all(0 if thorough else self._least_pages)
 
     def _commit_all(self, least_pages: int) -> None:
         moved = False
