@@ -9,7 +9,7 @@ import pytest
 
 from flintlog import Message, PutStatus, Receipt
 from flintlog.errors import SyncFailed
-from flintlog.store.flush import GroupCommit
+from flintlog.store.group_commit import GroupCommit
 from flintlog.store.lifecycle import State
 from tests.faults.world import ROOT, World, assert_there, small_config
 

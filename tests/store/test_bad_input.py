@@ -152,9 +152,9 @@ def test_a_body_whose_memory_was_released(store: Store) -> None:
     body.release()
     with unchanged(store):
         with pytest.raises(InvalidMessage, match="released"):
-            store.put(Message("orders", body))  # type: ignore[arg-type]
+            store.put(Message("orders", body))
         with pytest.raises(InvalidMessage, match="released"):
-            store.put_batch([Message("orders", BODY), Message("orders", body)])  # type: ignore[arg-type]
+            store.put_batch([Message("orders", BODY), Message("orders", body)])
 
 
 @pytest.mark.parametrize("given", ["text", None, 7, b"body", {"topic": "orders"}], ids=ascii)
