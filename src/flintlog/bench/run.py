@@ -2,8 +2,9 @@
 
 Between two runs the machine writes back what is dirty, so that nobody pays for the writes of the one before. What is
 read (`get`, `rebuild`) was written just before, so all read from the page cache. In every other round the order is
-turned around. Before each run a file is written and deleted: a hypervisor takes free memory back, and whoever comes
-first would pay for getting it again, which can cost more than everything that is measured.
+turned around. Before each run a file is written and deleted, and whoever writes does the same work once without being
+measured (Java's compiler needs that anyway): a hypervisor takes free memory back, and whoever comes first
+would pay for getting it again, which can cost ten times what is measured.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 from flintlog.bench.ours import fill_log
 from flintlog.bench.tasks import MIB, Measurement, Task, Window, median
 
+WRITING = frozenset({"put", "batch"})
 _DERIVED = ("consumequeue", "index", "checkpoint", "abort", "abort.bak", "dispatch")
 
 
@@ -85,10 +87,19 @@ def _one_run(task: Task, contender: Contender, window: Window, room: Path) -> Me
     contender.prepare(task, window, directory)
     os.sync()
     _level_ground(room / "ground", window.ground_mib)
+    _warm_up(task, contender, window, room / "warm")
     try:
         return contender.measure(task, window, directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _warm_up(task: Task, contender: Contender, window: Window, directory: Path) -> None:
+    if task.kind not in WRITING or contender.name == "java" or not window.warm_up_seconds:
+        return  # Java does this by itself, in the process that is measured
+    contender.prepare(task, window, directory)
+    contender.measure(task, msgspec.structs.replace(window, seconds=window.warm_up_seconds), directory)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _level_ground(path: Path, mib: int) -> None:
