@@ -3,6 +3,8 @@
     plain     type right, no hook, no service, no batch queue       kernel's put lane
     special   hooks, compression, inner batches, multi-dispatch,     here, then CommitLog.put or put_placed
               transaction flags
+    delayed   rewritten by its service, then as special
+    rebuilt   made by a service from a stored one, as special, without hooks
 
 What can never be stored raises; what the store cannot do now gives a receipt that says so.
 """
@@ -10,7 +12,7 @@ What can never be stored raises; what the store cannot do now gives a receipt th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -26,6 +28,7 @@ from flintlog.store.engine import Engine
 from flintlog.store.logical_queue import QueueType
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.placement import InBatchQueue, MultiDispatched, Unqueued, inner_count
+from flintlog.store.service import Rewritten, Service
 
 _SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
 
@@ -43,6 +46,7 @@ class Appender:
         self._log = engine.log
         self._queues = engine.parts.queues
         self._lifecycle = engine.lifecycle
+        self.services: Mapping[str, Service] = {}
         self._hooks: list[BeforePut] = []
         self._multi_dispatch = config.enable_lmq and config.enable_multi_dispatch
         self._has_batch_topics = engine.parts.queues.has_batch_topics
@@ -98,16 +102,42 @@ class Appender:
             return answer
         message = answer
         check_types(message)
-        if message.delay_level or message.deliver_at_ms is not None:
-            service = "schedule" if message.delay_level else "timer"
-            raise ServiceNotEnabled(
-                f"a delayed message needs the service {service!r}", advice="this version does not have it yet"
-            )
         message = _compressed(message)
+        if message.delay_level or message.deliver_at_ms is not None:
+            return self._append_delayed(message)
+        return self._append_placed(message)
+
+    def _append_delayed(self, message: Message) -> Receipt:
+        if message.delay_level and message.deliver_at_ms is not None:
+            raise InvalidMessage("a message waits for a delay level or for a time, not for both")
+        name = "schedule" if message.delay_level else "timer"
+        service = self.services.get(name)
+        if service is None:
+            raise ServiceNotEnabled(
+                f"a delayed message needs the service {name!r}", advice=f"open the store with services={{{name!r}}}"
+            )
+        answer = service.rewrite(message)
+        if isinstance(answer, Receipt):
+            return answer
+        receipt = self._append_placed(answer.message, answer.capacity)
+        if receipt.status is PutStatus.PUT_OK:
+            service.stored(receipt)
+        return receipt
+
+    def append_rebuilt(self, rebuilt: Rewritten) -> Receipt:
+        """Append what a service made; the hooks have seen the message that it came from."""
+        if not self._lifecycle.is_writeable:
+            return self._refuse()
+        check_types(rebuilt.message)
+        return self._append_placed(rebuilt.message, rebuilt.capacity)
+
+    def _append_placed(self, message: Message, capacity: int | None = None) -> Receipt:
         placement = self._place(message)
         if isinstance(placement, Receipt):
             return placement
-        return self._log.put(message) if placement is None else self._log.put_placed(placement)
+        if placement is None:
+            return self._log.put(message, capacity)
+        return self._log.put_placed(placement, capacity)
 
     def append_batch(self, messages: Sequence[Message]) -> Receipts:
         messages = check_batch(messages)

@@ -20,6 +20,15 @@ class Clock(Protocol):
     def now_ms(self) -> int: ...
 
 
+@runtime_checkable
+class TurnedClock(Clock, Protocol):
+    """A clock that somebody turns by hand, and that says so."""
+
+    def on_turn(self, callback: Callable[[], None]) -> None: ...
+
+    def off_turn(self, callback: Callable[[], None]) -> None: ...
+
+
 def system_now_ms() -> int:
     return time.time_ns() // 1_000_000
 

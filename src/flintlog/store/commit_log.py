@@ -24,6 +24,7 @@ from typing import Protocol, cast
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DiskFull, InvalidMessage
+from flintlog.format.properties import encode_properties
 from flintlog.format.record import END_RESERVE, encode_blank
 from flintlog.kernel import Encoder, Lane, PutLane, Tail
 from flintlog.store.clock import Milliseconds, given_clock
@@ -109,32 +110,36 @@ class CommitLog:
         """How many bytes of records were put since the start."""
         return self.end_offset - self._began_at - self._padding_bytes
 
-    def put(self, message: Message) -> Receipt:
-        """Append one message to the queue it names: the long way, which `put_lane` shortens for the plain case."""
+    def put(self, message: Message, capacity: int | None = None) -> Receipt:
+        """Append one message to the queue it names: the long way, which `put_lane` shortens for the plain case.
+
+        `capacity` is that of the Java HashMap which orders the properties, when it is not that of a new message.
+        """
         with self.lock:
             key = (message.topic, message.queue_id)
             queue_offset = self.put_lane.next_offsets.get(key, 0)
-            receipt = self._append_one(message, queue_offset)
+            receipt = self._append_one(message, queue_offset, capacity)
             if receipt.status is _OK:
                 self.put_lane.next_offsets[key] = queue_offset + 1
             return receipt
 
-    def put_placed(self, placement: Placement) -> Receipt:
+    def put_placed(self, placement: Placement, capacity: int | None = None) -> Receipt:
         """Append a message whose queue offset is not simply the next of its own queue."""
         with self.lock:
             message, queue_offset = placement.prepare()
-            receipt = self._append_one(message, queue_offset)
+            receipt = self._append_one(message, queue_offset, capacity)
             if receipt.status is _OK:
                 placement.done()
                 self.unqueued_count += placement.is_unqueued
             return receipt
 
-    def _append_one(self, message: Message, queue_offset: int) -> Receipt:
+    def _append_one(self, message: Message, queue_offset: int, capacity: int | None) -> Receipt:
         now = self._now_ms()
         tail = self._ready_tail()
-        size = self._append(tail, message, queue_offset, now)
+        text = None if capacity is None else encode_properties(message.properties or {}, capacity)
+        size = self._append(tail, message, queue_offset, now, text)
         if not size:
-            rolled = self._append_to_next(message, queue_offset, now)
+            rolled = self._append_to_next(message, queue_offset, now, text)
             if rolled is None:
                 return Receipt(self._refusal)
             tail, size = rolled
@@ -156,14 +161,16 @@ class CommitLog:
             self.put_lane.next_offsets[key] = queue_offset + len(messages)
             return Receipts(_OK, offsets, queue_offset, now, first.store_host or self._store_host)
 
-    def _append_to_next(self, message: Message, queue_offset: int, now: int) -> tuple[Tail, int] | None:
+    def _append_to_next(
+        self, message: Message, queue_offset: int, now: int, text: bytes | None
+    ) -> tuple[Tail, int] | None:
         """Close the full segment and append to a new one; None when there is no new one."""
         scratch = Tail(bytearray(self._scratch_size), 0)
-        if not self._append(scratch, message, queue_offset, now):
+        if not self._append(scratch, message, queue_offset, now, text):
             raise InvalidMessage("the message does not fit into a segment", advice="raise mappedFileSizeCommitLog")
         if not self._roll():
             return None
-        return self._tail, self._append(self._tail, message, queue_offset, now)
+        return self._tail, self._append(self._tail, message, queue_offset, now, text)
 
     def _batch_to_next(self, messages: Sequence[Message], queue_offset: int, now: int) -> Sequence[int] | None:
         most = sum(len(message.body) for message in messages) + len(messages) * RECORD_SLACK_BYTES
@@ -280,6 +287,3 @@ class CommitLog:
             sys_flag = int.from_bytes(selected.view[36:40], "big")
             place = 68 if sys_flag & 0x10 else 56
             return int.from_bytes(selected.view[place : place + 8], "big", signed=True)
-
-
-StoreTime = Callable[[int, int], int]

@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
@@ -21,9 +22,10 @@ from typing import TYPE_CHECKING, Self, cast
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium, load_medium
 from flintlog.disk.overlay import OverlayMedium
-from flintlog.errors import DamagedStore, InvalidConfig, StoreClosed
+from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut
+from flintlog.store.background import Background
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.clock import Clock, Milliseconds, as_milliseconds
 from flintlog.store.config import StoreConfig
@@ -33,6 +35,7 @@ from flintlog.store.filters import MessageFilter, as_filter
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
+from flintlog.store.service import Rewritten, Service, make_service
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
 
 if TYPE_CHECKING:
@@ -73,13 +76,17 @@ def open_store(
         disk = OverlayMedium(disk)
     engine = Engine(Path(path), config, disk, as_milliseconds(clock), read_only=read_only)
     engine.open(progress)
-    return Store(engine)
+    store = Store(engine, Background(clock))
+    try:
+        store._start_services()
+    except BaseException:
+        store.shutdown()
+        raise
+    return store
 
 
 def _refuse_what_is_not_here(config: StoreConfig) -> None:
     """What would change what a put means must not be silently left undone."""
-    if config.services:
-        raise InvalidConfig(f"services = {sorted(config.services)}", advice="this version has no services yet")
     if config.dispatch != "embedded":
         raise InvalidConfig(f"dispatch = {config.dispatch!r}", advice="this version dispatches in the store alone")
 
@@ -91,9 +98,11 @@ def _make_medium(config: StoreConfig) -> Medium:
 class Store:
     """An open store; made by `open_store`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, background: Background) -> None:
         parts = engine.parts
         self._engine = engine
+        self._background = background
+        self._services: dict[str, Service] = {}
         self._appender = Appender(engine)
         self._put_lane = engine.log.put_lane
         self._put_plain = self._put_lane.put
@@ -129,14 +138,42 @@ class Store:
     ) -> None:
         self.shutdown()
 
+    def _start_services(self) -> None:
+        if self.read_only:
+            return
+        for name in sorted(self.config.services):
+            service = make_service(name, self)
+            service.start()
+            self._services[name] = service
+            self._background.add(name, service.run_due)
+        self._appender.services = self._services
+        self._background.start()
+
+    def service(self, name: str) -> Service:
+        """A running service, by its name in the configuration."""
+        if name not in self._services:
+            advice = f"open the store with services={{{name!r}}}"
+            raise ServiceNotEnabled(f"the service {name!r} does not run", advice=advice)
+        return self._services[name]
+
+    def run_due(self) -> None:
+        """Do now, in this thread, whatever services have due; their own threads would do it in time."""
+        self._background.run_due()
+
     def shutdown(self) -> None:
-        """Stop cleanly: flush everything, dispatch the rest, remove `abort`. A second call does nothing."""
-        self._engine.shutdown()
+        """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing."""
+        with ExitStack() as stack:
+            stack.callback(self._engine.shutdown)
+            while self._services:
+                stack.callback(self._services.popitem()[1].stop)
+            self._background.stop()
 
     close = shutdown
 
     def destroy(self) -> None:
         """Shut down and remove the store's files, and nothing else that lies in the directory."""
+        if not self.read_only:
+            self.shutdown()
         self._engine.destroy()
 
     # ------------------------------------------------------------------ putting
@@ -179,6 +216,13 @@ class Store:
         done: Future[Receipt] = Future()
         done.set_result(self._without_waiting(receipt))
         return done
+
+    def put_rebuilt(self, rebuilt: Rewritten) -> Receipt:
+        """Store a message that was made from a stored one, its property text in the order that Java would give it."""
+        receipt = self._appender.append_rebuilt(rebuilt)
+        if receipt.status is _OK and self._group_commit is not None:
+            return cast(Receipt, self._group_commit.wait(receipt))
+        return self._without_waiting(receipt)
 
     async def aput(self, message: Message) -> Receipt:
         """Store one message from asyncio; a group of waiting producers is woken by one call into the loop."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flintlog.errors import InvalidConfig
 
 DEFAULT_START_MS = 1_700_000_000_000
@@ -9,6 +11,8 @@ DEFAULT_START_MS = 1_700_000_000_000
 
 class FakeClock:
     """Give it to `open_store(..., clock=...)`: store timestamps, expiry and delays go by it.
+
+    Turning it runs what has become due in the store's services before it returns.
 
     >>> clock = FakeClock(1000)
     >>> clock.advance(250)
@@ -19,6 +23,7 @@ class FakeClock:
 
     def __init__(self, now_ms: int = DEFAULT_START_MS) -> None:
         self._now_ms = now_ms
+        self._callbacks: list[Callable[[], None]] = []
 
     def now_ms(self) -> int:
         """Milliseconds since 1970."""
@@ -28,12 +33,22 @@ class FakeClock:
         """Let time pass; the new time. It never goes back here: use `set` to try that."""
         if by_ms < 0:
             raise InvalidConfig(f"a clock that is advanced by {by_ms} ms", advice="use set to turn it back")
-        self._now_ms += by_ms
+        self.set(self._now_ms + by_ms)
         return self._now_ms
 
     def set(self, now_ms: int) -> None:
         """Jump to a time, back or forth, as a corrected system clock does."""
         self._now_ms = now_ms
+        for callback in list(self._callbacks):
+            callback()
+
+    def on_turn(self, callback: Callable[[], None]) -> None:
+        """Call back each time after it was turned."""
+        self._callbacks.append(callback)
+
+    def off_turn(self, callback: Callable[[], None]) -> None:
+        """Call back no more."""
+        self._callbacks.remove(callback)
 
     def __repr__(self) -> str:
         return f"FakeClock({self._now_ms})"
