@@ -415,4 +415,10 @@ class Store:
 
 def _waits_not(message: Message) -> bool:
     properties = message.properties
-    return bool(properties) and properties.get(WAIT_STORE_MSG_OK, "true").lower() != "true"  # type: ignore[union-attr]
+    if not properties:
+        return False
+    try:
+        return properties.get(WAIT_STORE_MSG_OK, "true").lower() != "true"
+    except Exception:  # noqa: BLE001
+        # A name of the user's own type failed to compare. The message is in the log by now: wait, which is safe.
+        return False
