@@ -97,6 +97,10 @@ class ConsumeQueue(LogicalQueue):
         return self.end.max_physical_offset
 
     @property
+    def record_bytes(self) -> int:
+        return self.end.record_bytes
+
+    @property
     def parts(self) -> tuple[SegmentQueue, ...]:
         return (self.segments,) if self.ext is None else (self.segments, self.ext.segments)
 
@@ -170,6 +174,7 @@ class ConsumeQueue(LogicalQueue):
         data = _ENTRY.pack(physical_offset, size, tags_code)
         tail = write_at_end(segment, data, self._tails, self.end)
         self.end.max_physical_offset = physical_offset + size
+        self.end.record_bytes += size
         if self.ext is None:  # with an extension every entry must come here
             self.end.tail = tail
 

@@ -24,6 +24,7 @@ from flintlog.disk.overlay import OverlayMedium
 from flintlog.disk.page_toucher import PageToucher
 from flintlog.errors import DamagedStore, DiskFull, FlintlogError, StoreClosed, SyncFailed
 from flintlog.format.names import encode_abort
+from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.clock import Milliseconds
 from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
@@ -35,12 +36,15 @@ from flintlog.store.housekeeping import QueueFlush
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
+from flintlog.store.put_figures import PutFigures
 from flintlog.store.recovery import Opening, Recovery
 from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stop_marker import StopMarker
 
 log = logging.getLogger(__name__)
+
+SAMPLE_INTERVAL_MS = 1000
 
 Progress = Callable[[int, int], None]
 """Told (done, total) in bytes while a long opening goes on."""
@@ -72,11 +76,14 @@ class Engine:
             extension=config.enable_consume_queue_ext,
         )
         self.counters = StoreStatsService(now_ms, self._put_totals)
+        self.put_figures = PutFigures(parts.queues, lambda: self.log.end_offset, lambda: self.dispatcher.position)
+        self.broker_stats = BrokerStats(now_ms, self.put_figures.take, lambda: self.counters.get_transferred_count)
+        self.samples_itself = True
         self.group_commit: GroupCommit | None = None
         self.commit: Commit | None = None
         self.queue_flush: QueueFlush | None = None
         self._medium = medium
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
         self._async_flush: AsyncFlush | None = None
@@ -112,7 +119,7 @@ class Engine:
 
     def _load_only(self) -> None:
         medium = OverlayMedium(self._medium)
-        probe = make_parts(self.path, self.config, medium, self._now_ms)
+        probe = make_parts(self.path, self.config, medium, self.now_ms)
         probe.segments.load()
         probe.queues.load()
         if probe.index is not None:
@@ -161,6 +168,7 @@ class Engine:
 
     def _start(self) -> None:
         parts, config = self.parts, self.config
+        self.put_figures.start()
         if self.read_only:
             self.lifecycle.set(Flag.NOT_WRITEABLE)
             self.lifecycle.move_to(State.RUNNING)
@@ -374,10 +382,9 @@ class Engine:
 
     def tick(self) -> None:
         """Once a second: totals are kept for the rates, and what stalled for want of space is tried again."""
-        if time.monotonic() >= self._next_sample_s:
+        if self.samples_itself and time.monotonic() >= self._next_sample_s:
             self._next_sample_s = time.monotonic() + 0.999
-            self.counters.dispatch_behind(self.dispatcher.backlog_bytes)
-            self.counters.sample()
+            self.sample()
         if self.dispatcher.failure is not None:
             self.dispatcher.advance()
         if self.dispatcher.failure is not None:
@@ -397,6 +404,13 @@ class Engine:
 
     # ------------------------------------------------------------------ figures
 
+    def sample(self) -> int:
+        """Keep the totals of this second for the rates; when to do it again, by the store's clock."""
+        self.counters.dispatch_behind(self.dispatcher.backlog_bytes)
+        self.counters.sample()
+        self.broker_stats.tick()
+        return self.now_ms() + SAMPLE_INTERVAL_MS
+
     def stats(self) -> dict[str, int | float | str]:
         """Counters, rates and offsets under RocketMQ's names; numbers where RocketMQ shows one number."""
         paths = self.parts.paths
@@ -408,6 +422,8 @@ class Engine:
         found["consumeQueueDiskRatio"] = self._used_ratio(paths.consume_queue)
         found["commitLogMinOffset"] = max(0, self.log.min_offset)
         found["commitLogMaxOffset"] = self.log.max_offset
+        found["dispatchBehindBytes"] = self.dispatcher.backlog_bytes
+        found.update(self.broker_stats.values())
         return found
 
     def _used_ratio(self, path: Path) -> float:

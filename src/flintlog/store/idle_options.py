@@ -40,7 +40,6 @@ WITHOUT_EFFECT: Final = frozenset(
         "delete_file_batch_max",
         "delete_when",
         "destroy_maped_file_interval_forcibly",
-        "disk_fall_recorded",
         "disk_max_used_space_ratio",
         "disk_space_clean_forcibly_ratio",
         "disk_space_warning_level_ratio",

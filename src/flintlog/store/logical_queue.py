@@ -176,6 +176,11 @@ class LogicalQueue(ABC):
     def max_physical_offset(self) -> int:
         """How far into the log this queue was built; -1 before the first entry."""
 
+    @property
+    @abstractmethod
+    def record_bytes(self) -> int:
+        """The size of all records whose entries were appended since the queue was loaded."""
+
     @abstractmethod
     def put(
         self,

@@ -213,6 +213,13 @@ class QueueTable:
         """How many offsets all queues together have given to messages."""
         return sum(self._next.values()) + sum(self._next_in_batch.values()) + self._handed_out_by_removed
 
+    def handed_out_by_queue(self) -> dict[QueueKey, int]:
+        """How many offsets each queue has given to messages. Light queues stand still here: they share the records."""
+        found = self._next.copy()
+        if self._next_in_batch:
+            found.update(self._next_in_batch)
+        return found
+
     @property
     def has_batch_topics(self) -> bool:
         return any(kind == QueueType.BATCH.value for kind in self._types.values())
