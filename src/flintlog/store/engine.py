@@ -24,15 +24,17 @@ from flintlog.disk.overlay import OverlayMedium
 from flintlog.disk.page_toucher import PageToucher
 from flintlog.errors import DamagedStore, DiskFull, FlintlogError, StoreClosed, SyncFailed
 from flintlog.format.names import encode_abort
+from flintlog.store.bloom import BloomFilter
 from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.clock import Milliseconds
 from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
-from flintlog.store.dispatch import Dispatcher
+from flintlog.store.dispatch import BitmapHook, Dispatcher
 from flintlog.store.flush import AsyncFlush, Commit
 from flintlog.store.forking import close_in_children
 from flintlog.store.group_commit import GroupCommit
 from flintlog.store.housekeeping import QueueFlush
+from flintlog.store.json_file import JsonFile
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
@@ -41,6 +43,7 @@ from flintlog.store.recovery import Opening, Recovery
 from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stop_marker import StopMarker
+from flintlog.store.subscriptions import Subscriptions
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +82,13 @@ class Engine:
         self.put_figures = PutFigures(parts.queues, lambda: self.log.end_offset, lambda: self.dispatcher.position)
         self.broker_stats = BrokerStats(now_ms, self.put_figures.take, lambda: self.counters.get_transferred_count)
         self.samples_itself = True
+        self.subscriptions = Subscriptions(
+            JsonFile(parts.paths.consumer_filter, medium),
+            BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
+            now_ms,
+            read_only=read_only,
+        )
+        self.use_bitmap_hook(None)
         self.group_commit: GroupCommit | None = None
         self.commit: Commit | None = None
         self.queue_flush: QueueFlush | None = None
@@ -134,6 +144,8 @@ class Engine:
         parts.queues.load()
         move_to(State.LOAD_CONSUME_QUEUE_OK)
         parts.checkpoint.load()
+        if self.config.enable_calc_filter_bit_map:
+            self.subscriptions.load()  # before recovery, which may dispatch
         self._marker.load()
         self._dropped_index_files: list[str] = []
         if parts.index is not None:
@@ -347,6 +359,12 @@ class Engine:
             lock.release()
 
     # ------------------------------------------------------------------ behind a put
+
+    def use_bitmap_hook(self, hook: BitmapHook | None) -> None:
+        """Who makes the bitmaps of queue extensions: a hook of the user's, or the registered subscriptions."""
+        if hook is None and self.config.enable_calc_filter_bit_map:
+            hook = self.subscriptions.bitmap_of
+        self.dispatcher.bitmap_hook = hook
 
     def _readable_end(self) -> int:
         """How far dispatch may go: what is flushed under sync flush, what can be read under async flush."""

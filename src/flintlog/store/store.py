@@ -39,6 +39,7 @@ from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.service import Rewritten, Service, make_service
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stored import GetStatus, Page, QueueInfo, StoredMessage
+from flintlog.store.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -407,6 +408,11 @@ class Store:
         )
 
     @property
+    def subscriptions(self) -> Subscriptions:
+        """The SQL filters that consumer groups registered; one of them given to `get` reads only what can pass."""
+        return self._engine.subscriptions
+
+    @property
     def broker_stats(self) -> BrokerStats:
         """Figures by topic, queue and group over the last minute, hour and day, under RocketMQ's names."""
         return self._engine.broker_stats
@@ -431,8 +437,8 @@ class Store:
         self._appender.open_short_way()
 
     def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
-        """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`)."""
-        self._engine.dispatcher.bitmap_hook = hook
+        """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`); None: as configured."""
+        self._engine.use_bitmap_hook(hook)
 
     @property
     def min_physical_offset(self) -> int:
