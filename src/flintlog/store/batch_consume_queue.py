@@ -85,6 +85,8 @@ class BatchConsumeQueue(LogicalQueue):
         store_timestamp: int,
         bitmap: bytes | None = None,
         batch_count: int = 1,
+        *,
+        is_extended: bool = True,
     ) -> bool:
         """`queue_offset` is the batch's first; a record that is no batch has -1 and gets no entry."""
         if queue_offset < 0 or physical_offset <= self._max_physical_offset:
