@@ -75,10 +75,10 @@ def test_light_queues_and_extensions_byte_for_byte(tmp_path: Path) -> None:
             store.put(message).check()
             clock.advance(1)
         questions = [
-            GetQuestion(topic, queue_id, offset, 4, filter)
+            GetQuestion(topic, queue_id, offset, 4, tags)
             for topic, queue_id in (("orders", 0), ("%LMQ%dev0", 0), ("%LMQ%dev3", 0), ("batches", 0))
-            for offset in range(0, store.max_offset(topic, queue_id) + 2)
-            for filter in (None, "tag1 || tag4")
+            for offset in range(store.max_offset(topic, queue_id) + 2)
+            for tags in (None, "tag1 || tag4")
         ]
         answers = [ask(store, question) for question in questions]
     ours, theirs = _files(tmp_path / "ours"), _files(tmp_path / "java")
