@@ -296,8 +296,7 @@ class Dispatcher:
         self, queue: LogicalQueue, row: Row, queue_offset: int, bitmap: bytes | None = None, count: int = 1
     ) -> None:
         done = queue.put(row.physical_offset, row.size, row.tags_code, queue_offset, row.store_timestamp, bitmap, count)
-        if not done:
-            raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
+        _check_room(queue, done)
 
     def _put_batch_entry(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
         """An inner batch has one entry for all its messages; a plain message in a batch queue is a batch of one."""
@@ -320,7 +319,9 @@ class Dispatcher:
             offset = _number(text, MAX_QUEUE_OFFSET)
             if can_be_topic(name) and offset is not None:
                 other = self._queues.get_or_create(name, 0 if name.startswith(LMQ_PREFIX) else queue_id)
-                self._put_entry(other, row, offset)
+                # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
+                place = (row.physical_offset, row.size, row.tags_code, offset, row.store_timestamp)
+                _check_room(other, other.put(*place, is_extended=False))
 
     def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
         """Records lost to damage leave a gap: entries that point at the damage keep all others in their place."""
@@ -379,6 +380,11 @@ class Dispatcher:
             except Exception:
                 # A listener is the user's code: its failure must stop neither dispatch nor the put it runs in.
                 log.exception("an arrival listener failed")
+
+
+def _check_room(queue: LogicalQueue, is_done: bool) -> None:
+    if not is_done:
+        raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
 
 
 def may_multi_dispatch(topic: str) -> bool:
