@@ -26,27 +26,27 @@ from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, Stor
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
 from flintlog.store.background import Background, Job
-from flintlog.store.broker_stats import BrokerStats, is_system_topic
+from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds
 from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import BitmapHook, Listener
 from flintlog.store.engine import Engine, Progress
 from flintlog.store.filters import MessageFilter, as_filter
+from flintlog.store.get_figures import GetFigures
 from flintlog.store.logical_queue import CqUnit
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.service import Rewritten, Service, make_service
 from flintlog.store.stats import StoreStatsService
-from flintlog.store.stored import GetStatus, Page, QueueInfo, StoredMessage
+from flintlog.store.stored import Page, QueueInfo, StoredMessage
 from flintlog.store.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _OK = PutStatus.PUT_OK
-_EXAMINED = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING})
 
 
 def open_store(
@@ -116,6 +116,7 @@ class Store:
         self._group_commit = engine.group_commit
         self._queues = parts.queues
         self._reader = Reader(parts.commit_log, parts.queues, parts.index, parts.damage, engine.config)
+        self._get_figures = GetFigures(engine, self._reader)
 
     @property
     def path(self) -> Path:
@@ -330,28 +331,8 @@ class Store:
         chosen = None if filter is None else as_filter(filter)
         began = time.monotonic()
         page = self._reader.get(topic, queue_id, offset, max_count, chosen, max_bytes)
-        elapsed_ms = int((time.monotonic() - began) * 1000)
-        self._engine.counters.get_done(len(page.messages), elapsed_ms)
-        self._count_got(page, topic, queue_id, elapsed_ms, group)
+        self._get_figures.count(page, topic, queue_id, int((time.monotonic() - began) * 1000), group)
         return page
-
-    def _count_got(self, page: Page, topic: str, queue_id: int, elapsed_ms: int, group: str | None) -> None:
-        figures = self._engine.broker_stats
-        if is_system_topic(topic):
-            figures.got_of_system(len(page.messages))
-        if group is None:
-            return
-        size = sum(message.size for message in page.messages)
-        figures.got(group, topic, queue_id, len(page.messages), size, elapsed_ms)
-        if not self.config.disk_fall_recorded:
-            return
-        if page.status is GetStatus.OFFSET_OVERFLOW_ONE:
-            figures.fell_behind(group, topic, queue_id, size=0, elapsed_ms=0)
-        elif page.status in _EXAMINED:
-            behind = self.max_physical_offset - self._reader.last_examined(topic, queue_id, page)
-            stored_at = page.messages[-1].store_timestamp if page.messages else None
-            elapsed = None if stored_at is None else self._engine.now_ms() - stored_at
-            figures.fell_behind(group, topic, queue_id, size=behind, elapsed_ms=elapsed)
 
     def query(
         self,
