@@ -177,18 +177,25 @@ def test_files_expire_with_a_pause_after_each_queue_that_lost_some(tmp_path: Pat
     assert queue.min_offset == 16
 
 
-def test_queues_without_a_record_in_the_log_are_removed(tmp_path: Path) -> None:
+def test_a_queue_is_expired_when_the_log_has_none_of_its_records_and_none_is_on_its_way(tmp_path: Path) -> None:
     table = make_table(tmp_path)
     put(table, "old", 0, 0, 0)
-    put(table, "SCHEDULE_TOPIC_XXXX", 0, 10, 0)
     put(table, "new", 0, 100, 0)
     table.get_or_create("empty", 0)
     table.advance("old", 0)
-    assert table.remove_expired(50, lambda topic: topic.startswith("SCHEDULE")) == [("old", 0)]
+    assert [topic for topic in ("old", "new", "empty", "none") if table.is_expired(topic, 0, 50)] == ["old"]
+    table.advance("old", 0)
+    assert not table.is_expired("old", 0, 50)
+
+
+def test_a_removed_queue_leaves_nothing(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    put(table, "old", 0, 0, 0)
+    table.advance("old", 0)
+    table.remove("old", 0)
     assert table.get("old", 0) is None
     assert table.next_offset("old", 0) == 0
     assert not (tmp_path / "consumequeue" / "old" / "0").exists()
-    assert len(table.all()) == 3
 
 
 def test_removed_topic_leaves_nothing(tmp_path: Path) -> None:

@@ -331,15 +331,18 @@ class SegmentQueue:
         pause_ms: int = 0,
         force_after_ms: int = DEFAULT_FORCE_AFTER_MS,
         at_once: bool = False,
+        below: int | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> int:
         """Delete segments not written for `reserved_ms` (any, if `at_once`), the oldest first; how many.
 
         Never the last one, at most `batch_max`, with a pause between two; ends at the first that
-        is too young or still held, for a log has no holes.
+        is too young, still held, or ends behind the offset `below`, for a log has no holes.
         """
         count = 0
         for segment in self._segments[:-1]:
+            if below is not None and segment.end > below:
+                break
             if not at_once and now_ms < segment.modified_ms + reserved_ms:
                 break
             if count and pause_ms > 0:
@@ -389,6 +392,7 @@ class SegmentQueue:
         if first is None or first.available or not first.destroy(force_after_ms, now_ms):
             return False
         self._forget(first)
+        self.medium.sync_directory(first.path.parent)
         return True
 
     def shut_down(self, now_ms: int = 0) -> None:

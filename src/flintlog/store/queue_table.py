@@ -270,16 +270,15 @@ class QueueTable:
                 pause()
         return count
 
-    def remove_expired(self, commit_log_min: int, is_kept: Callable[[str], bool]) -> list[QueueKey]:
-        """Delete the queues none of whose records the log still has, but for topics that are kept; which."""
-        gone = [
-            (queue.topic, queue.queue_id)
-            for queue in self.all()
-            if not is_kept(queue.topic) and 0 <= queue.last_physical_offset < commit_log_min
-        ]
-        for topic, queue_id in gone:
-            self.remove(topic, queue_id)
-        return gone
+    def is_expired(self, topic: str, queue_id: int, commit_log_min: int) -> bool:
+        """Whether the log has none of a queue's records, and nothing is on its way into it."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not 0 <= queue.last_physical_offset < commit_log_min:
+            return False
+        handed_out = self.next_offset(topic, queue_id)
+        if queue_id == 0 and topic.startswith(LMQ_PREFIX):
+            handed_out = max(handed_out, self.next_light_offset(topic))
+        return handed_out <= queue.max_offset
 
     def remove(self, topic: str, queue_id: int) -> None:
         """Delete one queue and its next offset."""
