@@ -184,7 +184,7 @@ def test_what_a_group_has_not_consumed_is_named_and_kept_if_that_is_on() -> None
         planned = list(plan_files(files(old, old, old, old), chosen, judge_space(chosen, [1], 1), at(4), lacking))
         assert [each.goes_at_ms for each in planned] == expected
         assert [len(each.unconsumed) for each in planned] == [0, 2, 2, 2]
-    assert planned[1].why == "kept: group audit and 1 more has not consumed"
+    assert planned[1].why == "group audit and 1 more has not consumed"
 
 
 def test_a_configuration_that_keeps_everything_has_no_rules() -> None:

@@ -86,7 +86,7 @@ def _time(moment_ms: int | None) -> str | None:
 def describe_going(planned: PlannedFile, now_ms: int) -> str:
     """When a file goes, in the words of a person who asks now."""
     if planned.goes_at_ms is None:
-        return planned.why
+        return f"kept: {planned.why}"
     if planned.goes_at_ms <= now_ms:
         return "now"
     now, moment = (datetime.fromtimestamp(each / 1000) for each in (now_ms, planned.goes_at_ms))

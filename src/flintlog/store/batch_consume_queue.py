@@ -140,13 +140,14 @@ class BatchConsumeQueue(LogicalQueue):
     def correct_min_offset(self, commit_log_min: int, now_ms: int = 0) -> None:
         """The first batch's offset, or behind the leading batches that the log no longer has."""
         self._revise_offsets()
-        first = self.segments.first
+        first = self._segment_of_min(commit_log_min)
         selected = None if first is None else first.select(0)
         if selected is None:
             return
         with selected:
             whole = selected.view[: len(selected.view) - len(selected.view) % ENTRY_SIZE]
             for physical_offset, _, _, _, base, count, _, _ in _ENTRY.iter_unpack(whole):
+                self._min_offset = max(self._min_offset, base)
                 if physical_offset >= commit_log_min:
                     break
                 self._min_offset = base + count

@@ -270,8 +270,7 @@ class ConsumeQueue(LogicalQueue):
         self._min_position += low * ENTRY_SIZE
 
     def _search_min(self, commit_log_min: int, now_ms: int) -> None:
-        """Only the first file is searched: expiry keeps the boundary inside it."""
-        first = self.segments.first
+        first = self._segment_of_min(commit_log_min)
         if first is None:
             return
         start = max(0, self._min_position - first.base)

@@ -338,6 +338,18 @@ class LogicalQueue(ABC):
         self.correct_min_offset(commit_log_min, now_ms)
         return count
 
+    def _segment_of_min(self, commit_log_min: int) -> Segment | None:
+        """The first file with an entry of a record that the log still has, or else the last.
+
+        Expiry keeps that the first one. After a crash between the deletion of a log file and that of queue files the
+        boundary lies further on.
+        """
+        segments = self.segments.segments
+        for segment in segments[:-1]:
+            if self._physical_offset_at(segment, segment.size - self.entry_size) >= commit_log_min:
+                return segment
+        return segments[-1] if segments else None
+
     def _physical_offset_at(self, segment: Segment, position: int) -> int:
         selected = segment.select(position, self.entry_size)
         if selected is None:

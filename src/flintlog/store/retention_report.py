@@ -20,6 +20,7 @@ from flintlog.store.config import StoreConfig
 from flintlog.store.disk_use import UNKNOWN_PERCENT, existing, used_percent
 from flintlog.store.file_sizes import with_found_sizes
 from flintlog.store.parts import Parts, make_parts
+from flintlog.store.paths import is_store
 from flintlog.store.retention_rules import (
     LogFile,
     PlannedFile,
@@ -60,6 +61,8 @@ def report_retention(root: Path, config: StoreConfig, medium: Medium, now_ms: Mi
     disk = OverlayMedium(medium)
     parts = make_parts(root, with_found_sizes(root, config, disk), disk, now_ms)
     parts.segments.load()
+    if not parts.segments.segments and not is_store(parts.paths, disk):
+        raise DamagedStore("this directory is not a store", path=root)
     stored = _first_stored(parts)
     files = [
         LogFile(segment.path, segment.base, segment.size, segment.modified_ms)
@@ -122,11 +125,11 @@ def _plan(
     damage: str | None,
 ) -> list[PlannedFile]:
     if rules is None:
-        return [_kept(file, "kept: this configuration keeps everything", lacking) for file in files]
+        return [_kept(file, "this configuration keeps everything", lacking) for file in files]
     log, queues = (UNKNOWN_PERCENT if each is None else used_percent(each) for each in usages)
     space = judge_space(rules, [log], queues)
     if damage is not None and rules.protects_unconsumed and not (space.at_once and rules.may_force):
-        return [_kept(file, "kept: it is not known what groups have consumed", lacking) for file in files]
+        return [_kept(file, "it is not known what groups have consumed", lacking) for file in files]
     to_free_bytes = max(_to_free(each, rules) for each in usages) if space.at_once else 0
     return list(plan_files(files, rules, space, now_ms, lacking, to_free_bytes))
 

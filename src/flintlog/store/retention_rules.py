@@ -179,7 +179,7 @@ def plan_files(
         expires_at_ms = file.modified_ms + rules.reserved_ms
         expired_at_ms = max(expired_at_ms, expires_at_ms)
         if number == len(files) - 1:
-            yield PlannedFile(file, expires_at_ms, None, "kept: the newest file never goes", lacking)
+            yield PlannedFile(file, expires_at_ms, None, "the newest file never goes", lacking)
         elif space.at_once and rules.may_force and to_free_bytes > 0:
             to_free_bytes -= file.size
             yield PlannedFile(file, expires_at_ms, now_ms, f"{space.why}: the oldest files go at any age", lacking)
@@ -193,7 +193,7 @@ def _keeper(lacking: Sequence[Unconsumed], rules: RetentionRules) -> str | None:
         return None
     groups = sorted({each.group for each in lacking})
     others = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
-    return f"kept: group {groups[0]}{others} has not consumed"
+    return f"group {groups[0]}{others} has not consumed"
 
 
 def _plan_by_age(
@@ -212,6 +212,6 @@ def _plan_by_age(
         return PlannedFile(file, expires_at_ms, expired_at_ms, f"expired, and {space.why}", lacking)
     goes_at_ms = next_delete_time(expired_at_ms, rules.hours)
     if goes_at_ms is None:
-        return PlannedFile(file, expires_at_ms, None, "kept: delete_when names no hour", lacking)
+        return PlannedFile(file, expires_at_ms, None, "delete_when names no hour", lacking)
     why = "expired" if expires_at_ms <= now_ms else f"{rules.reserved_ms // HOUR_MS} hours old by then"
     return PlannedFile(file, expires_at_ms, goes_at_ms, why, lacking)
