@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,8 @@ def test_without_fast_fail_a_file_without_a_buffer_is_mapped(tmp_path: Path) -> 
 
 
 def test_a_slave_and_writing_by_file_calls_have_no_pool(tmp_path: Path) -> None:
-    for number, changes in enumerate(({"broker_role": "SLAVE"}, {"write_without_mmap": True})):
-        with open_store(tmp_path / str(number), POOL.with_changes(**changes)) as store:
+    for config in (POOL.with_changes(broker_role="SLAVE"), POOL.with_changes(write_without_mmap=True)):
+        with open_store(tmp_path / str(config.write_without_mmap), config) as store:
             assert store._engine.parts.pool is None
 
 
@@ -72,8 +73,16 @@ def test_memory_that_cannot_be_locked_is_a_line_in_the_log(
 def test_a_warm_file_is_in_memory_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     locked: list[int] = []
     unlocked: list[int] = []
-    monkeypatch.setattr(MemoryMap, "lock", lambda self: locked.append(self.size) or True)
-    monkeypatch.setattr(MemoryMap, "unlock", lambda self: unlocked.append(self.size) or True)
+
+    def note_in(sizes: list[int]) -> Callable[[MemoryMap], bool]:
+        def note(memory: MemoryMap) -> bool:
+            sizes.append(memory.size)
+            return True
+
+        return note
+
+    monkeypatch.setattr(MemoryMap, "lock", note_in(locked))
+    monkeypatch.setattr(MemoryMap, "unlock", note_in(unlocked))
     with open_store(
         tmp_path, ASYNC.with_changes(mapped_file_size_commit_log=SIZE, warm_maped_file_enable=True)
     ) as store:

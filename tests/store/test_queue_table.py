@@ -8,6 +8,7 @@ import pytest
 
 from flintlog.disk.local import LocalFile, LocalMedium
 from flintlog.errors import DamagedStore, InvalidConfig, WrongFileSize
+from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.logical_queue import QueueType
 from flintlog.store.queue_table import QueueFiles, QueueTable
 
@@ -239,7 +240,7 @@ def test_shut_down_unmaps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log_end", [90, 1000], ids=["cut", "whole"])
-def test_opening_maps_each_queue_once_however_few_maps_there_may_be(tmp_path: Path, log_end: int) -> None:
+def test_opening_maps_no_queue_that_has_little_in_it(tmp_path: Path, log_end: int) -> None:
     table = make_table(tmp_path)
     for queue_id in range(8):
         for number in range(3):
@@ -250,11 +251,73 @@ def test_opening_maps_each_queue_once_however_few_maps_there_may_be(tmp_path: Pa
     again = reopen(tmp_path, medium=medium)
     again.truncate(1000)
     again.rebuild_offsets(0)
-    assert medium.open_count == 8
+    assert medium.open_count == 0
     again.truncate(log_end)
     again.rebuild_offsets(0)
     assert [queue.max_offset for queue in again.all()] == ([2] + [1] * 7 if log_end == 90 else [3] * 8)
     assert [queue.min_offset for queue in again.all()] == [0] * 8
+
+
+def test_opening_maps_each_file_of_other_queues_once_however_few_maps_there_may_be(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    for queue_id in range(8):
+        for number in range(10):  # eight fill a file
+            put(table, "orders", queue_id, 10 * (queue_id + 8 * number), number)
+    table.flush_all()
+    table.shut_down()
+    medium = CountingMedium(max_maps=2)
+    again = reopen(tmp_path, medium=medium)
+    again.truncate(1000)
+    again.rebuild_offsets(0)
+    assert medium.open_count == 16
+    assert [queue.max_offset for queue in again.all()] == [10] * 8
+
+
+def test_a_queue_is_found_alike_at_a_glance_and_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for count in (0, 1, 7, 8):
+        table = make_table(tmp_path / str(count))
+        for number in range(count):
+            put(table, "orders", 0, 1000 + 10 * number, number)
+        table.get_or_create("orders", 0)
+        table.flush_all()
+        table.shut_down()
+        found = []
+        for glance_bytes in (4096, 0):
+            monkeypatch.setattr("flintlog.store.logical_queue._GLANCE_BYTES", glance_bytes)
+            queue = reopen(tmp_path / str(count)).get_or_create("orders", 0)
+            found.append((queue.max_offset, queue.max_physical_offset, queue.last_physical_offset, queue.broken_offset))
+        assert found[0] == found[1]
+
+
+def test_a_flush_looks_only_at_queues_that_were_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table(tmp_path)
+    for queue_id in range(5):
+        put(table, "orders", queue_id, 10 * queue_id, 0)
+    table.flush_all()
+    for queue in table.all():
+        assert isinstance(queue, ConsumeQueue)
+        queue.detach()
+    table.flush_all()
+    asked: list[int] = []
+
+    def note(queue: ConsumeQueue, least_pages: int) -> bool:
+        asked.append(queue.queue_id)
+        return True
+
+    monkeypatch.setattr(ConsumeQueue, "flush", note)
+    table.flush(0)
+    assert asked == []
+    put(table, "orders", 3, 50, 1)
+    table.flush(2)
+    table.flush(0)
+    table.flush(0)
+    assert asked == [3, 3, 3], "the lane may write it at any time"
+    queue = table.get_or_create("orders", 3)
+    assert isinstance(queue, ConsumeQueue)
+    queue.detach()
+    table.flush(0)
+    table.flush(0)
+    assert asked == [3, 3, 3, 3]
 
 
 def test_a_remembered_first_entry_does_not_outlive_its_message(tmp_path: Path) -> None:

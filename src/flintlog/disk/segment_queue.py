@@ -86,7 +86,7 @@ class SegmentQueue:
         empty = found.pop()[0] if found and found[-1][1].size == 0 else None
         segments: list[Segment] = []
         for path, info in found:
-            base = _parse_base(path)
+            base = _parse_base(info.name, path)
             if info.size != self.segment_size:
                 raise WrongFileSize(
                     f"the file has {info.size} bytes, the configured size is {self.segment_size}",
@@ -107,7 +107,7 @@ class SegmentQueue:
             for info in self.medium.listing(directory)
             if not info.is_directory
         ]
-        return sorted(found, key=lambda item: item[1].name)
+        return sorted(found, key=lambda item: item[1].name) if len(found) > 1 else found
 
     def _loaded(self, path: Path, base: int) -> Segment:
         segment = Segment(path, base, self.segment_size, self.medium)
@@ -419,7 +419,7 @@ def segment_name(base: int) -> str:
     return f"{base:0{NAME_DIGITS}d}"
 
 
-def _parse_base(path: Path) -> int:
-    if not (path.name.isascii() and path.name.isdigit()) or len(path.name) < NAME_DIGITS:
+def _parse_base(name: str, path: Path) -> int:
+    if not (name.isascii() and name.isdigit()) or len(name) < NAME_DIGITS:
         raise DamagedStore("a file whose name is not an offset", path=path, advice="move it elsewhere")
-    return int(path.name)
+    return int(name)

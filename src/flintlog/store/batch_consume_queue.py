@@ -84,7 +84,7 @@ class BatchConsumeQueue(LogicalQueue):
         """`queue_offset` is the batch's first; a record that is no batch has -1 and gets no entry."""
         if queue_offset < 0 or physical_offset <= self._max_physical_offset:
             return True
-        with self._tails.writing():
+        with self._tails.writing(self):
             segment = self.segments.last_or_new(self.segments.max_wrote)
             if segment is None:
                 return False
@@ -137,7 +137,7 @@ class BatchConsumeQueue(LogicalQueue):
     def _files_changed(self) -> None:
         self._file_bases.clear()
 
-    def correct_min_offset(self, commit_log_min: int, now_ms: int = 0) -> None:
+    def _correct_min(self, commit_log_min: int, now_ms: int) -> None:
         """The first batch's offset, or behind the leading batches that the log no longer has."""
         self._revise_offsets()
         first = self._segment_of_min(commit_log_min)
