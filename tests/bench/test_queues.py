@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.store.small_store import wait_until
 
 from flintlog import Message, open_store
 from flintlog.bench.queues import CONFIG, QUEUES_A_TOPIC, QueueCost, make_many_queues, measure_queues, topic_name
@@ -54,10 +55,13 @@ def test_an_idle_store_looks_at_no_queue(tmp_path: Path, monkeypatch: pytest.Mon
     config = CONFIG.with_changes(flush_interval_consume_queue=10, flush_consume_queue_thorough_interval=20)
     with open_store(tmp_path / "store", config) as store:
         store.put(Message(topic_name(0), b"two")).check()
-        time.sleep(0.1)
+        tide = store._engine.queue_flush
+        assert tide is not None
+        wait_until(lambda: tide._thorough_at == tide._passed_at == store.max_physical_offset)
         asked: list[object] = []
-        monkeypatch.setattr("flintlog.store.consume_queue.ConsumeQueue.flush", lambda *given: asked.append(given))
-        time.sleep(0.1)
+        with monkeypatch.context() as patched:
+            patched.setattr("flintlog.store.consume_queue.ConsumeQueue.flush", lambda *given: asked.append(given))
+            time.sleep(0.1)
         assert asked == []
 
 
