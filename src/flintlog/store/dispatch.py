@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from flintlog import kernel
 from flintlog.disk.segment import Segment
@@ -130,6 +131,20 @@ class Dispatcher:
             return
         with self._running:
             self._run_owned()
+        self.advance()
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Inside, no queue and no index file is written, so that they may be deleted or cut; puts go on."""
+        if self._runner == threading.get_ident():
+            yield
+            return
+        with self._running:
+            self.lane.is_owned = True
+            try:
+                yield
+            finally:
+                self.lane.is_owned = False
         self.advance()
 
     @property

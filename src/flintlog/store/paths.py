@@ -56,6 +56,10 @@ class StorePaths:
         return self.root / "config" / "consumerFilter.json"
 
     @property
+    def consumer_offsets(self) -> Path:
+        return self.root / "config" / "consumerOffset.json"
+
+    @property
     def own(self) -> Path:
         """What RocketMQ does not know of: cut bytes, the stop marker."""
         return self.root / "flintlog"
