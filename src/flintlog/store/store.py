@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Self, cast
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium, load_medium
 from flintlog.disk.overlay import OverlayMedium
-from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed
+from flintlog.errors import DamagedStore, InvalidConfig, InvalidMessage, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut
-from flintlog.store.background import Background
+from flintlog.store.background import Background, Job
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.clock import Clock, Milliseconds, as_milliseconds
 from flintlog.store.config import StoreConfig
@@ -103,6 +103,7 @@ class Store:
         self._engine = engine
         self._background = background
         self._services: dict[str, Service] = {}
+        self._jobs: dict[str, Job] = {}
         self._appender = Appender(engine)
         self._put_lane = engine.log.put_lane
         self._put_plain = self._put_lane.put
@@ -119,6 +120,15 @@ class Store:
     def config(self) -> StoreConfig:
         """The options that it was opened with."""
         return self._engine.config
+
+    @property
+    def medium(self) -> Medium:
+        """The disk that its files lie on."""
+        return self._engine.parts.segments.medium
+
+    def now_ms(self) -> int:
+        """The time by the store's clock, in milliseconds since 1970."""
+        return self._engine.now_ms()
 
     @property
     def read_only(self) -> bool:
@@ -145,7 +155,7 @@ class Store:
             service = make_service(name, self)
             service.start()
             self._services[name] = service
-            self._background.add(name, service.run_due)
+            self._jobs[name] = self._background.add(name, service.run_due)
         self._appender.services = self._services
         self._background.start()
 
@@ -155,6 +165,12 @@ class Store:
             advice = f"open the store with services={{{name!r}}}"
             raise ServiceNotEnabled(f"the service {name!r} does not run", advice=advice)
         return self._services[name]
+
+    def nudge(self, name: str) -> None:
+        """Let a service's job run as soon as it can; nothing happens while the service is not started."""
+        job = self._jobs.get(name)
+        if job is not None:
+            job.nudge()
 
     def run_due(self) -> None:
         """Do now, in this thread, whatever services have due; their own threads would do it in time."""
@@ -223,6 +239,34 @@ class Store:
         if receipt.status is _OK and self._group_commit is not None:
             return cast(Receipt, self._group_commit.wait(receipt))
         return self._without_waiting(receipt)
+
+    def put_rebuilt_all(self, rebuilt: Sequence[Rewritten]) -> list[Receipt]:
+        """`put_rebuilt` of many, in order, with one wait for the disk.
+
+        One that can never be stored gets MESSAGE_ILLEGAL, and the rest goes on; it ends early, with the receipt that
+        says why, when the store takes no more.
+        """
+        receipts: list[Receipt] = []
+        for each in rebuilt:
+            try:
+                receipt = self._appender.append_rebuilt(each)
+            except InvalidMessage:
+                receipt = Receipt(PutStatus.MESSAGE_ILLEGAL)
+            receipts.append(receipt if receipt.status is _OK else self._count_failed(receipt))
+            if receipt.status not in (_OK, PutStatus.MESSAGE_ILLEGAL):
+                break
+        last = next((receipt for receipt in reversed(receipts) if receipt.status is _OK), None)
+        if last is not None and self._group_commit is not None:
+            self._group_commit.wait(last)
+        elif last is not None:
+            self._engine.after_append()
+        return receipts
+
+    def flush(self) -> None:
+        """Return when everything put so far is on disk, whatever the configuration says; an error if it is not."""
+        self._check_readable()
+        if not self.read_only:
+            self._engine.flush()
 
     async def aput(self, message: Message) -> Receipt:
         """Store one message from asyncio; a group of waiting producers is woken by one call into the loop."""
