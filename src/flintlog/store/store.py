@@ -24,7 +24,7 @@ from flintlog.disk.medium import Medium, load_medium
 from flintlog.disk.overlay import OverlayMedium
 from flintlog.errors import DamagedStore, InvalidConfig, InvalidMessage, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import WAIT_STORE_MSG_OK
-from flintlog.store.appending import Appender, BeforePut
+from flintlog.store.appending import Appender, BeforePut, Rewrite
 from flintlog.store.background import Background, Job
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.clock import Clock, Milliseconds, as_milliseconds
@@ -123,11 +123,11 @@ class Store:
 
     @property
     def medium(self) -> Medium:
-        """The disk that its files lie on."""
-        return self._engine.parts.segments.medium
+        """The disk that its files are on."""
+        return self._engine.medium
 
     def now_ms(self) -> int:
-        """The time by the store's clock, in milliseconds since 1970."""
+        """The time by the store's clock."""
         return self._engine.now_ms()
 
     @property
@@ -167,10 +167,9 @@ class Store:
         return self._services[name]
 
     def nudge(self, name: str) -> None:
-        """Let a service's job run as soon as it can; nothing happens while the service is not started."""
-        job = self._jobs.get(name)
-        if job is not None:
-            job.nudge()
+        """A service found work that is due before the time it asked for."""
+        if name in self._jobs:
+            self._jobs[name].nudge()
 
     def run_due(self) -> None:
         """Do now, in this thread, whatever services have due; their own threads would do it in time."""
@@ -233,9 +232,15 @@ class Store:
         done.set_result(self._without_waiting(receipt))
         return done
 
+    def put_rewritten(self, message: Message, rewrite: Rewrite) -> Receipt:
+        """Store what a service makes of a message; hooks and compression come first, as in `put`."""
+        return self._wait_for(self._appender.append_rewritten(message, rewrite))
+
     def put_rebuilt(self, rebuilt: Rewritten) -> Receipt:
         """Store a message that was made from a stored one, its property text in the order that Java would give it."""
-        receipt = self._appender.append_rebuilt(rebuilt)
+        return self._wait_for(self._appender.append_rebuilt(rebuilt))
+
+    def _wait_for(self, receipt: Receipt) -> Receipt:
         if receipt.status is _OK and self._group_commit is not None:
             return cast(Receipt, self._group_commit.wait(receipt))
         return self._without_waiting(receipt)
@@ -247,26 +252,22 @@ class Store:
         says why, when the store takes no more.
         """
         receipts: list[Receipt] = []
+        last: Receipt | None = None
         for each in rebuilt:
             try:
                 receipt = self._appender.append_rebuilt(each)
             except InvalidMessage:
                 receipt = Receipt(PutStatus.MESSAGE_ILLEGAL)
-            receipts.append(receipt if receipt.status is _OK else self._count_failed(receipt))
-            if receipt.status not in (_OK, PutStatus.MESSAGE_ILLEGAL):
+            receipts.append(receipt)
+            if receipt.status is _OK:
+                last = receipt
+                continue
+            self._count_failed(receipt)
+            if receipt.status is not PutStatus.MESSAGE_ILLEGAL:
                 break
-        last = next((receipt for receipt in reversed(receipts) if receipt.status is _OK), None)
-        if last is not None and self._group_commit is not None:
-            self._group_commit.wait(last)
-        elif last is not None:
-            self._engine.after_append()
+        if last is not None:
+            self._wait_for(last)
         return receipts
-
-    def flush(self) -> None:
-        """Return when everything put so far is on disk, whatever the configuration says; an error if it is not."""
-        self._check_readable()
-        if not self.read_only:
-            self._engine.flush()
 
     async def aput(self, message: Message) -> Receipt:
         """Store one message from asyncio; a group of waiting producers is woken by one call into the loop."""
@@ -305,6 +306,11 @@ class Store:
     def add_put_hook(self, hook: BeforePut) -> None:
         """Let a function look at each message before it is appended."""
         self._appender.add_hook(hook)
+
+    def flush(self) -> None:
+        """Make everything put so far durable, whatever the configuration leaves to its flush thread."""
+        self._check_readable()
+        self._engine.flush()
 
     def wait_dispatched(self) -> None:
         """Return when everything put so far is visible; in an arrival listener it returns at once."""
