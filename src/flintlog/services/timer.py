@@ -97,6 +97,11 @@ class TimerService:
         asked = self._config.timer_roll_window_slot
         return (asked if 2 <= asked <= most else max(2, most)) * self._precision_ms
 
+    @property
+    def waiting_counts(self) -> dict[str, int]:
+        """How many messages wait, by topic; a cancellation counts against what it cancels."""
+        return self._metrics.counts
+
     # ------------------------------------------------------------------ life
 
     def start(self) -> None:

@@ -93,17 +93,18 @@ class TimerEntering:
             slot_ms, magic = self._slot_for(timed.slot_ms, read_ms, write_ms)
             if timed.cancels is not None:
                 magic |= MAGIC_DELETE
-            slot = slots.get(slot_ms) or wheel.slot_at(slot_ms)
+            time = slot_ms // wheel.precision_ms
+            slot = slots.get(time) or wheel.slot_at(slot_ms)
             place = number * UNIT_SIZE
             message, here = timed.message, position + place
-            delay_ms = slot_ms - write_ms
+            entered_ms = min(write_ms, slot_ms + _MAX_DELAY_MS)  # the delay has 32 bits, and may be below 0
             UNIT.pack_into(
-                units, place, UNIT_SIZE, slot.last, magic, write_ms, delay_ms, message.physical_offset, message.size,
-                timed.topic_hash, 0,
+                units, place, UNIT_SIZE, slot.last, magic, entered_ms, slot_ms - entered_ms,
+                message.physical_offset, message.size, timed.topic_hash, 0,
             )  # fmt: skip
             step = -1 if timed.cancels is not None else 1
             first = here if slot.first == NO_UNIT else slot.first
-            slots[slot_ms] = Slot(slot.time, first, here, slot.number + step, slot.magic)
+            slots[time] = Slot(time, first, here, slot.number + step, slot.magic)
             self._metrics.add(timed.topic, step)
         for slot in slots.values():
             wheel.put(slot)
