@@ -11,12 +11,12 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from flintlog.errors import InvalidMessage
 from flintlog.format.timer import TimerUnit
 from flintlog.services.timer_files import TimerFiles
 from flintlog.services.timer_message import LATE_MS, Timed, cancel_key, delivered, rolled
 from flintlog.services.timer_metrics import TimerMetrics
 from flintlog.services.timer_queue import TimerQueue
-from flintlog.store.message import PutStatus
 from flintlog.store.service import Rewritten
 
 if TYPE_CHECKING:
@@ -120,17 +120,15 @@ class TimerDelivery:
         return None if timed.key is None else cancel_key(timed.topic, timed.key, with_topic=self._with_topic)
 
     def _put(self, rebuilt: list[Rewritten]) -> int:
-        """Put messages in order; how many the store took, or could never take."""
-        if not rebuilt:
-            return 0
-        receipts = self._store.put_rebuilt_all(rebuilt)
-        taken = 0
-        for receipt, each in zip(receipts, rebuilt, strict=False):
-            if receipt.status is PutStatus.MESSAGE_ILLEGAL:
-                log.error("a message for %s can never be stored, and is passed over", each.message.topic)
-            elif receipt.physical_offset < 0:
+        """Put messages in order; how many the store took, or could never take. Saving flushes them."""
+        for taken, each in enumerate(rebuilt):
+            try:
+                receipt = self._store.put_rebuilt(each, wait=False)
+            except InvalidMessage as error:
+                log.error("a message for %s can never be stored, and is passed over: %s", each.message.topic, error)
+                continue
+            if receipt.physical_offset < 0:
                 log.warning("the store takes no more for now: %s", receipt.status)
-                break
-            taken += 1
-        self.unsaved_count += taken
-        return taken
+                return taken
+            self.unsaved_count += 1
+        return len(rebuilt)

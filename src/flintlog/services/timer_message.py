@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -99,11 +100,7 @@ def waiting(message: Message, properties: dict[str, str], slot_ms: int) -> Rewri
     properties[TIMER_OUT_MS] = str(slot_ms)
     properties[REAL_TOPIC] = message.topic
     properties[REAL_QUEUE_ID] = str(message.queue_id)
-    try:
-        size = len(join_properties(properties)) + _ROOM_FOR_DELIVERY
-    except (FormatError, TypeError):
-        size = 0  # the put itself says what is wrong
-    if size > MAX_PROPERTIES_SIZE:
+    if not _has_room(properties):
         raise InvalidMessage(
             f"the properties leave no room for those that a delivery adds ({_ROOM_FOR_DELIVERY} bytes)",
             status="PROPERTIES_SIZE_EXCEEDED",
@@ -111,6 +108,13 @@ def waiting(message: Message, properties: dict[str, str], slot_ms: int) -> Rewri
     return Rewritten(
         msgspec.structs.replace(_with(message, properties), topic=TIMER_TOPIC, queue_id=0), NEW_MAP_CAPACITY
     )
+
+
+def _has_room(properties: dict[str, str]) -> bool:
+    characters = sum(map(len, properties)) + sum(map(len, properties.values())) + 2 * len(properties)
+    if 3 * characters + _ROOM_FOR_DELIVERY <= MAX_PROPERTIES_SIZE:
+        return True
+    return len(join_properties(properties)) + _ROOM_FOR_DELIVERY <= MAX_PROPERTIES_SIZE
 
 
 def _with(message: Message, properties: dict[str, str]) -> Message:
@@ -127,14 +131,11 @@ class Timed:
     message: StoredMessage
     slot_ms: int
     topic: str
+    topic_hash: int
     queue_id: int
     roll_times: int
     cancels: str | None
     """The unique key that it cancels; None for a message that is to be delivered."""
-
-    @property
-    def topic_hash(self) -> int:
-        return string_hash(self.topic)
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -155,12 +156,19 @@ def parse_timed(message: StoredMessage) -> Timed | None:
     topic = properties.get(REAL_TOPIC, "")
     try:
         queue_id = parse_int(properties.get(REAL_QUEUE_ID, ""))
-        roll_times = parse_int(properties.get(TIMER_ROLL_TIMES, "0"))
+        roll_times = parse_int(properties[TIMER_ROLL_TIMES]) if TIMER_ROLL_TIMES in properties else 0
     except FormatError:
         return None
-    if slot_ms is None or slot_ms < 0 or queue_id < 0 or not can_be_topic(topic):
+    topic_hash = _topic_hash(topic)
+    if slot_ms is None or slot_ms < 0 or queue_id < 0 or topic_hash is None:
         return None
-    return Timed(message, slot_ms, topic, queue_id, roll_times, properties.get(TIMER_DEL_UNIQKEY))
+    return Timed(message, slot_ms, topic, topic_hash, queue_id, roll_times, properties.get(TIMER_DEL_UNIQKEY))
+
+
+@lru_cache(maxsize=1024)
+def _topic_hash(topic: str) -> int | None:
+    """Java's hash of a topic; None for what cannot be one."""
+    return string_hash(topic) if can_be_topic(topic) else None
 
 
 def delivered(timed: Timed, entered_ms: int, now_ms: int) -> Rewritten:

@@ -408,16 +408,6 @@ class Engine:
             self.parts.segments.flush_all()
         self.dispatcher.advance_and_wait()
 
-    def flush(self) -> None:
-        """Make everything durable that was put so far."""
-        if self.commit is not None:
-            self.commit.commit_now()
-        self.parts.segments.flush_all()
-        self._after_flush()
-
-    def now_ms(self) -> int:
-        return self._now_ms()
-
     # ------------------------------------------------------------------ figures
 
     def stats(self) -> dict[str, int | float | str]:
