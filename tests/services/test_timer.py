@@ -110,7 +110,7 @@ def test_delays_in_milliseconds_and_seconds_are_written_as_clients_write_them(tm
         assert numbers(store) == [0, 2, 1]
         for wrong in ({}, {"delay_ms": 1, "delay_sec": 1}, {"delay_ms": "x"}, {"delay_sec": 1 << 64}):
             with pytest.raises(InvalidMessage):
-                timer.put_after(Message("orders", b""), **wrong)  # type: ignore[arg-type]
+                timer.put_after(Message("orders", b""), **wrong)
         assert timer.put_after(Message("orders", b""), delay_sec=10**15).status is PutStatus.WHEEL_TIMER_MSG_ILLEGAL
 
 

@@ -51,7 +51,7 @@ def _garble(name: str) -> Harm:
 
 
 def _drop_last_log_file(path: Path) -> None:
-    sorted((path / "timerlog").iterdir())[-1].unlink()
+    max((path / "timerlog").iterdir()).unlink()
 
 
 def _all_gone(path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_commit_log_cut_below_what_the_wheel_points_to(tmp_path: Path, clock: 
 
 
 def test_another_precision_is_no_harm(tmp_path: Path, clock: FakeClock) -> None:
-    expected = []
+    expected: list[int] = []
     for precision_ms in (1000, 100, 500, 1000):
         with timer_store(tmp_path / "s", clock, CONFIG.with_changes(timer_precision_ms=precision_ms)) as store:
             for number in range(5):
