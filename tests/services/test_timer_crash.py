@@ -6,6 +6,7 @@ was recalled before it was due; and what was written down as delivered does not 
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -105,10 +106,8 @@ class World:
         self.store = self.open()
 
     def go_on_with(self, medium: FaultyMedium) -> None:
-        try:
+        with contextlib.suppress(FlintlogError):
             self.store.shutdown()
-        except FlintlogError:
-            pass
         self.medium = medium
         self.store = self.open()
         if self.config.flush == "async":

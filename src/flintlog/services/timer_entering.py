@@ -75,8 +75,8 @@ class TimerEntering:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether everything that was entered before the last stop is entered again."""
-        return self.next_offset >= self._past.entered_before
+        """Whether everything that was entered, or may have been delivered, before the last stop was looked at again."""
+        return self.next_offset >= max(self._past.entered_before, self._past.known_before)
 
     def _chain(self, page: list[Timed], read_ms: int, write_ms: int) -> None:
         place = 0

@@ -11,6 +11,7 @@ One thread at a time changes a wheel; any thread may ask for a slot.
 from __future__ import annotations
 
 import heapq
+import sys
 from array import array
 from pathlib import Path
 
@@ -69,13 +70,15 @@ class TimerWheel:
     def load(self, from_ms: int) -> list[int]:
         """Find the slots from a time on that hold something, once, after opening; their times in milliseconds."""
         first = -(-from_ms // self.precision_ms)
-        times = array("q")
         with memoryview(self._raw.buffer).cast("B").cast("q")[::_FIELDS] as column:
-            times.extend(value for value in column.tolist() if value)
-        times.byteswap()
+            times = array("q", column.tolist())
+        if sys.byteorder == "little":
+            times.byteswap()
         # A time in another's place is no slot of this wheel; one far ahead is no time that could be entered.
         self._times = sorted(
-            time for time in times if first <= time < first + self.slots and self._slot(time % self.slots).time == time
+            time
+            for index, time in enumerate(times)
+            if time and first <= time < first + self.slots and time % self.slots == index
         )
         return [time * self.precision_ms for time in self._times]
 
