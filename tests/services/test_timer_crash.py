@@ -20,10 +20,10 @@ from flintlog import FlintlogError, Store, StoreConfig, open_store
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.format.timer import parse_timer_checkpoint
 from flintlog.services.timer import TimerService
+from flintlog.services.timer_message import Timed, parse_timed
 from flintlog.testing import FakeClock
 from tests.faults.stopping import PowerLost, StoppingMedium
 from tests.services.timer_store import CONFIG, SLOTS, TIMER_TOPIC, delivered, timed, timer_of
-from tests.store.small_store import read_all
 
 ROOT = Path("/store")
 CHECKPOINT = ROOT / "config" / "timercheck"
@@ -121,12 +121,21 @@ class World:
 
     def forget_lost(self) -> None:
         """Without waiting for the disk a crash may take messages, and recalls."""
-        there = {int(m.body) for m in delivered(self.store)}
-        waiting = read_all(self.store, TIMER_TOPIC)
-        keys = {m.properties["TIMER_DEL_UNIQKEY"] for m in waiting if "TIMER_DEL_UNIQKEY" in m.properties}
-        there |= {int(m.body) for m in waiting if "TIMER_DEL_UNIQKEY" not in m.properties}
+        there = {int(message.body) for message in delivered(self.store)}
+        keys: set[str] = set()
+        for found in filter(None, map(parse_timed, delivered(self.store, TIMER_TOPIC))):
+            if found.cancels is not None:
+                keys.add(found.cancels)
+            elif self._is_whole(found):
+                there.add(int(found.message.body))
         self.due_ms = {number: due for number, due in self.due_ms.items() if number in there}
         self.recalled = {number for number in self.recalled if f"U{number}" in keys}
+
+    def _is_whole(self, found: Timed) -> bool:
+        """The CRC covers the body alone: a record whose properties were torn is there, but is not what was sent."""
+        number = int(found.message.body)
+        slot_ms = (self.due_ms.get(number, 0) - 1) // 1000 * 1000
+        return (found.topic, found.queue_id, found.key, found.slot_ms) == ("orders", 0, f"U{number}", slot_ms)
 
     def note_recorded(self, counts: Counter[int]) -> None:
         """Everything before the checkpoint's time was delivered as often as it ever will be."""

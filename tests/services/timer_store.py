@@ -10,9 +10,9 @@ from typing import cast
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.disk.medium import Medium
 from flintlog.services.timer import TimerService
+from flintlog.services.timer_queue import read_pages
 from flintlog.store.stored import StoredMessage
 from flintlog.testing import FakeClock
-from tests.store.small_store import read_all
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 SLOTS = 512
@@ -59,4 +59,6 @@ def numbers(store: Store, topic: str = "orders", queue_id: int = 0) -> list[int]
 
 def delivered(store: Store, topic: str = "orders", queue_id: int = 0) -> list[StoredMessage]:
     store.wait_dispatched()
-    return read_all(store, topic, queue_id)
+    stop = store.max_offset(topic, queue_id)
+    pages = read_pages(store, topic, queue_id, store.min_offset(topic, queue_id), stop)
+    return [message for messages, _ in pages for message in messages]

@@ -244,15 +244,20 @@ class TimerService:
     def _save_due_ms(self, now_ms: int) -> int:
         if self._saved_offset == self._entering.next_offset:
             return NEVER
-        return min(self._saved_at_ms, now_ms) + self._config.timer_flush_interval_ms
+        return _after(self._saved_at_ms, self._config.timer_flush_interval_ms, now_ms)
 
     def _due_ms(self, now_ms: int) -> int:
         """When something is due: a slot is over, what was put is to be entered, what was entered is to be saved."""
         due_ms = self._save_due_ms(now_ms)
         if self._is_behind:
-            due_ms = min(due_ms, min(self._looked_at_ms, now_ms) + self._look_interval_ms)
+            due_ms = min(due_ms, _after(self._looked_at_ms, self._look_interval_ms, now_ms))
         slot_ms = None if self._config.timer_stop_dequeue else self._files.wheel.next_due(self._read_ms)
         return due_ms if slot_ms is None else min(due_ms, slot_ms + self._precision_ms)
 
     def _floor(self, time_ms: int) -> int:
         return time_ms // self._precision_ms * self._precision_ms
+
+
+def _after(last_ms: int, interval_ms: int, now_ms: int) -> int:
+    """An interval after the last time; now, when the clock was turned back before it."""
+    return last_ms + interval_ms if last_ms <= now_ms else now_ms
