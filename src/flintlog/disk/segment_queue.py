@@ -369,9 +369,17 @@ class SegmentQueue:
         With `unit_size` the segments are of a queue whose units begin with a physical offset, and the last
         unit's is compared; without, the segment's own end is.
         """
+        return self.delete_leading(
+            lambda segment: self._is_before(segment, offset, unit_size), now_ms=now_ms, force_after_ms=force_after_ms
+        )
+
+    def delete_leading(
+        self, is_over: Callable[[Segment], bool], *, now_ms: int, force_after_ms: int = DEFAULT_FORCE_AFTER_MS
+    ) -> int:
+        """Delete segments from the oldest on, as long as they are over; never the last; how many."""
         count = 0
         for segment in self._segments[:-1]:
-            if not self._is_before(segment, offset, unit_size) or not segment.destroy(force_after_ms, now_ms):
+            if not is_over(segment) or not segment.destroy(force_after_ms, now_ms):
                 break
             self._forget(segment)
             count += 1

@@ -76,7 +76,8 @@ class StorePaths:
     def derived(self) -> tuple[Path, ...]:
         """Directories that hold nothing but what follows from the log."""
         return tuple(
-            self.root / name for name in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "flintlog")
+            self.root / name
+            for name in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "timerlog", "flintlog")
         )
 
 
@@ -113,5 +114,5 @@ def remove_store(paths: StorePaths, medium: Medium) -> None:
             medium.remove_tree(directory)
     for directory in paths.derived:
         medium.remove_tree(directory)
-    for name in ("checkpoint", "abort", "abort.bak", "lock"):
+    for name in ("checkpoint", "abort", "abort.bak", "lock", "timerwheel", "config/timercheck"):
         medium.remove(paths.root / name)
