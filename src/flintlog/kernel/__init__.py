@@ -14,9 +14,11 @@ from flintlog.kernel.types import (
     MULTI_DISPATCH,
     ROW,
     Buffer,
+    ChainFault,
     Column,
     LaneStop,
     MessageFields,
+    QueueRun,
     Row,
     ScanStop,
 )
@@ -38,6 +40,7 @@ PutLane = _kernel.PutLane
 QueueEnd = _kernel.QueueEnd
 Scan = _kernel.Scan
 Tail = _kernel.Tail
+check_chains = _kernel.check_chains
 collect = _kernel.collect
 count_entries = _kernel.count_entries
 crc32 = _kernel.crc32
@@ -46,7 +49,9 @@ find_record = _kernel.find_record
 index_hash = _kernel.index_hash
 index_insert = _kernel.index_insert
 java_hash = _kernel.java_hash
+match_index = _kernel.match_index
 name = _kernel.name
+queue_runs = _kernel.queue_runs
 scan = _kernel.scan
 written_end = _kernel.written_end
 
@@ -55,6 +60,7 @@ __all__ = [
     "MULTI_DISPATCH",
     "ROW",
     "Buffer",
+    "ChainFault",
     "Column",
     "Decoded",
     "Encoder",
@@ -63,10 +69,12 @@ __all__ = [
     "MessageFields",
     "PutLane",
     "QueueEnd",
+    "QueueRun",
     "Row",
     "Scan",
     "ScanStop",
     "Tail",
+    "check_chains",
     "collect",
     "count_entries",
     "crc32",
@@ -75,7 +83,9 @@ __all__ = [
     "index_hash",
     "index_insert",
     "java_hash",
+    "match_index",
     "name",
+    "queue_runs",
     "scan",
     "written_end",
 ]
