@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore, InvalidConfig
@@ -33,7 +34,6 @@ from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.consume_queue_ext import ConsumeQueueExt
 from flintlog.store.logical_queue import LogicalQueue, QueueType, TailKeeper
 
-LMQ_PREFIX: Final = "%LMQ%"
 _MAX_QUEUE_ID: Final = 2**31 - 1
 _DIRECTORIES: Final = {QueueType.SIMPLE: CONSUME_QUEUE, QueueType.BATCH: BATCH_CONSUME_QUEUE}
 
