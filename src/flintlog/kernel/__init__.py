@@ -38,6 +38,7 @@ Encoder = _kernel.Encoder
 Lane = _kernel.Lane
 PutLane = _kernel.PutLane
 QueueEnd = _kernel.QueueEnd
+RecordBody = _kernel.RecordBody
 Scan = _kernel.Scan
 Tail = _kernel.Tail
 check_chains = _kernel.check_chains
@@ -70,6 +71,7 @@ __all__ = [
     "PutLane",
     "QueueEnd",
     "QueueRun",
+    "RecordBody",
     "Row",
     "Scan",
     "ScanStop",
