@@ -197,7 +197,9 @@ def _infer_sizes(
         for key, queue in found.items():
             for file in queue:
                 _judge_size(files, file, size, is_log=False)
-            found[key] = tuple(file for file in queue if file.size)
+            # Entries are read whole; a name in the middle of one is no name of a queue file.
+            whole = (DataFile(file.path, file.base, file.size - file.size % unit) for file in queue)
+            found[key] = tuple(file for file in whole if file.size and file.base % unit == 0)
     if any(extensions.values()):
         files.inferred.add("enable_consume_queue_ext", True, "there are extension files")
 

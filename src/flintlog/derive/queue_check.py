@@ -8,25 +8,21 @@ dense and is searched by physical offset instead. Nothing is remembered but stre
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 
 from flintlog import kernel
 from flintlog.derive.derived_files import DerivedFiles, QueueFilesView, QueueKey
+from flintlog.derive.entries import places_of
 from flintlog.derive.stretches import QueueTally, Stretch
-from flintlog.errors import FormatError
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.batch_queue_entry import BatchQueueEntry, encode_batch_queue_entry
-from flintlog.format.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
 from flintlog.format.queue_extension import is_extension_address, parse_extension_address
-from flintlog.format.record import parse_record
-from flintlog.kernel import MULTI_DISPATCH, QueueRun, Row, Scan
+from flintlog.kernel import QueueRun, Row, Scan
 
 _ENTRY = struct.Struct("!qiq")
 _OFFSET = struct.Struct("!q")
 _NO_MESSAGE = ((0, 0, 0), (PREFILL_ENTRY.physical_offset, PREFILL_ENTRY.size, PREFILL_ENTRY.tags_code))
-_LIGHT_PREFIX = "%LMQ%"
-_NOT_MULTI = ("%RETRY%", "%DLQ%", "rmq_sys_")
 
 Tallies = MutableMapping[QueueKey, QueueTally]
 
@@ -42,12 +38,16 @@ def compare_queues(view: memoryview, base: int, scan: Scan, derived: DerivedFile
         tally = tallies.setdefault(key, QueueTally())
         entries_of_run = expected[run.position : run.position + run.length * ENTRY_SIZE]
         compare_run(derived, key, run, entries_of_run, tally)
+    if any(topic in derived.batch_topics for topic, _ in scan.queues):
+        marked = frozenset(special)
+        special = [index for index in range(scan.count) if index in marked or _is_batch(scan, index, derived)]
     for index in special:
         row = scan.row(index)
-        if row.marks & MULTI_DISPATCH and derived.light_queues:
-            _compare_light(view, base, row, scan.queues[row.queue], derived, tallies)
-    if any(topic in derived.batch_topics for topic, _ in scan.queues):
-        _compare_batches(view, base, scan, derived, tallies)
+        _compare_special(view, base, row, scan.queues[row.queue], derived, tallies)
+
+
+def _is_batch(scan: Scan, index: int, derived: DerivedFiles) -> bool:
+    return scan.queues[scan.row(index).queue][0] in derived.batch_topics
 
 
 def compare_run(derived: DerivedFiles, key: QueueKey, run: QueueRun, expected: memoryview, tally: QueueTally) -> None:
@@ -112,50 +112,38 @@ def _is_extended(derived: DerivedFiles, queue: QueueFilesView, found: tuple[int,
     return unit is not None and unit.tags_code == right[2]
 
 
-# ---------------------------------------------------------------------- light queues
+# ---------------------------------------------------------------------- light and batch queues
 
 
-def _compare_light(
+def _compare_special(
     view: memoryview, base: int, row: Row, key: QueueKey, derived: DerivedFiles, tallies: Tallies
 ) -> None:
-    """A record that was put into several light queues at once has an entry in each of them."""
-    topic, queue_id = key
-    if topic.startswith(_NOT_MULTI) or topic == "SCHEDULE_TOPIC_XXXX":
-        return
-    properties = _properties(view, base, row)
-    names = properties.get(INNER_MULTI_DISPATCH, "").split(",")
-    offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(",")
-    if len(names) != len(offsets):
-        return
-    entry = memoryview(_ENTRY.pack(row.physical_offset, row.size, row.tags_code))
-    for name, text in zip(names, offsets, strict=True):
-        if not text.isdecimal() or len(text) > 18 or "/" in name:
-            continue
-        other = name, 0 if name.startswith(_LIGHT_PREFIX) else queue_id
-        run = QueueRun(0, int(text), 1, 0, row.physical_offset, row.physical_offset)
-        compare_run(derived, other, run, entry, tallies.setdefault(other, QueueTally()))
-
-
-# ---------------------------------------------------------------------- batch queues
-
-
-def _compare_batches(view: memoryview, base: int, scan: Scan, derived: DerivedFiles, tallies: Tallies) -> None:
-    for index in range(scan.count):
-        row = scan.row(index)
-        key = scan.queues[row.queue]
-        if key[0] in derived.batch_topics and row.sys_flag & 0xC in (0, 8):
-            entry = batch_entry_of(row, _properties(view, base, row))
-            _compare_batch(derived, key, entry, tallies.setdefault(key, QueueTally()))
-
-
-def batch_entry_of(row: Row, properties: Mapping[str, str]) -> BatchQueueEntry:
-    """The entry that a record has in a batch queue; a plain message is a batch of one."""
-    first, count = properties.get(INNER_BASE, ""), properties.get(INNER_NUM, "")
-    if first.isdecimal() and len(first) <= 18 and count.isdecimal() and 0 < int(count[:6]) <= 0x7FFF:
-        return BatchQueueEntry(
-            row.physical_offset, row.size, row.tags_code, row.store_timestamp, int(first), int(count)
-        )
-    return BatchQueueEntry(row.physical_offset, row.size, row.tags_code, row.store_timestamp, row.queue_offset, 1)
+    """A record with more than the one entry of its own, or one of a batch queue."""
+    start = row.physical_offset - base
+    places = places_of(
+        *key,
+        row,
+        bytes(view[start : start + row.size]),
+        is_batch=derived.batch_topics.__contains__,
+        lmq=derived.light_queues,
+    )
+    for place in places:
+        queue = place.topic, place.queue_id
+        tally = tallies.setdefault(queue, QueueTally())
+        if place.topic in derived.batch_topics:
+            entry = BatchQueueEntry(
+                row.physical_offset,
+                row.size,
+                row.tags_code,
+                row.store_timestamp,
+                place.queue_offset,
+                place.batch_count,
+            )
+            _compare_batch(derived, queue, entry, tally)
+        elif queue != key:
+            run = QueueRun(0, place.queue_offset, 1, 0, row.physical_offset, row.physical_offset)
+            expected = memoryview(_ENTRY.pack(row.physical_offset, row.size, row.tags_code))
+            compare_run(derived, queue, run, expected, tally)
 
 
 def _compare_batch(derived: DerivedFiles, key: QueueKey, entry: BatchQueueEntry, tally: QueueTally) -> None:
@@ -193,11 +181,3 @@ def _find_batch(derived: DerivedFiles, queue: QueueFilesView, physical_offset: i
         if position + BATCH_ENTRY_SIZE <= len(view) and _OFFSET.unpack_from(view, position)[0] == physical_offset:
             return file.path, position
     return None
-
-
-def _properties(view: memoryview, base: int, row: Row) -> dict[str, str]:
-    start = row.physical_offset - base
-    try:
-        return parse_record(view, start, start + row.size).property_map()
-    except FormatError:
-        return {}

@@ -14,6 +14,7 @@ from itertools import islice, pairwise
 
 from flintlog import kernel
 from flintlog.derive.derived_files import DerivedFiles, QueueFilesView, QueueKey, Read
+from flintlog.derive.entries import can_be_topic
 from flintlog.derive.finding import WARNING, Finding
 from flintlog.derive.log_judgement import LogFacts, LogJudgement
 from flintlog.derive.stretches import QueueTally, Stretch
@@ -112,6 +113,12 @@ class _Judge:
             self._tell("wrong-queue-entries", evidence, key, stretch)
 
     def _judge_missing_queue(self, key: QueueKey, tally: QueueTally) -> None:
+        if not can_be_topic(key[0]) or key[1] < 0:
+            evidence = f"{tally.entry_count} records are for {key[0][:80]!a}/{key[1]}, which cannot be a queue"
+            remedy = "look at the records with `cat`; nobody can read them by queue"
+            first = tally.records.items[0].first_physical_offset
+            self._result.findings.append(Finding("impossible-queue", WARNING, evidence, remedy, None, None, first))
+            return
         lagging = [stretch for stretch in tally.absent if self._is_lagging(stretch)]
         if len(lagging) == len(tally.absent):
             self._result.lagging_count += tally.absent.count
