@@ -24,6 +24,7 @@ from flintlog.format.index_file import (
     parse_index_header,
     parse_slot,
 )
+from flintlog.kernel import written_end
 
 _ENTRY = struct.Struct("!iqii")
 _DEFAULT_RATIO = SLOT_SIZE + 4 * ENTRY_SIZE
@@ -71,12 +72,23 @@ def index_layout(view: memoryview) -> IndexLayout | None:
         return None
     header = parse_index_header(view)
     usual, rest = divmod(length - HEADER_SIZE, _DEFAULT_RATIO)
-    if rest == 0 and _fits(view, usual, header):
+    if rest == 0 and (_fits(view, usual, header) or _ends_well(view, IndexLayout(usual, 4 * usual))):
         return IndexLayout(usual, 4 * usual)
     for slots in _candidates(view, header):
         if _fits(view, slots, header):
             return IndexLayout(slots, (length - HEADER_SIZE - SLOT_SIZE * slots) // ENTRY_SIZE)
-    return None
+    # Four entries a slot is what nearly everybody has; with damaged files it is the best guess.
+    return None if rest else IndexLayout(usual, 4 * usual)
+
+
+def _ends_well(view: memoryview, layout: IndexLayout) -> bool:
+    """Whether the slot of the last written entry leads to it, whatever the header says."""
+    first = layout.entry_position(1)
+    last = -(-(written_end(view, first, len(view)) - first) // ENTRY_SIZE)
+    if last < 1:
+        return False
+    key_hash = _ENTRY.unpack_from(view, layout.entry_position(last))[0]
+    return key_hash >= 0 and parse_slot(view, layout, layout.slot_of(key_hash)) == last
 
 
 def _candidates(view: memoryview, header: IndexHeader) -> Iterable[int]:

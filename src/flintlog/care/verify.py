@@ -41,6 +41,7 @@ from flintlog.derive.index_files import IndexFileView
 from flintlog.derive.side_checks import check_checkpoint
 from flintlog.disk.medium import Advice, Medium, RawFile
 from flintlog.errors import FormatError
+from flintlog.format import names
 from flintlog.format.checkpoint import parse_checkpoint
 from flintlog.kernel import ScanStop
 from flintlog.store.config import StoreConfig
@@ -296,11 +297,20 @@ class _Verifier:
         files, answer = self._files, self._answer
         path = files.paths.checkpoint
         starts_at = lambda offset: bool(self._record_size(offset))  # noqa: E731
-        _, findings = check_checkpoint(files.small(path), str(path), judgement.log, facts, starts_at)
-        answer.findings += findings
+        data = files.small(path)
+        if data is None and self._may_lack_checkpoint():
+            answer.notes.append("there is no checkpoint yet: the store was stopped before it wrote its first")
+        else:
+            _, findings = check_checkpoint(data, str(path), judgement.log, facts, starts_at)
+            answer.findings += findings
         found, notes = check_side_files(files, judgement)
         answer.findings += found
         answer.notes += notes
+
+    def _may_lack_checkpoint(self) -> bool:
+        """A store of ours that did not yet run for a second has none; RocketMQ makes it first, and has an abort.bak."""
+        files = self._files
+        return files.is_running or not (files.is_clean or files.medium.exists(files.root / names.ABORT_BACKUP))
 
     def _sum_up(self, judgement: Judgement) -> None:
         answer = self._answer
