@@ -47,6 +47,9 @@ from flintlog.kernel import ScanStop
 from flintlog.store.config import StoreConfig
 
 RANGE_BYTES = 16 * 1024 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
+FORGET_AFTER_RANGES = 16
+"""Pages of queues and index are given back after so many ranges of the log."""
 
 Mode = Literal["quick", "full"]
 Progress = Callable[[int, int], None]
@@ -98,6 +101,7 @@ class _Verifier:
         self._range_bytes = range_bytes
         self._delay_levels_ms = files.config.delay_levels_ms
         self._done_bytes = 0
+        self._since_forgotten = 0
         self._telling = Lock()
         self._answer = Verification(files.root, mode, inferred=list(files.inferred.reasons))
 
@@ -183,7 +187,12 @@ class _Verifier:
         if not files.config.message_index_enable:
             return None
         index, findings = open_index(
-            files.index, files.layout, files.read, self._store_time_at, is_running=files.is_running
+            files.index,
+            files.layout,
+            files.read,
+            self._store_time_at,
+            is_running=files.is_running,
+            data_end=self._written_end,
         )
         self._answer.findings += findings
         return index
@@ -221,7 +230,7 @@ class _Verifier:
         for file in to_read:
             raw = self._files.medium.open(Path(file.path))
             raw.advise(Advice.SEQUENTIAL)
-            end = raw.data_end(0)
+            end = self._written_end(file.path)
             limit = file.size if facts.cut_at is None else facts.cut_at - file.base
             for planned in plan_ranges(raw.buffer, file, end, self._range_bytes):
                 if planned.stop <= limit:
@@ -236,6 +245,11 @@ class _Verifier:
             return check_range(raw.buffer, log_range, derived, index, delay_levels_ms=self._delay_levels_ms)
         finally:
             raw.advise(Advice.DONT_NEED, log_range.start, log_range.stop)
+            with self._telling:
+                self._since_forgotten += 1
+                if self._since_forgotten >= FORGET_AFTER_RANGES:
+                    self._since_forgotten = 0
+                    self._files.source.forget()
 
     def _rejoin(
         self, results: list[RangeResult], derived: DerivedFiles, index: IndexSequence | None
@@ -266,6 +280,19 @@ class _Verifier:
             with self._telling:
                 self._done_bytes += byte_count
                 self._progress(min(self._done_bytes, total), total)
+
+    def _written_end(self, path: str) -> int:
+        """The place behind the last byte of a file that is not zero, without keeping what was read on the way."""
+        raw = self._files.medium.open(Path(path))
+        end = raw.data_end(0)
+        while end > 0:
+            begin = max(0, end - CHUNK_BYTES)
+            written = kernel.written_end(raw.buffer, begin, end)
+            raw.advise(Advice.DONT_NEED, begin, end)
+            if written > begin:
+                return written
+            end = begin
+        return 0
 
     # ------------------------------------------------------------------ single records
 

@@ -120,15 +120,25 @@ class IndexSequence:
 
 
 def open_index(
-    paths: Sequence[str], layout: IndexLayout, read: Read, store_time_at: StoreTimeAt, *, is_running: bool = False
+    paths: Sequence[str],
+    layout: IndexLayout,
+    read: Read,
+    store_time_at: StoreTimeAt,
+    *,
+    is_running: bool = False,
+    data_end: Callable[[str], int] | None = None,
 ) -> tuple[IndexSequence, list[Finding]]:
-    """The sequence of these files, oldest first, and what is wrong with their headers and unused parts."""
+    """The sequence of these files, oldest first, and what is wrong with their headers and unused parts.
+
+    `data_end` tells from where on nothing was ever written to a file: that part need not be read.
+    """
     findings: list[Finding] = []
     files: list[IndexFileView] = []
     previous = IndexHeader()
     for path in paths:
         view = read(path, 0, layout.file_size)
-        count, header = _read_header(path, view, layout, store_time_at, findings, is_running)
+        stop = layout.file_size if data_end is None else min(layout.file_size, data_end(path))
+        count, header = _read_header(path, view, layout, store_time_at, findings, is_running, stop)
         before = previous.end_timestamp or 0
         position = files[-1].stop_position if files else 0
         files.append(IndexFileView(path, layout, count, header.begin_timestamp, before, position))
@@ -143,11 +153,12 @@ def _read_header(
     store_time_at: StoreTimeAt,
     findings: list[Finding],
     is_running: bool,
+    stop: int,
 ) -> tuple[int, IndexHeader]:
     """How many entries a file has, and the header that they call for."""
     header = parse_index_header(view)
     first = layout.entry_position(1)
-    end = kernel.written_end(view, first, layout.file_size)
+    end = kernel.written_end(view, first, max(first, stop))
     written = 1 + -(-(end - first) // ENTRY_SIZE)
     count = header.next_entry if 1 <= header.next_entry <= layout.index_count else written
     if is_running:
