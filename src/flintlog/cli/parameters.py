@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -11,6 +12,7 @@ import click
 from flintlog.cli.output import FORMATS, Output, make_output
 
 if TYPE_CHECKING:
+    from flintlog.care.store_files import StoreFiles
     from flintlog.store.config import StoreConfig
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -49,3 +51,20 @@ def config_option(command: Command) -> Command:
         callback=_to_config,
         help="A RocketMQ broker.conf, or JSON or TOML with options of either kind.",
     )(command)
+
+
+def store_argument(command: Command) -> Command:
+    """Give a command the directory of a store as `store`."""
+    return click.argument("store", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="STORE")(
+        command
+    )
+
+
+def look(store: Path, config: StoreConfig, output: Output) -> StoreFiles:
+    """The files of a store; what was inferred about them is said, and what is wrong at first sight."""
+    from flintlog.care.store_files import look_at
+
+    files = look_at(store, config)
+    for reason in files.inferred.reasons:
+        output.detail(f"inferred {reason}")
+    return files
