@@ -59,7 +59,7 @@ _CHECK = struct.Struct("!7q")
 
 
 def dump_file(kind: str, data: memoryview) -> Iterator[Row]:
-    """The rows of a file of this kind; see `overview.kind_of` for the kinds."""
+    """The rows of a file of this kind; see `file_kinds.kind_of` for the kinds."""
     if kind not in _DUMPERS:
         raise InvalidConfig(f"there is no file type {kind!r}", advice=f"one of {', '.join(_DUMPERS)}")
     at = 0

@@ -54,7 +54,7 @@ class LogReader:
     def __init__(self, files: StoreFiles, on_damage: OnDamage | None = None) -> None:
         self._files = files
         self._on_damage = on_damage
-        self._levels = files.config.delay_levels_ms
+        self._levels = files.delay_levels_ms
         self.position = files.log[0].base if files.log else 0
 
     def messages(self, wanted: Wanted | None = None) -> Iterator[StoredMessage]:

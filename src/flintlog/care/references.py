@@ -55,9 +55,8 @@ def _queue_entries(files: StoreFiles, message: StoredMessage) -> Iterator[Refere
     if not seen.count:
         return
     row = seen.row(0)
-    batch_topics = {topic for topic, kind in files.config.topic_queue_types.items() if kind == "BatchCQ"}
     places = places_of(
-        message.topic, message.queue_id, row, message.record, is_batch=batch_topics.__contains__, lmq=True
+        message.topic, message.queue_id, row, message.record, is_batch=files.batch_topics.__contains__, lmq=True
     )
     for place in places:
         queue = files.queues.get((place.topic, place.queue_id))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flintlog import kernel
+from flintlog.care.queue_ends import queue_end
 from flintlog.care.store_files import StoreFiles
-from flintlog.derive.derived_files import QueueFilesView, QueueKey
+from flintlog.derive.derived_files import QueueKey
 from flintlog.derive.finding import Finding
 from flintlog.derive.findings import Judgement
 from flintlog.derive.side_checks import (
@@ -15,26 +15,8 @@ from flintlog.derive.side_checks import (
     parse_config,
 )
 from flintlog.format import names
-from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
-from flintlog.format.batch_queue_entry import parse_batch_queue_entry
-from flintlog.format.queue_entry import ENTRY_SIZE
 
 _CHECKS = {"consumerOffset.json": check_consumer_offsets, "delayOffset.json": check_delay_offsets}
-
-
-def queue_end(files: StoreFiles, queue: QueueFilesView) -> int:
-    """The queue offset behind the last entry of a queue, as its files have it."""
-    for file in reversed(queue.files):
-        view = files.read(file.path, 0, file.size)
-        if queue.is_batch:
-            end = -(-kernel.written_end(view, 0, len(view)) // BATCH_ENTRY_SIZE) * BATCH_ENTRY_SIZE
-            if 0 < end <= len(view):
-                return parse_batch_queue_entry(view, end - BATCH_ENTRY_SIZE).end_offset
-            continue
-        end = kernel.count_entries(view, 0, len(view) - len(view) % ENTRY_SIZE)
-        if end:
-            return (file.base + end) // ENTRY_SIZE
-    return queue.files[0].base // ENTRY_SIZE if queue.files else 0
 
 
 def check_side_files(files: StoreFiles, judgement: Judgement) -> tuple[list[Finding], list[str]]:

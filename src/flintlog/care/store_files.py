@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flintlog.care.inference import Inferred, common_size, index_layout, log_file_size
 from flintlog.derive.derived_files import DataFile, DerivedFiles, QueueFilesView, QueueKey
@@ -24,20 +25,23 @@ from flintlog.format.config_json import parse_config_object
 from flintlog.format.index_file import IndexLayout
 from flintlog.format.names import parse_segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE
-from flintlog.store.config import StoreConfig
+from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
 from flintlog.store.paths import StorePaths
 from flintlog.store.stop_marker import StopMarker
+
+if TYPE_CHECKING:
+    from flintlog.store.config import StoreConfig
 
 _SIZES = ("mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num")
 
 
 @dataclass(slots=True)
 class StoreFiles:
-    """One look at a directory. `config` is what was given, completed by what was inferred."""
+    """One look at a directory. `given` is the configuration that was named, `inferred` what the files told."""
 
     root: Path
     paths: StorePaths
-    config: StoreConfig
+    given: StoreConfig | None
     inferred: Inferred
     medium: Medium
     source: MappedSource
@@ -51,6 +55,24 @@ class StoreFiles:
     is_running: bool = False
     known_end: int | None = None
     known_topics: frozenset[str] | None = None
+    topic_queue_types: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def config(self) -> StoreConfig:
+        """What was given, completed by what was inferred."""
+        from flintlog.store.config import StoreConfig  # late: most looks do without
+
+        base = StoreConfig() if self.given is None else self.given
+        return base.with_changes(**self.inferred.values)
+
+    @property
+    def delay_levels_ms(self) -> tuple[int, ...]:
+        return DEFAULT_DELAY_LEVELS_MS if self.given is None else self.given.delay_levels_ms
+
+    @property
+    def batch_topics(self) -> frozenset[str]:
+        """Topics with batch queues."""
+        return frozenset(topic for topic, kind in self.topic_queue_types.items() if kind == "BatchCQ")
 
     def read(self, path: str, start: int, stop: int) -> memoryview:
         """Bytes of a file, mapped."""
@@ -58,9 +80,7 @@ class StoreFiles:
 
     def derived(self) -> DerivedFiles:
         """The queues, as the checks take them."""
-        types = self.config.topic_queue_types
-        batch = frozenset(topic for topic, kind in types.items() if kind == "BatchCQ")
-        return DerivedFiles(self.read, self.queues, batch)
+        return DerivedFiles(self.read, self.queues, self.batch_topics)
 
     def small(self, path: Path) -> bytes | None:
         """The bytes of a small file; None when there is none."""
@@ -73,9 +93,8 @@ def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None
     Sizes that `config` does not name are read from the files, where that is safe.
     """
     medium = LocalMedium() if medium is None else medium
-    base = StoreConfig() if config is None else config
-    paths = StorePaths.of(root, base)
-    files = StoreFiles(root, paths, base, Inferred(), medium, MappedSource(medium, max_files=256))
+    paths = StorePaths.of(root, config)
+    files = StoreFiles(root, paths, config, Inferred(), medium, MappedSource(medium, max_files=256))
     if not any(medium.exists(path) for path in (*paths.commit_logs, paths.consume_queue, paths.index)):
         raise DamagedStore("there is no store here", path=root, advice="name the directory that holds commitlog")
     files.is_clean = not medium.exists(paths.abort)
@@ -84,19 +103,18 @@ def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None
     if files.is_clean:
         marker.load()
         files.known_end = marker.log_end
-    given = _named_sizes(base)
+    given = frozenset() if config is None else _named_sizes(config)
     _find_log(files, is_given="mapped_file_size_commit_log" in given)
     _find_queues(files)
     _find_index(files, is_given=not given.isdisjoint({"max_hash_slot_num", "max_index_num"}))
     timer = root / names.TIMER_LOG
     files.timer_log = tuple(sorted(_segments(files, timer), key=lambda file: file.base))
-    files.config = base.with_changes(**files.inferred.values)
     return files
 
 
 def _named_sizes(config: StoreConfig) -> frozenset[str]:
     """Sizes that the configuration sets; what it leaves at the default is read from the files."""
-    defaults = StoreConfig()
+    defaults = type(config)()
     return frozenset(name for name in _SIZES if getattr(config, name) != getattr(defaults, name))
 
 
@@ -108,7 +126,7 @@ def _find_log(files: StoreFiles, *, is_given: bool) -> None:
     found = [file for directory in directories for file in _segments(files, directory)]
     found.sort(key=lambda file: file.base)
     whole = [file for file in found if file.size]
-    size = files.config.mapped_file_size_commit_log if is_given else None
+    size = files.given.mapped_file_size_commit_log if is_given and files.given is not None else None
     if size is None:
         size = log_file_size([(file.base, file.size) for file in whole])
         if size is not None:
@@ -159,11 +177,11 @@ def _find_queues(files: StoreFiles) -> None:
         files.queues[key] = QueueFilesView(*key, found, False, extension)
     for key, found in batch.items():
         files.queues[key] = QueueFilesView(*key, found, True)
-    types = {**files.config.topic_queue_types, **types}
-    if types != dict(files.config.topic_queue_types):
+    told = {} if files.given is None else dict(files.given.topic_queue_types)
+    files.topic_queue_types = {**told, **types}
+    if files.topic_queue_types != told:
         reason = "directories of batch queues, or topics.json"
-        files.inferred.add("topic_queue_types", types, reason)
-        files.config = files.config.with_changes(topic_queue_types=types)
+        files.inferred.add("topic_queue_types", files.topic_queue_types, reason)
 
 
 def _queue_files(files: StoreFiles, folder: str) -> dict[QueueKey, tuple[DataFile, ...]]:
@@ -231,8 +249,8 @@ def _find_index(files: StoreFiles, *, is_given: bool) -> None:
         if not info.size:
             _judge_size(files, DataFile(str(directory / info.name), 0, 0), None, is_log=False)
     whole = [info for info in found if info.size]
-    config = files.config
-    files.layout = IndexLayout(config.max_hash_slot_num, config.max_index_num)
+    if files.given is not None:
+        files.layout = IndexLayout(files.given.max_hash_slot_num, files.given.max_index_num)
     if not is_given and whole:
         _infer_layout(files, [str(directory / info.name) for info in whole], common_size(i.size for i in whole))
     right: list[str] = []

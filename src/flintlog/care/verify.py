@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from flintlog import kernel
 from flintlog.care.side_files import check_side_files
@@ -44,7 +44,9 @@ from flintlog.errors import FormatError
 from flintlog.format import names
 from flintlog.format.checkpoint import parse_checkpoint
 from flintlog.kernel import ScanStop
-from flintlog.store.config import StoreConfig
+
+if TYPE_CHECKING:
+    from flintlog.store.config import StoreConfig
 
 RANGE_BYTES = 16 * 1024 * 1024
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -99,7 +101,7 @@ class _Verifier:
         self._threads = threads
         self._progress = progress
         self._range_bytes = range_bytes
-        self._delay_levels_ms = files.config.delay_levels_ms
+        self._delay_levels_ms = files.delay_levels_ms
         self._done_bytes = 0
         self._since_forgotten = 0
         self._telling = Lock()
@@ -184,7 +186,7 @@ class _Verifier:
 
     def _open_index(self) -> IndexSequence | None:
         files = self._files
-        if not files.config.message_index_enable:
+        if files.given is not None and not files.given.message_index_enable:
             return None
         index, findings = open_index(
             files.index,

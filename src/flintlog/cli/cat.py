@@ -13,7 +13,7 @@ import click
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.messages import BODY_FORMS, FIELDS, TABLE_FIELDS, to_row
 from flintlog.cli.output import JsonOutput, Output, TableOutput
-from flintlog.cli.parameters import config_option, look, output_option, store_argument
+from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms, parse_ms
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _filter_options(command: Command) -> Command:
 @store_argument
 @_filter_options
 @click.option("--limit", type=click.IntRange(0), help=f"At most so many messages; {TABLE_LIMIT} for a table.")
-@config_option
+@store_config_option
 @output_option
 def cat(
     store: Path,
@@ -65,7 +65,7 @@ def cat(
     where: str | None,
     body: str,
     limit: int | None,
-    config: StoreConfig,
+    config: StoreConfig | None,
     output: Output,
 ) -> int:
     """Show the messages of the store in STORE, in log order."""
@@ -90,7 +90,7 @@ def cat(
 @_filter_options
 @click.option("-n", "--count", type=click.IntRange(0), default=10, show_default=True, help="How many messages.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more, until interrupted.")
-@config_option
+@store_config_option
 @output_option
 def tail(
     store: Path,
@@ -104,7 +104,7 @@ def tail(
     body: str,
     count: int,
     follow: bool,
-    config: StoreConfig,
+    config: StoreConfig | None,
     output: Output,
 ) -> None:
     """Show the last messages of the store in STORE, and with -f those that are put from now on."""
@@ -220,7 +220,7 @@ def _last(files: StoreFiles, count: int, wanted: Wanted, matches: Matches) -> tu
 
 
 def _follow(
-    store: Path, config: StoreConfig, reader: LogReader, wanted: Wanted, matches: Matches
+    store: Path, config: StoreConfig | None, reader: LogReader, wanted: Wanted, matches: Matches
 ) -> Iterator[StoredMessage]:
     from flintlog.care.log_reader import LogReader
     from flintlog.care.store_files import look_at

@@ -29,7 +29,7 @@ def dump(file: Path, kind: str | None, limit: int | None, by_field: bool, output
     Rows cover the file without a gap: what is no part of the format is shown as `raw` bytes or `zeros`.
     """
     from flintlog.care.dump import FILE_KINDS, dump_file
-    from flintlog.care.overview import kind_of
+    from flintlog.care.file_kinds import kind_of
     from flintlog.disk.local import LocalMedium
 
     kind = kind or kind_of(file.absolute())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import click
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.messages import BODY_FORMS, to_row
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import config_option, look, output_option, store_argument
+from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms
 from flintlog.errors import FormatError
 
@@ -32,7 +33,7 @@ _COLUMNS = ("kind", "topic", "queue_id", "key", "group", "file", "offset", "slot
 @click.option("--queue", "queue_id", type=click.IntRange(0), help="Its queue id.")
 @click.option("--offset", type=click.IntRange(0), help="Its queue offset.")
 @click.option("--body", type=click.Choice(BODY_FORMS), default="text", show_default=True, help="Form of the body.")
-@config_option
+@store_config_option
 @output_option
 def get(
     store: Path,
@@ -43,7 +44,7 @@ def get(
     queue_id: int | None,
     offset: int | None,
     body: str,
-    config: StoreConfig,
+    config: StoreConfig | None,
     output: Output,
 ) -> int:
     """Show one message of the store in STORE, and every place that refers to it."""
@@ -65,20 +66,29 @@ def get(
     if not found:
         output.note("there is no such message")
         return ExitCode.CANNOT_READ
-    _show(found[0], list(references(files, found[0])), body, output)
+    places = [_relative(place, store) for place in references(files, found[0])]
+    _show(found[0], places, body, output)
     if len(found) > 1:
         others = ", ".join(str(message.physical_offset) for message in found[1:11])
         output.note(f"{len(found) - 1} more messages have this key, at {others}{' …' if len(found) > 11 else ''}")
     return ExitCode.FINE
 
 
-def _show(message: StoredMessage, places: list[object], body: str, output: Output) -> None:
+def _relative(place: Mapping[str, object], store: Path) -> dict[str, object]:
+    """A reference with its file's name inside of the store."""
+    file = place.get("file")
+    if not isinstance(file, str):
+        return dict(place)
+    return {**place, "file": str(Path(file).relative_to(store))}
+
+
+def _show(message: StoredMessage, places: list[dict[str, object]], body: str, output: Output) -> None:
     row = to_row(message, body)
     if isinstance(output, TableOutput):
         for name in ("born_timestamp", "store_timestamp"):
             row[name] = format_ms(row[name])
         output.record(row)
-        output.rows(places, _COLUMNS, "referred to by")  # type: ignore[arg-type]
+        output.rows(places, _COLUMNS, "referred to by")
     else:
         output.record({"message": row, "references": places})
 

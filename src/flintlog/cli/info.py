@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import config_option, look, output_option, store_argument
+from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @store_argument
-@config_option
+@store_config_option
 @output_option
-def info(store: Path, config: StoreConfig, output: Output) -> None:
+def info(store: Path, config: StoreConfig | None, output: Output) -> None:
     """Show the store in STORE: files, sizes, offsets, topics, time span, clean or not."""
     files = look(store, config, output)
     told = describe(files)

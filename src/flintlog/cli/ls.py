@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import config_option, look, output_option, store_argument
+from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ _COLUMNS = {
 @click.command()
 @click.argument("what", type=click.Choice(list(_COLUMNS)))
 @store_argument
-@config_option
+@store_config_option
 @output_option
-def ls(what: str, store: Path, config: StoreConfig, output: Output) -> None:
+def ls(what: str, store: Path, config: StoreConfig | None, output: Output) -> None:
     """List the topics, queues, groups or files of the store in STORE.
 
     Bytes of a topic or queue are those that its messages take in the log; lag is how many messages a group has still

@@ -28,6 +28,14 @@ def _to_config(_context: click.Context, _parameter: click.Parameter, value: str 
     return StoreConfig() if value is None else StoreConfig.load(value)
 
 
+def _to_config_if_given(_context: click.Context, _parameter: click.Parameter, value: str | None) -> StoreConfig | None:
+    if value is None:
+        return None
+    from flintlog.store.config import StoreConfig
+
+    return StoreConfig.load(value)
+
+
 def output_option(command: Command) -> Command:
     """Give a command `-o`; it receives an `Output` as `output`."""
     return click.option(
@@ -53,6 +61,17 @@ def config_option(command: Command) -> Command:
     )(command)
 
 
+def store_config_option(command: Command) -> Command:
+    """Give a command `--config` for a store that exists; it receives a `StoreConfig`, or None to infer it."""
+    return click.option(
+        "--config",
+        "config",
+        type=click.Path(exists=True, dir_okay=False),
+        callback=_to_config_if_given,
+        help="The store's broker.conf, or JSON or TOML; without it, sizes are read from the files.",
+    )(command)
+
+
 def store_argument(command: Command) -> Command:
     """Give a command the directory of a store as `store`."""
     return click.argument("store", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="STORE")(
@@ -60,7 +79,7 @@ def store_argument(command: Command) -> Command:
     )
 
 
-def look(store: Path, config: StoreConfig, output: Output) -> StoreFiles:
+def look(store: Path, config: StoreConfig | None, output: Output) -> StoreFiles:
     """The files of a store; what was inferred about them is said, and what is wrong at first sight."""
     from flintlog.care.store_files import look_at
 

@@ -9,7 +9,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput
-from flintlog.cli.parameters import config_option, output_option, store_argument
+from flintlog.cli.parameters import output_option, store_argument, store_config_option
 
 if TYPE_CHECKING:
     from flintlog.care.verify import Verification
@@ -24,9 +24,9 @@ _COLUMNS = ("id", "severity", "file", "offset", "physical_offset", "evidence", "
 @click.option("--full", "mode", flag_value="full", default=True, help="Every record, entry and chain (the default).")
 @click.option("--quick", "mode", flag_value="quick", help="The last log file, file names and lengths, side files.")
 @click.option("--threads", type=click.IntRange(1, 256), help="How many threads look; as many as cores, by default.")
-@config_option
+@store_config_option
 @output_option
-def verify(store: Path, mode: str, threads: int | None, config: StoreConfig, output: Output) -> int:
+def verify(store: Path, mode: str, threads: int | None, config: StoreConfig | None, output: Output) -> int:
     """Prove the store in STORE, or say what is wrong with it and where. Nothing is changed."""
     from flintlog.care.verify import verify as run
 
