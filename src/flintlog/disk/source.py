@@ -54,6 +54,11 @@ class MappedSource:
         check_range(path, start, stop, file.size)
         return file.buffer[start:stop]
 
+    def forget(self) -> None:
+        """Let all files go; each is unmapped with the last view of it, and mapped again when it is asked for."""
+        with self._lock:
+            self._files.clear()
+
     def _file(self, path: Path) -> RawFile:
         with self._lock:
             file = self._files.pop(path, None)

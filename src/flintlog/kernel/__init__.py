@@ -14,9 +14,11 @@ from flintlog.kernel.types import (
     MULTI_DISPATCH,
     ROW,
     Buffer,
+    ChainFault,
     Column,
     LaneStop,
     MessageFields,
+    QueueRun,
     Row,
     ScanStop,
 )
@@ -39,6 +41,7 @@ QueueEnd = _kernel.QueueEnd
 RecordBody = _kernel.RecordBody
 Scan = _kernel.Scan
 Tail = _kernel.Tail
+check_chains = _kernel.check_chains
 collect = _kernel.collect
 count_entries = _kernel.count_entries
 crc32 = _kernel.crc32
@@ -47,7 +50,9 @@ find_record = _kernel.find_record
 index_hash = _kernel.index_hash
 index_insert = _kernel.index_insert
 java_hash = _kernel.java_hash
+match_index = _kernel.match_index
 name = _kernel.name
+queue_runs = _kernel.queue_runs
 scan = _kernel.scan
 written_end = _kernel.written_end
 
@@ -56,6 +61,7 @@ __all__ = [
     "MULTI_DISPATCH",
     "ROW",
     "Buffer",
+    "ChainFault",
     "Column",
     "Decoded",
     "Encoder",
@@ -64,11 +70,13 @@ __all__ = [
     "MessageFields",
     "PutLane",
     "QueueEnd",
+    "QueueRun",
     "RecordBody",
     "Row",
     "Scan",
     "ScanStop",
     "Tail",
+    "check_chains",
     "collect",
     "count_entries",
     "crc32",
@@ -77,7 +85,9 @@ __all__ = [
     "index_hash",
     "index_insert",
     "java_hash",
+    "match_index",
     "name",
+    "queue_runs",
     "scan",
     "written_end",
 ]

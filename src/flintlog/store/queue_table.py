@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.disk.medium import FileInfo, Medium
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore, InvalidConfig
@@ -33,7 +34,6 @@ from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.consume_queue_ext import ConsumeQueueExt
 from flintlog.store.logical_queue import LogicalQueue, QueueType, TailKeeper
 
-LMQ_PREFIX: Final = "%LMQ%"
 _RECOVER_AT_ONCE: Final = 64
 """Queues that are handed to a thread together: one alone takes less time than the handing over."""
 
