@@ -39,7 +39,7 @@ class Place(NamedTuple):
     topic: str
     queue_id: int
     queue_offset: int
-    count: int = 1
+    batch_count: int = 1
 
 
 def places_of(

@@ -285,7 +285,7 @@ class Dispatcher:
 
     def _put_entry(self, queue: LogicalQueue, row: Row, place: Place, bitmap: bytes | None = None) -> None:
         entry = (row.physical_offset, row.size, row.tags_code, place.queue_offset, row.store_timestamp)
-        if not queue.put(*entry, bitmap, place.count):
+        if not queue.put(*entry, bitmap, place.batch_count):
             raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
 
     def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
