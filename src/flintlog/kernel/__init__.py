@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from flintlog.kernel.types import (
     INNER_BATCH,
+    KEY,
     MULTI_DISPATCH,
     ROW,
     Buffer,
@@ -43,15 +44,18 @@ count_entries = _kernel.count_entries
 crc32 = _kernel.crc32
 decode = _kernel.decode
 find_record = _kernel.find_record
+index_fill = _kernel.index_fill
 index_hash = _kernel.index_hash
 index_insert = _kernel.index_insert
 java_hash = _kernel.java_hash
 name = _kernel.name
+pack_keys = _kernel.pack_keys
 scan = _kernel.scan
 written_end = _kernel.written_end
 
 __all__ = [
     "INNER_BATCH",
+    "KEY",
     "MULTI_DISPATCH",
     "ROW",
     "Buffer",
@@ -72,10 +76,12 @@ __all__ = [
     "crc32",
     "decode",
     "find_record",
+    "index_fill",
     "index_hash",
     "index_insert",
     "java_hash",
     "name",
+    "pack_keys",
     "scan",
     "written_end",
 ]

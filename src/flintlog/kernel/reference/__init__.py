@@ -5,6 +5,7 @@
 
 from flintlog.kernel.reference.columns import Decoded, decode
 from flintlog.kernel.reference.encoder import Encoder
+from flintlog.kernel.reference.keys import index_fill, pack_keys
 from flintlog.kernel.reference.lane import Lane, index_insert
 from flintlog.kernel.reference.put_lane import PutLane
 from flintlog.kernel.reference.reading import collect
@@ -28,10 +29,12 @@ __all__ = [
     "crc32",
     "decode",
     "find_record",
+    "index_fill",
     "index_hash",
     "index_insert",
     "java_hash",
     "name",
+    "pack_keys",
     "scan",
     "written_end",
 ]
