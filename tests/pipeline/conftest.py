@@ -14,8 +14,16 @@ from flintlog.pipeline.session import get_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+TIMEOUT_S = 400
 COUNT = 300
 SEGMENT_BYTES = 64 * 1024
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever comes first waits for Spark to start, on a busy machine for minutes."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,7 @@ def assert_same(made: Path, expected: Path) -> None:
     assert index_bytes(made) == index_bytes(expected)
 
 
-@pytest.mark.parametrize("case", ["plain", "batch", "transaction", "multi", "cqext", "delay", "ha/master", "ha/slave"])
+@pytest.mark.parametrize("case", ["plain", "batch", "transaction", "multi", "cqext", "delay", "ha/master"])
 def test_a_golden_store_is_rebuilt_to_javas_bytes(
     spark: SparkSession, golden: Callable[[str], Path], tmp_path: Path, case: str
 ) -> None:
@@ -60,6 +60,18 @@ def test_a_golden_store_is_rebuilt_to_javas_bytes(
     assert report.serial_because is None
     assert report.split_count > 1
     assert_same(tmp_path / "new", store)
+
+
+def test_a_replica_that_had_not_dispatched_all_gets_the_rest(
+    spark: SparkSession, golden: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = golden("ha")
+    rebuild(spark, folder / "slave", config=config_of(folder), into=tmp_path / "new", split_bytes=50_000)
+    made, theirs = files(tmp_path / "new", *QUEUES), files(folder / "slave", *QUEUES)
+    assert made.keys() == theirs.keys()
+    for name, data in theirs.items():
+        written = data.rstrip(b"\x00")
+        assert made[name].startswith(written) and len(made[name].rstrip(b"\x00")) > len(written)
 
 
 def without_derived(store: Path, copy: Path) -> Path:
@@ -84,7 +96,12 @@ def test_damaged_golden_stores_are_rebuilt_as_opening_them_would(
     assert befores
     for number, before in enumerate(befores):
         config = config_of(folder)
-        expected = embedded(before, tmp_path / f"{number}-embedded", config)
+        try:
+            expected = embedded(before, tmp_path / f"{number}-embedded", config)
+        except WrongFileSize:
+            with pytest.raises(WrongFileSize):
+                rebuild(spark, before, config=config, into=tmp_path / f"{number}-new")
+            continue
         rebuild(spark, before, config=config, into=tmp_path / f"{number}-new", split_bytes=100_000)
         assert_same(tmp_path / f"{number}-new", expected)
 

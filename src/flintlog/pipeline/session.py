@@ -34,6 +34,12 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
+def is_running() -> bool:
+    """Whether this process has a session already."""
+    pyspark = sys.modules.get("pyspark.sql")
+    return pyspark is not None and pyspark.SparkSession.getActiveSession() is not None
+
+
 def get_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
     """The session that is running, or one of our own on `master` (all cores of this machine unless given)."""
     try:
