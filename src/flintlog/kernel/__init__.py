@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from flintlog.kernel.types import (
     INNER_BATCH,
+    KEY,
     MULTI_DISPATCH,
     ROW,
     Buffer,
@@ -47,17 +48,20 @@ count_entries = _kernel.count_entries
 crc32 = _kernel.crc32
 decode = _kernel.decode
 find_record = _kernel.find_record
+index_fill = _kernel.index_fill
 index_hash = _kernel.index_hash
 index_insert = _kernel.index_insert
 java_hash = _kernel.java_hash
 match_index = _kernel.match_index
 name = _kernel.name
+pack_keys = _kernel.pack_keys
 queue_runs = _kernel.queue_runs
 scan = _kernel.scan
 written_end = _kernel.written_end
 
 __all__ = [
     "INNER_BATCH",
+    "KEY",
     "MULTI_DISPATCH",
     "ROW",
     "Buffer",
@@ -82,11 +86,13 @@ __all__ = [
     "crc32",
     "decode",
     "find_record",
+    "index_fill",
     "index_hash",
     "index_insert",
     "java_hash",
     "match_index",
     "name",
+    "pack_keys",
     "queue_runs",
     "scan",
     "written_end",

@@ -23,6 +23,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap | array  # type: ignore[type-arg]  # any item type will do
 
 ROW: Final = struct.Struct("<qqqqiiiiii")
+KEY: Final = struct.Struct("<qqi")
+"""One key of one record: physical offset, store timestamp, hash."""
 
 # Bits of Row.marks.
 MULTI_DISPATCH: Final = 1

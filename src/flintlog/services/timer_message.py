@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from flintlog.derive.entries import can_be_topic
 from flintlog.errors import FormatError, InvalidMessage
 from flintlog.format.java import parse_int, string_hash
 from flintlog.format.properties import (
@@ -39,7 +40,6 @@ from flintlog.format.properties import (
     join_properties,
 )
 from flintlog.format.timer import TIMER_TOPIC
-from flintlog.store.checks import can_be_topic
 from flintlog.store.message import Message
 from flintlog.store.service import Rewritten
 from flintlog.store.stored import StoredMessage

@@ -44,6 +44,7 @@ from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stop_marker import StopMarker
 from flintlog.store.subscriptions import Subscriptions
+from flintlog.store.swap import finish_swap
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +111,7 @@ class Engine:
         refuse_rocksdb(paths, medium)
         if not self.read_only:
             self._claim(paths)
+            finish_swap(paths, medium)
         elif not medium.exists(self.path):
             raise DamagedStore("there is no such directory", path=self.path)
         try:

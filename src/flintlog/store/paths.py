@@ -78,6 +78,11 @@ class StorePaths:
         return self.own / "stop.json"
 
     @property
+    def swap(self) -> Path:
+        """The journal of derived files that are being replaced by rebuilt ones."""
+        return self.own / "swap.json"
+
+    @property
     def derived(self) -> tuple[Path, ...]:
         """Directories that hold nothing but what follows from the log."""
         return tuple(

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
+from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.store.engine import Engine
-from flintlog.store.queue_table import LMQ_PREFIX
 
 log = logging.getLogger(__name__)
 
