@@ -18,6 +18,7 @@ from flintlog.disk.medium import DiskUsage
 from flintlog.errors import StoreClosed
 from flintlog.store.lifecycle import Flag
 from flintlog.store.message import PutStatus
+from flintlog.store.retention_report import report_retention
 from flintlog.testing import FakeClock
 from tests.store.small_store import SMALL, bodies, read_all
 
@@ -334,6 +335,21 @@ def test_offsets_that_cannot_be_read_keep_everything(tmp_path: Path) -> None:
         with pytest.raises(Exception, match="neither this file nor its backup"):
             at.go_to(14, 4)
         assert len(at.segments) == 5
+
+
+@pytest.mark.parametrize(("hour", "ratio"), [(4, 0.5), (5, 0.5), (5, 0.8)])
+def test_what_the_report_says_goes_now_is_what_goes(tmp_path: Path, hour: int, ratio: float) -> None:
+    with scene(tmp_path, 6, delete_commit_log_files_interval=0) as at:
+        for segment in at.store._engine.parts.segments.segments[3:]:
+            os.utime(segment.path, (at.clock.now_ms() / 1000 + 80 * 3600,) * 2)
+        at.disk.ratios["commitlog"] = ratio
+        now_ms = int(datetime(2026, 3, 14, hour).timestamp() * 1000)
+        report = report_retention(tmp_path, at.config, at.disk, lambda: now_ms)
+        said = [each.file.base // SEGMENT_BYTES for each in report.files if each.goes_at_ms == now_ms]
+        before = at.segments
+        at.go_to(14, hour)
+        assert [number for number in before if number not in at.segments] == said
+        assert said == ([] if (hour, ratio) == (5, 0.5) else [0, 1, 2])
 
 
 # Opening again
