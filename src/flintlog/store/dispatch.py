@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from flintlog import kernel
 from flintlog.disk.segment import Segment
@@ -31,6 +32,7 @@ from flintlog.format.properties import (
 from flintlog.format.record import END_RESERVE, MIN_RECORD_SIZE, parse_record
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import MULTI_DISPATCH, Lane, LaneStop, Row, Scan
+from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.checks import can_be_topic
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
@@ -75,6 +77,7 @@ class Dispatcher:
         self._damage = damage
         self._delay_levels_ms = tuple(delay_levels_ms)
         self._listeners: list[Listener] = []
+        self._waits: dict[str, set[ArrivalWait]] = {}
         self._running = threading.Lock()
         self._runner: int | None = None
         self._wanted = False
@@ -102,6 +105,41 @@ class Dispatcher:
 
     def add_listener(self, listener: Listener) -> None:
         self._listeners.append(listener)
+
+    def arm(self, wait: ArrivalWait) -> None:
+        """Wake whoever sleeps there at the next entry for one of its topics; see `arrival_wait.py`."""
+        if self._runner == threading.get_ident():
+            # A listener holds up the dispatch that it would wait for.
+            wait.wake()
+            return
+        with self.alone():
+            for topic in wait.topics:
+                self._waits.setdefault(topic, set()).add(wait)
+                for queue_id in self._queues.queue_ids(topic):
+                    self.lane.set_queue(topic, queue_id, None)
+
+    def remove_topic(self, topic: str) -> None:
+        """Delete the queues of a topic; a record for it that is dispatched later begins a new one."""
+        with self.alone():
+            for queue_id in self._queues.queue_ids(topic):
+                self.lane.set_queue(topic, queue_id, None)
+            self._queues.remove_topic(topic)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody dispatches meanwhile, neither the dispatcher nor a put; what came in the meantime is done after."""
+        if self._runner == threading.get_ident():
+            yield  # a listener: its thread is the one that dispatches
+            return
+        try:
+            with self._running:
+                self.lane.is_owned = True
+                try:
+                    yield
+                finally:
+                    self.lane.is_owned = False
+        finally:
+            self.advance()
 
     @property
     def leaves_puts_to_lane(self) -> bool:
@@ -296,7 +334,16 @@ class Dispatcher:
         self, queue: LogicalQueue, row: Row, queue_offset: int, bitmap: bytes | None = None, count: int = 1
     ) -> None:
         done = queue.put(row.physical_offset, row.size, row.tags_code, queue_offset, row.store_timestamp, bitmap, count)
-        _check_room(queue, done)
+        self._finish_entry(queue, done)
+
+    def _finish_entry(self, queue: LogicalQueue, is_done: bool) -> None:
+        """An entry was written, or there was no room for it; whoever sleeps for the topic is woken."""
+        if not is_done:
+            raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
+        for wait in self._waits.pop(queue.topic, ()) if self._waits else ():
+            for other in wait.topics:
+                self._waits.get(other, set()).discard(wait)
+            wait.wake()
 
     def _put_batch_entry(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
         """An inner batch has one entry for all its messages; a plain message in a batch queue is a batch of one."""
@@ -321,7 +368,7 @@ class Dispatcher:
                 other = self._queues.get_or_create(name, 0 if name.startswith(LMQ_PREFIX) else queue_id)
                 # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
                 place = (row.physical_offset, row.size, row.tags_code, offset, row.store_timestamp)
-                _check_room(other, other.put(*place, is_extended=False))
+                self._finish_entry(other, other.put(*place, is_extended=False))
 
     def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
         """Records lost to damage leave a gap: entries that point at the damage keep all others in their place."""
@@ -380,11 +427,6 @@ class Dispatcher:
             except Exception:
                 # A listener is the user's code: its failure must stop neither dispatch nor the put it runs in.
                 log.exception("an arrival listener failed")
-
-
-def _check_room(queue: LogicalQueue, is_done: bool) -> None:
-    if not is_done:
-        raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
 
 
 def may_multi_dispatch(topic: str) -> bool:
