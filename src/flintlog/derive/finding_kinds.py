@@ -216,6 +216,13 @@ _ALL = (
         "Restore it from its `.bak` or from another broker; `repair` does the former.",
     ),
     Kind(
+        "config-restored",
+        "A config file whose backup was taken",
+        "The file is missing or does not parse: a crash while it was written, or an edit by hand.",
+        "What was saved last may be missing: a topic, a group, or how far a group had consumed.",
+        "Nothing has to be done. The file is written again with the next change; look whether something is missing.",
+    ),
+    Kind(
         "offset-beyond-queue",
         "A consumer is further than its queue",
         "The log or the queue lost its end, or offsets were copied from another broker.",

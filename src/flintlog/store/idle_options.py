@@ -50,7 +50,6 @@ WITHOUT_EFFECT: Final = frozenset(
         "enable_schedule_async_deliver",
         "enable_schedule_message_stats",
         "flush_commit_log_timed",
-        "flush_consumer_offset_interval",
         "flush_least_pages_when_warm_maped_file",
         "force_verify_prop_crc",
         "ha_flow_control_enable",

@@ -57,12 +57,16 @@ class StorePaths:
         return self.root / "config" / "topics.json"
 
     @property
-    def consumer_filter(self) -> Path:
-        return self.root / "config" / "consumerFilter.json"
+    def groups(self) -> Path:
+        return self.root / "config" / "subscriptionGroup.json"
 
     @property
     def consumer_offsets(self) -> Path:
         return self.root / "config" / "consumerOffset.json"
+
+    @property
+    def consumer_filter(self) -> Path:
+        return self.root / "config" / "consumerFilter.json"
 
     @property
     def own(self) -> Path:
@@ -124,5 +128,10 @@ def remove_store(paths: StorePaths, medium: Medium) -> None:
             medium.remove_tree(directory)
     for directory in paths.derived:
         medium.remove_tree(directory)
+    for path in (paths.topics, paths.groups, paths.consumer_offsets):
+        medium.remove(path)
+        medium.remove(path.with_name(path.name + ".bak"))
     for name in ("checkpoint", "abort", "abort.bak", "lock", "timerwheel", "config/timercheck"):
         medium.remove(paths.root / name)
+    if not medium.listing(paths.topics.parent):
+        medium.remove_tree(paths.topics.parent)

@@ -25,15 +25,21 @@ from flintlog.disk.overlay import OverlayMedium
 from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
+from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.background import Background, Job
 from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds
 from flintlog.store.config import StoreConfig
+from flintlog.store.config_folder import ConfigFolder
+from flintlog.store.consumer import MAX_UNACKNOWLEDGED, Consumer
+from flintlog.store.consumer_offsets import ConsumerOffsets
+from flintlog.store.consumers import Consumers
 from flintlog.store.dispatch import BitmapHook, Listener
 from flintlog.store.engine import Engine, Progress
 from flintlog.store.filters import MessageFilter, as_filter
 from flintlog.store.get_figures import GetFigures
+from flintlog.store.groups import Groups
 from flintlog.store.logical_queue import CqUnit
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
@@ -44,6 +50,7 @@ from flintlog.store.service import Rewritten, Service, make_service
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
 from flintlog.store.subscriptions import Subscriptions
+from flintlog.store.topics import Topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,6 +93,7 @@ def open_store(
     engine.open(progress)
     store = Store(engine, Background(clock))
     try:
+        store._load_config_folder()
         store._start_services()
     except BaseException:
         store.shutdown()
@@ -121,6 +129,8 @@ class Store:
         self._queues = parts.queues
         self._reader = Reader(parts.commit_log, parts.queues, parts.index, parts.damage, engine.config)
         self._get_figures = GetFigures(engine, self._reader)
+        self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.open_short_way)
+        self._consumers = Consumers(self)
 
     @property
     def path(self) -> Path:
@@ -158,6 +168,11 @@ class Store:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.shutdown()
+
+    def _load_config_folder(self) -> None:
+        findings = self._folder.load()
+        if findings:
+            self._engine.recovery = self._engine.recovery.with_findings(findings)
 
     def _start_services(self) -> None:
         if self.read_only:
@@ -199,8 +214,10 @@ class Store:
         """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing."""
         with ExitStack() as stack:
             stack.callback(self._engine.shutdown)
+            stack.callback(self._folder.save)
             while self._services:
                 stack.callback(self._services.popitem()[1].stop)
+            self._consumers.close()
             self._background.stop()
 
     close = shutdown
@@ -210,6 +227,50 @@ class Store:
         if not self.read_only:
             self.shutdown()
         self._engine.destroy()
+
+    # ------------------------------------------------------------------ topics, groups, consumers
+
+    @property
+    def topics(self) -> Topics:
+        """The configured topics: create, change, delete, list."""
+        return self._folder.topics
+
+    @property
+    def groups(self) -> Groups:
+        """The configured consumer groups: create, change, delete, list."""
+        return self._folder.groups
+
+    @property
+    def consumer_offsets(self) -> ConsumerOffsets:
+        """How far each group has consumed each queue."""
+        return self._folder.offsets
+
+    def consumer(
+        self,
+        group: str,
+        topic: str,
+        *,
+        filter: str | MessageFilter | None = None,
+        queue_ids: Sequence[int] | None = None,
+        start: str | int = "earliest",
+        timeout_s: float | None = None,
+        retries: bool = True,
+        max_unacknowledged: int = MAX_UNACKNOWLEDGED,
+    ) -> Consumer:
+        """A reader of a topic that remembers for its group how far it is; see `Consumer`."""
+        self._check_readable()
+        return self._consumers.open(
+            group, topic, filter, queue_ids, start, timeout_s, retries=retries, max_unacknowledged=max_unacknowledged
+        )
+
+    def arrival_wait(self, topics: Sequence[str]) -> ArrivalWait:
+        """A place to sleep until a message arrives for one of these topics; see `arrival_wait.py`."""
+        return ArrivalWait(topics, self._engine.dispatcher.arm)
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues of a topic that have had a message."""
+        self._check_readable()
+        return self._queues.queue_ids(topic)
 
     # ------------------------------------------------------------------ putting
 
