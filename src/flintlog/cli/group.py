@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, Entry] = {
     "get": Entry("flintlog.cli.get", "get", "Show one message and every place that refers to it."),
     "info": Entry("flintlog.cli.info", "info", "Show a store on one screen."),
     "ls": Entry("flintlog.cli.ls", "ls", "List topics, queues, groups or files of a store."),
+    "put": Entry("flintlog.cli.put", "put", "Put messages into a store."),
     "stats": Entry("flintlog.cli.stats", "stats", "Show figures of a store: messages, bytes, offsets, disks."),
     "tail": Entry("flintlog.cli.cat", "tail", "Show the last messages of a store, and follow it."),
     "verify": Entry("flintlog.cli.verify", "verify", "Prove a store, or say what is wrong with it and where."),
