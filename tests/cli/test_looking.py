@@ -275,9 +275,10 @@ def test_every_command_starts_in_less_than_a_third_of_a_second(golden: Golden) -
             used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         return min(used)
 
-    machine = max(1.0, taken(*_program("--version")) / 0.05)  # how much slower than usual this machine is just now
+    # On a busy machine everything is slower, also the least that the program can do.
+    limit = max(0.3, 5.5 * taken(*_program("--version")))
     for line in (["info"], ["cat"], ["verify", "--quick"]):
-        assert taken(*_program(line[0], str(golden("transaction") / "store"), *line[1:])) < 0.3 * machine
+        assert taken(*_program(line[0], str(golden("transaction") / "store"), *line[1:])) < limit
 
 
 def test_wrong_usage_is_2(golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, Entry] = {
     "info": Entry("flintlog.cli.info", "info", "Show a store on one screen."),
     "ls": Entry("flintlog.cli.ls", "ls", "List topics, queues, groups or files of a store."),
     "pipeline": Entry("flintlog.cli.pipeline", "pipeline", "Run a job on Spark over a store: rebuild, and more."),
+    "put": Entry("flintlog.cli.put", "put", "Put messages into a store."),
     "retention": Entry("flintlog.cli.retention", "retention", "Say which files of a log would be deleted, and when."),
     "stats": Entry("flintlog.cli.stats", "stats", "Show figures of a store: messages, bytes, offsets, disks."),
     "tail": Entry("flintlog.cli.cat", "tail", "Show the last messages of a store, and follow it."),
