@@ -1,0 +1,80 @@
+"""The two files that transactions keep beside the log, both RocketMQ's.
+
+    config/consumerOffset.json    how far half and op queue are done with, as offsets of the group CID_RMQ_SYS_TRANS
+    config/transactionMetrics     how many transactions of each topic are undecided
+
+Neither decides anything: offsets that are too low cost reading, counts are counted anew at each start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol, cast
+
+from flintlog.format.config_json import JsonObject, JsonValue
+from flintlog.store.json_file import JsonFile
+from flintlog.store.store import Store
+
+METRICS_NAME: Final = "transactionMetrics"
+OFFSETS_NAME: Final = "consumerOffset.json"
+
+
+class ConsumerOffsets(Protocol):
+    """Where groups keep how far they have come."""
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None: ...
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool: ...
+
+
+class OwnOffsets:
+    """Offsets in a file of their own."""
+
+    def __init__(self, store: Store) -> None:
+        self._file = JsonFile(store.path / "config" / OFFSETS_NAME, store.medium)
+        self._content = self._file.load() or {}
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        table = cast("dict[str, dict[int, int]]", self._content.get("offsetTable") or {})
+        return table.get(f"{topic}@{group}", {}).get(queue_id)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        table = cast("dict[str, dict[int, int]]", self._content.setdefault("offsetTable", {}))
+        table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        self._file.save(self._content)
+        return True
+
+
+class TransactionMetrics:
+    """Undecided transactions by topic; a topic that had one stays with 0, as in RocketMQ."""
+
+    def __init__(self, store: Store) -> None:
+        self._file = JsonFile(store.path / "config" / METRICS_NAME, store.medium, pretty=False)
+        self._now_ms = store.now_ms
+        self._metrics: dict[str, JsonObject] = {}
+        self._counter = 0
+        self._version_ms = 0
+
+    def load(self) -> None:
+        content = self._file.load() or {}
+        version, told = content.get("dataVersion"), content.get("transactionCount")
+        self._version_ms = self._now_ms()
+        if isinstance(version, dict):
+            self._counter = _number(version.get("counter"), 0)
+            self._version_ms = _number(version.get("timestamp"), self._version_ms)
+        if isinstance(told, dict):
+            self._metrics = {str(topic): dict(metric) for topic, metric in told.items() if isinstance(metric, dict)}
+
+    def save(self, counts: Mapping[str, int]) -> None:
+        """Write the counts, if they are others than before."""
+        now_ms = self._now_ms()
+        for topic in sorted(self._metrics.keys() | counts.keys()):
+            if self._metrics.get(topic, {}).get("count") != counts.get(topic, 0):
+                self._metrics[topic] = {"count": counts.get(topic, 0), "timeStamp": now_ms}
+                self._counter, self._version_ms = self._counter + 1, now_ms
+        version = {"counter": self._counter, "stateVersion": 0, "timestamp": self._version_ms}
+        self._file.save({"dataVersion": version, "transactionCount": self._metrics})
+
+
+def _number(value: JsonValue, otherwise: int) -> int:
+    return value if isinstance(value, int) else otherwise
