@@ -21,6 +21,7 @@
     ├── DiskFull                no room for a file
     ├── DiskError               the operating system refused an operation on a file
     ├── SyncFailed              the operating system could not make data durable
+    ├── PeerFailed              another node did not answer, or answered what cannot be
     └── PutFailed               `receipt.check()` of a put that was not acknowledged
 
 Each says what was wrong, where (file and offset, when there is one), and what the reader can do.
@@ -186,3 +187,9 @@ class PutFailed(FlintlogError):
     """A put that was not acknowledged; `status` says why."""
 
     code = "put-failed"
+
+
+class PeerFailed(FlintlogError):
+    """Another node did not answer, or answered what cannot be."""
+
+    code = "peer-failed"
