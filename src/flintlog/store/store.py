@@ -32,6 +32,7 @@ from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import BitmapHook, Listener
 from flintlog.store.engine import Engine, Progress
 from flintlog.store.filters import MessageFilter, as_filter
+from flintlog.store.logical_queue import CqUnit
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
@@ -236,9 +237,13 @@ class Store:
         """Store what a service makes of a message; hooks and compression come first, as in `put`."""
         return self._wait_for(self._appender.append_rewritten(message, rewrite))
 
-    def put_rebuilt(self, rebuilt: Rewritten) -> Receipt:
-        """Store a message that was made from a stored one, its property text in the order that Java would give it."""
-        return self._wait_for(self._appender.append_rebuilt(rebuilt))
+    def put_rebuilt(self, rebuilt: Rewritten, *, wait: bool = True) -> Receipt:
+        """Store a message that was made from a stored one, its property text in the order that Java would give it.
+
+        Without `wait` it is durable after a later `flush`, as many are then together.
+        """
+        receipt = self._appender.append_rebuilt(rebuilt)
+        return self._wait_for(receipt) if wait else self._without_waiting(receipt)
 
     def _wait_for(self, receipt: Receipt) -> Receipt:
         if receipt.status is _OK and self._group_commit is not None:
@@ -366,6 +371,14 @@ class Store:
         check_queue(topic, queue_id)
         queue = self._queues.get(topic, queue_id)
         return 0 if queue is None else queue.max_offset
+
+    def entry(self, topic: str, queue_id: int, offset: int) -> CqUnit | None:
+        """One entry of a queue: where its message lies, and its tags code; None where the queue has none."""
+        self._check_readable()
+        check_queue(topic, queue_id)
+        check_offset("a queue offset", offset)
+        queue = self._queues.get(topic, queue_id)
+        return None if queue is None else queue.entry(offset)
 
     def queues(self) -> list[QueueInfo]:
         """Every queue, by topic and queue id."""
