@@ -23,7 +23,7 @@ from typing import Final
 from flintlog.errors import PutFailed, TransactionDecided, TransactionError
 from flintlog.services import transaction_records as records
 from flintlog.services.transaction_files import ConsumerOffsets
-from flintlog.services.transaction_loading import find_ends, load_table, read_halves
+from flintlog.services.transaction_loading import load_table, read_halves
 from flintlog.services.transaction_ops import GatheredOps
 from flintlog.services.transaction_records import GROUP, HALF_TOPIC, OP_TOPIC, QUEUE_ID, Half
 from flintlog.services.transaction_table import Decision, TransactionTable, Undecided
@@ -57,11 +57,8 @@ class Decisions:
         store.wait_dispatched()
         half, op = (self._offsets.get(GROUP, topic, QUEUE_ID) for topic in (HALF_TOPIC, OP_TOPIC))
         self._saved = (-1 if half is None else half, -1 if op is None else op)
-        self._table = load_table(store, *self._saved)
-        for transaction, decision in list(find_ends(store, self._table.undecided())):
-            half_offsets = self._table.decide(transaction, decision)
-            if decision is Decision.COMMIT:
-                self._ops.add(half_offsets, store.now_ms())
+        self._table, not_noted = load_table(store, *self._saved)
+        self._ops.add(not_noted, store.now_ms())
 
     # ------------------------------------------------------------------ looking
 

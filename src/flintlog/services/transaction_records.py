@@ -116,7 +116,8 @@ def prepare(message: Message, producer_group: str, id: str) -> Rewritten:
     _refuse_what_cannot_wait(message)
     client = {**merged_properties(message), TRANSACTION_PREPARED: "true", PRODUCER_GROUP: producer_group, UNIQ_KEY: id}
     # A producer's map comes first, then the broker's: two names in one bucket keep the order in which they came.
-    properties = {name: client[name] for name in hash_map_order(client, NEW_MAP_CAPACITY)}
+    # A broker parses what a producer sends, and does not see an empty value.
+    properties = {name: client[name] for name in hash_map_order(client, NEW_MAP_CAPACITY) if client[name]}
     properties |= {TRANSACTION_ID: id, REAL_TOPIC: message.topic, REAL_QUEUE_ID: str(message.queue_id)}
     half = msgspec.structs.replace(
         message,
