@@ -14,7 +14,7 @@ from flintlog.testing import FakeClock
 
 GROUP = "tellers"
 UNDECIDED = (100, 101, 105)
-"""Begun last, and not decided when the broker stopped."""
+"""Begun last, and not decided when the broker was killed."""
 
 OPTIONS = {
     "mappedFileSizeCommitLog": "262144",
