@@ -78,6 +78,7 @@ def open_store(
     engine.open(progress)
     store = Store(engine, Background(clock))
     try:
+        store._load_config_folder()
         store._start_services()
     except BaseException:
         store.shutdown()
