@@ -9,7 +9,7 @@ shows the queue to the lane again.
     lane            forgets the queues
     dispatcher                             entry by hand ─▶ wake      one slow put a sleep, none without
 
-Looking again between arming and waiting is what makes it safe: what came before arming is found, what comes after wakes.
+Looking again between arming and waiting makes it safe: what came before arming is found, what comes after wakes.
 """
 
 from __future__ import annotations

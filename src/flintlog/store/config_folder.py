@@ -39,19 +39,19 @@ class ConfigFolder:
         now_ms: Milliseconds,
         *,
         read_only: bool,
-        set_queue_type: Callable[[str, str], None],
+        queues: QueueTable,
+        on_queue_type: Callable[[], None],
         remove_queues: Callable[[str], None],
         on_offset_change: Callable[[], None],
     ) -> None:
         self._config = config
         self._read_only = read_only
+        self._queues = queues
         self._remove_queues = remove_queues
         topics_file = JsonFile(paths.topics, medium)
         groups_file = JsonFile(paths.groups, medium)
         offsets_file = JsonFile(paths.consumer_offsets, medium)
-        self._topic_table = ConfigTable(
-            topics_file, TopicConfig, "topicConfigTable", now_ms, predefined=SYSTEM_TOPICS
-        )
+        self._topic_table = ConfigTable(topics_file, TopicConfig, "topicConfigTable", now_ms, predefined=SYSTEM_TOPICS)
         self._group_table = ConfigTable(
             groups_file,
             GroupConfig,
@@ -63,7 +63,11 @@ class ConfigFolder:
         )
         self.offsets = ConsumerOffsets(offsets_file, now_ms, config.flush_consumer_offset_interval, on_offset_change)
         self.topics = Topics(
-            self._topic_table, read_only=read_only, set_queue_type=set_queue_type, remove_queues=self._remove_topic
+            self._topic_table,
+            read_only=read_only,
+            queues=queues,
+            on_queue_type=on_queue_type,
+            remove=self._remove_topic,
         )
         self.groups = Groups(self._group_table, read_only=read_only, remove_offsets=self.offsets.remove_group)
         self._files = (
@@ -73,7 +77,7 @@ class ConfigFolder:
         )
         self._is_loaded = False
 
-    def load(self, queues: QueueTable) -> list[Finding]:
+    def load(self) -> list[Finding]:
         """Read the files; what was not as it should be."""
         findings: list[Finding] = []
         for file, load in self._files:
@@ -87,14 +91,14 @@ class ConfigFolder:
                 findings += [_restored(file)] if file.restored else []
         self._is_loaded = True
         if not self._read_only and self._config.broker_role != "SLAVE":
-            findings += self._bring_back_offsets(queues)
+            findings += self._bring_back_offsets()
         return findings
 
-    def _bring_back_offsets(self, queues: QueueTable) -> list[Finding]:
+    def _bring_back_offsets(self) -> list[Finding]:
         """A slave's offsets are its master's and may be ahead of its own log; anybody else's may not."""
 
         def end_of(topic: str, queue_id: int) -> int:
-            queue = queues.get(topic, queue_id)
+            queue = self._queues.get(topic, queue_id)
             return 0 if queue is None else queue.max_offset
 
         return [
@@ -130,5 +134,9 @@ def _restored(file: JsonFile) -> Finding:
 
 def _broken(path: Path, error: DamagedStore) -> Finding:
     return Finding(
-        "config-broken", "error", f"{path.name}: {error.what}", "repair it, or move it away to begin anew", file=str(path)
+        "config-broken",
+        "error",
+        f"{path.name}: {error.what}",
+        "repair it, or move it away to begin anew",
+        file=str(path),
     )

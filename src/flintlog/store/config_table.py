@@ -15,7 +15,7 @@ Java's own order of entries depends on the past of its table; ours is that of a 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar, cast
 
 import msgspec
@@ -75,8 +75,8 @@ class ConfigTable(Generic[E]):
         now_ms: Milliseconds,
         *,
         predefined: Iterable[E] = (),
-        entry_extras: Mapping[str, JsonValue] | None = None,
-        file_extras: Mapping[str, JsonValue] | None = None,
+        entry_extras: JsonObject | None = None,
+        file_extras: JsonObject | None = None,
     ) -> None:
         """`predefined` are there without a file. The extras are members that a file of Java's has besides."""
         self.file = file
@@ -138,6 +138,6 @@ class ConfigTable(Generic[E]):
         self._entries, self.version = entries, version
 
     def _encode(self, name: str, entry: E) -> JsonValue:
-        raw = self._raw.get(name, self._entry_extras)
-        members = {**raw, **cast(JsonObject, msgspec.to_builtins(entry))}
+        members: JsonObject = dict(self._raw.get(name, self._entry_extras))
+        members.update(cast(JsonObject, msgspec.to_builtins(entry)))
         return dict(sorted(members.items(), key=lambda item: str(item[0])))

@@ -230,4 +230,5 @@ def _in_map_order(offsets: dict[int, int]) -> dict[int, int]:
     size = 4
     while len(offsets) >= size * 3 // 4:
         size *= 2
-    return {queue_id: offsets[queue_id] for queue_id in sorted(offsets, key=lambda id: (id & (size - 1), id))}
+    by_bucket = sorted((queue_id & (size - 1), queue_id) for queue_id in offsets)
+    return {queue_id: offsets[queue_id] for _, queue_id in by_bucket}

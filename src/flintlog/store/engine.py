@@ -76,7 +76,7 @@ class Engine:
         self.commit: Commit | None = None
         self.queue_flush: QueueFlush | None = None
         self._medium = medium
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
         self._async_flush: AsyncFlush | None = None
@@ -112,7 +112,7 @@ class Engine:
 
     def _load_only(self) -> None:
         medium = OverlayMedium(self._medium)
-        probe = make_parts(self.path, self.config, medium, self._now_ms)
+        probe = make_parts(self.path, self.config, medium, self.now_ms)
         probe.segments.load()
         probe.queues.load()
         if probe.index is not None:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from flintlog.errors import InvalidConfig, StoreClosed
+from flintlog.format.config_json import JsonObject
 from flintlog.store.config_table import ConfigTable
 
 MAX_GROUP_NAME: Final = 120
@@ -57,7 +58,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 SYSTEM_GROUPS: Final = tuple(GroupConfig(group_name=name) for name in _PREDEFINED_NAMES)
-GROUP_EXTRAS: Final = {"groupRetryPolicy": {"type": "CUSTOMIZED"}}
+GROUP_EXTRAS: Final[JsonObject] = {"groupRetryPolicy": {"type": "CUSTOMIZED"}}
 """What Java writes for a group besides; only brokers look at it."""
 
 

@@ -149,7 +149,7 @@ def _make_index(
 
 
 def load_queue_types(path: Path, medium: Medium) -> dict[str, str]:
-    """Topics whose `topics.json` entry names a queue type. What does not parse names none: loading the topics says so."""
+    """Topics whose `topics.json` entry names a queue type; that it does not parse is said when topics are loaded."""
     try:
         table = JsonFile(path, medium).load() or {}
     except DamagedStore:

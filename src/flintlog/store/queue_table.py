@@ -113,14 +113,17 @@ class QueueTable:
                 self._ids.setdefault(topic, set()).add(queue_id)
             return queue
 
-    def set_type(self, topic: str, kind: str) -> None:
-        """Say which kind of queue a topic has; one that has queues already keeps theirs."""
+    def check_type(self, topic: str, kind: str) -> None:
+        """Raise when a topic has queues of another kind."""
         found = next((self.get(topic, queue_id) for queue_id in self.queue_ids(topic)), None)
         if found is not None and found.type.value != kind:
             raise InvalidConfig(
                 f"topic {topic!r} has queues of type {found.type.value}, and is to have {kind}",
                 advice="delete the topic first, or take another name",
             )
+
+    def set_type(self, topic: str, kind: str) -> None:
+        """Say which kind of queue a topic has from now on."""
         self._types = {**self._types, topic: kind}
 
     def queue_ids(self, topic: str) -> list[int]:

@@ -18,6 +18,7 @@ import msgspec
 
 from flintlog.errors import InvalidConfig, InvalidTopic, StoreClosed
 from flintlog.store.config_table import ConfigTable
+from flintlog.store.queue_table import QueueTable
 
 INHERIT: Final = 1
 WRITE: Final = 2
@@ -125,13 +126,16 @@ class Topics:
         table: ConfigTable[TopicConfig],
         *,
         read_only: bool,
-        set_queue_type: Callable[[str, str], None],
-        remove_queues: Callable[[str], None],
+        queues: QueueTable,
+        on_queue_type: Callable[[], None],
+        remove: Callable[[str], None],
     ) -> None:
+        """`on_queue_type` is called when a topic got another kind of queue, `remove` when one was deleted."""
         self._table = table
         self._read_only = read_only
-        self._set_queue_type = set_queue_type
-        self._remove_queues = remove_queues
+        self._queues = queues
+        self._on_queue_type = on_queue_type
+        self._remove = remove
 
     def get(self, name: str) -> TopicConfig | None:
         """The topic's configuration; None when it was never created, whether there are messages for it or not."""
@@ -199,13 +203,17 @@ class Topics:
         """Delete a topic, its queues and its groups' offsets. Its messages stay in the log until that is deleted."""
         self._get_changeable(name)
         self._table.remove(name)
-        self._remove_queues(name)
+        self._remove(name)
 
     def _put(self, topic: TopicConfig) -> TopicConfig:
         _check_values(topic)
-        if topic.queue_type is not None:
-            self._set_queue_type(topic.name, topic.queue_type)
+        kind = topic.queue_type
+        if kind is not None:
+            self._queues.check_type(topic.name, kind)
         self._table.put(topic)
+        if kind is not None:
+            self._queues.set_type(topic.name, kind)
+            self._on_queue_type()
         return topic
 
     def _check_changeable(self, name: str) -> None:
@@ -245,7 +253,7 @@ def check_attributes(attributes: object) -> dict[str, str]:
         elif name in _RANGES:
             low, high = _RANGES[name]
             if not isinstance(value, str) or not re.fullmatch(r"-?[0-9]{1,19}", value) or not low <= int(value) <= high:
-                raise InvalidConfig(f"attribute {name} = {value!r}", advice=f"a text with a number from {low} to {high}")
+                raise InvalidConfig(f"attribute {name} = {value!r}", advice=f"a number from {low} to {high}, as text")
         else:
             raise InvalidConfig(f"a topic has no attribute {name!r}", advice=", ".join(sorted({*_CHOICES, *_RANGES})))
     return dict(attributes)
