@@ -35,6 +35,9 @@ _SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
 BeforePut = Callable[[Message], "Message | Receipt | None"]
 """Looks at a message before it is appended: returns another one, a receipt that ends the put, or None."""
 
+Rewrite = Callable[[Message], "Rewritten | Receipt"]
+"""Makes of a message what is to be stored in its place; a receipt refuses it, as an error does."""
+
 
 class Appender:
     """Puts messages into the log of a running engine; nothing here waits for a disk."""
@@ -95,17 +98,23 @@ class Appender:
             raise
 
     def _append_special(self, message: Message) -> Receipt:
+        answer = self._ready(message)
+        if isinstance(answer, Receipt):
+            return answer
+        message = answer
+        if message.delay_level or message.deliver_at_ms is not None:
+            return self._append_delayed(message)
+        return self._append_placed(message)
+
+    def _ready(self, message: Message) -> Message | Receipt:
+        """A message that hooks have seen, of the right types and compressed if it asks for that."""
         if self._is_busy():
             return Receipt(PutStatus.OS_PAGE_CACHE_BUSY)
         answer = self._ask_hooks(message)
         if isinstance(answer, Receipt):
             return answer
-        message = answer
-        check_types(message)
-        message = _compressed(message)
-        if message.delay_level or message.deliver_at_ms is not None:
-            return self._append_delayed(message)
-        return self._append_placed(message)
+        check_types(answer)
+        return _compressed(answer)
 
     def _append_delayed(self, message: Message) -> Receipt:
         if message.delay_level and message.deliver_at_ms is not None:
@@ -123,6 +132,17 @@ class Appender:
         if receipt.status is PutStatus.PUT_OK:
             service.stored(receipt)
         return receipt
+
+    def append_rewritten(self, message: Message, rewrite: Rewrite) -> Receipt:
+        """Append what a service makes of a message that is on its way into the log."""
+        if not self._lifecycle.is_writeable:
+            return self._refuse()
+        if type(message) is not Message:
+            raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
+        answer: Message | Rewritten | Receipt = self._ready(message)
+        if isinstance(answer, Message):
+            answer = rewrite(answer)
+        return answer if isinstance(answer, Receipt) else self._append_placed(answer.message, answer.capacity)
 
     def append_rebuilt(self, rebuilt: Rewritten) -> Receipt:
         """Append what a service made; the hooks have seen the message that it came from."""

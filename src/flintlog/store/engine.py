@@ -75,8 +75,8 @@ class Engine:
         self.group_commit: GroupCommit | None = None
         self.commit: Commit | None = None
         self.queue_flush: QueueFlush | None = None
-        self._medium = medium
-        self.now_ms = now_ms
+        self.medium = self._medium = medium
+        self.now_ms = self._now_ms = now_ms
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
         self._async_flush: AsyncFlush | None = None
@@ -384,6 +384,19 @@ class Engine:
             self.lifecycle.set(Flag.LOGICS_QUEUE_ERROR)
         else:
             self.lifecycle.clear(Flag.LOGICS_QUEUE_ERROR)
+
+    def flush(self) -> None:
+        """Make everything put so far durable, in the caller's thread."""
+        if self.read_only:
+            return
+        if self.commit is not None:
+            self.commit.commit_now()
+        try:
+            self.parts.segments.flush_all()
+        except SyncFailed as failure:
+            self._on_sync_failure(failure)
+            raise
+        self._after_flush()
 
     def wait_dispatched(self) -> None:
         """Return when everything put so far is visible; in an arrival listener it returns at once."""

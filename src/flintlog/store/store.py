@@ -25,7 +25,7 @@ from flintlog.disk.medium import Medium, load_medium
 from flintlog.disk.overlay import OverlayMedium
 from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import WAIT_STORE_MSG_OK
-from flintlog.store.appending import Appender, BeforePut
+from flintlog.store.appending import Appender, BeforePut, Rewrite
 from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.background import Background, Job
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
@@ -38,6 +38,7 @@ from flintlog.store.dispatch import BitmapHook, Listener
 from flintlog.store.engine import Engine, Progress
 from flintlog.store.filters import MessageFilter, as_filter
 from flintlog.store.groups import Groups
+from flintlog.store.logical_queue import CqUnit
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
@@ -111,6 +112,7 @@ class Store:
         self._engine = engine
         self._background = background
         self._services: dict[str, Service] = {}
+        self._jobs: dict[str, Job] = {}
         self._appender = Appender(engine)
         self._put_lane = engine.log.put_lane
         self._put_plain = self._put_lane.put
@@ -141,6 +143,15 @@ class Store:
     def config(self) -> StoreConfig:
         """The options that it was opened with."""
         return self._engine.config
+
+    @property
+    def medium(self) -> Medium:
+        """The disk that its files are on."""
+        return self._engine.medium
+
+    def now_ms(self) -> int:
+        """The time by the store's clock."""
+        return self._engine.now_ms()
 
     @property
     def read_only(self) -> bool:
@@ -181,7 +192,7 @@ class Store:
             service = make_service(name, self)
             service.start()
             self._services[name] = service
-            self._background.add(name, service.run_due)
+            self._jobs[name] = self._background.add(name, service.run_due)
         self._appender.services = self._services
         self._background.start()
 
@@ -191,6 +202,11 @@ class Store:
             advice = f"open the store with services={{{name!r}}}"
             raise ServiceNotEnabled(f"the service {name!r} does not run", advice=advice)
         return self._services[name]
+
+    def nudge(self, name: str) -> None:
+        """A service found work that is due before the time it asked for."""
+        if name in self._jobs:
+            self._jobs[name].nudge()
 
     def run_due(self) -> None:
         """Do now, in this thread, whatever services have due; their own threads would do it in time."""
@@ -315,9 +331,19 @@ class Store:
         done.set_result(self._without_waiting(receipt))
         return done
 
-    def put_rebuilt(self, rebuilt: Rewritten) -> Receipt:
-        """Store a message that was made from a stored one, its property text in the order that Java would give it."""
+    def put_rewritten(self, message: Message, rewrite: Rewrite) -> Receipt:
+        """Store what a service makes of a message; hooks and compression come first, as in `put`."""
+        return self._wait_for(self._appender.append_rewritten(message, rewrite))
+
+    def put_rebuilt(self, rebuilt: Rewritten, *, wait: bool = True) -> Receipt:
+        """Store a message that was made from a stored one, its property text in the order that Java would give it.
+
+        Without `wait` it is durable after a later `flush`, as many are then together.
+        """
         receipt = self._appender.append_rebuilt(rebuilt)
+        return self._wait_for(receipt) if wait else self._without_waiting(receipt)
+
+    def _wait_for(self, receipt: Receipt) -> Receipt:
         if receipt.status is _OK and self._group_commit is not None:
             return cast(Receipt, self._group_commit.wait(receipt))
         return self._without_waiting(receipt)
@@ -359,6 +385,11 @@ class Store:
     def add_put_hook(self, hook: BeforePut) -> None:
         """Let a function look at each message before it is appended."""
         self._appender.add_hook(hook)
+
+    def flush(self) -> None:
+        """Make everything put so far durable, whatever the configuration leaves to its flush thread."""
+        self._check_readable()
+        self._engine.flush()
 
     def wait_dispatched(self) -> None:
         """Return when everything put so far is visible; in an arrival listener it returns at once."""
@@ -438,6 +469,14 @@ class Store:
         check_queue(topic, queue_id)
         queue = self._queues.get(topic, queue_id)
         return 0 if queue is None else queue.max_offset
+
+    def entry(self, topic: str, queue_id: int, offset: int) -> CqUnit | None:
+        """One entry of a queue: where its message lies, and its tags code; None where the queue has none."""
+        self._check_readable()
+        check_queue(topic, queue_id)
+        check_offset("a queue offset", offset)
+        queue = self._queues.get(topic, queue_id)
+        return None if queue is None else queue.entry(offset)
 
     def queues(self) -> list[QueueInfo]:
         """Every queue, by topic and queue id."""

@@ -181,7 +181,7 @@ class Encoder:
 
     def _properties(self, message: MessageFields, given: bytes | None, in_batch: bool) -> bytes:
         if given is None:
-            packed = encode_properties(_merged(message)) if _has_properties(message) else b""
+            packed = encode_properties(merged_properties(message)) if _has_properties(message) else b""
         else:
             packed = bytes(given)
         size = len(packed)
@@ -257,7 +257,7 @@ def _has_properties(message: MessageFields) -> bool:
     return message.tags is not None or bool(message.keys) or bool(message.properties)
 
 
-def _merged(message: MessageFields) -> dict[str, str]:
+def merged_properties(message: MessageFields) -> dict[str, str]:
     """TAGS, KEYS and the other properties, in the order in which Java's client would put them."""
     merged: dict[str, str] = {}
     if message.tags is not None:
