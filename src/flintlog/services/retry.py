@@ -4,8 +4,8 @@
                                    n >= retry_max_times,       %DLQ%group, at once
                                    or a negative level
 
-The delay level is the one asked for; 0 takes 3 + n, so that tries come further and further apart. What is stored is the
-message with one try more, its properties as they were and in Java's order of a parsed map, and with:
+The delay level is the one asked for; 0 takes 3 + n (or the highest there is), so that tries come further and further
+apart. What is stored is the message with one try more, its properties in Java's order of a parsed map, and among them:
 
     RETRY_TOPIC          the topic it was first put to
     ORIGIN_MESSAGE_ID    the id of the message that was sent back first
@@ -58,14 +58,11 @@ def send_back(
     config = store.groups.get_or_create(group)
     most = config.retry_max_times if max_reconsume_times is None else max_reconsume_times
     if message.reconsume_times >= most or delay_level < 0:
-        return store.put_rebuilt(Rewritten(_dead_letter(store, group, message)))
-    level = delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
+        return store.put_rewritten(_dead_letter(store, group, message), Rewritten)
     schedule = store.service("schedule")
-    answer = schedule.rewrite(_retry(store, config, message, level))
-    if isinstance(answer, Receipt):
-        return answer
+    level = delay_level or min(FIRST_RETRY_LEVEL + message.reconsume_times, len(store.config.delay_levels_ms))
     # Not by `put`: WAIT=false in its properties would let it return before the message is durable.
-    receipt = store.put_rebuilt(answer)
+    receipt = store.put_rewritten(_retry(store, config, message, level), schedule.rewrite)
     if receipt:
         schedule.stored(receipt)
     return receipt

@@ -95,9 +95,9 @@ class ConfigTable(Generic[E]):
         content = self.file.load()
         if content is None:
             return
-        table = content.pop(self._member, None)
+        table = content.pop(self._member, {})
         if not isinstance(table, dict):
-            raise DamagedStore(f"this file has no table {self._member}", path=self.file.path)
+            raise DamagedStore(f"the {self._member} of this file is no object", path=self.file.path)
         self.version = parse_data_version(content.pop("dataVersion", None), self._now_ms())
         self._beside.update(content)
         for name, entry in table.items():

@@ -320,7 +320,7 @@ class Consumer:
         self._keep_position()
 
     def seek(self, queue_id: int, offset: int) -> None:
-        """Go on at an offset of one queue of the topic."""
+        """Go on at an offset of one queue of the topic, or as near to it as the queue has messages."""
         check_queue(self.topic, queue_id)
         check_offset("a queue offset", offset)
         with self._lock:
@@ -328,7 +328,8 @@ class Consumer:
             queue = self._queues.get((self.topic, queue_id))
             if queue is None:
                 raise InvalidOffset(f"this consumer does not read queue {queue_id} of {self.topic!r}")
-            self._seek(queue, offset)
+            low, high = self._store.min_offset(*queue.source), self._store.max_offset(*queue.source)
+            self._seek(queue, min(max(low, offset), high))
         self._keep_position()
 
     def rewind(self) -> None:

@@ -161,17 +161,26 @@ class ConsumerQueue:
             self._move(start, behind, str(damage))
             return True
         if page.status in _MOVED and page.next_offset != start:
-            self._move(start, page.next_offset, page.status.name)
+            self._move(start, self._corrected(page), page.status.name)
             return True
         self.next_offset = page.next_offset
         self._buffer.extend(self._receive(page, start))
         return page.next_offset != start
 
+    def _corrected(self, page: Page) -> int:
+        """Where to go on. A queue that ends before the offset was deleted and made anew: all of it is unread.
+
+        (RocketMQ goes on at its end. A read-only store may just not see yet what its writer's groups have consumed.)
+        """
+        is_anew = page.status is GetStatus.OFFSET_OVERFLOW_BADLY and not self._store.read_only
+        return page.min_offset if is_anew else page.next_offset
+
     def _move(self, requested: int, offset: int, reason: str) -> None:
         topic, queue_id = self.source
         log.warning("group %s goes on in %s/%d at %d, not %d: %s", self._group, *self.source, offset, requested, reason)
         self.next_offset = offset
-        if offset < requested and not self._pending:
+        if offset < requested:
+            self.seek(offset)
             self._store.consumer_offsets.reset(self._group, topic, queue_id, offset)
         self._on_move(OffsetMove(topic, queue_id, requested, offset, reason))
 
