@@ -64,7 +64,7 @@ def parts_of(message: StoredMessage) -> object:
     )
 
 
-@pytest.mark.parametrize("asked, consumed, level", [(0, 0, 3), (0, 4, 7), (0, 15, 18), (2, 4, 2), (18, 0, 18)])
+@pytest.mark.parametrize(("asked", "consumed", "level"), [(0, 0, 3), (0, 4, 7), (0, 15, 18), (2, 4, 2), (18, 0, 18)])
 def test_the_level_grows_with_every_try(asked: int, consumed: int, level: int) -> None:
     with temporary_store(WITH_SCHEDULE, clock=FakeClock()) as store:
         failed = put_and_read(store, reconsume_times=consumed)
@@ -82,7 +82,7 @@ def test_beyond_the_highest_level_it_stays_the_highest() -> None:
         assert store.max_offset(SCHEDULE, 17) == 1
 
 
-@pytest.mark.parametrize("consumed, level", [(16, 0), (17, 5), (0, -1)])
+@pytest.mark.parametrize(("consumed", "level"), [(16, 0), (17, 5), (0, -1)])
 def test_too_many_tries_and_a_negative_level_go_to_the_dead_letters(consumed: int, level: int) -> None:
     with temporary_store(SMALL_FILES) as store:
         failed = put_and_read(store, reconsume_times=consumed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,11 +24,10 @@ CONFIGS = {
 }
 
 
-@pytest.fixture(params=CONFIGS.values(), ids=CONFIGS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    opened = open_store(tmp_path, request.param)
-    request.addfinalizer(opened.shutdown)
-    return opened
+@pytest.fixture(params=list(CONFIGS))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path, CONFIGS[request.param]) as opened:
+        yield opened
 
 
 def test_the_next_message_of_a_topic_wakes(store: Store) -> None:

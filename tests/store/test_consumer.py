@@ -110,7 +110,9 @@ def test_a_message_of_somebody_else_is_refused() -> None:
                 ours.ack(store.get("orders", 0, 0).messages[0])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("start, expected", [("earliest", [0, 1, 2, 3]), ("latest", []), (3000, [2, 3]), (99_000, [])])
+@pytest.mark.parametrize(
+    ("start", "expected"), [("earliest", [0, 1, 2, 3]), ("latest", []), (3000, [2, 3]), (99_000, [])]
+)
 def test_where_a_new_group_begins(start: str | int, expected: list[int], tmp_path: Path) -> None:
     clock = FakeClock(1000)
     with open_store(tmp_path, SMALL, clock=clock) as store:
@@ -166,7 +168,7 @@ def test_consumers_part_a_topic_by_queue_and_do_not_share_one() -> None:
         with store.consumer("g", "orders", queue_ids=[0, 2]) as first:
             for bad in ({"queue_ids": [2], "retries": False}, {"retries": False}, {"queue_ids": (0,)}):
                 with pytest.raises(InvalidConfig, match="has a consumer of 'orders'"):
-                    store.consumer("g", "orders", **bad)  # type: ignore[arg-type]
+                    store.consumer("g", "orders", **bad)
             with pytest.raises(InvalidConfig, match="retries=False"):
                 store.consumer("g", "orders", queue_ids=[1])
             with store.consumer("g", "orders", queue_ids=[1], retries=False) as second:
@@ -424,7 +426,7 @@ def test_groups_and_topics_that_may_not_be_consumed() -> None:
 
 
 @pytest.mark.parametrize(
-    "group, topic, values",
+    ("group", "topic", "values"),
     [
         ("", "orders", {}),
         ("a@b", "orders", {}),

@@ -27,7 +27,7 @@ _VERSION = re.compile(rb'"dataVersion":\{[^}]*\}')
 
 def make(path: Path, clock: FakeClock | None = None) -> ConsumerOffsets:
     clock = FakeClock() if clock is None else clock
-    return ConsumerOffsets(JsonFile(path, LocalMedium()), clock.now_ms, INTERVAL_MS)
+    return ConsumerOffsets(JsonFile(path, LocalMedium()), clock.now_ms, INTERVAL_MS, flush=lambda: None)
 
 
 def test_a_file_of_javas_is_written_back_as_it_was(golden: Golden, tmp_path: Path) -> None:

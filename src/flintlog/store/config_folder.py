@@ -11,11 +11,12 @@ while a read-only opening says so and goes on without.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 from flintlog.disk.medium import Medium
-from flintlog.errors import DamagedStore
+from flintlog.errors import DamagedStore, SyncFailed
 from flintlog.store.clock import Milliseconds
 from flintlog.store.config import StoreConfig
 from flintlog.store.config_table import ConfigTable
@@ -26,6 +27,8 @@ from flintlog.store.paths import StorePaths
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.recovery_report import Finding
 from flintlog.store.topics import SYSTEM_TOPICS, TopicConfig, Topics
+
+log = logging.getLogger(__name__)
 
 
 class ConfigFolder:
@@ -42,6 +45,7 @@ class ConfigFolder:
         queues: QueueTable,
         on_queue_type: Callable[[], None],
         remove_queues: Callable[[str], None],
+        flush: Callable[[], None],
         on_offset_change: Callable[[], None],
     ) -> None:
         self._config = config
@@ -61,7 +65,13 @@ class ConfigFolder:
             entry_extras=GROUP_EXTRAS,
             file_extras={"forbiddenTable": {}},
         )
-        self.offsets = ConsumerOffsets(offsets_file, now_ms, config.flush_consumer_offset_interval, on_offset_change)
+        self.offsets = ConsumerOffsets(
+            offsets_file,
+            now_ms,
+            config.flush_consumer_offset_interval,
+            flush=flush,
+            on_change=on_offset_change,
+        )
         self.topics = Topics(
             self._topic_table,
             read_only=read_only,
@@ -118,8 +128,13 @@ class ConfigFolder:
 
     def save(self) -> None:
         """The store stops: write what is not written yet, unless what is there could not be read."""
-        if self._is_loaded and not self._read_only:
+        if not self._is_loaded or self._read_only:
+            return
+        try:
             self.offsets.save()
+        except SyncFailed as failure:
+            # What was saved before stands; the groups are given again what they consumed since.
+            log.error("the groups' offsets were not saved: %s", failure)
 
 
 def _restored(file: JsonFile) -> Finding:

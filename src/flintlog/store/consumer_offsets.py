@@ -9,7 +9,9 @@
 
 Invariant: an ordinary commit never moves an offset backwards; only `reset` does. Commits are kept in memory and saved
 `flush_consumer_offset_interval` after the first one that was not, and when the store stops: after a crash a group
-may be given again what it consumed in that time, and never misses anything.
+may be given again what it consumed in that time, and never misses anything. Before offsets are written the log is made
+durable: what a consumer put into this store before it acknowledged a message (a retry, a result) is never lost while
+the acknowledgement is not.
 """
 
 from __future__ import annotations
@@ -41,12 +43,19 @@ class ConsumerOffsets:
     """The offsets of all groups. Any thread may call; `_lock` guards the table and is held for moments only."""
 
     def __init__(
-        self, file: JsonFile, now_ms: Milliseconds, interval_ms: int, on_change: Callable[[], None] | None = None
+        self,
+        file: JsonFile,
+        now_ms: Milliseconds,
+        interval_ms: int,
+        *,
+        flush: Callable[[], None],
+        on_change: Callable[[], None] | None = None,
     ) -> None:
-        """`on_change` is called when there is something to save and there was nothing before."""
+        """`flush` makes the log durable. `on_change`: there is something to save, and there was nothing before."""
         self._file = file
         self._now_ms = now_ms
         self._interval_ms = interval_ms
+        self._flush = flush
         self._on_change = on_change
         self._version = DataVersion(timestamp=now_ms())
         self._beside: JsonObject = {"pullOffsetTable": {}}
@@ -195,6 +204,7 @@ class ConsumerOffsets:
                     return False
                 content = self._encode()
             try:
+                self._flush()
                 self._file.save(content)
             except BaseException:
                 with self._lock:

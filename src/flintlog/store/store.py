@@ -131,6 +131,7 @@ class Store:
             queues=parts.queues,
             on_queue_type=self._appender.open_short_way,
             remove_queues=engine.dispatcher.remove_topic,
+            flush=engine.flush,
             on_offset_change=self._save_offsets_in_time,
         )
 
