@@ -262,9 +262,10 @@ class Consumer:
 
     def acknowledge(self, message: ReceivedMessage) -> None:
         """The message is done. Its group's offset moves on when all before it are done too."""
-        source = getattr(message, "source", None)
+        if not isinstance(message, ReceivedMessage):
+            raise InvalidMessage(f"a message that was received is acknowledged, not {type(message).__name__}")
         with self._lock:
-            queue = None if source is None else self._queues.get(source)
+            queue = self._queues.get(message.source)
             if queue is None:
                 raise InvalidMessage("this message did not come from this consumer")
             was_full = queue.is_full

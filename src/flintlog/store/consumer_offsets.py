@@ -88,12 +88,12 @@ class ConsumerOffsets:
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset that the group consumes next; None when it has committed none."""
-        return self._table.get(_key(group, topic), {}).get(queue_id)
+        return self._table.get(offset_key(group, topic), {}).get(queue_id)
 
     def offsets(self, group: str, topic: str) -> dict[int, int]:
         """The committed offsets by queue id."""
         with self._lock:
-            return dict(self._table.get(_key(group, topic), {}))
+            return dict(self._table.get(offset_key(group, topic), {}))
 
     def groups_of(self, topic: str) -> list[str]:
         """The groups that have committed an offset of a topic."""
@@ -116,21 +116,25 @@ class ConsumerOffsets:
         """Everything below `offset` is consumed. False, and no change, when the group was further already."""
         check_queue(topic, queue_id)
         check_offset("a queue offset", offset)
-        key = _key(group, topic)
+        return self.advance(offset_key(group, topic), queue_id, offset)
+
+    def advance(self, key: str, queue_id: int, offset: int) -> bool:
+        """`commit` for those who have checked their arguments and know their key: consumers do it once a message."""
         with self._lock:
             offsets = self._table.setdefault(key, {})
             if offset <= offsets.get(queue_id, -1):
                 return False
             offsets[queue_id] = offset
             is_first = self._note_change()
-        self._tell(is_first)
+        if is_first and self._on_change is not None:
+            self._on_change()
         return True
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Go on at `offset`, forwards or backwards."""
         check_queue(topic, queue_id)
         check_offset("a queue offset", offset)
-        key = _key(group, topic)
+        key = offset_key(group, topic)
         with self._lock:
             self._table.setdefault(key, {})[queue_id] = offset
             is_first = self._note_change()
@@ -227,7 +231,8 @@ class ConsumerOffsets:
         return dict(sorted(members.items(), key=lambda item: str(item[0])))
 
 
-def _key(group: str, topic: str) -> str:
+def offset_key(group: str, topic: str) -> str:
+    """What the offsets of a group in a topic stand under."""
     if SEPARATOR in topic:
         raise InvalidTopic(f"no offsets can be kept for {topic!r}", advice=f"{SEPARATOR} parts topic and group there")
     if not isinstance(group, str) or not group or SEPARATOR in group:

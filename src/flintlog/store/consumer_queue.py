@@ -24,6 +24,7 @@ from flintlog.format.properties import (
     INNER_MULTI_QUEUE_OFFSET,
     RETRY_TOPIC,
 )
+from flintlog.store.consumer_offsets import offset_key
 from flintlog.store.filters import MessageFilter, TagFilter
 from flintlog.store.stored import GetStatus, Page, StoredMessage
 from flintlog.store.topics import RETRY_PREFIX
@@ -85,6 +86,8 @@ class ConsumerQueue:
         self.next_offset = offset
         self._store = store
         self._group = group
+        self._offsets = store.consumer_offsets
+        self._key = offset_key(group, source[0])
         self._wanted = wanted
         self._most_pending = most_pending
         self._on_move = on_move
@@ -126,7 +129,7 @@ class ConsumerQueue:
 
     def commit(self) -> None:
         """Tell the group's offsets how far this is."""
-        self._store.consumer_offsets.commit(self._group, *self.source, self.floor)
+        self._offsets.advance(self._key, self.source[1], self.floor)
 
     def seek(self, offset: int) -> None:
         """Go on at an offset; what is handed out now can no longer be acknowledged."""
@@ -181,7 +184,7 @@ class ConsumerQueue:
         self.next_offset = offset
         if offset < requested:
             self.seek(offset)
-            self._store.consumer_offsets.reset(self._group, topic, queue_id, offset)
+            self._offsets.reset(self._group, topic, queue_id, offset)
         self._on_move(OffsetMove(topic, queue_id, requested, offset, reason))
 
     def _receive(self, page: Page, start: int) -> list[ReceivedMessage]:
