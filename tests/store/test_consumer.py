@@ -203,6 +203,15 @@ def test_a_put_wakes_a_consumer_that_sleeps() -> None:
             assert not thread.is_alive()
 
 
+def test_a_listener_may_consume() -> None:
+    for config in (SMALL, ASYNC):
+        with temporary_store(config) as store, store.consumer("g", "orders") as consumer:
+            found: list[bytes] = []
+            store.on_arrival(lambda _, consumer=consumer, found=found: found.extend(bodies(consumer)))  # type: ignore[misc]
+            put(store, 5)
+            assert sorted([*found, *bodies(consumer)]) == [b"%d" % number for number in range(5)]
+
+
 def test_the_store_that_closes_ends_its_consumers() -> None:
     with temporary_store(SMALL) as store:
         consumer = store.consumer("g", "orders")

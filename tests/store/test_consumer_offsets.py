@@ -142,6 +142,25 @@ def test_a_save_that_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "consumerOffset.json").exists()
 
 
+def test_a_later_save_is_not_overwritten_by_an_earlier_one(tmp_path: Path) -> None:
+    """As when the flush of a save calls a listener that commits and saves."""
+    inner: list[bool] = []
+
+    def flush() -> None:
+        if not inner:
+            inner.append(True)
+            offsets.commit("g", "orders", 0, 2)
+            assert offsets.save()
+
+    file = JsonFile(tmp_path / "consumerOffset.json", LocalMedium())
+    offsets = ConsumerOffsets(file, FakeClock().now_ms, INTERVAL_MS, flush=flush)
+    offsets.commit("g", "orders", 0, 1)
+    offsets.save()
+    again = make(tmp_path / "consumerOffset.json")
+    again.load()
+    assert again.get("g", "orders", 0) == 2
+
+
 def test_the_version_counts_every_five_hundredth_commit(tmp_path: Path) -> None:
     offsets = make(tmp_path / "consumerOffset.json")
     for offset in range(1, 1500):

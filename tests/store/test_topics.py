@@ -142,6 +142,15 @@ def test_deleting_while_others_put_and_read() -> None:
             assert store.queue_ids("orders") == []
 
 
+def test_a_listener_may_delete() -> None:
+    with temporary_store(SMALL) as store:
+        store.topics.create("orders")
+        store.on_arrival(lambda arrival: store.topics.delete("orders") if "orders" in store.topics else None)
+        store.put(Message("orders", b"")).check()
+        store.wait_dispatched()
+        assert store.queue_ids("orders") == [] and "orders" not in store.topics
+
+
 def test_a_batch_queue_by_attribute(tmp_path: Path) -> None:
     with open_store(tmp_path, SMALL) as store:
         store.put(Message("simple", b"")).check()

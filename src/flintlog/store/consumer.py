@@ -103,6 +103,7 @@ class Consumer:
         self.topic = topic
         self.queue_ids = None if queue_ids is None else frozenset(queue_ids)
         self.moves: deque[OffsetMove] = deque(maxlen=_MOST_MOVES)
+        self._untold: deque[OffsetMove] = deque(maxlen=_MOST_MOVES)
         self._store = store
         self._wanted = None if filter is None else as_filter(filter)
         self._begin = start
@@ -124,7 +125,7 @@ class Consumer:
         """Raise when another consumer would read what this one reads."""
         if other.group != self.group:
             return
-        for topic in set(self._topics) & set(other._topics):
+        for topic in (topic for topic in self._topics if topic in other._topics):
             mine, theirs = self._ids_of(topic), other._ids_of(topic)
             if mine is None or theirs is None or mine & theirs:
                 advice = "pass retries=False here" if topic == self._retry_topic else "part the topic by queue_ids"
@@ -183,7 +184,9 @@ class Consumer:
     def _take(self) -> ReceivedMessage | None:
         try:
             with self._lock:
-                return None if self._closed else self._take_in_turn()
+                message = None if self._closed else self._take_in_turn()
+            self._tell_moves()
+            return message
         except StoreClosed:
             if self._closed:
                 return None
@@ -256,7 +259,12 @@ class Consumer:
     def _note_move(self, move: OffsetMove) -> None:
         self.moves.append(move)
         if self._store.config.offset_moved_event and not self._store.read_only:
-            put_offset_moved(self._store, self.group, move)
+            self._untold.append(move)
+
+    def _tell_moves(self) -> None:
+        """Put the events, without the lock: a put may wait for a listener that polls this consumer."""
+        while self._untold:
+            put_offset_moved(self._store, self.group, self._untold.popleft())
 
     # ------------------------------------------------------------------ answering
 

@@ -40,7 +40,7 @@ _MEMBERS: Final = ("dataVersion", "groupTopicMap", "offsetTable")
 
 
 class ConsumerOffsets:
-    """The offsets of all groups. Any thread may call; `_lock` guards the table and is held for moments only."""
+    """The offsets of all groups. Any thread may call; `_lock` guards the table for moments, `_saving` the file."""
 
     def __init__(
         self,
@@ -63,6 +63,8 @@ class ConsumerOffsets:
         self._lock = threading.Lock()
         self._saving = threading.Lock()
         self._commits = 0
+        self._taken = 0
+        self._written = 0
         self._changed_at_ms: int | None = None
 
     def load(self) -> None:
@@ -201,20 +203,24 @@ class ConsumerOffsets:
 
     def save(self) -> bool:
         """Write what has changed; whether anything had."""
-        with self._saving:
+        with self._lock:
+            changed_at_ms, self._changed_at_ms = self._changed_at_ms, None
+            if changed_at_ms is None:
+                return False
+            self._taken += 1
+            number, content = self._taken, self._encode()
+        try:
+            # A flush may call a listener that saves too: no lock is held, and the later content wins.
+            self._flush()
+            with self._saving:
+                if number > self._written:
+                    self._file.save(content)
+                    self._written = number
+        except BaseException:
             with self._lock:
-                changed_at_ms, self._changed_at_ms = self._changed_at_ms, None
-                if changed_at_ms is None:
-                    return False
-                content = self._encode()
-            try:
-                self._flush()
-                self._file.save(content)
-            except BaseException:
-                with self._lock:
-                    self._changed_at_ms = changed_at_ms
-                raise
-            return True
+                self._changed_at_ms = changed_at_ms
+            raise
+        return True
 
     def _encode(self) -> JsonObject:
         keys = concurrent_map_order(self._table, _TABLE_CAPACITY)

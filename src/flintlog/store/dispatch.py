@@ -128,6 +128,9 @@ class Dispatcher:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Nobody dispatches meanwhile, neither the dispatcher nor a put; what came in the meantime is done after."""
+        if self._runner == threading.get_ident():
+            yield  # a listener: its thread is the one that dispatches
+            return
         try:
             with self._running:
                 self.lane.is_owned = True
