@@ -118,9 +118,10 @@ class WrongFileSize(DamagedStore):
 
 
 class DamagedRecord(DamagedStore):
-    """A message whose bytes were damaged; everything around it is served."""
+    """A message whose bytes were damaged; everything around it is served, from `next_queue_offset` on."""
 
     code = "damaged-record"
+    next_queue_offset: int | None = None
 
 
 class StoreInUse(FlintlogError):

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from flintlog import kernel
 from flintlog.disk.segment import Segment
@@ -31,6 +32,7 @@ from flintlog.format.properties import (
 from flintlog.format.record import END_RESERVE, MIN_RECORD_SIZE, parse_record
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import MULTI_DISPATCH, Lane, LaneStop, Row, Scan
+from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.checks import can_be_topic
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
@@ -75,6 +77,7 @@ class Dispatcher:
         self._damage = damage
         self._delay_levels_ms = tuple(delay_levels_ms)
         self._listeners: list[Listener] = []
+        self._waits: dict[str, set[ArrivalWait]] = {}
         self._running = threading.Lock()
         self._runner: int | None = None
         self._wanted = False
@@ -102,6 +105,41 @@ class Dispatcher:
 
     def add_listener(self, listener: Listener) -> None:
         self._listeners.append(listener)
+
+    def arm(self, wait: ArrivalWait) -> None:
+        """Wake whoever sleeps there at the next entry for one of its topics; see `arrival_wait.py`."""
+        if self._runner == threading.get_ident():
+            # A listener holds up the dispatch that it would wait for.
+            wait.wake()
+            return
+        with self.alone():
+            for topic in wait.topics:
+                self._waits.setdefault(topic, set()).add(wait)
+                for queue_id in self._queues.queue_ids(topic):
+                    self.lane.set_queue(topic, queue_id, None)
+
+    def remove_topic(self, topic: str) -> None:
+        """Delete the queues of a topic; a record for it that is dispatched later begins a new one."""
+        with self.alone():
+            for queue_id in self._queues.queue_ids(topic):
+                self.lane.set_queue(topic, queue_id, None)
+            self._queues.remove_topic(topic)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody dispatches meanwhile, neither the dispatcher nor a put; what came in the meantime is done after."""
+        if self._runner == threading.get_ident():
+            yield  # a listener: its thread is the one that dispatches
+            return
+        try:
+            with self._running:
+                self.lane.is_owned = True
+                try:
+                    yield
+                finally:
+                    self.lane.is_owned = False
+        finally:
+            self.advance()
 
     @property
     def leaves_puts_to_lane(self) -> bool:
@@ -298,6 +336,14 @@ class Dispatcher:
         done = queue.put(row.physical_offset, row.size, row.tags_code, queue_offset, row.store_timestamp, bitmap, count)
         if not done:
             raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
+        if self._waits:
+            self._wake(queue.topic)
+
+    def _wake(self, topic: str) -> None:
+        for wait in self._waits.pop(topic, ()):
+            for other in wait.topics:
+                self._waits.get(other, set()).discard(wait)
+            wait.wake()
 
     def _put_batch_entry(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
         """An inner batch has one entry for all its messages; a plain message in a batch queue is a batch of one."""

@@ -112,7 +112,7 @@ class Engine:
 
     def _load_only(self) -> None:
         medium = OverlayMedium(self._medium)
-        probe = make_parts(self.path, self.config, medium, self._now_ms)
+        probe = make_parts(self.path, self.config, medium, self.now_ms)
         probe.segments.load()
         probe.queues.load()
         if probe.index is not None:

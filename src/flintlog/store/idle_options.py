@@ -65,7 +65,6 @@ WITHOUT_EFFECT: Final = frozenset(
         "expect_consumer_num_use_filter",
         "file_reserved_time",
         "flush_commit_log_timed",
-        "flush_consumer_offset_interval",
         "flush_delay_offset_interval",
         "flush_least_pages_when_warm_maped_file",
         "force_verify_prop_crc",

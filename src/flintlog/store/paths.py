@@ -52,6 +52,14 @@ class StorePaths:
         return self.root / "config" / "topics.json"
 
     @property
+    def groups(self) -> Path:
+        return self.root / "config" / "subscriptionGroup.json"
+
+    @property
+    def consumer_offsets(self) -> Path:
+        return self.root / "config" / "consumerOffset.json"
+
+    @property
     def own(self) -> Path:
         """What RocketMQ does not know of: cut bytes, the stop marker."""
         return self.root / "flintlog"
@@ -105,5 +113,10 @@ def remove_store(paths: StorePaths, medium: Medium) -> None:
             medium.remove_tree(directory)
     for directory in paths.derived:
         medium.remove_tree(directory)
+    for path in (paths.topics, paths.groups, paths.consumer_offsets):
+        medium.remove(path)
+        medium.remove(path.with_name(path.name + ".bak"))
+    if not medium.listing(paths.topics.parent):
+        medium.remove_tree(paths.topics.parent)
     for name in ("checkpoint", "abort", "abort.bak", "lock"):
         medium.remove(paths.root / name)

@@ -80,6 +80,7 @@ class QueueTable:
         self._recover_threads = min(8, os.cpu_count() or 1) if recover_threads is None else recover_threads
         self._tails = TailKeeper()
         self._queues: dict[QueueKey, LogicalQueue] = {}
+        self._ids: dict[str, set[int]] = {}
         self._lock = threading.Lock()
         self._next: dict[QueueKey, int] = {}
         self._next_in_batch: dict[QueueKey, int] = {}
@@ -109,7 +110,26 @@ class QueueTable:
             queue = self._queues.get((topic, queue_id))
             if queue is None:
                 queue = self._queues[topic, queue_id] = self._make(topic, queue_id, self.type_of(topic))
+                self._ids.setdefault(topic, set()).add(queue_id)
             return queue
+
+    def check_type(self, topic: str, kind: str) -> None:
+        """Raise when a topic has queues of another kind."""
+        found = next((self.get(topic, queue_id) for queue_id in self.queue_ids(topic)), None)
+        if found is not None and found.type.value != kind:
+            raise InvalidConfig(
+                f"topic {topic!r} has queues of type {found.type.value}, and is to have {kind}",
+                advice="delete the topic first, or take another name",
+            )
+
+    def set_type(self, topic: str, kind: str) -> None:
+        """Say which kind of queue a topic has from now on."""
+        self._types = {**self._types, topic: kind}
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues that a topic has, in order."""
+        with self._lock:
+            return sorted(self._ids.get(topic, ()))
 
     def all(self) -> list[LogicalQueue]:
         """Every queue there is now."""
@@ -145,6 +165,7 @@ class QueueTable:
                 queue = self._make(topic, queue_id, kind)
                 queue.load()
                 self._queues[topic, queue_id] = queue
+                self._ids.setdefault(topic, set()).add(queue_id)
 
     def _on_disk(self, folder: str) -> Iterator[QueueKey]:
         for topic in self._medium.listing(self.root / folder):
@@ -285,6 +306,7 @@ class QueueTable:
         """Delete one queue and its next offset."""
         with self._lock:
             queue = self._queues.pop((topic, queue_id), None)
+            self._ids.get(topic, set()).discard(queue_id)
         for offsets in (self._next, self._next_in_batch):
             self._handed_out_by_removed += offsets.pop((topic, queue_id), 0)
         if queue_id == 0:

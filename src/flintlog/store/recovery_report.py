@@ -11,7 +11,8 @@ from typing import overload
 class Finding:
     """One thing that was not as it should be.
 
-    `id` is one of: torn-tail, damaged-record, damaged-range, missing-queues, damaged-queues, missing-index.
+    `id` is one of: torn-tail, damaged-record, damaged-range, missing-queues, damaged-queues, missing-index,
+    config-restored, config-broken, offset-ahead.
     """
 
     id: str
@@ -37,6 +38,11 @@ class RecoveryReport(Sequence[Finding]):
         self.clean = clean
         self.log_end = log_end
         self.dispatched_from = dispatched_from
+
+    def with_findings(self, findings: Sequence[Finding]) -> RecoveryReport:
+        """The same report with more in it."""
+        both = (*self.findings, *findings)
+        return RecoveryReport(both, clean=self.clean, log_end=self.log_end, dispatched_from=self.dispatched_from)
 
     def __len__(self) -> int:
         return len(self.findings)

@@ -11,6 +11,7 @@ the log, `reading.py` answers questions. Every method may be called from any thr
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -25,19 +26,25 @@ from flintlog.disk.overlay import OverlayMedium
 from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
+from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.background import Background, Job
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.clock import Clock, Milliseconds, as_milliseconds
 from flintlog.store.config import StoreConfig
+from flintlog.store.config_folder import ConfigFolder
+from flintlog.store.consumer import MAX_UNACKNOWLEDGED, Consumer
+from flintlog.store.consumer_offsets import ConsumerOffsets
 from flintlog.store.dispatch import BitmapHook, Listener
 from flintlog.store.engine import Engine, Progress
 from flintlog.store.filters import MessageFilter, as_filter
+from flintlog.store.groups import Groups
 from flintlog.store.logical_queue import CqUnit
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.service import Rewritten, Service, make_service
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
+from flintlog.store.topics import Topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,6 +86,7 @@ def open_store(
     engine.open(progress)
     store = Store(engine, Background(clock))
     try:
+        store._load_config_folder()
         store._start_services()
     except BaseException:
         store.shutdown()
@@ -111,6 +119,21 @@ class Store:
         self._group_commit = engine.group_commit
         self._queues = parts.queues
         self._reader = Reader(parts.commit_log, parts.queues, parts.index, parts.damage, engine.config)
+        self._offset_job: Job | None = None
+        self._consumers: list[Consumer] = []
+        self._consuming = threading.Lock()
+        self._folder = ConfigFolder(
+            parts.paths,
+            parts.medium,
+            engine.config,
+            engine.now_ms,
+            read_only=engine.read_only,
+            queues=parts.queues,
+            on_queue_type=self._appender.open_short_way,
+            remove_queues=engine.dispatcher.remove_topic,
+            flush=engine.flush,
+            on_offset_change=self._save_offsets_in_time,
+        )
 
     @property
     def path(self) -> Path:
@@ -149,6 +172,20 @@ class Store:
     ) -> None:
         self.shutdown()
 
+    def _load_config_folder(self) -> None:
+        findings = self._folder.load()
+        if findings:
+            self._engine.recovery = self._engine.recovery.with_findings(findings)
+
+    def _save_offsets_in_time(self) -> None:
+        """A store whose groups do not move has no thread for their offsets."""
+        if self.read_only:
+            return
+        with self._consuming:
+            if self._offset_job is None:
+                self._offset_job = self._background.add("consumer-offsets", self._folder.offsets.run_due)
+        self._offset_job.nudge()
+
     def _start_services(self) -> None:
         if self.read_only:
             return
@@ -180,8 +217,11 @@ class Store:
         """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing."""
         with ExitStack() as stack:
             stack.callback(self._engine.shutdown)
+            stack.callback(self._folder.save)
             while self._services:
                 stack.callback(self._services.popitem()[1].stop)
+            for consumer in list(self._consumers):
+                consumer.close()
             self._background.stop()
 
     close = shutdown
@@ -191,6 +231,65 @@ class Store:
         if not self.read_only:
             self.shutdown()
         self._engine.destroy()
+
+    # ------------------------------------------------------------------ topics, groups, consumers
+
+    @property
+    def topics(self) -> Topics:
+        """The configured topics: create, change, delete, list."""
+        return self._folder.topics
+
+    @property
+    def groups(self) -> Groups:
+        """The configured consumer groups: create, change, delete, list."""
+        return self._folder.groups
+
+    @property
+    def consumer_offsets(self) -> ConsumerOffsets:
+        """How far each group has consumed each queue."""
+        return self._folder.offsets
+
+    def consumer(
+        self,
+        group: str,
+        topic: str,
+        *,
+        filter: str | MessageFilter | None = None,
+        queue_ids: Sequence[int] | None = None,
+        start: str | int = "earliest",
+        timeout_s: float | None = None,
+        retries: bool = True,
+        max_unacknowledged: int = MAX_UNACKNOWLEDGED,
+    ) -> Consumer:
+        """A reader of a topic that remembers for its group how far it is; see `Consumer`."""
+        self._check_readable()
+        consumer = Consumer(
+            self, group, topic, filter, queue_ids, start, timeout_s, retries, max_unacknowledged, self._forget_consumer
+        )
+        with self._consuming:
+            for other in self._consumers:
+                other.check_apart(consumer)
+            self._consumers.append(consumer)
+        try:
+            consumer.start()
+        except BaseException:
+            consumer.close()
+            raise
+        return consumer
+
+    def _forget_consumer(self, consumer: Consumer) -> None:
+        with self._consuming:
+            if consumer in self._consumers:
+                self._consumers.remove(consumer)
+
+    def arrival_wait(self, topics: Sequence[str]) -> ArrivalWait:
+        """A place to sleep until a message arrives for one of these topics; see `arrival_wait.py`."""
+        return ArrivalWait(topics, self._engine.dispatcher.arm)
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues of a topic that have had a message."""
+        self._check_readable()
+        return self._queues.queue_ids(topic)
 
     # ------------------------------------------------------------------ putting
 

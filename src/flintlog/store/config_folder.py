@@ -1,0 +1,157 @@
+"""A store's `config` folder: topics, groups, and how far groups have consumed.
+
+    config/topics.json               store.topics
+    config/subscriptionGroup.json    store.groups
+    config/consumerOffset.json       store.consumer_offsets
+
+Loading comes after recovery, because offsets are compared with what the queues hold. A file that does not parse is
+replaced by its `.bak`, and that is a finding; when neither parses, opening for writing fails and nothing is changed,
+while a read-only opening says so and goes on without.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from flintlog.disk.medium import Medium
+from flintlog.errors import DamagedStore, SyncFailed
+from flintlog.store.clock import Milliseconds
+from flintlog.store.config import StoreConfig
+from flintlog.store.config_table import ConfigTable
+from flintlog.store.consumer_offsets import ConsumerOffsets
+from flintlog.store.groups import GROUP_EXTRAS, SYSTEM_GROUPS, GroupConfig, Groups
+from flintlog.store.json_file import JsonFile
+from flintlog.store.paths import StorePaths
+from flintlog.store.queue_table import QueueTable
+from flintlog.store.recovery_report import Finding
+from flintlog.store.topics import SYSTEM_TOPICS, TopicConfig, Topics
+
+log = logging.getLogger(__name__)
+
+
+class ConfigFolder:
+    """The three files and what stands in them."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        medium: Medium,
+        config: StoreConfig,
+        now_ms: Milliseconds,
+        *,
+        read_only: bool,
+        queues: QueueTable,
+        on_queue_type: Callable[[], None],
+        remove_queues: Callable[[str], None],
+        flush: Callable[[], None],
+        on_offset_change: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._read_only = read_only
+        self._queues = queues
+        self._remove_queues = remove_queues
+        topics_file = JsonFile(paths.topics, medium)
+        groups_file = JsonFile(paths.groups, medium)
+        offsets_file = JsonFile(paths.consumer_offsets, medium)
+        self._topic_table = ConfigTable(topics_file, TopicConfig, "topicConfigTable", now_ms, predefined=SYSTEM_TOPICS)
+        self._group_table = ConfigTable(
+            groups_file,
+            GroupConfig,
+            "subscriptionGroupTable",
+            now_ms,
+            predefined=SYSTEM_GROUPS,
+            entry_extras=GROUP_EXTRAS,
+            file_extras={"forbiddenTable": {}},
+        )
+        self.offsets = ConsumerOffsets(
+            offsets_file,
+            now_ms,
+            config.flush_consumer_offset_interval,
+            flush=flush,
+            on_change=on_offset_change,
+        )
+        self.topics = Topics(
+            self._topic_table,
+            read_only=read_only,
+            queues=queues,
+            on_queue_type=on_queue_type,
+            remove=self._remove_topic,
+        )
+        self.groups = Groups(self._group_table, read_only=read_only, remove_offsets=self.offsets.remove_group)
+        self._files = (
+            (topics_file, self._topic_table.load),
+            (groups_file, self._group_table.load),
+            (offsets_file, self.offsets.load),
+        )
+        self._is_loaded = False
+
+    def load(self) -> list[Finding]:
+        """Read the files; what was not as it should be."""
+        findings: list[Finding] = []
+        for file, load in self._files:
+            try:
+                load()
+            except DamagedStore as broken:
+                if not self._read_only:
+                    raise
+                findings.append(_broken(file.path, broken))
+            else:
+                findings += [_restored(file)] if file.restored else []
+        self._is_loaded = True
+        if not self._read_only and self._config.broker_role != "SLAVE":
+            findings += self._bring_back_offsets()
+        return findings
+
+    def _bring_back_offsets(self) -> list[Finding]:
+        """A slave's offsets are its master's and may be ahead of its own log; anybody else's may not."""
+
+        def end_of(topic: str, queue_id: int) -> int:
+            queue = self._queues.get(topic, queue_id)
+            return 0 if queue is None else queue.max_offset
+
+        return [
+            Finding(
+                "offset-ahead",
+                "warning",
+                f"group {group} had consumed {topic}/{queue_id} to {old}, but the queue ends at {new}",
+                f"the group goes on at {new}",
+            )
+            for group, topic, queue_id, old, new in self.offsets.clamp(end_of)
+        ]
+
+    def _remove_topic(self, topic: str) -> None:
+        self.offsets.remove_topic(topic)
+        self.offsets.save()
+        self._remove_queues(topic)
+
+    def save(self) -> None:
+        """The store stops: write what is not written yet, unless what is there could not be read."""
+        if not self._is_loaded or self._read_only:
+            return
+        try:
+            self.offsets.save()
+        except SyncFailed as failure:
+            # What was saved before stands; the groups are given again what they consumed since.
+            log.error("the groups' offsets were not saved: %s", failure)
+
+
+def _restored(file: JsonFile) -> Finding:
+    return Finding(
+        "config-restored",
+        "warning",
+        f"{file.path.name} is missing or does not parse",
+        f"its backup {file.backup.name} is used",
+        file=str(file.path),
+    )
+
+
+def _broken(path: Path, error: DamagedStore) -> Finding:
+    return Finding(
+        "config-broken",
+        "error",
+        f"{path.name}: {error.what}",
+        "repair it, or move it away to begin anew",
+        file=str(path),
+    )
