@@ -36,7 +36,7 @@ from flintlog.format.properties import PRODUCER_GROUP, UNIQ_KEY
 from flintlog.services import transaction_records as records
 from flintlog.services.transaction_checking import CheckRules, Verdict
 from flintlog.services.transaction_decisions import Decisions
-from flintlog.services.transaction_files import OwnOffsets, TransactionMetrics
+from flintlog.services.transaction_metrics import TransactionMetrics
 from flintlog.services.transaction_records import Half
 from flintlog.services.transaction_table import Decision, Undecided
 from flintlog.services.unique_key import UniqueKeys
@@ -112,7 +112,7 @@ class TransactionService:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._decisions = Decisions(store, OwnOffsets(store), partial(store.nudge, NAME))
+        self._decisions = Decisions(store, partial(store.nudge, NAME))
         self._metrics = TransactionMetrics(store)
         self._rules = CheckRules.of(store.config)
         self._keys = UniqueKeys(store.config.store_host, store.now_ms)
@@ -265,6 +265,7 @@ class TransactionService:
                 return
             rebuild = records.put_off if verdict is Verdict.PUT_OFF else records.check_again
             decisions.copy(transaction, rebuild).check()
+        decisions.see_new(wait=True)
         answer = self._ask(transaction.half) if verdict is Verdict.ASK else Decision.UNKNOWN
         if answer is Decision.UNKNOWN:
             return

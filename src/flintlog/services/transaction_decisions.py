@@ -22,7 +22,6 @@ from typing import Final
 
 from flintlog.errors import PutFailed, TransactionDecided, TransactionError
 from flintlog.services import transaction_records as records
-from flintlog.services.transaction_files import ConsumerOffsets
 from flintlog.services.transaction_loading import load_table, read_halves
 from flintlog.services.transaction_ops import GatheredOps
 from flintlog.services.transaction_records import GROUP, HALF_TOPIC, OP_TOPIC, QUEUE_ID, Half
@@ -34,16 +33,18 @@ from flintlog.store.stored import StoredMessage
 
 _WORDS: Final = {Decision.COMMIT: "committed", Decision.ROLLBACK: "rolled back"}
 
+_TRIES: Final = 3
+
 Rebuild = Callable[[StoredMessage, Half], Rewritten]
 
 
 class Decisions:
     """The transactions of one store and what becomes of them."""
 
-    def __init__(self, store: Store, offsets: ConsumerOffsets, nudge: Callable[[], None]) -> None:
+    def __init__(self, store: Store, nudge: Callable[[], None]) -> None:
         config = store.config
         self._store = store
-        self._offsets = offsets
+        self._offsets = store.consumer_offsets
         self._nudge = nudge
         self._table = TransactionTable(0, 0)
         self._ops = GatheredOps(config.transaction_op_msg_max_size, config.transaction_op_batch_interval)
@@ -81,7 +82,7 @@ class Decisions:
         with self._changed:
             if self._table.decision_about(id) is not None:
                 return True
-        return bool(self._store.query(HALF_TOPIC, id, max_count=1))
+        return any(half.uniq_key == id for half in self._store.query(HALF_TOPIC, id))
 
     def decided(self, id: str) -> TransactionDecided:
         """The error that says so."""
@@ -129,13 +130,15 @@ class Decisions:
     @contextmanager
     def claimed(self, transaction: Undecided) -> Iterator[None]:
         """Be the one who puts a record for a transaction; an error when it is undecided no more."""
+        self._see_copy_of(transaction)
         with self._changed:
             self._changed.wait_for(lambda: not transaction.is_claimed)
             if not self._table.is_open(transaction):
                 raise self.decided(transaction.half.id)
+            if transaction.copied_to >= self._table.read_to:
+                raise PutFailed(f"a copy of the transaction {transaction.half.id!r} is not on disk yet")
             transaction.is_claimed = True
         try:
-            self._see_copy_of(transaction)
             yield
         finally:
             with self._changed:
@@ -143,11 +146,16 @@ class Decisions:
                 self._changed.notify_all()
 
     def _see_copy_of(self, transaction: Undecided) -> None:
-        """A copy that is in the log but was not read would come to life when its transaction is decided without it."""
-        if transaction.copied_to >= self._table.read_to:
+        """A copy that is in the log but was not read would come to life when its transaction is decided without it.
+
+        Nobody waits for dispatch with a claim in hand: a listener, which dispatch waits for, may wait for the claim.
+        """
+        for _ in range(_TRIES):
+            with self._changed:
+                self._changed.wait_for(lambda: not transaction.is_claimed)
+                if transaction.copied_to < self._table.read_to:
+                    return
             self.see_new(wait=True)
-        if transaction.copied_to >= self._table.read_to:
-            raise PutFailed(f"a copy of the transaction {transaction.half.id!r} is not on disk yet")
 
     # ------------------------------------------------------------------ deciding what was claimed
 
@@ -178,12 +186,11 @@ class Decisions:
         return receipt
 
     def copy(self, transaction: Undecided, rebuild: Rebuild) -> Receipt:
-        """Put a copy at the end of the half queue, which counts from now on."""
+        """Put a copy at the end of the half queue, which counts as soon as it was read."""
         half = transaction.half
         receipt = self._store.put_rebuilt(rebuild(self.read(half), half))
         if receipt.physical_offset >= 0:
             transaction.copied_to = receipt.queue_offset
-            self.see_new(wait=True)
         return receipt
 
     # ------------------------------------------------------------------ notes and progress

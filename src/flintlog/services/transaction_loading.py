@@ -42,9 +42,9 @@ PAGE_MESSAGES: Final = 256
 _COLUMNS: Final = ("topic", "physical_offset", "sys_flag", "prepared_transaction_offset", "uniq_key", "born_timestamp")
 
 
-def read_queue(store: Store, topic: str, start: int) -> Iterator[StoredMessage]:
+def read_queue(store: Store, topic: str, start: int, end: int | None = None) -> Iterator[StoredMessage]:
     """The messages of a queue from an offset on, as far as they are visible now; damaged ones are left out."""
-    offset, end = start, store.max_offset(topic, QUEUE_ID)
+    offset, end = start, store.max_offset(topic, QUEUE_ID) if end is None else end
     while offset < end:
         try:
             page = store.get(topic, QUEUE_ID, offset, PAGE_MESSAGES)
@@ -77,11 +77,11 @@ def load_table(store: Store, half_offset: int, op_offset: int) -> tuple[Transact
 
     An offset below 0 says that none was saved.
     """
-    first_half = _within(store, HALF_TOPIC, half_offset)
-    table = TransactionTable(first_half, _within(store, OP_TOPIC, op_offset))
+    first_op = _within(store, OP_TOPIC, op_offset)
+    table = TransactionTable(_within(store, HALF_TOPIC, half_offset), first_op)
     read_halves(store, table)
     noted: set[int] = set()
-    for stored in read_queue(store, OP_TOPIC, table.first_op):
+    for stored in read_queue(store, OP_TOPIC, first_op):
         half_offsets = read_op(stored)
         table.add_op(stored.queue_offset, half_offsets)
         noted.update(half_offsets)
@@ -89,8 +89,7 @@ def load_table(store: Store, half_offset: int, op_offset: int) -> tuple[Transact
     for transaction in table.undecided():
         if any(half.queue_offset in noted for half in transaction.halves):
             decided += table.decide(transaction, Decision.UNKNOWN)
-    passed = {offset for offset in noted if offset < first_half}
-    for find in (find_ends, partial(find_older_ends, passed=passed)):
+    for find in (find_ends, partial(find_older_ends, noted=noted, first_op=first_op)):
         for transaction, decision in list(find(store, table.undecided())):
             decided += table.decide(transaction, decision)
     return table, [offset for offset in decided if offset not in noted]
@@ -125,25 +124,39 @@ def find_ends(store: Store, undecided: list[Undecided]) -> Iterator[tuple[Undeci
             yield transaction, Decision.COMMIT if is_commit else Decision.UNKNOWN
 
 
-def find_older_ends(store: Store, undecided: list[Undecided], passed: set[int]) -> Iterator[tuple[Undecided, Decision]]:
-    """Transactions of which only copies are left, and whose end is older, or names what they were copied from.
+def find_older_ends(
+    store: Store, undecided: list[Undecided], noted: set[int], first_op: int
+) -> Iterator[tuple[Undecided, Decision]]:
+    """Transactions of which only copies are left, and whose end is older than those, or names an older half message.
 
-    `passed` are the half messages before the saved offset that op messages name.
+    `noted` are the half messages that op messages from `first_op` on name.
     """
-    copies = {each.half.key: each for each in undecided if each.halves[0].is_copy}
-    for offset in sorted(passed) if copies else ():
-        for half in filter(None, map(read_half, store.get(HALF_TOPIC, QUEUE_ID, offset, 1).messages)):
-            if half.queue_offset == offset and (transaction := copies.pop(half.key, None)) is not None:
-                yield transaction, Decision.UNKNOWN
-    for transaction in copies.values():
-        if _is_committed(store, transaction.halves[0]):
+    copies = [each for each in undecided if each.halves[0].is_copy]
+    older = [_older_halves(store, each.halves[0]) for each in copies]
+    begun_at_ms = min((half.store_timestamp for halves in older for half in halves), default=None)
+    if begun_at_ms is not None:
+        start = store.offset_at(OP_TOPIC, QUEUE_ID, begun_at_ms)
+        passed = read_queue(store, OP_TOPIC, start, first_op)
+        noted = noted.union(*map(read_op, passed))
+    for transaction, halves in zip(copies, older, strict=True):
+        if any(half.queue_offset in noted for half in halves):
+            yield transaction, Decision.UNKNOWN
+        elif _is_committed(store, transaction.halves[0]):
             yield transaction, Decision.COMMIT
+
+
+def _older_halves(store: Store, copy: Half) -> list[Half]:
+    """What the index knows of the half messages from which this one was copied."""
+    found = map(read_half, store.query(HALF_TOPIC, copy.id, max_count=PAGE_MESSAGES))
+    return [
+        half for half in found if half is not None and half.key == copy.key and half.queue_offset < copy.queue_offset
+    ]
 
 
 def _is_committed(store: Store, copy: Half) -> bool:
     """Whether the index knows a committed message that was born as this one was."""
     return any(
-        stored.born_timestamp == copy.born_timestamp
+        (stored.uniq_key, stored.born_timestamp) == copy.key
         and stored.sys_flag & TRANSACTION_MASK == TransactionType.COMMIT
         and stored.prepared_transaction_offset < copy.physical_offset
         for stored in store.query(copy.topic, copy.id, max_count=PAGE_MESSAGES)

@@ -63,7 +63,6 @@ WITHOUT_EFFECT: Final = frozenset(
         "enable_schedule_async_deliver",
         "enable_schedule_message_stats",
         "expect_consumer_num_use_filter",
-        "file_reserved_time",
         "flush_commit_log_timed",
         "flush_delay_offset_interval",
         "flush_least_pages_when_warm_maped_file",
@@ -146,11 +145,5 @@ WITHOUT_EFFECT: Final = frozenset(
         "topic_queue_lock_num",
         "total_replicas",
         "trans_write_origin_trans_half_enable",
-        "transaction_check_interval",
-        "transaction_check_max",
-        "transaction_metric_flush_interval",
-        "transaction_op_batch_interval",
-        "transaction_op_msg_max_size",
-        "transaction_time_out",
     }
 )

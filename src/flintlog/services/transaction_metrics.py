@@ -1,48 +1,20 @@
-"""The two files that transactions keep beside the log, both RocketMQ's.
+"""RocketMQ's count of undecided transactions by topic, in `config/transactionMetrics`.
 
-    config/consumerOffset.json    how far half and op queue are done with, as offsets of the group CID_RMQ_SYS_TRANS
-    config/transactionMetrics     how many transactions of each topic are undecided
+    {"dataVersion":{"counter":7,"stateVersion":0,"timestamp":...},"transactionCount":{"orders":{"count":2,"timeStamp":...}}}
 
-Neither decides anything: offsets that are too low cost reading, counts are counted anew at each start.
+It decides nothing: what is undecided is counted anew at each start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Protocol, cast
+from typing import Final
 
 from flintlog.format.config_json import JsonObject, JsonValue
 from flintlog.store.json_file import JsonFile
 from flintlog.store.store import Store
 
 METRICS_NAME: Final = "transactionMetrics"
-OFFSETS_NAME: Final = "consumerOffset.json"
-
-
-class ConsumerOffsets(Protocol):
-    """Where groups keep how far they have come."""
-
-    def get(self, group: str, topic: str, queue_id: int) -> int | None: ...
-
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool: ...
-
-
-class OwnOffsets:
-    """Offsets in a file of their own."""
-
-    def __init__(self, store: Store) -> None:
-        self._file = JsonFile(store.path / "config" / OFFSETS_NAME, store.medium)
-        self._content = self._file.load() or {}
-
-    def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        table = cast("dict[str, dict[int, int]]", self._content.get("offsetTable") or {})
-        return table.get(f"{topic}@{group}", {}).get(queue_id)
-
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        table = cast("dict[str, dict[int, int]]", self._content.setdefault("offsetTable", {}))
-        table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
-        self._file.save(self._content)
-        return True
 
 
 class TransactionMetrics:
