@@ -222,7 +222,7 @@ class TransactionService:
                 self._decisions.see_new(wait=wait)
                 found = self._decisions.find(id)
         if found is None:
-            if self._decisions.was_decided(id):
+            if self._decisions.is_in_index(id):
                 raise self._decisions.decided(id)
             raise UnknownTransaction(f"there is no transaction {id!r}", path=self._store.path)
         owner = found.half.producer_group

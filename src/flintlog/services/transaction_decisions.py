@@ -73,15 +73,15 @@ class Decisions:
             return dict(self._table.counts)
 
     def find(self, id: str) -> Undecided | None:
-        """An undecided transaction, if its half message was read."""
+        """An undecided transaction, as soon as its half message was read; an error when it was decided lately."""
         with self._changed:
-            return self._table.find(id)
+            found = self._table.find(id)
+            if found is None and self._table.decision_about(id) is not None:
+                raise self.decided(id)
+            return found
 
-    def was_decided(self, id: str) -> bool:
-        """Whether there was such a transaction; of old ones only the index knows."""
-        with self._changed:
-            if self._table.decision_about(id) is not None:
-                return True
+    def is_in_index(self, id: str) -> bool:
+        """Whether there ever was such a transaction; of old ones only the index knows."""
         return any(half.uniq_key == id for half in self._store.query(HALF_TOPIC, id))
 
     def decided(self, id: str) -> TransactionDecided:
@@ -120,6 +120,7 @@ class Decisions:
             is_free = id not in self._beginning and self._table.find(id) is None
             if is_free:
                 self._beginning.add(id)
+                self._table.forget(id)
         try:
             yield is_free
         finally:

@@ -82,6 +82,10 @@ class TransactionTable:
         """What became of a transaction that was decided lately."""
         return self._decided_ids.get(id)
 
+    def forget(self, id: str) -> None:
+        """The id is used again: what became of its last transaction is no answer any more."""
+        self._decided_ids.pop(id, None)
+
     # ------------------------------------------------------------------ half messages
 
     def add(self, half: Half) -> bool:
