@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
+from tests.services.transaction_replay import GROUP, UNDECIDED, message_of
+
 from flintlog.services import transaction_records as records
 from flintlog.testing.java_broker import HalfMessage, JavaBroker
 from flintlog.testing.java_store import JavaReceipt
-from tests.services.transaction_replay import GROUP, UNDECIDED, message_of
 
 
 def transactions_through(broker: JavaBroker, count: int = 40) -> None:

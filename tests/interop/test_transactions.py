@@ -6,15 +6,15 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.interop.broker_transactions import transactions_through
+from tests.services.transaction_replay import GROUP, OPTIONS, replay
+from tests.services.transaction_store import OP, bodies, order, service_of
 
 from flintlog import StoreConfig, open_store
 from flintlog.services.transaction import Decision, UndecidedTransaction
 from flintlog.testing import FakeClock
 from flintlog.testing.java_broker import HalfMessage, JavaBroker, TransactionCheck
 from flintlog.testing.java_store import JavaReceipt
-from tests.interop.broker_transactions import transactions_through
-from tests.services.transaction_replay import GROUP, OPTIONS, replay
-from tests.services.transaction_store import OP, bodies, order, service_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java")]
 

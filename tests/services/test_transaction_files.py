@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from flintlog.disk.faulty import FaultyMedium
 from flintlog.errors import TransactionDecided
 from flintlog.format.config_json import parse_config_object
 from flintlog.services.transaction import Decision
+from flintlog.services.transaction_loading import load_table
 from flintlog.testing import FakeClock
-from tests.services.transaction_store import CONFIG, HALF, OP, bodies, opened, order
+from tests.services.transaction_store import CONFIG, HALF, OP, bodies, opened, order, read
 
 ROOT = Path("/store")
 
@@ -137,3 +139,30 @@ def test_a_failed_sync_of_a_check_leaves_the_transaction_whole(clock: FakeClock)
         service.on_check(lambda _: Decision.COMMIT)
         clock.advance(CONFIG.transaction_check_interval * 2)
         assert bodies(store) == [b"order 1"]
+
+
+def test_a_copy_that_is_slow_to_reach_the_disk_is_decided_with_its_transaction(clock: FakeClock) -> None:
+    medium = FaultyMedium(clock_ms=clock.now_ms)
+    disk_is_free = threading.Event()
+    with opened(ROOT, clock, CONFIG.with_changes(sync_flush_timeout=30), medium) as (store, service):
+        service.on_check(lambda _: Decision.ROLLBACK)
+        service.begin(order(1))
+        medium.before_sync = lambda path: None if "commitlog" not in str(path) or disk_is_free.wait(10) else None
+        with pytest.raises(PutFailed, match="FLUSH_DISK_TIMEOUT"):
+            clock.advance(CONFIG.transaction_check_interval)
+        threading.Timer(0.05, disk_is_free.set).start()
+        service.commit("t1").check()
+        assert bodies(store) == [b"order 1"] and read(store, HALF)[1].properties["TRANSACTION_CHECK_TIMES"] == "1"
+        assert read(store)[0].prepared_transaction_offset == read(store, HALF)[1].physical_offset
+        clock.advance(CONFIG.transaction_check_interval * 2)
+        assert bodies(store) == [b"order 1"] and service.undecided() == []
+
+
+def test_saved_offsets_beyond_the_queues_count_as_their_ends(tmp_path: Path, clock: FakeClock) -> None:
+    with opened(tmp_path, clock) as (store, service):
+        service.begin(order(1))
+        store.wait_dispatched()
+        table, decided = load_table(store, 99, 99)
+        assert (table.first_half, table.first_op, table.undecided(), decided) == (1, 0, [], [])
+        table, decided = load_table(store, -1, -1)
+        assert (table.first_half, table.first_op, len(table), decided) == (0, 0, 1, [])
