@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.conftest import Golden
 
 from flintlog import (
     InvalidConfig,
@@ -24,6 +23,7 @@ from flintlog.format.record import parse_record
 from flintlog.services.retry import send_back
 from flintlog.store.topics import READ
 from flintlog.testing import SMALL_FILES, FakeClock, temporary_store
+from tests.conftest import Golden
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 WITH_SCHEDULE = SMALL_FILES.with_changes(services={"schedule"}, flush="async")
