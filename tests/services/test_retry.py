@@ -73,6 +73,7 @@ def test_the_level_grows_with_every_try(asked: int, consumed: int, level: int) -
         assert waiting.reconsume_times == consumed + 1
         assert waiting.properties["DELAY"] == str(level)
         assert (waiting.properties["REAL_TOPIC"], waiting.properties["RETRY_TOPIC"]) == ("%RETRY%g", "orders")
+        assert list(store.broker_stats.items("SNDBCK_PUT_NUMS")) == ["orders@g"]
 
 
 def test_beyond_the_highest_level_it_stays_the_highest() -> None:

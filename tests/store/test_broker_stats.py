@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintlog import InvalidConfig, Message, Store, StoreConfig, open_store
-from flintlog.store.broker_stats import MOMENT_NAMES, STATS_NAMES, BrokerStats, is_system_topic, next_morning_ms
+from flintlog.store.broker_stats import MOMENT_NAMES, STATS_NAMES, BrokerStats, next_morning_ms
 from flintlog.store.put_figures import QueuePuts
 from flintlog.store.stats_items import PERIODS, Pace, Period, StatsItem, StatsSnapshot
+from flintlog.store.topics import is_system_topic
 from flintlog.testing import FakeClock
 from tests.store.small_store import ASYNC, SMALL, fill, read_all
 

@@ -28,7 +28,7 @@ from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
 from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.background import Background, Job
-from flintlog.store.broker_stats import BrokerStats, is_system_topic
+from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds
 from flintlog.store.config import StoreConfig
@@ -47,7 +47,7 @@ from flintlog.store.service import Rewritten, Service, make_service
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stored import GetStatus, Page, QueueInfo, StoredMessage
 from flintlog.store.subscriptions import Subscriptions
-from flintlog.store.topics import Topics
+from flintlog.store.topics import Topics, is_system_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
