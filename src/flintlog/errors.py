@@ -31,6 +31,8 @@ from __future__ import annotations
 
 import os
 
+_SHOWN_BEFORE = 60
+
 
 class FlintlogError(Exception):
     """The root of all errors raised by flintlog."""
@@ -82,9 +84,21 @@ class InvalidConfig(FlintlogError):
 
 
 class InvalidFilter(FlintlogError):
-    """A filter expression that does not parse."""
+    """A filter expression that does not parse; `expression` is all of it, `offset` the place in it."""
 
     code = "invalid-filter"
+    expression: str | None = None
+
+    def __str__(self) -> str:
+        """The error, and below it the line of the expression with a mark under the place."""
+        text = super().__str__()
+        if self.expression is None or self.offset is None:
+            return text
+        start = self.expression.rfind("\n", 0, self.offset) + 1
+        line = self.expression[start:].split("\n", 1)[0]
+        cut = max(0, self.offset - start - _SHOWN_BEFORE)
+        shown = line[cut : cut + 2 * _SHOWN_BEFORE].replace("\t", " ")
+        return f"{text}\n  {shown}\n  {' ' * (self.offset - start - cut)}^"
 
 
 class InvalidOffset(FlintlogError):

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.conftest import Golden
 
 from flintlog import (
     InvalidConfig,
@@ -24,6 +23,7 @@ from flintlog.format.record import parse_record
 from flintlog.services.retry import send_back
 from flintlog.store.topics import READ
 from flintlog.testing import SMALL_FILES, FakeClock, temporary_store
+from tests.conftest import Golden
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 WITH_SCHEDULE = SMALL_FILES.with_changes(services={"schedule"}, flush="async")
@@ -73,6 +73,7 @@ def test_the_level_grows_with_every_try(asked: int, consumed: int, level: int) -
         assert waiting.reconsume_times == consumed + 1
         assert waiting.properties["DELAY"] == str(level)
         assert (waiting.properties["REAL_TOPIC"], waiting.properties["RETRY_TOPIC"]) == ("%RETRY%g", "orders")
+        assert list(store.broker_stats.items("SNDBCK_PUT_NUMS")) == ["orders@g"]
 
 
 def test_beyond_the_highest_level_it_stays_the_highest() -> None:

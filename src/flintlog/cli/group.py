@@ -27,6 +27,7 @@ class Entry:
 COMMANDS: Mapping[str, Entry] = {
     "bench": Entry("flintlog.cli.bench", "bench", "Measure this machine's store, beside RocketMQ's own and others."),
     "doctor": Entry("flintlog.cli.doctor", "doctor", "Say what this machine and a configuration give a store."),
+    "stats": Entry("flintlog.cli.stats", "stats", "Show figures of a store: messages, bytes, offsets, disks."),
 }
 
 

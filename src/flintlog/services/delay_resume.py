@@ -103,8 +103,8 @@ class _Deliveries:
     def _read(self, topic: str, queue_id: int) -> dict[int, deque[bytes]]:
         by_level: dict[int, deque[bytes]] = {}
         for message in _messages(self._store, topic, queue_id, self._first_behind(topic, queue_id)):
-            text = message.properties.get(DELAY_TIME_LEVEL, "")
-            if text.isdecimal():
+            text = "" if message is None else message.properties.get(DELAY_TIME_LEVEL, "")
+            if message is not None and text.isdecimal():
                 by_level.setdefault(int(text), deque()).append(_fingerprint(message))
         return by_level
 
@@ -130,8 +130,10 @@ def deliveries_after(
     deliveries = _Deliveries(store, noted.log_end)
     found: dict[int, int] = {}
     for level in range(1, len(delays_ms) + 1):
-        recorded = offsets.get(level) or 0
-        for waiting in _messages(store, SCHEDULE_TOPIC, level - 1, recorded):
+        for waiting in _messages(store, SCHEDULE_TOPIC, level - 1, offsets.get(level) or 0):
+            # Behind one that cannot be read, an equal one might be taken for delivered.
+            if waiting is None:
+                break
             try:
                 if not deliveries.take(level, waiting):
                     break
@@ -141,16 +143,14 @@ def deliveries_after(
     return found
 
 
-def _messages(store: Store, topic: str, queue_id: int, offset: int) -> Iterator[StoredMessage]:
-    """The messages of a queue from an offset on; what cannot be read is left out."""
+def _messages(store: Store, topic: str, queue_id: int, offset: int) -> Iterator[StoredMessage | None]:
+    """The messages of a queue from an offset on; None for one that cannot be read."""
     for place in range(max(offset, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id)):
         entry = store.entry(topic, queue_id, place)
         try:
-            message = None if entry is None else store.message_at(entry.physical_offset)
+            yield None if entry is None else store.message_at(entry.physical_offset)
         except DamagedRecord:
-            continue
-        if message is not None:
-            yield message
+            yield None
 
 
 def _fingerprint(message: StoredMessage) -> bytes:

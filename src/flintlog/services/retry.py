@@ -58,12 +58,21 @@ def send_back(
     config = store.groups.get_or_create(group)
     most = config.retry_max_times if max_reconsume_times is None else max_reconsume_times
     if message.reconsume_times >= most or delay_level < 0:
-        return store.put_rewritten(_dead_letter(store, group, message), Rewritten)
+        receipt = store.put_rewritten(_dead_letter(store, group, message), Rewritten)
+    else:
+        receipt = _put_retry(store, config, message, delay_level)
+    if receipt:
+        topic = message.properties.get(RETRY_TOPIC, message.topic)
+        store.broker_stats.add("SNDBCK_PUT_NUMS", f"{topic}@{group}", 1)
+    return receipt
+
+
+def _put_retry(store: Store, config: GroupConfig, message: StoredMessage, delay_level: int) -> Receipt:
     schedule = store.service("schedule")
     level = delay_level or min(FIRST_RETRY_LEVEL + message.reconsume_times, len(store.config.delay_levels_ms))
     # Not by `put`: WAIT=false in its properties would let it return before the message is durable.
     receipt = store.put_rewritten(_retry(store, config, message, level), schedule.rewrite)
-    if receipt:
+    if receipt.physical_offset >= 0:  # also when it was not synced in time: it is in the log, and will be due
         schedule.stored(receipt)
     return receipt
 

@@ -123,6 +123,7 @@ class ScheduleService:
                 self._deliver_due(level, now_ms)
         if self.delivered_count > delivered_before:
             self._make_visible()
+        self._note_waiting()
         self._save_in_time(now_ms)
         with self._lock:
             first = min((level.due_at_ms for level in self._levels), default=NEVER)
@@ -131,6 +132,7 @@ class ScheduleService:
 
     def stop(self) -> None:
         """Save; after a failed sync what was saved before stands, and the rest is delivered again."""
+        self._note_waiting()
         try:
             self._save()
         except SyncFailed as failure:
@@ -154,7 +156,7 @@ class ScheduleService:
             log.warning("delay level %d goes on at %d, not at %d: that is not in its queue", number, offset, recorded)
         if found is not None:
             offset = max(offset, found)
-        if recorded is not None:
+        if recorded is not None or found is not None:
             self._offsets.set(number, offset)
         return _Level(number, delay_ms, offset, high)
 
@@ -196,16 +198,15 @@ class ScheduleService:
         return now_ms if code > now_ms + level.delay_ms else code
 
     def _find_next(self, level: _Level, now_ms: int) -> None:
-        """There is no entry at the level's offset: its queue ends there, or begins behind it, or is not written yet."""
-        low = self._store.min_offset(SCHEDULE_TOPIC, level.queue_id)
-        high = self._store.max_offset(SCHEDULE_TOPIC, level.queue_id)
-        if level.offset < low:
-            log.warning("delay level %d: messages %d to %d were deleted undelivered", level.number, level.offset, low)
-            level.offset, level.due_at_ms = low, now_ms
-            self._offsets.set(level.number, low)
+        """There is no entry at the level's offset: its queue ends there, or is not written yet, or has a hole."""
+        page = self._store.get(SCHEDULE_TOPIC, level.queue_id, level.offset, max_count=1)
+        if level.offset < page.max_offset and page.next_offset > level.offset:
+            log.error("delay level %d has no messages %d to %d", level.number, level.offset, page.next_offset - 1)
+            level.offset, level.due_at_ms = page.next_offset, now_ms
+            self._offsets.set(level.number, level.offset)
             return
         with self._lock:
-            level.end = max(level.end, high)
+            level.end = max(level.end, page.max_offset)
             if level.offset >= level.end:
                 level.due_at_ms = NEVER
             else:
@@ -245,6 +246,12 @@ class ScheduleService:
         self._store.wait_dispatched()
 
     # ------------------------------------------------------------------ saving
+
+    def _note_waiting(self) -> None:
+        """A level is in the table as soon as a message waits, though none was delivered."""
+        for level in self._levels:
+            if level.end > level.offset and self._offsets.get(level.number) is None:
+                self._offsets.set(level.number, level.offset)
 
     def _save_in_time(self, now_ms: int) -> None:
         if self._offsets.is_dirty and self._save_at_ms == NEVER:

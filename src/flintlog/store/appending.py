@@ -78,7 +78,8 @@ class Appender:
             return self._refuse()
         if type(message) is not Message:
             raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
-        properties = message.properties
+        if type(message.topic) is not str:
+            message = _plainly_named(message)
         try:
             if (
                 self._hooks
@@ -86,7 +87,7 @@ class Appender:
                 or message.delay_level
                 or message.deliver_at_ms is not None
                 or message.compress is not None
-                or (properties is not None and INNER_NUM in properties)
+                or _has_inner_count(message)
                 or self._has_batch_topics
                 or self._multi_dispatch
                 or self._log.locked_since is not None
@@ -160,7 +161,7 @@ class Appender:
         return self._log.put_placed(placement, capacity)
 
     def append_batch(self, messages: Sequence[Message]) -> Receipts:
-        messages = check_batch(messages)
+        messages = [_plainly_named(message) for message in check_batch(messages)]
         if not self._lifecycle.is_writeable:
             return refused(self._refuse().status, len(messages))
         if self._is_busy():
@@ -227,12 +228,25 @@ class Appender:
 
 
 def _is_special_in_batch(message: Message) -> bool:
+    return message.compress is not None or bool(message.sys_flag & INNER_BATCH) or _has_inner_count(message)
+
+
+def _plainly_named(message: Message) -> Message:
+    """Its topic as a plain text: it becomes a key of the table of queues, where an own type may compare as it likes."""
+    topic = message.topic
+    if type(topic) is str or not isinstance(topic, str):
+        return message
+    return msgspec.structs.replace(message, topic=str.__str__(topic))
+
+
+def _has_inner_count(message: Message) -> bool:
     properties = message.properties
-    return (
-        message.compress is not None
-        or bool(message.sys_flag & INNER_BATCH)
-        or (properties is not None and INNER_NUM in properties)
-    )
+    try:
+        return properties is not None and INNER_NUM in properties
+    except TypeError:
+        raise  # no mapping at all: the check of types says so
+    except Exception as failure:
+        raise InvalidMessage(f"a property's name cannot be compared: {failure!r}") from failure
 
 
 def _not_inner(message: Message) -> Message:

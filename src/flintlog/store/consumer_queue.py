@@ -158,7 +158,7 @@ class ConsumerQueue:
     def _fetch_page(self, start: int) -> bool:
         """Look at one page; whether it went anywhere."""
         try:
-            page = self._store.get(*self.source, start, PAGE_MESSAGES, self._wanted)
+            page = self._store.get(*self.source, start, PAGE_MESSAGES, self._wanted, group=self._group)
         except DamagedRecord as damage:
             behind = start + 1 if damage.next_queue_offset is None else damage.next_queue_offset
             self._move(start, behind, str(damage))

@@ -334,13 +334,13 @@ class Dispatcher:
         self, queue: LogicalQueue, row: Row, queue_offset: int, bitmap: bytes | None = None, count: int = 1
     ) -> None:
         done = queue.put(row.physical_offset, row.size, row.tags_code, queue_offset, row.store_timestamp, bitmap, count)
-        if not done:
-            raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
-        if self._waits:
-            self._wake(queue.topic)
+        self._finish_entry(queue, done)
 
-    def _wake(self, topic: str) -> None:
-        for wait in self._waits.pop(topic, ()):
+    def _finish_entry(self, queue: LogicalQueue, is_done: bool) -> None:
+        """An entry was written, or there was no room for it; whoever sleeps for the topic is woken."""
+        if not is_done:
+            raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
+        for wait in self._waits.pop(queue.topic, ()) if self._waits else ():
             for other in wait.topics:
                 self._waits.get(other, set()).discard(wait)
             wait.wake()
@@ -366,7 +366,9 @@ class Dispatcher:
             offset = _number(text, MAX_QUEUE_OFFSET)
             if can_be_topic(name) and offset is not None:
                 other = self._queues.get_or_create(name, 0 if name.startswith(LMQ_PREFIX) else queue_id)
-                self._put_entry(other, row, offset)
+                # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
+                place = (row.physical_offset, row.size, row.tags_code, offset, row.store_timestamp)
+                self._finish_entry(other, other.put(*place, is_extended=False))
 
     def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
         """Records lost to damage leave a gap: entries that point at the damage keep all others in their place."""

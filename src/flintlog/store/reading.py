@@ -104,6 +104,17 @@ class Reader:
         self._pull(queue, pull, message_filter)
         return Page(pull.status, pull.next_offset, low, high, pull.messages)
 
+    def last_examined(self, topic: str, queue_id: int, page: Page) -> int:
+        """Where in the log the last entry lies that a page looked at."""
+        if page.messages and page.messages[-1].queue_offset == page.next_offset - 1:
+            return page.messages[-1].physical_offset
+        queue = self._queues.get(topic, queue_id)
+        entries = None if queue is None else queue.entries_from(page.next_offset - 1)
+        if entries is None:
+            return self._log.max_offset
+        with entries:
+            return next((unit.physical_offset for unit in entries), self._log.max_offset)
+
     def _correct(self, old: int, new: int) -> int:
         """A slave does not correct offsets unless told to: its queues may be behind its master's."""
         config = self._config

@@ -28,8 +28,9 @@ from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
 from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.background import Background, Job
+from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
-from flintlog.store.clock import Clock, Milliseconds, as_milliseconds
+from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds
 from flintlog.store.config import StoreConfig
 from flintlog.store.config_folder import ConfigFolder
 from flintlog.store.consumer import MAX_UNACKNOWLEDGED, Consumer
@@ -43,13 +44,16 @@ from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.service import Rewritten, Service, make_service
-from flintlog.store.stored import Page, QueueInfo, StoredMessage
-from flintlog.store.topics import Topics
+from flintlog.store.stats import StoreStatsService
+from flintlog.store.stored import GetStatus, Page, QueueInfo, StoredMessage
+from flintlog.store.subscriptions import Subscriptions
+from flintlog.store.topics import Topics, is_system_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _OK = PutStatus.PUT_OK
+_EXAMINED = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING})
 
 
 def open_store(
@@ -83,6 +87,7 @@ def open_store(
     if read_only:
         disk = OverlayMedium(disk)
     engine = Engine(Path(path), config, disk, as_milliseconds(clock), read_only=read_only)
+    engine.samples_itself = not isinstance(clock, TurnedClock)
     engine.open(progress)
     store = Store(engine, Background(clock))
     try:
@@ -194,6 +199,8 @@ class Store:
             service.start()
             self._services[name] = service
             self._jobs[name] = self._background.add(name, service.run_due)
+        if not self._engine.samples_itself:
+            self._background.add("stats", self._engine.sample)
         self._appender.services = self._services
         self._background.start()
 
@@ -407,8 +414,13 @@ class Store:
         max_count: int = 32,
         filter: str | MessageFilter | None = None,
         max_bytes: int = MAX_PULL_BYTES,
+        *,
+        group: str | None = None,
     ) -> Page:
-        """Messages of one queue from an offset on, with RocketMQ's status and limits."""
+        """Messages of one queue from an offset on, with RocketMQ's status and limits.
+
+        `group` is the consumer group that asks: its figures are counted in `broker_stats`.
+        """
         self._check_readable()
         check_queue(topic, queue_id)
         check_count("max_count", max_count)
@@ -417,8 +429,28 @@ class Store:
         chosen = None if filter is None else as_filter(filter)
         began = time.monotonic()
         page = self._reader.get(topic, queue_id, offset, max_count, chosen, max_bytes)
-        self._engine.counters.get_done(len(page.messages), int((time.monotonic() - began) * 1000))
+        elapsed_ms = int((time.monotonic() - began) * 1000)
+        self._engine.counters.get_done(len(page.messages), elapsed_ms)
+        self._count_got(page, topic, queue_id, elapsed_ms, group)
         return page
+
+    def _count_got(self, page: Page, topic: str, queue_id: int, elapsed_ms: int, group: str | None) -> None:
+        figures = self._engine.broker_stats
+        if is_system_topic(topic):
+            figures.got_of_system(len(page.messages))
+        if group is None:
+            return
+        size = sum(message.size for message in page.messages)
+        figures.got(group, topic, queue_id, len(page.messages), size, elapsed_ms)
+        if not self.config.disk_fall_recorded:
+            return
+        if page.status is GetStatus.OFFSET_OVERFLOW_ONE:
+            figures.fell_behind(group, topic, queue_id, size=0, elapsed_ms=0)
+        elif page.status in _EXAMINED:
+            behind = self.max_physical_offset - self._reader.last_examined(topic, queue_id, page)
+            stored_at = page.messages[-1].store_timestamp if page.messages else None
+            elapsed = None if stored_at is None else self._engine.now_ms() - stored_at
+            figures.fell_behind(group, topic, queue_id, size=behind, elapsed_ms=elapsed)
 
     def query(
         self,
@@ -513,6 +545,21 @@ class Store:
             delay_levels_ms=self.config.delay_levels_ms,
         )
 
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The SQL filters that consumer groups registered; one of them given to `get` reads only what can pass."""
+        return self._engine.subscriptions
+
+    @property
+    def broker_stats(self) -> BrokerStats:
+        """Figures by topic, queue and group over the last minute, hour and day, under RocketMQ's names."""
+        return self._engine.broker_stats
+
+    @property
+    def counters(self) -> StoreStatsService:
+        """What the store counts in all: totals, rates, latencies. `str` gives the lines that RocketMQ prints."""
+        return self._engine.counters
+
     def stats(self) -> dict[str, int | float | str]:
         """Counters, rates and offsets under RocketMQ's names; numbers where RocketMQ shows one number."""
         return self._engine.stats()
@@ -528,8 +575,8 @@ class Store:
         self._appender.open_short_way()
 
     def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
-        """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`)."""
-        self._engine.dispatcher.bitmap_hook = hook
+        """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`); None: as configured."""
+        self._engine.use_bitmap_hook(hook)
 
     @property
     def min_physical_offset(self) -> int:
@@ -553,4 +600,10 @@ class Store:
 
 def _waits_not(message: Message) -> bool:
     properties = message.properties
-    return bool(properties) and properties.get(WAIT_STORE_MSG_OK, "true").lower() != "true"  # type: ignore[union-attr]
+    if not properties:
+        return False
+    try:
+        return properties.get(WAIT_STORE_MSG_OK, "true").lower() != "true"
+    except Exception:  # noqa: BLE001
+        # A name of the user's own type failed to compare. The message is in the log by now: wait, which is safe.
+        return False
