@@ -141,13 +141,17 @@ def test_a_failed_sync_of_a_check_leaves_the_transaction_whole(clock: FakeClock)
         assert bodies(store) == [b"order 1"]
 
 
+def wait_for(event: threading.Event) -> None:
+    assert event.wait(10)
+
+
 def test_a_copy_that_is_slow_to_reach_the_disk_is_decided_with_its_transaction(clock: FakeClock) -> None:
     medium = FaultyMedium(clock_ms=clock.now_ms)
     disk_is_free = threading.Event()
     with opened(ROOT, clock, CONFIG.with_changes(sync_flush_timeout=30), medium) as (store, service):
         service.on_check(lambda _: Decision.ROLLBACK)
         service.begin(order(1))
-        medium.before_sync = lambda path: None if "commitlog" not in str(path) or disk_is_free.wait(10) else None
+        medium.before_sync = lambda path: None if "commitlog" not in str(path) else wait_for(disk_is_free)
         with pytest.raises(PutFailed, match="FLUSH_DISK_TIMEOUT"):
             clock.advance(CONFIG.transaction_check_interval)
         threading.Timer(0.05, disk_is_free.set).start()
