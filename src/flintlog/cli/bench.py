@@ -36,6 +36,7 @@ TITLE = (
 
 
 @click.command("bench")
+@click.argument("suite", type=click.Choice(["store", "services"]), default="store")
 @click.option("--compare", default="", help=f"Measure others beside: {', '.join(OTHERS)}, separated by commas.")
 @click.option("--only", multiple=True, help="Only tasks whose name contains this; may be given more than once.")
 @click.option("--quick", is_flag=True, help="One short round: to see that it works, not to quote.")
@@ -45,6 +46,7 @@ TITLE = (
 @click.option("--directory", type=click.Path(file_okay=False, path_type=Path), help="Where to write: a real disk.")
 @output_option
 def bench(
+    suite: str,
     compare: str,
     only: tuple[str, ...],
     quick: bool,
@@ -54,7 +56,12 @@ def bench(
     directory: Path | None,
     output: Output,
 ) -> ExitCode:
-    """Measure puts, synced puts, reads, rebuild and visibility; say how much CPU a message costs."""
+    """Measure puts, synced puts, reads, rebuild and visibility; say how much CPU a message costs.
+
+    `services` measures a store of 100,000 queues and a timer with a million messages that wait.
+    """
+    if suite == "services":
+        return _bench_services(directory, quick, output)
     window = _window(quick, seconds, rounds, rebuild_mib)
     tasks, names = _tasks(only), _names(compare)
     room = directory or Path(tempfile.gettempdir())
@@ -64,6 +71,20 @@ def bench(
     if not is_whole:
         output.note("Interrupted: the tasks that were not finished are missing.")
         return ExitCode.PARTIAL
+    return ExitCode.FINE
+
+
+def _bench_services(directory: Path | None, quick: bool, output: Output) -> ExitCode:
+    from rich.console import Console
+
+    from flintlog.bench.scale import SCALE_COLUMNS, measure_scale
+
+    with (
+        tempfile.TemporaryDirectory(prefix="flintlog-bench-", dir=directory) as room,
+        Console(stderr=True).status("") as status,
+    ):
+        figures = measure_scale(Path(room), quick=quick, progress=status.update)
+    output.rows([msgspec.to_builtins(figure) for figure in figures], SCALE_COLUMNS, "what many queues and timers cost")
     return ExitCode.FINE
 
 

@@ -46,7 +46,7 @@ from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_top
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.retention import Retention
-from flintlog.store.service import Rewritten, Service, make_service
+from flintlog.store.service import HasFigures, Rewritten, Service, make_service
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
 from flintlog.store.subscriptions import Subscriptions
@@ -516,7 +516,11 @@ class Store:
 
     def stats(self) -> dict[str, int | float | str]:
         """Counters, rates and offsets under RocketMQ's names; numbers where RocketMQ shows one number."""
-        return self._engine.stats()
+        found = self._engine.stats()
+        for service in self._services.values():
+            if isinstance(service, HasFigures):
+                found.update(service.running_stats())
+        return found
 
     def on_arrival(self, callback: Listener) -> None:
         """Call back with an `Arrival` for each message that becomes visible, in log order.
