@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from flintlog.derive.columns import to_record_batch
 from flintlog.format.host import format_host
 from flintlog.kernel import ScanStop, reference
-from flintlog.store.scan import to_record_batch
 
 Make = Callable[..., Any]
 Duck = Any  # of either kernel, or wrong on purpose

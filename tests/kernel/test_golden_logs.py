@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from flintlog.derive.columns import to_record_batch
 from flintlog.kernel import LaneStop, ScanStop
-from flintlog.store.scan import to_record_batch
 
 CASES = ("plain", "batch", "transaction")
 

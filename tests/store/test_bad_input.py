@@ -28,8 +28,8 @@ from flintlog import (
     WrongFileSize,
     open_store,
 )
+from flintlog.derive.entries import can_be_topic
 from flintlog.disk.local import LocalMedium
-from flintlog.store.checks import can_be_topic
 from tests.store.small_store import SMALL, bytes_of, fill, other_process, read_all, settle, unchanged
 
 BEYOND_INT64 = 1 << 63

@@ -183,7 +183,7 @@ def test_offsets_beyond_what_the_log_kept_are_brought_back(tmp_path: Path) -> No
         assert store.consumer_offsets.offsets("g", "orders") == {0: 3}
         assert store.consumer_offsets.offsets("g", "events") == {2: 0}
         assert store.consumer_offsets.offsets("h", "orders") == {0: 3}
-        assert [finding.id for finding in store.recovery] == ["offset-ahead"] * 2
+        assert [finding.id for finding in store.recovery] == ["offset-beyond-queue"] * 2
     with open_store(tmp_path, SMALL.with_changes(broker_role="SLAVE")) as store:
         store.consumer_offsets.reset("g", "orders", 0, 9)
     with open_store(tmp_path, SMALL.with_changes(broker_role="SLAVE")) as store:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.format import properties as names
 from flintlog.format.properties import parse_properties
 from flintlog.format.sys_flag import INNER_BATCH, takes_queue_offset
 from flintlog.kernel import Lane, LaneStop, Row, scan
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.logical_queue import Boundary
-from flintlog.store.queue_table import LMQ_PREFIX, QueueTable
+from flintlog.store.queue_table import QueueTable
 
 if TYPE_CHECKING:
     from .conftest import GoldenStore

@@ -253,7 +253,7 @@ def test_when_nothing_can_be_made_of_a_file_nothing_is_overwritten(tmp_path: Pat
         open_store(tmp_path, SMALL)
     assert bytes_of(tmp_path / "config") == before
     with open_store(tmp_path, SMALL, read_only=True) as store:
-        assert [finding.id for finding in store.recovery] == ["config-broken"]
+        assert [finding.id for finding in store.recovery] == ["damaged-config"]
         assert store.max_offset("orders", 0) == 1
     topics_file(tmp_path).unlink()
     topics_file(tmp_path).with_name("topics.json.bak").unlink()

@@ -52,3 +52,6 @@ class ArrowSource:
         if len(view) != stop - start:
             raise DiskError(f"{len(view)} bytes came instead of {stop - start}", path=path, offset=start)
         return view
+
+    def data_end(self, path: PurePath, start: int) -> int:
+        return self.size(path)

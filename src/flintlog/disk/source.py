@@ -30,6 +30,9 @@ class ByteSource(Protocol):
     def view(self, path: PurePath, start: int, stop: int) -> memoryview:
         """These bytes, read-only; `DiskError` when the file does not hold them all."""
 
+    def data_end(self, path: PurePath, start: int) -> int:
+        """The place from which on nothing was ever written, at least `start`, as far as the file system can tell."""
+
 
 class MappedSource:
     """Files of a medium, mapped. Views are not copies; the last `max_files` files stay mapped."""
@@ -53,6 +56,14 @@ class MappedSource:
         file = self._file(Path(path))
         check_range(path, start, stop, file.size)
         return file.buffer[start:stop]
+
+    def forget(self) -> None:
+        """Let all files go; each is unmapped with the last view of it, and mapped again when it is asked for."""
+        with self._lock:
+            self._files.clear()
+
+    def data_end(self, path: PurePath, start: int) -> int:
+        return self._file(Path(path)).data_end(start)
 
     def _file(self, path: Path) -> RawFile:
         with self._lock:

@@ -46,6 +46,12 @@ class Checkpoint:
         """The same, where the index counts too."""
         return min(self.min_timestamp, self.index_msg_timestamp)
 
+    @property
+    def earlier_cut(self) -> int | None:
+        """The last record before the place where Java's recovery ended the log, if nothing was put since then."""
+        is_cut = 0 < self.confirm_physical_offset == self.logics_physical_offset
+        return self.confirm_physical_offset if is_cut else None
+
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     """The whole file."""

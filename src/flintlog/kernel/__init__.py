@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 from flintlog.kernel.types import (
     INNER_BATCH,
+    KEY,
     MULTI_DISPATCH,
     ROW,
     Buffer,
+    ChainFault,
     Column,
     LaneStop,
     MessageFields,
+    QueueRun,
     Row,
     ScanStop,
 )
@@ -39,23 +42,30 @@ QueueEnd = _kernel.QueueEnd
 RecordBody = _kernel.RecordBody
 Scan = _kernel.Scan
 Tail = _kernel.Tail
+check_chains = _kernel.check_chains
 collect = _kernel.collect
 count_entries = _kernel.count_entries
 crc32 = _kernel.crc32
 decode = _kernel.decode
 find_record = _kernel.find_record
+index_fill = _kernel.index_fill
 index_hash = _kernel.index_hash
 index_insert = _kernel.index_insert
 java_hash = _kernel.java_hash
+match_index = _kernel.match_index
 name = _kernel.name
+pack_keys = _kernel.pack_keys
+queue_runs = _kernel.queue_runs
 scan = _kernel.scan
 written_end = _kernel.written_end
 
 __all__ = [
     "INNER_BATCH",
+    "KEY",
     "MULTI_DISPATCH",
     "ROW",
     "Buffer",
+    "ChainFault",
     "Column",
     "Decoded",
     "Encoder",
@@ -64,20 +74,26 @@ __all__ = [
     "MessageFields",
     "PutLane",
     "QueueEnd",
+    "QueueRun",
     "RecordBody",
     "Row",
     "Scan",
     "ScanStop",
     "Tail",
+    "check_chains",
     "collect",
     "count_entries",
     "crc32",
     "decode",
     "find_record",
+    "index_fill",
     "index_hash",
     "index_insert",
     "java_hash",
+    "match_index",
     "name",
+    "pack_keys",
+    "queue_runs",
     "scan",
     "written_end",
 ]

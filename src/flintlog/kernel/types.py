@@ -23,6 +23,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap | array  # type: ignore[type-arg]  # any item type will do
 
 ROW: Final = struct.Struct("<qqqqiiiiii")
+KEY: Final = struct.Struct("<qqi")
+"""One key of one record: physical offset, store timestamp, hash."""
 
 # Bits of Row.marks.
 MULTI_DISPATCH: Final = 1
@@ -66,6 +68,26 @@ class Row(NamedTuple):
     first_hash: int
     hash_count: int
     marks: int
+
+
+class QueueRun(NamedTuple):
+    """Records of one queue with consecutive queue offsets; `position` is where their entries begin in the buffer."""
+
+    queue: int
+    first_queue_offset: int
+    length: int
+    position: int
+    first_physical_offset: int
+    last_physical_offset: int
+
+
+class ChainFault(NamedTuple):
+    """A slot of an index file, or the link of one of its entries, that does not hold what the chain needs."""
+
+    is_slot: bool
+    number: int
+    expected: int
+    found: int
 
 
 class Column(NamedTuple):

@@ -17,13 +17,13 @@ from typing import cast
 
 import msgspec
 
+from flintlog.derive.entries import may_multi_dispatch
 from flintlog.errors import InvalidMessage, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import INNER_MULTI_DISPATCH, INNER_NUM
 from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, is_compressed, takes_queue_offset
 from flintlog.store.checks import check_batch, check_types
 from flintlog.store.commit_log import Placement
 from flintlog.store.compression import Codec, compress
-from flintlog.store.dispatch import may_multi_dispatch
 from flintlog.store.engine import Engine
 from flintlog.store.logical_queue import QueueType
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused

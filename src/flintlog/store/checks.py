@@ -18,19 +18,6 @@ INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 _NUMBERS = ("queue_id", "flag", "sys_flag", "reconsume_times", "prepared_transaction_offset", "delay_level")
 
 
-def can_be_topic(name: str) -> bool:
-    """Whether a name can be a topic, that is, a directory of a store.
-
-    >>> can_be_topic("orders"), can_be_topic("../orders")
-    (True, False)
-    """
-    try:
-        encode_topic(name)
-    except InvalidTopic:
-        return False
-    return True
-
-
 def check_types(message: Message) -> None:
     """Raise for a field of the wrong type; what remains wrong the kernel finds."""
     encode_topic(message.topic)

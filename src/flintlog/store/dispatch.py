@@ -20,33 +20,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from flintlog import kernel
+from flintlog.derive.entries import Place, places_of
 from flintlog.disk.segment import Segment
 from flintlog.errors import DiskFull, FlintlogError
-from flintlog.format.properties import (
-    INNER_BASE,
-    INNER_MULTI_DISPATCH,
-    INNER_MULTI_QUEUE_OFFSET,
-    INNER_NUM,
-    parse_properties,
-)
-from flintlog.format.record import END_RESERVE, MIN_RECORD_SIZE, parse_record
+from flintlog.format.record import END_RESERVE, MIN_RECORD_SIZE
 from flintlog.format.sys_flag import takes_queue_offset
-from flintlog.kernel import MULTI_DISPATCH, Lane, LaneStop, Row, Scan
+from flintlog.kernel import Lane, LaneStop, Row, Scan
 from flintlog.store.arrival_wait import ArrivalWait
-from flintlog.store.checks import can_be_topic
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import Damage, DamageMap
 from flintlog.store.index import IndexService
 from flintlog.store.logical_queue import LogicalQueue, QueueType
-from flintlog.store.placement import MAX_BATCH_COUNT
-from flintlog.store.queue_table import LMQ_PREFIX, QueueTable
+from flintlog.store.queue_table import QueueTable
 from flintlog.store.stored import Arrival
 
 log = logging.getLogger(__name__)
-
-MAX_QUEUE_OFFSET = 1 << 58
-"""A number beyond this would lie behind what a queue's files can be named after."""
 
 Listener = Callable[[Arrival], None]
 BitmapHook = Callable[[bytes], "bytes | None"]
@@ -168,6 +157,20 @@ class Dispatcher:
             return
         with self._running:
             self._run_owned()
+        self.advance()
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Inside, no queue and no index file is written, so that they may be deleted or cut; puts go on."""
+        if self._runner == threading.get_ident():
+            yield
+            return
+        with self._running:
+            self.lane.is_owned = True
+            try:
+                yield
+            finally:
+                self.lane.is_owned = False
         self.advance()
 
     @property
@@ -303,24 +306,28 @@ class Dispatcher:
         if not takes_queue_offset(row.sys_flag):
             return
         topic, queue_id = scan.queues[0]
-        if not can_be_topic(topic) or queue_id < 0 or not 0 <= row.queue_offset <= MAX_QUEUE_OFFSET:
-            # Nothing that we would store; another writer's record must not lead out of the store's directory.
+        record = bytes(view[position : position + size])
+        places = places_of(topic, queue_id, row, record, is_batch=self._is_batch, lmq=self.lane.lmq)
+        if not places:
             where = f"{topic[:80]!a}/{queue_id} at {row.queue_offset}"
             log.warning("the record at %d is for a queue that cannot be: %s", row.physical_offset, where)
             return
-        record = bytes(view[position : position + size])
-        if self._queues.type_of(topic) is QueueType.BATCH:
-            self._put_batch_entry(topic, queue_id, row, record)
+        own, *others = places
+        queue = self._queues.get_or_create(own.topic, own.queue_id)
+        if not isinstance(queue, ConsumeQueue):
+            self._put_entry(queue, row, own)
             return
-        queue = self._queues.get_or_create(topic, queue_id)
-        assert isinstance(queue, ConsumeQueue)
         self._fill_damaged_gap(queue, row)
-        bitmap = self._bitmap_of(record)
-        self._put_entry(queue, row, row.queue_offset, bitmap)
-        if self.lane.lmq and row.marks & MULTI_DISPATCH:
-            self._put_multi(topic, queue_id, row, record)
+        self._put_entry(queue, row, own, self._bitmap_of(record))
+        for place in others:
+            # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
+            other = self._queues.get_or_create(place.topic, place.queue_id)
+            self._put_entry(other, row, place, is_extended=False)
         if not self.lane.all_slow:
             self.lane.set_queue(topic, queue_id, queue.end)
+
+    def _is_batch(self, topic: str) -> bool:
+        return self._queues.type_of(topic) is QueueType.BATCH
 
     def _bitmap_of(self, record: bytes) -> bytes | None:
         try:
@@ -331,44 +338,26 @@ class Dispatcher:
             return None
 
     def _put_entry(
-        self, queue: LogicalQueue, row: Row, queue_offset: int, bitmap: bytes | None = None, count: int = 1
+        self,
+        queue: LogicalQueue,
+        row: Row,
+        place: Place,
+        bitmap: bytes | None = None,
+        *,
+        is_extended: bool = True,
     ) -> None:
-        done = queue.put(row.physical_offset, row.size, row.tags_code, queue_offset, row.store_timestamp, bitmap, count)
-        self._finish_entry(queue, done)
-
-    def _finish_entry(self, queue: LogicalQueue, is_done: bool) -> None:
-        """An entry was written, or there was no room for it; whoever sleeps for the topic is woken."""
-        if not is_done:
+        entry = (row.physical_offset, row.size, row.tags_code, place.queue_offset, row.store_timestamp)
+        if not queue.put(*entry, bitmap, place.batch_count, is_extended=is_extended):
             raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
-        for wait in self._waits.pop(queue.topic, ()) if self._waits else ():
+        if self._waits:
+            self._wake(queue.topic)
+
+    def _wake(self, topic: str) -> None:
+        """Wake whoever sleeps until something comes for this topic."""
+        for wait in self._waits.pop(topic, ()):
             for other in wait.topics:
                 self._waits.get(other, set()).discard(wait)
             wait.wake()
-
-    def _put_batch_entry(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
-        """An inner batch has one entry for all its messages; a plain message in a batch queue is a batch of one."""
-        properties = parse_properties(parse_record(record).properties)
-        first = _number(properties.get(INNER_BASE, ""), MAX_QUEUE_OFFSET)
-        count = _number(properties.get(INNER_NUM, ""), MAX_BATCH_COUNT)
-        queue = self._queues.get_or_create(topic, queue_id)
-        if first is not None and count:
-            self._put_entry(queue, row, first, None, count)
-        else:
-            self._put_entry(queue, row, row.queue_offset)
-
-    def _put_multi(self, topic: str, queue_id: int, row: Row, record: bytes) -> None:
-        properties = parse_properties(parse_record(record).properties)
-        names = properties[INNER_MULTI_DISPATCH].split(",")
-        offsets = properties[INNER_MULTI_QUEUE_OFFSET].split(",")
-        if len(names) != len(offsets) or not may_multi_dispatch(topic):
-            return
-        for name, text in zip(names, offsets, strict=True):
-            offset = _number(text, MAX_QUEUE_OFFSET)
-            if can_be_topic(name) and offset is not None:
-                other = self._queues.get_or_create(name, 0 if name.startswith(LMQ_PREFIX) else queue_id)
-                # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
-                place = (row.physical_offset, row.size, row.tags_code, offset, row.store_timestamp)
-                self._finish_entry(other, other.put(*place, is_extended=False))
 
     def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
         """Records lost to damage leave a gap: entries that point at the damage keep all others in their place."""
@@ -385,7 +374,7 @@ class Dispatcher:
         for queue_offset in range(expected, row.queue_offset):
             # Each filler must end behind the one before, or the queue takes it for a repeat.
             queue.end.max_physical_offset = min(queue.max_physical_offset, start)
-            self._put_entry(queue, filler, queue_offset)
+            self._put_entry(queue, filler, Place(queue.topic, queue.queue_id, queue_offset))
 
     def _place_filler(self, lost: Damage) -> tuple[int, int]:
         """A stretch of the damage within one file: a reader takes one that ends elsewhere for an expired message."""
@@ -427,16 +416,3 @@ class Dispatcher:
             except Exception:
                 # A listener is the user's code: its failure must stop neither dispatch nor the put it runs in.
                 log.exception("an arrival listener failed")
-
-
-def may_multi_dispatch(topic: str) -> bool:
-    """RocketMQ does not multi-dispatch retries, dead letters, delayed messages or its own topics."""
-    return not topic.startswith(("%RETRY%", "%DLQ%", "rmq_sys_")) and topic != "SCHEDULE_TOPIC_XXXX"
-
-
-def _number(text: str, most: int) -> int | None:
-    """The number a record's property says, if it can be one; the text may be of any length."""
-    if not text.isdecimal() or len(text) > len(str(most)):
-        return None
-    number = int(text)
-    return number if number <= most else None

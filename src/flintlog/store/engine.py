@@ -44,6 +44,7 @@ from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stop_marker import StopMarker
 from flintlog.store.subscriptions import Subscriptions
+from flintlog.store.swap import finish_swap
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +100,7 @@ class Engine:
         self._async_flush: AsyncFlush | None = None
         self._toucher: PageToucher | None = None
         self._offsets_before = 0
+        self._totals = (0, 0)
         self._next_sample_s = 0.0
         self._closing = threading.Lock()
 
@@ -109,6 +111,7 @@ class Engine:
         refuse_rocksdb(paths, medium)
         if not self.read_only:
             self._claim(paths)
+            finish_swap(paths, medium)
         elif not medium.exists(self.path):
             raise DamagedStore("there is no such directory", path=self.path)
         try:
@@ -468,5 +471,8 @@ class Engine:
         """Puts and their bytes since the opening, read off the queue offsets and the log instead of being counted."""
         if self.read_only:
             return 0, 0
-        times = self.parts.queues.offsets_handed_out - self._offsets_before + self.log.unqueued_count
-        return times, self.log.appended_bytes
+        appended = self.log.appended_bytes
+        if appended != self._totals[1]:  # adding up 100,000 queues is not for every second
+            times = self.parts.queues.offsets_handed_out - self._offsets_before + self.log.unqueued_count
+            self._totals = times, appended
+        return self._totals

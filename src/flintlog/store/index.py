@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from flintlog.derive.index_plan import name_behind
 from flintlog.disk.medium import FileInfo, Medium
-from flintlog.errors import DiskError, FlintlogError, FormatError, StoreClosed, WrongFileSize
+from flintlog.errors import DiskError, FlintlogError, StoreClosed, WrongFileSize
 from flintlog.format.index_file import IndexHeader, IndexLayout, index_key
-from flintlog.format.names import index_file_name, parse_index_file_name
+from flintlog.format.names import index_file_name
 from flintlog.kernel import index_hash
 from flintlog.store.index_file import IndexFile
 
@@ -168,7 +168,7 @@ class IndexService:
         """The local time of now, or just behind the last file's when the clock has not moved on."""
         name = index_file_name(self._now_ms())
         last = self._files[-1].name if self._files else ""
-        return name if name > last else _name_behind(last)
+        return name if name > last else name_behind(last)
 
     def query_offsets(
         self, topic: str, key: str, max_count: int, begin: int, end: int, index_type: str | None = None
@@ -229,7 +229,7 @@ class IndexService:
         file.roll_back(count, 0 if last is None else store_time_of(last), previous)
 
     def _drop(self, gone: Iterable[IndexFile]) -> None:
-        dropped = set(gone)
+        dropped = list(gone)
         with self._lock:
             self._files = tuple(file for file in self._files if file not in dropped)
         for file in dropped:
@@ -264,13 +264,3 @@ def _unsafe(files: list[IndexFile], safe_timestamp: int) -> list[IndexFile]:
 
 def _is_index_name(info: FileInfo) -> bool:
     return not info.is_directory and info.name.isascii() and info.name.isdigit()
-
-
-def _name_behind(name: str) -> str:
-    """The next name: a millisecond later, or one more where a name is no time."""
-    try:
-        moment = parse_index_file_name(name)
-    except FormatError:
-        return str(int(name) + 1).zfill(len(name))
-    later = moment + timedelta(milliseconds=1)
-    return f"{later:%Y%m%d%H%M%S}{later.microsecond // 1000:03d}"

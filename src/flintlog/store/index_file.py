@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flintlog.derive.index_plan import starting_header
 from flintlog.disk.medium import Medium, RawFile
 from flintlog.format.index_file import (
     ENTRY_SIZE,
@@ -67,7 +68,7 @@ class IndexFile:
 
     def start_after(self, previous: IndexHeader) -> None:
         """Begin where the file before ended; the first key overwrites the begin, but is timed against this."""
-        self._set_header(_starting_header(previous))
+        self._set_header(_after(previous))
 
     def _set_header(self, header: IndexHeader) -> None:
         self.buffer[:HEADER_SIZE] = encode_index_header(header)
@@ -134,7 +135,7 @@ class IndexFile:
             buffer[position : position + ENTRY_SIZE] = bytes(ENTRY_SIZE)
         last = self.last_offset_at(count)
         if last is None:
-            self._set_header(IndexHeader() if previous is None else _starting_header(previous))
+            self._set_header(IndexHeader() if previous is None else _after(previous))
             return
         begin = (header.begin_timestamp, end_timestamp, header.begin_physical_offset, last)
         self._set_header(IndexHeader(*begin, used, count))
@@ -162,10 +163,8 @@ class IndexFile:
         self._medium.remove(self.path)
 
 
-def _starting_header(previous: IndexHeader) -> IndexHeader:
-    time = max(0, previous.end_timestamp)
-    offset = max(0, previous.end_physical_offset)
-    return IndexHeader(time, time, offset, offset)
+def _after(previous: IndexHeader) -> IndexHeader:
+    return starting_header(previous.end_timestamp, previous.end_physical_offset)
 
 
 def _overlaps(header: IndexHeader, begin: int, end: int) -> bool:

@@ -21,6 +21,7 @@ from flintlog.store.clock import Milliseconds
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.config import StoreConfig
 from flintlog.store.damage import DamageMap
+from flintlog.store.disk_use import full_log_paths
 from flintlog.store.index import IndexService
 from flintlog.store.json_file import JsonFile
 from flintlog.store.message import Message
@@ -67,6 +68,7 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         medium,
         allocator=allocator,
         read_only_directories=paths.read_only_commit_logs,
+        full_directories=lambda: full_log_paths(paths, config, medium),
     )
     queues = _make_queues(root, config, medium, now_ms, paths)
     return Parts(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flintlog.disk.medium import Medium
 from flintlog.errors import DamagedStore
-from flintlog.store.config import StoreConfig
+
+if TYPE_CHECKING:
+    from flintlog.store.config import StoreConfig
 
 PATH_SEPARATOR = ","
 ROCKSDB_MARK = "CURRENT"
@@ -23,7 +26,9 @@ class StorePaths:
     read_only_commit_logs: tuple[Path, ...]
 
     @classmethod
-    def of(cls, root: Path, config: StoreConfig) -> StorePaths:
+    def of(cls, root: Path, config: StoreConfig | None) -> StorePaths:
+        if config is None:
+            return cls(root, (root / "commitlog",), ())
         given = _split(config.store_path_commit_log)
         return cls(root, given or (root / "commitlog",), _split(config.read_only_commit_log_store_paths))
 
@@ -77,10 +82,16 @@ class StorePaths:
         return self.own / "stop.json"
 
     @property
+    def swap(self) -> Path:
+        """The journal of derived files that are being replaced by rebuilt ones."""
+        return self.own / "swap.json"
+
+    @property
     def derived(self) -> tuple[Path, ...]:
         """Directories that hold nothing but what follows from the log."""
         return tuple(
-            self.root / name for name in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "flintlog")
+            self.root / name
+            for name in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "timerlog", "flintlog")
         )
 
 
@@ -122,5 +133,5 @@ def remove_store(paths: StorePaths, medium: Medium) -> None:
         medium.remove(path.with_name(path.name + ".bak"))
     if not medium.listing(paths.topics.parent):
         medium.remove_tree(paths.topics.parent)
-    for name in ("checkpoint", "abort", "abort.bak", "lock"):
+    for name in ("checkpoint", "abort", "abort.bak", "lock", "timerwheel", "config/timercheck"):
         medium.remove(paths.root / name)

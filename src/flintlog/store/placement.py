@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from flintlog.derive.entries import LMQ_PREFIX, MAX_BATCH_COUNT, can_be_topic
 from flintlog.errors import InvalidMessage
 from flintlog.format.properties import (
     INNER_BASE,
@@ -21,11 +22,8 @@ from flintlog.format.properties import (
     WAIT_STORE_MSG_OK,
 )
 from flintlog.format.sys_flag import INNER_BATCH
-from flintlog.store.checks import can_be_topic
 from flintlog.store.message import Message
-from flintlog.store.queue_table import LMQ_PREFIX, QueueTable
-
-MAX_BATCH_COUNT = 32767
+from flintlog.store.queue_table import QueueTable
 
 
 class Unqueued:

@@ -253,13 +253,10 @@ class Recovery:
         return max(built, self._open.marker.log_end or 0)
 
     def _earlier_cut(self) -> int | None:
-        """Where Java's last recovery ended the log, if nothing was put since then (its checkpoint tells)."""
-        values = self._open.checkpoint.values
-        confirmed = values.confirm_physical_offset
-        if not self._clean or confirmed <= 0 or values.logics_physical_offset != confirmed:
-            return None
-        record = self._open.record_at(confirmed)
-        return None if record is None else confirmed + len(record)
+        """Where Java's last recovery ended the log: it leaves the bytes behind, intact records among them."""
+        confirmed = self._open.checkpoint.values.earlier_cut if self._clean else None
+        record = None if confirmed is None else self._open.record_at(confirmed)
+        return None if confirmed is None or record is None else confirmed + len(record)
 
     def _apply(self, batch: Batch, scan: Scan, index_from: int) -> None:
         """Dispatch a batch; records below `index_from` are in the index already."""

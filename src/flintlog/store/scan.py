@@ -10,22 +10,16 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from flintlog import kernel
+from flintlog.derive.columns import to_record_batch
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import StoreClosed
-from flintlog.kernel import Column, Decoded, ScanStop
+from flintlog.kernel import ScanStop
 from flintlog.store.damage import DamageMap
 from flintlog.store.segment_bytes import held
 
 MAX_BATCH_ROWS = 65536
 MAX_BATCH_BYTES = 64 * 1024 * 1024
-
-_TYPES = {"int32": pa.int32(), "int64": pa.int64(), "utf8": pa.utf8(), "binary": pa.binary()}
-_ORDER = (
-    *("topic", "queue_id", "queue_offset", "physical_offset", "size", "message_id", "tags", "keys", "uniq_key"),
-    *("tags_code", "body", "body_crc", "properties", "flag", "sys_flag", "born_timestamp", "born_host"),
-    *("store_timestamp", "store_host", "reconsume_times", "prepared_transaction_offset", "magic"),
-)
 
 
 def scan_log(
@@ -98,33 +92,3 @@ def _first_record_from(segments: SegmentQueue, start: int) -> int:
     with held(segment) as view:
         place = kernel.find_record(view, start - segment.base, segment.read_position, segment.base)
     return segment.base + (segment.size if place < 0 else place)
-
-
-def to_record_batch(decoded: Decoded) -> pa.RecordBatch:
-    """Wrap the kernel's buffers; nothing is copied."""
-    columns = decoded.columns
-    names = [name for name in _ORDER if name in columns]
-    return pa.record_batch([_array(name, columns) for name in names], names=names)
-
-
-def _array(name: str, columns: dict[str, Column]) -> pa.Array:
-    column = columns[name]
-    if column.kind == "list":
-        items = _array(f"{name}.item", columns)
-        return pa.Array.from_buffers(pa.list_(pa.utf8()), column.length, _buffers(column)[:2], children=[items])
-    if column.kind == "map":
-        entries = pa.StructArray.from_arrays(
-            [_array(f"{name}.key", columns), _array(f"{name}.value", columns)],
-            fields=[pa.field("key", pa.utf8(), nullable=False), pa.field("value", pa.utf8())],
-        )
-        kind = pa.map_(pa.utf8(), pa.utf8())
-        return pa.Array.from_buffers(kind, column.length, _buffers(column)[:2], children=[entries])
-    buffers = _buffers(column)
-    if column.offsets is None:
-        buffers.pop(1)
-    return pa.Array.from_buffers(_TYPES[column.kind], column.length, buffers, column.null_count)
-
-
-def _buffers(column: Column) -> list[pa.Buffer | None]:
-    parts = (column.validity, column.offsets, column.data)
-    return [None if part is None else pa.py_buffer(part) for part in parts]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -42,8 +42,10 @@ from flintlog.store.get_figures import GetFigures
 from flintlog.store.groups import Groups
 from flintlog.store.logical_queue import CqUnit
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
+from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
+from flintlog.store.retention import Retention
 from flintlog.store.service import Rewritten, Service, make_service
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
@@ -118,6 +120,8 @@ class Store:
         self._background = background
         self._services: dict[str, Service] = {}
         self._jobs: dict[str, Job] = {}
+        self._retention: Retention | None = None
+        self._retention_job: Job | None = None
         self._appender = Appender(engine)
         self._put_lane = engine.log.put_lane
         self._put_plain = self._put_lane.put
@@ -173,6 +177,8 @@ class Store:
     def _start_services(self) -> None:
         if self.read_only:
             return
+        if self.config.retention == "on":
+            self._start_retention()
         for name in sorted(self.config.services):
             service = make_service(name, self)
             service.start()
@@ -182,6 +188,11 @@ class Store:
             self._background.add("stats", self._engine.sample)
         self._appender.services = self._services
         self._background.start()
+
+    def _start_retention(self) -> None:
+        engine = self._engine
+        self._retention = Retention(engine.config, engine.parts, engine.lifecycle, engine.dispatcher, engine.now_ms)
+        self._retention_job = self._background.add("retention", self._retention.run_due)
 
     def service(self, name: str) -> Service:
         """A running service, by its name in the configuration."""
@@ -516,6 +527,32 @@ class Store:
             raise InvalidConfig(f"a listener is a function, not {type(callback).__name__}")
         self._engine.dispatcher.add_listener(callback)
         self._appender.open_short_way()
+
+    # ------------------------------------------------------------------ retention
+
+    def delete_expired_files(self) -> None:
+        """Let expired files go now, whatever the hour; what more there is goes in the rounds that follow."""
+        if self._retention is None or self._retention_job is None:
+            raise InvalidConfig(
+                "this store keeps everything", advice="open it with retention='on' or with a file_reserved_time"
+            )
+        self._retention.delete_expired_files()
+        self._retention_job.nudge()
+
+    def clean_expired_queues(self) -> list[tuple[str, int]]:
+        """Delete the queues none of whose messages the log still has, but for those of system topics; which."""
+        self._check_writable()
+        return clean_expired_queues(self._engine)
+
+    def clean_unused_topics(self, retained: Collection[str]) -> list[str]:
+        """Delete the queues of all topics that are not retained, but for system topics and light queues; which."""
+        self._check_writable()
+        return clean_unused_topics(self._engine, retained)
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise StoreClosed("the store was opened read-only", path=self.path)
+        self._check_readable()
 
     def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
         """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`); None: as configured."""

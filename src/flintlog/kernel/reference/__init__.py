@@ -3,8 +3,10 @@
 `flintlog.kernel.native` does the same fast; the same tests run over both.
 """
 
+from flintlog.kernel.reference.checks import check_chains, match_index, queue_runs
 from flintlog.kernel.reference.columns import Decoded, decode
 from flintlog.kernel.reference.encoder import Encoder
+from flintlog.kernel.reference.keys import index_fill, pack_keys
 from flintlog.kernel.reference.lane import Lane, index_insert
 from flintlog.kernel.reference.put_lane import PutLane
 from flintlog.kernel.reference.reading import RecordBody, collect
@@ -24,15 +26,20 @@ __all__ = [
     "RecordBody",
     "Scan",
     "Tail",
+    "check_chains",
     "collect",
     "count_entries",
     "crc32",
     "decode",
     "find_record",
+    "index_fill",
     "index_hash",
     "index_insert",
     "java_hash",
+    "match_index",
     "name",
+    "pack_keys",
+    "queue_runs",
     "scan",
     "written_end",
 ]

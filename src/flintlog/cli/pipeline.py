@@ -1,0 +1,57 @@
+"""`flintlog pipeline …`: the jobs that run on Spark.
+
+A job's command is a module of its own, named in the table below; PySpark is imported when a job runs, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from flintlog.cli.group import Entry, LazyGroup
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+JOBS: Mapping[str, Entry] = {
+    "rebuild": Entry("flintlog.cli.pipeline_rebuild", "rebuild", "Build queues and index again, from the log alone."),
+}
+
+pipeline = LazyGroup("pipeline", JOBS, "Run a job on Spark: on all cores of this machine, or on a cluster.")
+
+
+def master_option(command: Command) -> Command:
+    """Give a command `--master`."""
+    return click.option("--master", default="local[*]", show_default=True, help="Spark's master.")(command)
+
+
+@contextmanager
+def session(master: str) -> Iterator[SparkSession]:
+    """A session for one command; one that was running before goes on."""
+    from flintlog.pipeline.session import get_session, is_running
+
+    was_running = is_running()
+    spark = get_session(master)
+    try:
+        yield spark
+    finally:
+        if not was_running:
+            spark.stop()
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error that is told (done, total); none where nobody looks."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

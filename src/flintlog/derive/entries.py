@@ -1,0 +1,106 @@
+"""Where a record has its entries: in its own queue, and in those it is dispatched to besides.
+
+This is the one definition of "record → queue entries" for whatever is not plain; the plain case (one entry, right
+behind the last one) is the kernel's lane, which leaves everything else to whoever runs it.
+
+    plain message              one entry at its queue offset
+    inner batch, batch topic   one entry for the batch: its first offset and how many messages it holds
+    multi dispatch             one more entry in each queue that it names; light queues have no other id than 0
+    prepared, rolled back      none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from flintlog.errors import InvalidTopic
+from flintlog.format.properties import (
+    INNER_BASE,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    INNER_NUM,
+    parse_properties,
+)
+from flintlog.format.record import parse_record
+from flintlog.format.sys_flag import takes_queue_offset
+from flintlog.kernel import MULTI_DISPATCH, Row
+from flintlog.kernel.reference.encoder import encode_topic
+
+LMQ_PREFIX: Final = "%LMQ%"
+MAX_BATCH_COUNT: Final = 32_767
+MAX_QUEUE_OFFSET: Final = 1 << 58
+"""A number beyond this would lie behind what a queue's files can be named after."""
+
+
+class Place(NamedTuple):
+    """One entry's place: a queue, the offset in it, and how many messages it stands for."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    batch_count: int = 1
+
+
+def places_of(
+    topic: str, queue_id: int, row: Row, record: bytes, *, is_batch: Callable[[str], bool], lmq: bool
+) -> list[Place]:
+    """The entries of a record: its own first. None for a queue that cannot be: such a record is nobody's of ours, and
+    must not lead out of the store's directory."""
+    if not takes_queue_offset(row.sys_flag):
+        return []
+    if not can_be_topic(topic) or queue_id < 0 or not 0 <= row.queue_offset <= MAX_QUEUE_OFFSET:
+        return []
+    if is_batch(topic):
+        return [_batch_place(topic, queue_id, row, record)]
+    own = Place(topic, queue_id, row.queue_offset)
+    return [own, *_multi_places(topic, queue_id, record)] if lmq and row.marks & MULTI_DISPATCH else [own]
+
+
+def _batch_place(topic: str, queue_id: int, row: Row, record: bytes) -> Place:
+    """An inner batch has one entry for all its messages; a plain message in a batch queue is a batch of one."""
+    properties = parse_properties(parse_record(record).properties)
+    first = _number(properties.get(INNER_BASE, ""), MAX_QUEUE_OFFSET)
+    count = _number(properties.get(INNER_NUM, ""), MAX_BATCH_COUNT)
+    if first is not None and count:
+        return Place(topic, queue_id, first, count)
+    return Place(topic, queue_id, row.queue_offset)
+
+
+def _multi_places(topic: str, queue_id: int, record: bytes) -> list[Place]:
+    properties = parse_properties(parse_record(record).properties)
+    names = properties[INNER_MULTI_DISPATCH].split(",")
+    offsets = properties[INNER_MULTI_QUEUE_OFFSET].split(",")
+    if len(names) != len(offsets) or not may_multi_dispatch(topic):
+        return []
+    return [
+        Place(name, 0 if name.startswith(LMQ_PREFIX) else queue_id, offset)
+        for name, text in zip(names, offsets, strict=True)
+        if can_be_topic(name) and (offset := _number(text, MAX_QUEUE_OFFSET)) is not None
+    ]
+
+
+def may_multi_dispatch(topic: str) -> bool:
+    """RocketMQ does not multi-dispatch retries, dead letters, delayed messages or its own topics."""
+    return not topic.startswith(("%RETRY%", "%DLQ%", "rmq_sys_")) and topic != "SCHEDULE_TOPIC_XXXX"
+
+
+def can_be_topic(name: str) -> bool:
+    """Whether a name can be a topic, that is, a directory of a store.
+
+    >>> can_be_topic("orders"), can_be_topic("../orders")
+    (True, False)
+    """
+    try:
+        encode_topic(name)
+    except InvalidTopic:
+        return False
+    return True
+
+
+def _number(text: str, most: int) -> int | None:
+    """The number a record's property says, if it can be one; the text may be of any length."""
+    if not text.isdecimal() or len(text) > len(str(most)):
+        return None
+    number = int(text)
+    return number if number <= most else None

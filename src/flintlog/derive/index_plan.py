@@ -1,0 +1,87 @@
+"""Which keys go into which index file, when the keys are counted before any file is built.
+
+    keys of split 0   keys of split 1      keys of split 2          in the log's order
+    |----------------|--------------------|------------|
+    |<-- capacity -->|<-- capacity -->|<-- capacity -->|            capacity = index count − 1: entry 0 is never used
+      file 0            file 1            file 2
+
+A file is filled before the next one is begun, even in the middle of a record's keys. All that a file needs of the ones
+before it is their last key: its header begins with that key's time and offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+from flintlog.errors import FormatError
+from flintlog.format.index_file import IndexHeader, IndexLayout
+from flintlog.format.names import index_file_name, parse_index_file_name
+
+
+class KeyRange(NamedTuple):
+    """The keys [start, stop) of one split, counted within it."""
+
+    split: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFilePlan:
+    """The keys of one index file, in order, and the last key before them (None: there is none)."""
+
+    ranges: tuple[KeyRange, ...]
+    previous: KeyRange | None
+
+
+def plan_index_files(key_counts: Sequence[int], layout: IndexLayout) -> list[IndexFilePlan]:
+    """The files that so many keys a split make.
+
+    >>> [plan.ranges for plan in plan_index_files([3, 0, 2], IndexLayout(10, 5))]
+    [(KeyRange(split=0, start=0, stop=3), KeyRange(split=2, start=0, stop=1)), (KeyRange(split=2, start=1, stop=2),)]
+    """
+    capacity = layout.index_count - 1
+    if capacity < 1:
+        raise FormatError(f"an index file of {layout.index_count} entries holds no key")
+    plans: list[IndexFilePlan] = []
+    ranges: list[KeyRange] = []
+    room, previous = capacity, None
+    for split, count in enumerate(key_counts):
+        start = 0
+        while start < count:
+            taken = min(room, count - start)
+            ranges.append(KeyRange(split, start, start + taken))
+            start, room = start + taken, room - taken
+            if room == 0:
+                plans.append(IndexFilePlan(tuple(ranges), previous))
+                previous = KeyRange(split, start - 1, start)
+                ranges, room = [], capacity
+    return [*plans, IndexFilePlan(tuple(ranges), previous)] if ranges else plans
+
+
+def starting_header(end_timestamp: int, end_physical_offset: int) -> IndexHeader:
+    """The header of a file that follows one with this end: its first key overwrites it, but is timed against it."""
+    time, offset = max(0, end_timestamp), max(0, end_physical_offset)
+    return IndexHeader(time, time, offset, offset)
+
+
+def index_file_names(first_timestamps: Sequence[int]) -> list[str]:
+    """Names for files whose first keys have these store times: told by them, and always growing."""
+    names: list[str] = []
+    for timestamp in first_timestamps:
+        name = index_file_name(max(0, timestamp))
+        names.append(name if not names or name > names[-1] else name_behind(names[-1]))
+    return names
+
+
+def name_behind(name: str) -> str:
+    """The next name: a millisecond later, or one more where a name is no time."""
+    try:
+        moment = parse_index_file_name(name)
+    except FormatError:
+        return str(int(name) + 1).zfill(len(name))
+    later = moment + timedelta(milliseconds=1)
+    return f"{later:%Y%m%d%H%M%S}{later.microsecond // 1000:03d}"

@@ -1,0 +1,45 @@
+"""Where the records of a file end: what a reader beside the writer may take.
+
+The writer's own position is not in the file, so the chain of records is walked. It is walked by headers alone; only the
+last record is checked whole, because it may still be being written.
+"""
+
+from __future__ import annotations
+
+from flintlog import kernel
+from flintlog.kernel import ROW, ScanStop
+
+WALK_ROWS = 65_536
+
+
+def records_end(view: memoryview, base: int, start: int, stop: int | None = None, *, search: bool = True) -> int:
+    """The physical offset behind the last record of a file whose first byte has the offset `base`.
+
+    `start` is where a record begins, or begins next, and `stop` the place from which on nothing was ever written. With
+    `search`, intact records behind a damaged place count; without, the first place where none begins is the end.
+    A file that was filled up ends with itself.
+    """
+    place, last = start - base, -1
+    limit = len(view) if stop is None else stop
+    while True:
+        place, last, reason = _walk(view, base, place, last)
+        if reason in (ScanStop.LIMIT, ScanStop.BLANK):
+            return base + len(view)
+        found = kernel.find_record(view, place + 1, limit, base) if search and place + 1 < limit else -1
+        if found < 0:
+            break
+        place, last = found, -1
+    if last >= 0 and not kernel.scan(view, last, len(view), base, check_crc=True, max_count=1).count:
+        return base + last
+    return base + place
+
+
+def _walk(view: memoryview, base: int, place: int, last: int) -> tuple[int, int, ScanStop]:
+    """Where the chain ends, where its last record begins, and why it ends."""
+    while True:
+        seen = kernel.scan(view, place, len(view), base, max_count=WALK_ROWS)
+        if seen.count:
+            last = ROW.unpack_from(seen.rows, (seen.count - 1) * ROW.size)[0] - base
+        place = seen.end
+        if seen.count < WALK_ROWS or seen.reason is not ScanStop.LIMIT:
+            return place, last, seen.reason

@@ -1,0 +1,67 @@
+"""The files of a log as a listing tells them, checked before anything is read.
+
+    00000000000000000000   00000000001073741824   00000000002147483648
+    |<---- file size ---->|<---- file size ---->|<---- file size ---->|        the name is the first byte's offset
+
+A log may begin anywhere (retention deletes its oldest files), but it has no gap, and all its files have one size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from flintlog.errors import DamagedStore, FormatError, WrongFileSize
+from flintlog.format.names import parse_segment_name
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file of a log: bytes [base, base + size) of it."""
+
+    name: str
+    base: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.size
+
+
+def log_files(listing: Iterable[tuple[str, int]], where: str = "", *, strict: bool = True) -> list[LogFile]:
+    """The files among (name, size) pairs, in order; files of other names and empty ones (just made) are passed over.
+
+    With `strict` a file of another size, or one that is missing, is an error; without, what is there is taken.
+    """
+    found = [LogFile(name, base, size) for name, size in listing if (base := _base(name)) >= 0 and size]
+    files = sorted(found, key=lambda file: file.base)
+    if strict:
+        _check(files, where)
+    return files
+
+
+def _check(files: list[LogFile], where: str) -> None:
+    sizes = [file.size for file in files]
+    size = max(sizes, key=sizes.count) if sizes else 0
+    for file in files:
+        if file.size != size:
+            raise WrongFileSize(
+                f"a file of the log has {file.size} bytes, the others have {size}",
+                path=f"{where}{file.name}",
+                advice="look at it with `flintlog verify`",
+            )
+    for before, after in pairwise(files):
+        if after.base != before.end:
+            raise DamagedStore(
+                f"the log's bytes {before.end} to {after.base} are missing",
+                path=f"{where}{after.name}",
+                advice="look at it with `flintlog verify`",
+            )
+
+
+def _base(name: str) -> int:
+    try:
+        return parse_segment_name(name)
+    except FormatError:
+        return -1

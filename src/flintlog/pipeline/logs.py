@@ -1,0 +1,130 @@
+"""The logs that a path names: one store, or many by a glob.
+
+    /data/store                    a store: its log is in commitlog/
+    /data/store/commitlog          a log alone
+    /data/*/store                  a store of each broker; what the star stood for is the broker's name
+    s3://bucket/backup/*           any file system that pyarrow knows
+
+Only names and sizes are looked at here. Nothing is opened for writing, and no lock is taken: the store may be running.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from os.path import abspath
+from pathlib import Path, PurePath, PurePosixPath
+
+from flintlog.derive.log_end import records_end
+from flintlog.derive.log_files import LogFile, log_files
+from flintlog.disk.local import LocalMedium
+from flintlog.disk.source import ByteSource, MappedSource
+from flintlog.errors import DamagedStore
+from flintlog.format.names import COMMIT_LOG
+
+_WILD = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One log: whose it is, where its files are (a path, or a URI), and which files there were."""
+
+    broker: str
+    uri: str
+    files: tuple[LogFile, ...]
+
+    @property
+    def first(self) -> int:
+        """The first physical offset that is still there."""
+        return self.files[0].base if self.files else 0
+
+
+def open_source(uri: str) -> tuple[ByteSource, PurePath]:
+    """How to read what a path or URI names, and the path in there."""
+    if "://" not in uri:
+        return MappedSource(LocalMedium()), Path(abspath(uri))
+    if uri.startswith("file://"):
+        return MappedSource(LocalMedium()), Path(abspath(uri.removeprefix("file://")))
+    from flintlog.disk.arrow_source import ArrowSource
+
+    return ArrowSource.from_uri(uri)
+
+
+def is_glob(paths: tuple[str, ...]) -> bool:
+    """Whether these paths may name several stores."""
+    return len(paths) > 1 or any(_WILD & set(path) for path in paths)
+
+
+def find_logs(paths: tuple[str, ...], *, strict: bool = True) -> list[Log]:
+    """The logs that the paths name, by broker; at least one."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path in paths:
+        found.update(_expand(path))
+    names = _broker_names(found)
+    logs = [_find_log(uri, names[uri], strict) for uri in sorted(found)]
+    present = [log for log in logs if log is not None]
+    if not present:
+        where = paths[0] if len(paths) == 1 else ", ".join(paths)
+        raise DamagedStore(
+            "there is no store here", path=where, advice="a directory with a commitlog, or a glob of them"
+        )
+    missing = [uri for uri, log in zip(sorted(found), logs, strict=True) if log is None]
+    if missing and not is_glob(paths):
+        raise DamagedStore("there is no store here", path=missing[0])
+    return present
+
+
+def _find_log(uri: str, broker: str, strict: bool) -> Log | None:
+    source, path = open_source(uri)
+    for folder, where in ((path / COMMIT_LOG, f"{uri.rstrip('/')}/{COMMIT_LOG}"), (path, uri)):
+        listing = [(info.name, info.size) for info in source.listing(folder) if not info.is_directory]
+        files = log_files(listing, f"{where}/", strict=strict)
+        if files or (folder != path and any(info.name == COMMIT_LOG for info in source.listing(path))):
+            return Log(broker, where, tuple(files))
+    return None
+
+
+def _expand(path: str) -> dict[str, tuple[str, ...]]:
+    """The paths that a glob stands for, each with the parts that the wildcards stood for."""
+    if not _WILD & set(path):
+        return {path: ()}
+    scheme = path[: path.index("://") + 3] if "://" in path else ""
+    rest = path[len(scheme) :]
+    pattern = PurePosixPath(rest if scheme else abspath(rest)).parts
+    fixed = next(place for place, part in enumerate(pattern) if _WILD & set(part))
+    start = scheme + str(PurePosixPath(*pattern[:fixed]))
+    found: dict[str, tuple[str, ...]] = {start: ()}
+    for part in pattern[fixed:]:
+        found = {
+            f"{where.rstrip('/')}/{name}": (*matched, name) if _WILD & set(part) else matched
+            for where, matched in found.items()
+            for name in _matching(where, part)
+        }
+    return found
+
+
+def _matching(where: str, part: str) -> list[str]:
+    if not _WILD & set(part):
+        return [part]
+    source, path = open_source(where)
+    return [info.name for info in source.listing(path) if info.is_directory and fnmatchcase(info.name, part)]
+
+
+def _broker_names(found: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """What the wildcards stood for, or the directory's name; whole paths where that does not tell them apart."""
+    names = {uri: "/".join(matched) or PurePosixPath(uri).name for uri, matched in found.items()}
+    return names if len(set(names.values())) == len(names) else {uri: uri for uri in names}
+
+
+def find_end(log: Log, known: int = 0, *, search: bool = True) -> int:
+    """The physical offset behind the last record; `known` is a record's place that was the end before."""
+    if not log.files:
+        return 0
+    source, path = open_source(log.uri)
+    for file in reversed(log.files):
+        view = source.view(path / file.name, 0, file.size)
+        start = known if file.base < known < file.end else file.base
+        end = records_end(view, file.base, start, source.data_end(path / file.name, start - file.base), search=search)
+        if end > file.base:
+            return end
+    return log.first

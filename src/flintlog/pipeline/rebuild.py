@@ -1,0 +1,336 @@
+"""The job `rebuild`: consume queues and index of a store, from its log alone.
+
+    driver   lock the store, find the log's end, plan splits
+    tasks    read a split: queue entries to their places, keys and the rest spilled          rebuild_scan.py
+    driver   do the splits meet? do queue offsets follow each other? else: serially          rebuild_serial.py
+    tasks    index files, queues with extension or batches                                   rebuild_build.py
+    driver   fill up the beginnings, look for holes, sync, swap directories                  store/swap.py
+
+The bytes are those of the embedded dispatcher; only index files are named after their first key instead of the clock.
+Nothing of the store changes before the swap, and with `into` nothing at all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flintlog import kernel
+from flintlog.derive.chains import QueueKey, Span, find_mismatch, join_spans
+from flintlog.derive.index_plan import index_file_names, plan_index_files
+from flintlog.derive.splits import SPLIT_BYTES
+from flintlog.disk.local import LocalMedium
+from flintlog.disk.medium import LockFile, Medium
+from flintlog.disk.overlay import OverlayMedium
+from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.format.checkpoint import Checkpoint
+from flintlog.format.index_file import IndexLayout
+from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, segment_name
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
+from flintlog.kernel import KEY
+from flintlog.pipeline.logs import Log, find_end, find_logs
+from flintlog.pipeline.partitions import plan as plan_log_splits
+from flintlog.pipeline.rebuild_build import IndexTask, QueueTask, build_index_file, build_queue
+from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, read_split
+from flintlog.pipeline.rebuild_serial import rebuild_serially
+from flintlog.pipeline.tasks import Progress, run_tasks
+from flintlog.store.checkpoint import CheckpointFile
+from flintlog.store.config import StoreConfig
+from flintlog.store.parts import load_queue_types, make_parts
+from flintlog.store.paths import StorePaths
+from flintlog.store.swap import begin_swap, finish_swap, rebuild_room
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DERIVED = (CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX)
+"""In the order in which they are put into their places: a queue comes after its extension."""
+
+MIN_TASK_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class RebuildReport:
+    """What a rebuild did."""
+
+    store: str
+    log_start: int = 0
+    log_end: int = 0
+    split_count: int = 0
+    record_count: int = 0
+    queue_count: int = 0
+    entry_count: int = 0
+    index_file_count: int = 0
+    key_count: int = 0
+    seconds: float = 0.0
+    serial_because: str | None = None
+    """Why it was done one record after another, if it was."""
+
+    findings: list[str] = field(default_factory=list)
+
+
+def rebuild(
+    spark: SparkSession,
+    store: str | Path,
+    *,
+    config: StoreConfig | None = None,
+    topics: Sequence[str] = (),
+    into: str | Path | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    progress: Progress | None = None,
+) -> RebuildReport:
+    """Build a store's queues and index again, in place or `into` an empty directory; of some topics, or of all.
+
+    Raises `StoreInUse` when the store runs, unless the result goes elsewhere.
+    """
+    started = time.perf_counter()
+    job = _Rebuild(spark, Path(store).absolute(), config or StoreConfig(), frozenset(topics), split_bytes, progress)
+    report = job.run_in_place() if into is None else job.run_into(Path(into).absolute())
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+class _Rebuild:
+    """One run of the job."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        root: Path,
+        config: StoreConfig,
+        topics: frozenset[str],
+        split_bytes: int,
+        progress: Progress | None,
+    ) -> None:
+        self._spark = spark
+        self._root = root
+        self._config = config
+        self._topics = topics
+        self._split_bytes = split_bytes
+        self._progress = progress
+        self._medium: Medium = LocalMedium()
+        self._paths = StorePaths.of(root, config)
+        self._report = RebuildReport(str(root))
+
+    # ------------------------------------------------------------------ where it goes
+
+    def run_in_place(self) -> RebuildReport:
+        self._check_store()
+        lock: LockFile = self._medium.lock(self._paths.lock)
+        try:
+            finish_swap(self._paths, self._medium)
+            room = rebuild_room(self._paths)
+            self._medium.remove_tree(room)
+            checkpoint = self._build(room / "staged", room / "spill")
+            begin_swap(self._paths, self._medium, self._names(room / "staged"), checkpoint)
+            finish_swap(self._paths, self._medium)
+        finally:
+            lock.release()
+        return self._report
+
+    def run_into(self, target: Path) -> RebuildReport:
+        self._check_store()
+        if self._medium.listing(target):
+            raise InvalidConfig("a rebuild goes into an empty directory", path=target)
+        spill = target / "flintlog" / "rebuild"
+        try:
+            self._build(target, spill)
+        finally:
+            self._medium.remove_tree(target / "flintlog")
+        return self._report
+
+    def _check_store(self) -> None:
+        """The log is there, and the files that exist have the sizes that the new ones will have."""
+        find_logs((str(self._root),))
+        probe = make_parts(self._root, self._config, OverlayMedium(self._medium), lambda: 0)
+        probe.segments.load()
+        probe.queues.load()
+        if probe.index is not None:
+            probe.index.load(last_exit_ok=True, index_safe_timestamp=0)
+
+    def _names(self, staged: Path) -> list[str]:
+        """What is replaced: everything derived, or what belongs to the topics asked for."""
+        if not self._topics:
+            return list(DERIVED) if self._layout() is not None else list(DERIVED[:-1])
+        return [f"{folder}/{topic}" for folder in DERIVED[:-1] for topic in sorted(self._topics)]
+
+    def _layout(self) -> IndexLayout | None:
+        config = self._config
+        if not config.message_index_enable or not config.index_file_write_enable or self._topics:
+            return None
+        return IndexLayout(config.max_hash_slot_num, config.max_index_num)
+
+    # ------------------------------------------------------------------ building
+
+    def _build(self, staged: Path, spill: Path) -> Checkpoint:
+        """Everything staged and synced; the checkpoint that holds with it."""
+        checkpoint = CheckpointFile(self._paths.checkpoint, self._medium)
+        checkpoint.load()
+        log, end, cut_at = self._find_log(checkpoint.values)
+        plan = self._plan(staged, spill)
+        self._medium.make_directories(staged)
+        self._medium.make_directories(spill)
+        results = self._read(log, end, plan)
+        spans, problem = self._judge(results)
+        if problem is None:
+            self._finish_queues(plan, results, spans)
+            self._build_index(plan, results)
+        else:
+            end = self._start_over(plan, problem, cut_at)
+        self._sync(staged)
+        self._medium.remove_tree(spill)
+        self._count(staged, results, end)
+        return self._checkpoint_after(checkpoint.values, results, problem)
+
+    def _find_log(self, checkpoint: Checkpoint) -> tuple[Log, int, int | None]:
+        """The log, where it ends, and where Java cut it if it did."""
+        (log,) = find_logs((str(self._root),))
+        end, cut_at = find_end(log), None
+        last = checkpoint.earlier_cut if not self._medium.exists(self._paths.abort) else None
+        if last is not None and log.first <= last < end:
+            file = next(file for file in log.files if file.base <= last < file.end)
+            view = self._medium.open(Path(log.uri) / file.name).buffer
+            seen = kernel.scan(view, last - file.base, len(view), file.base, max_count=1)
+            if seen.count:
+                cut_at = file.base + seen.end
+        self._report.log_start, self._report.log_end = log.first, end if cut_at is None else min(end, cut_at)
+        return log, self._report.log_end, cut_at
+
+    def _plan(self, staged: Path, spill: Path) -> BuildPlan:
+        config = self._config
+        types = {**load_queue_types(self._paths.topics, self._medium), **config.topic_queue_types}
+        return BuildPlan(
+            str(staged),
+            str(spill),
+            consume_queue_bytes=config.mapped_file_size_consume_queue,
+            batch_queue_bytes=config.mapper_file_size_batch_consume_queue,
+            extension_bytes=config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
+            topic_queue_types=types,
+            delay_levels_ms=config.delay_levels_ms,
+            lmq=config.enable_lmq and config.enable_multi_dispatch,
+            index=self._layout(),
+            topics=self._topics or None,
+        )
+
+    def _read(self, log: Log, end: int, plan: BuildPlan) -> list[SplitResult]:
+        cores = self._spark.sparkContext.defaultParallelism
+        wished = max(1, min(2 * cores, (end - log.first) // MIN_TASK_BYTES))
+        splits = plan_log_splits([(log, log.first, end)], split_bytes=self._split_bytes, least_count=wished)
+        self._splits = splits
+        self._report.split_count = len(splits)
+        tasks = [ScanTask(plan, number, planned) for number, planned in enumerate(splits)]
+        return run_tasks(self._spark, read_split, tasks, self._progress)
+
+    def _judge(self, results: list[SplitResult]) -> tuple[dict[QueueKey, Span], str | None]:
+        """The queues, and why the fast way cannot be taken, if it cannot."""
+        spans, out_of_step = join_spans(result.spans for result in results)
+        gap = next((gap for result in results for gap in result.gaps), None)
+        if gap is not None:
+            return spans, f"the log is damaged at {gap.start} ({gap.reason.name})"
+        problem = find_mismatch([planned.split for planned in self._splits], [result.reach for result in results])
+        if problem is None and out_of_step:
+            names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in sorted(out_of_step)[:5])
+            problem = f"the offsets of {len(out_of_step)} queues do not follow each other ({names})"
+        return spans, problem
+
+    def _start_over(self, plan: BuildPlan, problem: str, cut_at: int | None) -> int:
+        self._report.serial_because = problem
+        staged = Path(plan.staged)
+        for folder in DERIVED:
+            self._medium.remove_tree(staged / folder)
+        end, findings = rebuild_serially(self._root, self._paths.commit_logs, self._config, plan, self._medium, cut_at)
+        self._report.findings += findings
+        for folder in DERIVED if self._topics else ():
+            for info in self._medium.listing(staged / folder):
+                if info.name not in self._topics:
+                    self._medium.remove_tree(staged / folder / info.name)
+        if self._topics:
+            self._medium.remove_tree(staged / INDEX)
+        return end
+
+    def _finish_queues(self, plan: BuildPlan, results: list[SplitResult], spans: dict[QueueKey, Span]) -> None:
+        for (topic, queue_id), span in spans.items():
+            self._finish_queue(Path(plan.staged) / CONSUME_QUEUE / topic / str(queue_id), plan, span)
+        pieces: dict[QueueKey, list[tuple[int, Spilled]]] = {}
+        for number, result in enumerate(results):
+            for key, place in result.dense.items():
+                pieces.setdefault(key, []).append((number, place))
+        tasks = [QueueTask(plan, key, tuple(found), str(self._root)) for key, found in pieces.items()]
+        for (topic, queue_id), _, out_of_step in run_tasks(self._spark, build_queue, tasks):
+            if out_of_step:
+                self._report.findings.append(f"the offsets of {topic}/{queue_id} do not follow each other")
+
+    def _finish_queue(self, folder: Path, plan: BuildPlan, span: Span) -> None:
+        """Fill a queue up that begins in the middle of a file, and see that no entry is missing."""
+        size = plan.consume_queue_bytes
+        first, end = span.first * ENTRY_SIZE, span.next * ENTRY_SIZE
+        for base in range(first - first % size, end, size):
+            raw = self._medium.open(folder / segment_name(base), writable=True)
+            start, stop = max(0, first - base), min(size, end - base)
+            if start:
+                raw.buffer[:start] = encode_queue_entry(PREFILL_ENTRY) * (start // ENTRY_SIZE)
+            if kernel.count_entries(raw.buffer, 0, stop) != stop:
+                raise DamagedStore("an entry of a rebuilt queue is missing", path=raw.path, advice="run it again")
+            raw.close()
+
+    def _build_index(self, plan: BuildPlan, results: list[SplitResult]) -> None:
+        if plan.index is None:
+            return
+        planned = plan_index_files([result.key_count for result in results], plan.index)
+        names = index_file_names([self._key(plan, *each.ranges[0][:2])[0] for each in planned])
+        tasks = []
+        for name, each in zip(names, planned, strict=True):
+            previous = None if each.previous is None else self._key(plan, *each.previous[:2])
+            tasks.append(IndexTask(plan, name, each.ranges, previous))
+        counts = run_tasks(self._spark, build_index_file, tasks)
+        if sum(counts) != sum(result.key_count for result in results):
+            raise DamagedStore("keys of the rebuilt index are missing", path=plan.staged, advice="run it again")
+
+    def _key(self, plan: BuildPlan, split: int, number: int) -> tuple[int, int]:
+        """Store time and physical offset of one spilled key."""
+        view = self._medium.open(plan.keys_path(split)).buffer
+        physical_offset, store_timestamp, _ = KEY.unpack_from(view, number * KEY.size)
+        return store_timestamp, physical_offset
+
+    # ------------------------------------------------------------------ the end
+
+    def _sync(self, folder: Path) -> None:
+        """Make every staged file and its name durable."""
+        for info in self._medium.listing(folder):
+            if info.is_directory:
+                self._sync(folder / info.name)
+            else:
+                raw = self._medium.open(folder / info.name, writable=True)
+                raw.sync()
+                raw.close()
+        self._medium.sync_directory(folder)
+
+    def _count(self, staged: Path, results: list[SplitResult], end: int) -> None:
+        report, medium = self._report, self._medium
+        report.log_end = end
+        report.record_count = sum(result.record_count for result in results)
+        report.entry_count = sum(result.entry_count for result in results)
+        report.key_count = sum(result.key_count for result in results)
+        report.index_file_count = len(medium.listing(staged / INDEX))
+        report.queue_count = sum(
+            len(medium.listing(staged / folder / topic.name))
+            for folder in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
+            for topic in medium.listing(staged / folder)
+        )
+
+    def _checkpoint_after(self, before: Checkpoint, results: list[SplitResult], problem: str | None) -> Checkpoint:
+        """After a clean stop what it says is still true; after another, all that was built is durable now."""
+        if not self._medium.exists(self._paths.abort):
+            return before
+        last = max(results, key=lambda result: result.last_physical_offset, default=None)
+        if problem is not None or self._topics or last is None or last.last_physical_offset < 0:
+            return replace(before, logics_physical_offset=0, logics_msg_timestamp=0, index_msg_timestamp=0)
+        return replace(
+            before,
+            logics_physical_offset=last.last_physical_offset,
+            logics_msg_timestamp=last.last_store_timestamp,
+            index_msg_timestamp=last.last_store_timestamp,
+        )

@@ -1,0 +1,148 @@
+"""`spark.read.format("flintlog")` and `spark.readStream.format("flintlog")`: the messages of store directories as rows.
+
+The driver lists the log's files, finds its end and plans splits; tasks map their file and read their split. Nothing is
+written and no lock is taken, so the store may be running meanwhile; what is put after the planning is not read.
+Push-down is offered only when `pushdown` asks for it: with Spark's default settings a reader that offers it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from flintlog.errors import InvalidConfig
+from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
+from flintlog.pipeline.options import EARLIEST, SourceOptions, parse_source_options, resolve
+from flintlog.pipeline.partitions import LogSplit, plan, start_at_time
+from flintlog.pipeline.reading import Reading
+from flintlog.pipeline.rows import RowShape
+
+NAME = "flintlog"
+
+
+@dataclass
+class SplitPartition(InputPartition):
+    """One task's share. (Spark's class wants a `value`.)"""
+
+    value: LogSplit
+
+
+class FlintlogSource(DataSource):
+    """The format `flintlog`."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self.asked = parse_source_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    @property
+    def shape(self) -> RowShape:
+        return RowShape(self.asked.schema, self.asked.include_body, is_glob(self.asked.paths))
+
+    def schema(self) -> str:
+        return self.shape.ddl()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        self._check_schema(schema)
+        kind = PushdownReader if self.asked.pushdown else BatchReader
+        return kind(self.asked, self.shape)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from flintlog.pipeline.stream import make_stream_reader
+
+        self._check_schema(schema)
+        return make_stream_reader(self.asked, self.shape)
+
+    def _check_schema(self, schema: StructType) -> None:
+        if schema.fieldNames() != [name for name, _ in self.shape.columns()]:
+            raise InvalidConfig("the columns of a store cannot be chosen by a schema", advice="select them afterwards")
+
+
+class BatchReader(DataSourceReader):
+    """One reading of what the logs hold now."""
+
+    def __init__(self, asked: SourceOptions, shape: RowShape) -> None:
+        self.asked = asked
+        self.shape = shape
+
+    def partitions(self) -> Sequence[InputPartition]:
+        logs = find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
+        brokers = [log.broker for log in logs]
+        ranges = [self._range(log, brokers) for log in logs]
+        planned = plan(ranges, split_bytes=self.asked.split_bytes, least_count=self.asked.min_partitions)
+        return [SplitPartition(each) for each in planned] or [InputPartition(None)]
+
+    def _range(self, log: Log, brokers: list[str]) -> tuple[Log, int, int]:
+        asked = self.asked
+        end = find_end(log)
+        start = resolve(asked.starting_offsets or EARLIEST, log.broker, log.first, end, "startingOffsets", brokers)
+        stop = resolve(asked.ending_offsets, log.broker, log.first, end, "endingOffsets", brokers)
+        check_start(start, log, asked.fail_on_data_loss)
+        if asked.starting_timestamp is not None:
+            start = max(start, start_at_time(log, asked.starting_timestamp))
+        return log, max(start, log.first), min(stop, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, SplitPartition):
+            yield from reading_of(self.asked, self.shape).read(partition.value)
+
+
+class PushdownReader(BatchReader):
+    """The same, which reads less when a query asks for topics, or for messages from a time or an offset on."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        for each in filters:
+            if not self._take(each):
+                yield each
+
+    def _take(self, given: Filter) -> bool:
+        """Whether a filter is done here, wholly; what only narrows the range is for Spark to do again."""
+        if isinstance(given, (EqualTo, In)) and given.attribute == ("topic",):
+            values = given.value if isinstance(given, In) else (given.value,)
+            known = self.asked.topics
+            topics = tuple(str(value) for value in values if value is not None and (known is None or value in known))
+            self.asked = replace(self.asked, topics=topics)
+            return True
+        if isinstance(given, (GreaterThan, GreaterThanOrEqual)) and given.attribute == ("store_timestamp",):
+            since = max(int(given.value), self.asked.starting_timestamp or 0)
+            self.asked = replace(self.asked, starting_timestamp=since)
+        return False
+
+
+def reading_of(asked: SourceOptions, shape: RowShape) -> Reading:
+    """How tasks read, by the options."""
+    return Reading(
+        shape,
+        topics=asked.topics,
+        starting_timestamp=asked.starting_timestamp,
+        decompress=asked.decompress,
+        verify_crc=asked.verify_crc,
+        fail_on_data_loss=asked.fail_on_data_loss,
+    )
+
+
+def check_start(start: int, log: Log, fail_on_data_loss: bool) -> None:
+    """A log that no longer has its asked-for beginning is an error, unless what is left is asked for."""
+    if start < log.first and fail_on_data_loss:
+        raise InvalidConfig(
+            f"the log of {log.broker} begins at {log.first}, and {start} was asked for",
+            path=log.uri,
+            advice="its older files were deleted; option failOnDataLoss=false reads what is left",
+        )

@@ -1,0 +1,107 @@
+"""Files that several tasks write: each its own bytes of them, at places that follow from the log.
+
+A task that is tried again, or run twice by speculation, writes the same bytes to the same places, so nothing has to be
+undone. This holds on one machine (and wherever mapped files are shared by all who map them).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final
+
+from flintlog.disk.medium import Medium, RawFile
+from flintlog.errors import DiskError
+from flintlog.format.names import segment_name
+from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.kernel import QueueEnd, Row, Tail
+
+MAX_OPEN_FILES: Final = 4096
+SKIP: Final = 1 << 62
+"""As a queue's end: every record lies before it, so the lane passes it by."""
+
+_ENTRY = struct.Struct(">qiq")
+
+
+def open_or_create(medium: Medium, path: Path, size: int) -> RawFile:
+    """The file, made by whoever comes first."""
+    if not medium.exists(path):
+        medium.make_directories(path.parent)
+        try:
+            return medium.create(path, size)
+        except DiskError:
+            if not medium.exists(path):
+                raise
+    raw = medium.open(path, writable=True)
+    if raw.size != size:
+        raise DiskError(f"a staged file has {raw.size} bytes instead of {size}", path=path)
+    return raw
+
+
+class OpenFiles:
+    """The staged files that a task has mapped; those opened longest ago are given back."""
+
+    def __init__(self, medium: Medium) -> None:
+        self._medium = medium
+        self._tails: OrderedDict[Path, tuple[QueueEnd, Tail]] = OrderedDict()
+
+    def tail(self, path: Path, size: int, end: QueueEnd, base: int, position: int) -> Tail:
+        """Map a file for the end of a queue."""
+        if len(self._tails) >= MAX_OPEN_FILES:
+            _, (other, oldest) = self._tails.popitem(last=False)
+            if other.tail is oldest:
+                other.tail = None
+            oldest.release()
+        raw = open_or_create(self._medium, path, size)
+        tail = Tail(raw.buffer, base, position)
+        self._tails[path] = end, tail
+        return tail
+
+
+class StagedQueue:
+    """What one split has of one queue. The kernel's lane writes through `end`; what it leaves comes to `put`."""
+
+    def __init__(self, folder: Path, file_bytes: int, files: OpenFiles) -> None:
+        self.end = QueueEnd(None)
+        self.first = -1
+        self.in_step = True
+        self._next = -1
+        self._folder = folder
+        self._file_bytes = file_bytes
+        self._files = files
+
+    @property
+    def next(self) -> int:
+        """The queue offset behind the last entry."""
+        tail = self.end.tail
+        if tail is not None:
+            self._next = tail.end // ENTRY_SIZE
+        return self._next
+
+    def put(self, row: Row, queue_offset: int) -> None:
+        if not self.in_step:
+            return
+        expected = self.next
+        if self.first < 0:
+            self.first = queue_offset
+        elif queue_offset != expected:
+            self.in_step, self._next = False, expected
+            self.end.tail, self.end.max_physical_offset = None, SKIP
+            return
+        tail = self._tail_at(queue_offset * ENTRY_SIZE)
+        buffer = tail.buffer
+        assert buffer is not None
+        _ENTRY.pack_into(buffer, tail.position, row.physical_offset, row.size, row.tags_code)
+        tail.position += ENTRY_SIZE
+        self.end.max_physical_offset = row.physical_offset + row.size
+        self._next = queue_offset + 1
+
+    def _tail_at(self, place: int) -> Tail:
+        tail = self.end.tail
+        if tail is not None and tail.base <= place < tail.base + tail.capacity:
+            return tail
+        base = place - place % self._file_bytes
+        path = self._folder / segment_name(base)
+        tail = self.end.tail = self._files.tail(path, self._file_bytes, self.end, base, place - base)
+        return tail

@@ -1,0 +1,152 @@
+"""The source as a stream: an offset is where each log was read up to.
+
+    {"broker-a": 81920, "broker-b": 4096}          physical offsets; a store that comes later starts at its beginning
+
+The log's end is found by walking its chain of records from the end that was known before, so asking costs what was
+written meanwhile. The store may be running, and retention may delete files underneath: `failOnDataLoss` says whether
+that is an error. The same class serves Spark 4.1 (`latestOffset()` has no arguments, a batch takes all there is after
+a restart) and 4.2 and newer (admission control, AvailableNow).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from flintlog.errors import DamagedStore
+from flintlog.pipeline.logs import Log, find_end, find_logs
+from flintlog.pipeline.options import LATEST, SourceOptions, resolve
+from flintlog.pipeline.partitions import plan, start_at_time
+from flintlog.pipeline.rows import RowShape
+from flintlog.pipeline.source import SplitPartition, check_start, reading_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+SEARCH_INTERVAL_S = 10.0
+"""How often a log that does not grow is searched for records behind a damaged place."""
+
+Position = dict[str, int]
+
+
+class LogStreamReader(DataSourceStreamReader):
+    """See the module. Lives in one process of the driver's; only `read` runs in tasks."""
+
+    def __init__(self, asked: SourceOptions, shape: RowShape) -> None:
+        self.asked = asked
+        self.shape = shape
+        self._ends: Position = {}
+        self._searched_at: dict[str, float] = {}
+        self._last: Position | None = None
+        self._target: Position | None = None
+
+    # ------------------------------------------------------------------ offsets
+
+    def initialOffset(self) -> Position:  # noqa: N802 - Spark's name
+        logs = self._logs()
+        brokers = [log.broker for log in logs]
+        self._last = {log.broker: self._initial(log, brokers) for log in logs}
+        return self._last
+
+    def _initial(self, log: Log, brokers: list[str]) -> int:
+        asked = self.asked
+        if asked.starting_timestamp is not None and asked.starting_offsets is None:
+            return start_at_time(log, asked.starting_timestamp)
+        start = resolve(
+            asked.starting_offsets or LATEST, log.broker, log.first, self._end(log), "startingOffsets", brokers
+        )
+        check_start(start, log, asked.fail_on_data_loss)
+        return start
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: Position | None = None, limit: ReadLimit | None = None
+    ) -> Position:
+        newest = self._target or {log.broker: self._end(log) for log in self._logs()}
+        start = self._last if start is None else start
+        most = self.asked.max_bytes_per_trigger if limit is None else getattr(limit, "max_bytes", None)
+        if start is None or most is None:
+            return newest if start is None else _not_behind(newest, start)
+        return _limited(start, newest, most)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+
+        most = self.asked.max_bytes_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxBytes(most)
+
+    def reportLatestOffset(self) -> Position:  # noqa: N802 - Spark's name
+        return dict(self._ends)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """What is there now is all that such a query reads."""
+        self._target = {log.broker: self._end(log) for log in self._logs()}
+
+    def _logs(self) -> list[Log]:
+        return find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
+
+    def _end(self, log: Log) -> int:
+        """How far the log goes now. Behind a place where no record begins it is looked for now and then only."""
+        known = self._ends.get(log.broker, 0)
+        end = find_end(log, known, search=False)
+        now = time.monotonic()
+        if end <= known and now - self._searched_at.get(log.broker, 0.0) >= SEARCH_INTERVAL_S:
+            self._searched_at[log.broker] = now
+            end = find_end(log, known)
+        self._ends[log.broker] = end
+        return end
+
+    # ------------------------------------------------------------------ reading
+
+    def partitions(self, start: Position, end: Position) -> Sequence[InputPartition]:
+        self._last = end
+        ranges = [self._range(log, start, end) for log in self._logs() if log.broker in end]
+        planned = plan(ranges, split_bytes=self.asked.split_bytes, least_count=self.asked.min_partitions)
+        return [SplitPartition(each) for each in planned]
+
+    def _range(self, log: Log, start: Position, end: Position) -> tuple[Log, int, int]:
+        begin, stop = start.get(log.broker, log.first), end[log.broker]
+        check_start(begin, log, self.asked.fail_on_data_loss)
+        there = log.files[-1].end if log.files else 0
+        if stop > there and self.asked.fail_on_data_loss:
+            raise DamagedStore(
+                f"the log of {log.broker} was read up to {stop}, and now ends before {there}",
+                path=log.uri,
+                advice="it was cut or replaced; start the query anew, or set option failOnDataLoss=false",
+            )
+        return log, max(begin, log.first), min(stop, there)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, SplitPartition):
+            yield from reading_of(self.asked, self.shape).read(partition.value)
+
+
+def make_stream_reader(asked: SourceOptions, shape: RowShape) -> DataSourceStreamReader:
+    """The reader, with what this version of Spark can do."""
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:  # Spark 4.1
+        return LogStreamReader(asked, shape)
+
+    class AvailableNowReader(LogStreamReader, SupportsTriggerAvailableNow):
+        """With Trigger.AvailableNow."""
+
+    return AvailableNowReader(asked, shape)
+
+
+def _not_behind(newest: Position, start: Position) -> Position:
+    """A store that is gone, or whose end cannot be seen now, stays where it was read up to."""
+    return {broker: max(newest.get(broker, 0), start.get(broker, 0)) for broker in {**start, **newest}}
+
+
+def _limited(start: Position, newest: Position, most: int) -> Position:
+    """No more than `most` bytes from `start` on, shared among the logs by what each has."""
+    behind = {broker: max(0, end - start.get(broker, 0)) for broker, end in newest.items()}
+    total = sum(behind.values())
+    if total <= most:
+        return _not_behind(newest, start)
+    taken = {broker: start.get(broker, 0) + max(1, most * size // total) for broker, size in behind.items() if size}
+    return _not_behind(taken, start)

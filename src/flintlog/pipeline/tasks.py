@@ -1,0 +1,117 @@
+"""Running plain functions on Spark: items in, results out, in order, with progress.
+
+Jobs are written as functions of picklable values, so each can be called without Spark too. What flintlog itself
+refuses (a full disk, damage) is no chance event: it comes back as a value and is raised once in the driver, instead of
+being tried again and wrapped in Java's frames. Anything else is left to Spark's retries.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
+
+from flintlog.errors import FlintlogError, InvalidConfig
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Progress = Callable[[int, int], None]
+"""Told (done, total) while a job runs."""
+
+_LOOK_INTERVAL_S = 0.2
+
+
+class Refusal(NamedTuple):
+    """An error of ours as values: exceptions with named arguments do not travel."""
+
+    kind: type[FlintlogError]
+    what: str
+    path: str | None
+    offset: int | None
+    advice: str | None
+
+    def error(self) -> FlintlogError:
+        return self.kind(self.what, path=self.path, offset=self.offset, advice=self.advice)
+
+
+class _Task(Generic[Item, Result]):
+    """What a worker does with its items."""
+
+    def __init__(self, function: Callable[[Item], Result]) -> None:
+        self._function = function
+
+    def __call__(self, items: Iterable[Item]) -> Iterator[Result | Refusal]:
+        for item in items:
+            try:
+                yield self._function(item)
+            except FlintlogError as error:
+                yield Refusal(type(error), error.what, error.path, error.offset, error.advice)
+
+
+def run_tasks(
+    spark: SparkSession, function: Callable[[Item], Result], items: Sequence[Item], progress: Progress | None = None
+) -> list[Result]:
+    """`function` of each item, each a task of its own; the first error of ours is raised."""
+    if not items:
+        return []
+    context = _context(spark)
+    with _told(context, len(items), progress):
+        found = context.parallelize(items, len(items)).mapPartitions(_Task(function)).collect()
+    for each in found:
+        if isinstance(each, Refusal):
+            raise each.error()
+    return cast("list[Result]", found)
+
+
+def _context(spark: SparkSession) -> SparkContext:
+    try:
+        return spark.sparkContext
+    except Exception as error:  # a Connect session says so by an error of its own
+        raise InvalidConfig("jobs need a classic Spark session", advice="not one of Spark Connect") from error
+
+
+@contextmanager
+def _told(context: SparkContext, total: int, progress: Progress | None) -> Iterator[None]:
+    """Look at the running job from a thread of its own, while this one waits for it."""
+    if progress is None:
+        yield
+        return
+    group = f"flintlog-{uuid.uuid4()}"
+    context.setJobGroup(group, "flintlog")
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(_LOOK_INTERVAL_S):
+            progress(_done_count(context, group), total)
+
+    watcher = threading.Thread(target=look, name="flintlog-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
+        context.setLocalProperty("spark.jobGroup.id", "")
+    progress(total, total)
+
+
+def _done_count(context: SparkContext, group: str) -> int:
+    tracker = context.statusTracker()
+    done = 0
+    for job in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(job)
+        for stage in [] if info is None else info.stageIds:
+            seen = tracker.getStageInfo(stage)
+            done += 0 if seen is None else seen.numCompletedTasks
+    return done
+
+
+def attempt_name() -> str:
+    """A name that no other attempt at the same task has."""
+    return uuid.uuid4().hex

@@ -1,0 +1,66 @@
+"""What the pipeline's tests share: one Spark session for all of them, and small stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flintlog import Message, StoreConfig, open_store
+from flintlog.pipeline.session import get_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TIMEOUT_S = 400
+COUNT = 300
+SEGMENT_BYTES = 64 * 1024
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever comes first waits for Spark to start, on a busy machine for minutes."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = get_session("local[2]", {"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+def small_config(**changes: object) -> StoreConfig:
+    return StoreConfig(
+        flush="async",
+        mapped_file_size_commit_log=SEGMENT_BYTES,
+        mapped_file_size_consume_queue=20 * 50,
+        max_hash_slot_num=100,
+        max_index_num=200,
+    ).with_changes(**changes)
+
+
+def fill(path: Path, count: int = COUNT, **changes: object) -> Path:
+    """A store of `count` messages in three queues of two topics; some without keys or tags, some compressed."""
+    with open_store(path, small_config(**changes)) as store:
+        for number in range(count):
+            message = Message(
+                "orders" if number % 3 else "payments",
+                f"body {number} ".encode() * (number % 60),
+                queue_id=number % 2,
+                keys=[f"k{number}", "all"] if number % 4 else [],
+                tags="paid" if number % 5 else None,
+                properties={"number": str(number)},
+                compress="zlib" if number % 50 == 7 else None,
+            )
+            assert store.put(message)
+    return path
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store on disk that nobody runs. Read only."""
+    return fill(tmp_path_factory.mktemp("spark") / "store")
