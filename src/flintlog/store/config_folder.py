@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from flintlog.derive.finding import Finding
 from flintlog.errors import DamagedStore, SyncFailed
 from flintlog.store.background import Background, Job
 from flintlog.store.config_table import ConfigTable
@@ -23,7 +24,6 @@ from flintlog.store.consumer_offsets import ConsumerOffsets
 from flintlog.store.engine import Engine
 from flintlog.store.groups import GROUP_EXTRAS, SYSTEM_GROUPS, GroupConfig, Groups
 from flintlog.store.json_file import JsonFile
-from flintlog.store.recovery_report import Finding
 from flintlog.store.topics import SYSTEM_TOPICS, TopicConfig, Topics
 
 log = logging.getLogger(__name__)

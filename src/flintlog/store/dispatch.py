@@ -349,11 +349,12 @@ class Dispatcher:
         entry = (row.physical_offset, row.size, row.tags_code, place.queue_offset, row.store_timestamp)
         if not queue.put(*entry, bitmap, place.batch_count, is_extended=is_extended):
             raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
-        self._wake_waiting(queue.topic)
+        if self._waits:
+            self._wake(queue.topic)
 
-    def _wake_waiting(self, topic: str) -> None:
-        """An entry was written: whoever sleeps for the topic is woken."""
-        for wait in self._waits.pop(topic, ()) if self._waits else ():
+    def _wake(self, topic: str) -> None:
+        """Wake whoever sleeps until something comes for this topic."""
+        for wait in self._waits.pop(topic, ()):
             for other in wait.topics:
                 self._waits.get(other, set()).discard(wait)
             wait.wake()
