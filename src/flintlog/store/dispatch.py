@@ -159,20 +159,6 @@ class Dispatcher:
             self._run_owned()
         self.advance()
 
-    @contextmanager
-    def standing_still(self) -> Iterator[None]:
-        """Inside, no queue and no index file is written, so that they may be deleted or cut; puts go on."""
-        if self._runner == threading.get_ident():
-            yield
-            return
-        with self._running:
-            self.lane.is_owned = True
-            try:
-                yield
-            finally:
-                self.lane.is_owned = False
-        self.advance()
-
     @property
     def backlog_bytes(self) -> int:
         return max(0, self._readable_end() - self.position)

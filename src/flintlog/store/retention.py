@@ -189,12 +189,12 @@ class Retention:
         if minimum <= self._followed_to:
             return
         for queue in parts.queues.all():
-            with self._dispatcher.standing_still():
+            with self._dispatcher.alone():
                 deleted = queue.delete_expired(minimum, self._now_ms())
             if deleted:
                 yield self._config.delete_consume_queue_files_interval
         if parts.index is not None:
-            with self._dispatcher.standing_still():
+            with self._dispatcher.alone():
                 parts.index.delete_expired(minimum)
         self._followed_to = minimum
 
