@@ -29,12 +29,15 @@ OTHERS: dict[str, Callable[[], Contender]] = {
     "file": FileByHand,
 }
 BUSY_LOAD_PER_CORE = 0.5
+PIPELINE_MIB = 2048
+QUICK_PIPELINE_MIB = 64
 TITLE = (
     "messages a second, or µs from put to arrival (p50 / p99); in brackets CPU µs a message; × how much better ours is"
 )
 
 
 @click.command("bench")
+@click.argument("what", type=click.Choice(["store", "pipeline"]), default="store")
 @click.option("--compare", default="", help=f"Measure others beside: {', '.join(OTHERS)}, separated by commas.")
 @click.option("--only", multiple=True, help="Only tasks whose name contains this; may be given more than once.")
 @click.option("--quick", is_flag=True, help="One short round: to see that it works, not to quote.")
@@ -44,6 +47,7 @@ TITLE = (
 @click.option("--directory", type=click.Path(file_okay=False, path_type=Path), help="Where to write: a real disk.")
 @output_option
 def bench(
+    what: str,
     compare: str,
     only: tuple[str, ...],
     quick: bool,
@@ -53,13 +57,28 @@ def bench(
     directory: Path | None,
     output: Output,
 ) -> None:
-    """Measure puts, synced puts, reads, rebuild and visibility; say how much CPU a message costs."""
+    """Measure puts, synced puts, reads, rebuild and visibility; say how much CPU a message costs.
+
+    With `pipeline`, measure the jobs on Spark beside the same work in one process.
+    """
     window = _window(quick, seconds, rounds, rebuild_mib)
     tasks, names = _tasks(only), _names(compare)
     room = directory or Path(tempfile.gettempdir())
     room.mkdir(parents=True, exist_ok=True)
+    if what == "pipeline":
+        _show_pipeline(room, QUICK_PIPELINE_MIB if quick else rebuild_mib or PIPELINE_MIB, "java" in names, output)
+        return
     report = _measure(names, tasks, window, room)
     _show(report, output)
+
+
+def _show_pipeline(room: Path, mib: int, with_java: bool, output: Output) -> None:
+    from flintlog.bench.pipeline import PipelineFigure, measure_pipeline
+
+    with tempfile.TemporaryDirectory(dir=room, prefix="flintlog-pipeline-") as directory:
+        figures = measure_pipeline(Path(directory), mib=mib, with_java=with_java)
+    rows = [msgspec.to_builtins(figure) for figure in figures]
+    output.rows(rows, PipelineFigure.__struct_fields__, f"{mib} MiB of 1 KiB messages, local[2]")
 
 
 def _show(report: Report, output: Output) -> None:
