@@ -26,7 +26,7 @@ from flintlog.bench.java import Java
 from flintlog.bench.ours import fill_log
 from flintlog.bench.process_tree import cpu_seconds
 from flintlog.bench.run import strip
-from flintlog.bench.tasks import TASKS, Window
+from flintlog.bench.tasks import MIB, TASKS, Window
 from flintlog.derive.columns import to_record_batch
 from flintlog.kernel import ScanStop
 from flintlog.pipeline.rebuild import rebuild
@@ -37,7 +37,8 @@ from flintlog.store.store import open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SMALL_MIB = 8
+SMALL_MIB = 16
+WARM_UPS = 3
 CONFIG = StoreConfig(flush="async")
 
 
@@ -86,7 +87,8 @@ class _Bench:
     def _rows(self) -> list[PipelineFigure]:
         found = []
         for name, include_body in (("full rows", True), ("metadata", False)):
-            self._read(self._small, include_body)
+            for _ in range(WARM_UPS):
+                self._read(self._small, include_body)
             alone = self._measure(f"{name}, kernel alone", partial(decode_all, self._store, include_body))
             there = self._measure(f"{name}, Spark", partial(self._read, self._store, include_body))
             found += [alone, _beside(there, alone)]
@@ -94,6 +96,7 @@ class _Bench:
 
     def _read(self, store: Path, include_body: bool) -> None:
         reader = self._spark.read.format("flintlog").option("includeBody", str(include_body).lower())
+        reader = reader.option("minPartitions", str(2 * self._spark.sparkContext.defaultParallelism))
         reader.load(str(store)).write.format("noop").mode("overwrite").save()
 
     def _rebuilds(self) -> list[PipelineFigure]:
@@ -101,7 +104,7 @@ class _Bench:
         embedded = self._measure("rebuild, embedded", self._open)
         strip(self._store)
         strip(self._small)
-        rebuild(self._spark, self._small, config=CONFIG)
+        rebuild(self._spark, self._small, config=CONFIG, split_bytes=MIB)  # in tasks enough to start every worker
         there = self._measure("rebuild, Spark", lambda: rebuild(self._spark, self._store, config=CONFIG))
         found = [embedded, _beside(there, embedded)]
         if self._with_java:
