@@ -66,7 +66,12 @@ class ConfigFolder:
             on_queue_type=on_queue_type,
             remove=self._remove_topic,
         )
-        self.groups = Groups(self._group_table, read_only=engine.read_only, remove_offsets=self.offsets.remove_group)
+        self.groups = Groups(
+            self._group_table,
+            read_only=engine.read_only,
+            remove_offsets=self.offsets.remove_group,
+            forget=engine.broker_stats.forget_group,
+        )
         self._files = (
             (topics_file, self._topic_table.load),
             (groups_file, self._group_table.load),
@@ -112,6 +117,7 @@ class ConfigFolder:
         self.offsets.remove_topic(topic)
         self.offsets.save()
         self._engine.dispatcher.remove_topic(topic)
+        self._engine.broker_stats.forget_topic(topic)
 
     def _save_in_time(self) -> None:
         """Offsets have changed. A store whose groups do not move has no thread for them."""
