@@ -7,6 +7,9 @@ depends on the clock:
     another clock             the same, but it looks every few milliseconds of real time: nobody says when it moves
     a clock turned by hand    no thread: whoever turns the clock runs the jobs before the turning returns
 
+A clock that was turned back makes every job due once, because what it had asked for was told by the old time; a thread
+sees that within a minute.
+
 So a test that advances a fake clock finds everything done, and takes no real seconds.
 """
 
@@ -39,6 +42,7 @@ class Job:
     def __init__(self, name: str, run_due: RunDue, now_ms: Milliseconds) -> None:
         self.name = name
         self.due_at_ms = 0
+        self._seen_ms = now_ms()
         self._run_due = run_due
         self._now_ms = now_ms
         self._wake = threading.Event()
@@ -53,7 +57,11 @@ class Job:
 
     @property
     def is_due(self) -> bool:
-        return self._nudged or self._now_ms() >= self.due_at_ms
+        now_ms = self._now_ms()
+        if now_ms < self._seen_ms:
+            self._nudged = True
+        self._seen_ms = now_ms
+        return self._nudged or now_ms >= self.due_at_ms
 
     def run(self) -> None:
         """Do what is due. An error of the store is raised after the job was put off, so that it is tried again."""
