@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from flintlog.errors import FlintlogError
+from flintlog.errors import FlintlogError, StoreClosed
 from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds, system_now_ms
 
 log = logging.getLogger(__name__)
@@ -83,6 +83,8 @@ class Job:
         try:
             self.run()
         except FlintlogError as failure:
+            if self._stopped and isinstance(failure, StoreClosed):
+                return  # its own callback shut the store down
             log.error("%s did not do its work and will try again: %s", self.name, failure)
         except Exception:
             # A callback of the user's may raise anything; the thread must live on to try again.
@@ -138,7 +140,12 @@ class Background:
                 if not due or not self._is_running:
                     return
                 for job in due:
-                    job.run()
+                    try:
+                        job.run()
+                    except StoreClosed:
+                        if self._is_running:
+                            raise
+                        return  # its own callback shut the store down
             raise FlintlogError(f"{due[0].name} is due again and again without an end")
         finally:
             self._turning.release()

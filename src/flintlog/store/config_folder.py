@@ -39,9 +39,9 @@ class ConfigFolder:
         self._background = background
         self._saving: Job | None = None
         self._starting = threading.Lock()
-        topics_file = JsonFile(paths.topics, medium)
-        groups_file = JsonFile(paths.groups, medium)
-        offsets_file = JsonFile(paths.consumer_offsets, medium)
+        topics_file = JsonFile(paths.topics, medium, before_save=engine.check_open)
+        groups_file = JsonFile(paths.groups, medium, before_save=engine.check_open)
+        offsets_file = JsonFile(paths.consumer_offsets, medium, before_save=engine.check_open)
         self._topic_table = ConfigTable(topics_file, TopicConfig, "topicConfigTable", now_ms, predefined=SYSTEM_TOPICS)
         self._group_table = ConfigTable(
             groups_file,
