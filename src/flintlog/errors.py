@@ -139,7 +139,7 @@ class DamagedRecord(DamagedStore):
 
 
 class StoreInUse(FlintlogError):
-    """Another process holds the store's lock."""
+    """Another process holds the store's lock, or the caller is in the store's own work."""
 
     code = "store-in-use"
 

@@ -135,6 +135,11 @@ class Dispatcher:
         """Whether a put may dispatch its own record: nobody has to hear of it, and nothing but the lane is needed."""
         return not self._listeners and not self.lane.all_slow
 
+    @property
+    def is_calling_listener(self) -> bool:
+        """Whether the calling thread is in a listener now."""
+        return self._runner == threading.get_ident()
+
     def start(self) -> None:
         """Nothing to start: whoever moves the readable end dispatches."""
 

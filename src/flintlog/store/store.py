@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self, cast
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium, load_medium
 from flintlog.disk.overlay import OverlayMedium
-from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed
+from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed, StoreInUse
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
 from flintlog.store.arrival_wait import ArrivalWait
@@ -46,7 +46,7 @@ from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_top
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.retention import Retention
-from flintlog.store.service import HasFigures, Rewritten, Service, make_service
+from flintlog.store.service import HOMES, HasFigures, Rewritten, Service, make_service
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
 from flintlog.store.subscriptions import Subscriptions
@@ -196,8 +196,12 @@ class Store:
 
     def service(self, name: str) -> Service:
         """A running service, by its name in the configuration."""
+        if name not in HOMES:
+            raise InvalidConfig(f"there is no service {name!r}", advice=", ".join(HOMES))
         if name not in self._services:
             advice = f"open the store with services={{{name!r}}}"
+            if name in self.config.services:
+                advice = "it runs in a store that is open for writing"
             raise ServiceNotEnabled(f"the service {name!r} does not run", advice=advice)
         return self._services[name]
 
@@ -211,7 +215,14 @@ class Store:
         self._background.run_due()
 
     def shutdown(self) -> None:
-        """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing."""
+        """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing.
+
+        An arrival listener cannot do this: it would wait for the thread that it runs in.
+        """
+        if self._engine.dispatcher.is_calling_listener:
+            raise StoreInUse("an arrival listener cannot shut its store down", advice="let another thread do it")
+        if self._engine.is_left_to_parent:
+            return  # what services and groups would save is the parent's to save
         with ExitStack() as stack:
             stack.callback(self._engine.shutdown)
             stack.callback(self._folder.save)
