@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, Entry] = {
     "get": Entry("flintlog.cli.get", "get", "Show one message and every place that refers to it."),
     "info": Entry("flintlog.cli.info", "info", "Show a store on one screen."),
     "ls": Entry("flintlog.cli.ls", "ls", "List topics, queues, groups or files of a store."),
+    "offsets": Entry("flintlog.cli.offsets", "offsets", "Show or move what groups have consumed."),
     "pipeline": Entry("flintlog.cli.pipeline", "pipeline", "Run a job on Spark over a store: rebuild, and more."),
     "put": Entry("flintlog.cli.put", "put", "Put messages into a store."),
     "retention": Entry("flintlog.cli.retention", "retention", "Say which files of a log would be deleted, and when."),
