@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Entry] = {
     "offsets": Entry("flintlog.cli.offsets", "offsets", "Show or move what groups have consumed."),
     "pipeline": Entry("flintlog.cli.pipeline", "pipeline", "Run a job on Spark over a store: rebuild, and more."),
     "put": Entry("flintlog.cli.put", "put", "Put messages into a store."),
+    "repair": Entry("flintlog.cli.repair", "repair", "Mend a store by plan; what is replaced is kept beside it."),
     "retention": Entry("flintlog.cli.retention", "retention", "Say which files of a log would be deleted, and when."),
     "stats": Entry("flintlog.cli.stats", "stats", "Show figures of a store: messages, bytes, offsets, disks."),
     "tail": Entry("flintlog.cli.cat", "tail", "Show the last messages of a store, and follow it."),
