@@ -225,6 +225,18 @@ def test_a_stretch_of_zeros_is_filled_and_what_follows_is_kept(golden: Golden, t
         assert hashlib.sha256(message.record).hexdigest() == after["recordSha256"]
 
 
+def test_light_queues_and_batch_queues_are_built_again(golden: Golden, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(golden("multi") / "store", root)
+    queue = next(path for path in sorted((root / "consumequeue").rglob("*")) if path.is_file())
+    queue.write_bytes(b"\x01" + queue.read_bytes()[1:])
+    with open_store(golden("multi") / "store", config_of(golden("multi")), read_only=True) as store:
+        wanted = store.queues()
+    assert repair(root).left == []
+    with open_store(root, config_of(golden("multi")), read_only=True) as store:
+        assert store.queues() == wanted
+
+
 def test_a_running_store_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open_store(tmp_path / "store") as store:
         store.put(Message("orders", b"x"))

@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from flintlog import kernel
+from flintlog.care.delay_offsets import bring_delay_offsets_back
 from flintlog.care.fill import fill_range
 from flintlog.care.held_store import hold
 from flintlog.care.kept import Kept, copy_file
 from flintlog.care.lost_messages import find_lost, readable_backups
 from flintlog.care.lost_records import stand_in
-from flintlog.care.queue_ends import queue_end
 from flintlog.care.repair_plan import LostMessage, RepairPlan, Step, plan_steps
+from flintlog.care.settling import settle
 from flintlog.care.store_files import StoreFiles, look_at
 from flintlog.care.verify import Verification, verify
 from flintlog.derive.finding import Finding
@@ -38,9 +39,8 @@ from flintlog.disk.ownership import take_after, take_all_after
 from flintlog.errors import DamagedStore, FormatError, StoreInUse
 from flintlog.format import names
 from flintlog.format.names import encode_abort
-from flintlog.format.record import SCHEDULE_TOPIC, encode_blank, parse_record
+from flintlog.format.record import encode_blank, parse_record
 from flintlog.store.checkpoint import CheckpointFile
-from flintlog.store.json_file import JsonFile
 from flintlog.store.stop_marker import StopMarker
 
 if TYPE_CHECKING:
@@ -175,7 +175,8 @@ class _Repairer:
         self._tell("offsets")
         if any(step.action == "offsets" for step in plan.steps):
             with hold(self._files.paths, self._medium):
-                self._bring_delay_offsets_back()
+                # Those of groups were brought back when the store was opened.
+                bring_delay_offsets_back(self._files.root, self._files.given, self._medium)
         self._tell("owners")
         self._give_owners()
         return self._kept.directory
@@ -327,28 +328,11 @@ class _Repairer:
         path = Path(step.file or "")
         self._kept.keep_bytes(self._name(path), self._medium.read(path))
 
-    def _bring_delay_offsets_back(self) -> None:
-        """Those of groups were brought back when the store was opened."""
-        files = look_at(self._files.root, self._files.given, self._medium)
-        file = JsonFile(files.root / names.CONFIG / "delayOffset.json", self._medium)
-        content = file.load()
-        table = None if content is None else content.get("offsetTable")
-        if content is None or not isinstance(table, dict):
-            return
-        for level, offset in table.items():
-            queue = files.queues.get((SCHEDULE_TOPIC, int(level) - 1))
-            end = 0 if queue is None else queue_end(files, queue)
-            if isinstance(offset, int) and offset > end:
-                table[level] = end
-        file.save(content)
-
     def _settle(self) -> None:
-        """Recovery builds what is missing and writes checkpoint and stop marker; nothing is put, nothing deleted."""
-        from flintlog.store.store import open_store
-
-        sizes = {**self._files.inferred.values, **self._journal.inferred}
-        config = self._files.config.with_changes(**sizes, services=frozenset(), retention="off")
-        open_store(self._files.root, config, medium=self._medium).shutdown()
+        """Recovery builds what is missing, and writes checkpoint and stop marker."""
+        files = self._files
+        sizes = {**files.inferred.values, **self._journal.inferred}
+        settle(files.root, files.config.with_changes(**sizes), self._medium, is_guessed=files.given is None)
 
     def _give_owners(self) -> None:
         """What was made anew belongs to whom the log belongs."""
