@@ -10,7 +10,7 @@ import pytest
 
 from flintlog import FlintlogError, InvalidConfig, Message, ServiceNotEnabled, StoreClosed, StoreInUse, open_store
 from flintlog.services.transaction import Decision, TransactionService, UndecidedTransaction
-from flintlog.store.dispatch import Arrival
+from flintlog.store.stored import Arrival
 from flintlog.testing import SMALL_FILES, FakeClock
 from tests.store.test_forking import in_child
 

@@ -143,12 +143,15 @@ class Background:
                     try:
                         job.run()
                     except StoreClosed:
-                        if self._is_running:
-                            raise
-                        return  # its own callback shut the store down
+                        if self._has_ended():
+                            return  # its own callback shut the store down
+                        raise
             raise FlintlogError(f"{due[0].name} is due again and again without an end")
         finally:
             self._turning.release()
+
+    def _has_ended(self) -> bool:
+        return not self._is_running
 
     def stop(self) -> None:
         """Return when no job runs any more. A second call does nothing."""
