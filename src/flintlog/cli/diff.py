@@ -13,6 +13,7 @@ from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import output_option, store_config_option
 
 if TYPE_CHECKING:
+    from flintlog.care.diff import LogDiff, Side
     from flintlog.store.config import StoreConfig
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -29,9 +30,18 @@ def diff(a: Path, b: Path, config: StoreConfig | None, output: Output) -> int:
 
     found = run(a, b, config)
     if isinstance(output, TableOutput):
-        sides = [{"store": name, **asdict(side)} for name, side in (("A", found.a), ("B", found.b))]
-        output.rows(sides, ("store", "path", "min_offset", "end_offset", "own_bytes", "own_messages", "first_own"))
+        sides = [{**asdict(side), "store": name, "first_own": _place(side)} for name, side in _named(found)]
+        output.rows(sides, ("store", "min_offset", "end_offset", "own_bytes", "own_messages", "first_own"))
         output.line(found.verdict)
     else:
         output.record(asdict(found))
     return ExitCode.FINE if found.diverges_at is None else ExitCode.FINDINGS
+
+
+def _named(found: LogDiff) -> tuple[tuple[str, Side], tuple[str, Side]]:
+    return ("A", found.a), ("B", found.b)
+
+
+def _place(side: Side) -> str | None:
+    first = side.first_own
+    return None if first is None else f"{first['topic']}/{first['queue_id']}@{first['queue_offset']}"
