@@ -10,6 +10,7 @@ manifest names is removed by the next. The manifest carries the digest of each f
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,8 +122,8 @@ def hash_file(medium: Medium, path: Path) -> str:
     return _pump(medium, path, info.size, lambda position, data: None)
 
 
-def _pump(medium: Medium, source: Path, length: int, take: object) -> str:
-    assert callable(take)
+def _pump(medium: Medium, source: Path, length: int, take: Callable[[int, memoryview], None]) -> str:
+    """Hand over a file's first bytes in pieces; their SHA-256."""
     digest = hashlib.sha256()
     read = medium.open(source)
     try:

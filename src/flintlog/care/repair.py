@@ -61,6 +61,7 @@ class RepairReport:
     steps: list[Step] = field(default_factory=list)
     lost: list[LostMessage] = field(default_factory=list)
     left: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     kept_in: Path | None = None
 
 
@@ -122,9 +123,13 @@ def repair(
         if not plan.steps or set(plan.steps) <= set(report.steps):
             break
         report.steps += plan.steps
+        report.notes += [note for note in _guessed(files, report.steps) if note not in report.notes]
         report.lost += [message for message in plan.lost if message not in report.lost]
         report.kept_in = _Repairer(files, on_step or (lambda step: None)).run(plan)
     medium.remove(_journal_path(files))
+    if report.kept_in is not None and not medium.listing(report.kept_in):
+        medium.remove_tree(report.kept_in)
+        report.kept_in = None
     return report
 
 

@@ -36,20 +36,16 @@ def repair(store: Path, mode: str | None, config: StoreConfig | None, output: Ou
     """
     if mode is None:
         raise click.UsageError("say --plan to see what would be done, or --apply to do it")
-    from flintlog.care.repair import plan_repair
-
     if mode == "plan":
+        from flintlog.care.repair import plan_repair
+
         plan = plan_repair(store, config)
-        _show(output, store, mode, plan.steps, plan.lost, plan.left, None)
-        for note in plan.notes:
-            output.note(f"note: {note}")
+        _show(output, store, mode, plan.steps, plan.lost, plan.left, plan.notes, None)
         return ExitCode.FINDINGS if plan.steps or plan.left else ExitCode.FINE
     from flintlog.care.repair import repair as run
 
-    for note in plan_repair(store, config).notes:
-        output.note(f"note: {note}")
     report = run(store, config)
-    _show(output, store, mode, report.steps, report.lost, report.left, report.kept_in)
+    _show(output, store, mode, report.steps, report.lost, report.left, report.notes, report.kept_in)
     return ExitCode.FINDINGS if report.left else ExitCode.FINE
 
 
@@ -60,6 +56,7 @@ def _show(
     steps: Sequence[Step],
     lost: Sequence[LostMessage],
     left: Sequence[Finding],
+    notes: Sequence[str],
     kept_in: Path | None,
 ) -> None:
     done = [_row(step, _STEPS, store) for step in steps]
@@ -71,7 +68,9 @@ def _show(
         _show_tables(output, mode, done, gone, stays)
     else:
         kept = None if kept_in is None else str(kept_in)
-        output.record({"mode": mode, "steps": done, "lost": gone, "left": stays, "kept_in": kept})
+        output.record({"mode": mode, "steps": done, "lost": gone, "left": stays, "notes": list(notes), "kept_in": kept})
+    for note in notes if isinstance(output, TableOutput) else ():
+        output.note(f"note: {note}")
     if kept_in is not None:
         output.note(f"what was replaced is in {kept_in}")
 
