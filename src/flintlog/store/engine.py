@@ -29,6 +29,7 @@ from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.clock import Milliseconds
 from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
+from flintlog.store.confirmation import Confirmation
 from flintlog.store.dispatch import BitmapHook, Dispatcher
 from flintlog.store.flush import AsyncFlush, Commit
 from flintlog.store.forking import close_in_children
@@ -54,6 +55,10 @@ Progress = Callable[[int, int], None]
 """Told (done, total) in bytes while a long opening goes on."""
 
 
+def _nothing() -> None:
+    """Group commit has dispatched already."""
+
+
 class Engine:
     """One store directory, running. Any thread may call its public methods."""
 
@@ -74,7 +79,7 @@ class Engine:
             parts.queues,
             parts.index,
             parts.lane,
-            readable_end=self._readable_end,
+            readable_end=self.readable_end,
             damage=parts.damage,
             delay_levels_ms=config.delay_levels_ms,
             extension=config.enable_consume_queue_ext,
@@ -91,6 +96,8 @@ class Engine:
         )
         self.use_bitmap_hook(None)
         self.group_commit: GroupCommit | None = None
+        self.confirmation: Confirmation | None = None
+        self.is_replica = config.broker_role == "SLAVE"
         self.commit: Commit | None = None
         self.queue_flush: QueueFlush | None = None
         self.medium = medium
@@ -216,6 +223,13 @@ class Engine:
                 thorough_interval_ms=config.commit_commit_log_thorough_interval,
                 after_commit=self._after_commit,
             )
+        if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1:
+            self.confirmation = Confirmation(
+                timeout_ms=config.slave_timeout,
+                before_wait=_nothing if self.is_sync else self.after_append,
+                counted=self.counters,
+            )
+            self.confirmation.start()
         if self.is_sync:
             self.group_commit = GroupCommit(
                 parts.segments,
@@ -224,6 +238,7 @@ class Engine:
                 after_flush=self._after_flush,
                 on_failure=self._on_sync_failure,
                 counted=self.counters,
+                then=self.confirmation,
             )
             self.group_commit.start()
         else:
@@ -255,7 +270,8 @@ class Engine:
 
     def _abandon(self) -> None:
         """Opening failed: give everything back, leave the directory as it is."""
-        for service in (self._toucher, self.commit, self.group_commit, self._async_flush, self.queue_flush):
+        stages = (self.commit, self.group_commit, self.confirmation, self._async_flush, self.queue_flush)
+        for service in (self._toucher, *stages):
             if service is not None:
                 service.stop()
         self.parts.allocator.shut_down()
@@ -281,7 +297,7 @@ class Engine:
                     self.lifecycle.move_to(State.SHUTDOWN_OK)
 
     def _stop_threads(self) -> None:
-        for service in (self._toucher, self.commit, self.group_commit, self._async_flush):
+        for service in (self._toucher, self.commit, self.group_commit, self.confirmation, self._async_flush):
             if service is not None:
                 service.stop()
         if self.lifecycle.flags & Flag.NOT_WRITEABLE == 0:
@@ -369,7 +385,12 @@ class Engine:
             hook = self.subscriptions.bitmap_of
         self.dispatcher.bitmap_hook = hook
 
-    def _readable_end(self) -> int:
+    @property
+    def waiting(self) -> GroupCommit | Confirmation | None:
+        """Where a put waits; nowhere when it is done once it is appended."""
+        return self.group_commit if self.group_commit is not None else self.confirmation
+
+    def readable_end(self) -> int:
         """How far dispatch may go: what is flushed under sync flush, what can be read under async flush."""
         segments = self.parts.segments
         if self.is_sync and not self.config.read_un_committed:

@@ -1,0 +1,81 @@
+"""The log as bytes, for those who copy it from one store to another.
+
+    master    read(offset)  ─▶ bytes of one segment, up to the readable end ─▶ a slave
+    slave     append(offset, data)  ─▶ whole records at the log's end ─▶ queues, index ─▶ its new end
+
+The readable end is what dispatch may see: under sync flush only what is on disk is handed out, so a master that loses
+its power never comes back with a log that ends before that of its slave.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from flintlog.errors import InvalidOffset, StoreClosed
+from flintlog.store.engine import Engine
+
+DIGEST_BYTES: Final = 1024 * 1024
+
+
+class RawLog:
+    """The bytes of an open store's log. Any thread may read; one appends."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._segments = engine.parts.segments
+
+    @property
+    def start(self) -> int:
+        """Where the log begins; 0 when there is none yet."""
+        return max(0, self._segments.min_offset)
+
+    @property
+    def end(self) -> int:
+        """Where what may be read ends."""
+        return max(self.start, self._engine.readable_end())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no file was made yet."""
+        return not self._segments.segments
+
+    @property
+    def segment_size(self) -> int:
+        return self._segments.segment_size
+
+    def read(self, offset: int, most_bytes: int) -> bytes:
+        """Bytes from `offset` on, of one segment; none when the log does not go on there."""
+        segment = self._segments.find(offset)
+        if segment is None:
+            return b""
+        size = min(most_bytes, self.end - offset, segment.base + segment.read_position - offset)
+        selected = segment.select(offset - segment.base, size) if size > 0 else None
+        if selected is None:
+            return b""
+        with selected:
+            return bytes(selected.view)
+
+    def append(self, offset: int, data: bytes) -> int:
+        """Write whole records at the log's end; the new end. Under sync flush they are on disk when this returns."""
+        if not self._engine.is_replica:
+            raise StoreClosed("only a slave takes bytes of another log", path=self._engine.path)
+        self._engine.log.append_raw(offset, data)
+        if self._engine.is_sync:
+            self._engine.flush()
+        else:
+            self._engine.after_append()
+        return self.end
+
+    def digest(self, start: int, stop: int) -> str:
+        """SHA-256 of a range, in hexadecimal."""
+        if not self.start <= start <= stop <= self.end:
+            raise InvalidOffset(f"the log holds {self.start} to {self.end}, not {start} to {stop}", offset=start)
+        found = hashlib.sha256()
+        while start < stop:
+            data = self.read(start, min(stop - start, DIGEST_BYTES))
+            if not data:
+                raise InvalidOffset("the log has a hole", offset=start)
+            found.update(data)
+            start += len(data)
+        return found.hexdigest()
