@@ -10,9 +10,11 @@ its power never comes back with a log that ends before that of its slave.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Final
 
 from flintlog.errors import InvalidOffset, StoreClosed
+from flintlog.store.damage import Damage
 from flintlog.store.engine import Engine
 
 DIGEST_BYTES: Final = 1024 * 1024
@@ -56,10 +58,15 @@ class RawLog:
         with selected:
             return bytes(selected.view)
 
-    def append(self, offset: int, data: bytes) -> int:
-        """Write whole records at the log's end; the new end. Under sync flush they are on disk when this returns."""
+    def append(self, offset: int, data: bytes, *, damage: Sequence[tuple[int, int]] = ()) -> int:
+        """Write whole records at the log's end; the new end. Under sync flush they are on disk when this returns.
+
+        `damage`: ranges that the other log holds damaged; dispatch and reading go around them here as they do there.
+        """
         if not self._engine.is_replica:
             raise StoreClosed("only a slave takes bytes of another log", path=self._engine.path)
+        for start, stop in damage:
+            self._engine.parts.damage.add(Damage(start, stop, "the log that this was copied from is damaged here"))
         self._engine.log.append_raw(offset, data)
         if self._engine.is_sync:
             self._engine.flush()
