@@ -38,6 +38,7 @@ from flintlog.store.housekeeping import QueueFlush
 from flintlog.store.json_file import JsonFile
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
+from flintlog.store.pending_cut import PendingCut
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
 from flintlog.store.put_figures import PutFigures
 from flintlog.store.recovery import Opening, Recovery
@@ -123,7 +124,11 @@ class Engine:
             raise DamagedStore("there is no such directory", path=self.path)
         try:
             self._load()
+            cut = PendingCut(paths, medium)
+            is_cutting = self._cut_as_asked(cut)
             self._recover(progress)
+            if is_cutting:
+                cut.done()
             self._start()
         except BaseException:
             self._abandon()
@@ -162,6 +167,17 @@ class Engine:
             safe = parts.checkpoint.values.index_msg_timestamp
             self._dropped_index_files = parts.index.load(self._was_clean, safe)
         move_to(State.LOAD_INDEX_OK)
+
+    def _cut_as_asked(self, cut: PendingCut) -> bool:
+        """End the log where an earlier run asked for; recovery then brings queues and index in line."""
+        end = cut.wanted()
+        if end is None or self.read_only:
+            return False
+        self._mark_unclean()
+        self._was_clean = False
+        self._marker.remove()
+        cut.clear_behind(end, self.parts.segments)
+        return True
 
     def _recover(self, progress: Progress | None) -> None:
         parts = self.parts

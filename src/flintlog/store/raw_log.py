@@ -13,9 +13,11 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
+from flintlog import kernel
 from flintlog.errors import InvalidOffset, StoreClosed
 from flintlog.store.damage import Damage
 from flintlog.store.engine import Engine
+from flintlog.store.pending_cut import PendingCut
 
 DIGEST_BYTES: Final = 1024 * 1024
 
@@ -73,6 +75,30 @@ class RawLog:
         else:
             self._engine.after_append()
         return self.end
+
+    def record_start(self, offset: int) -> int:
+        """The last place at or below `offset` where a record, a blank or the log's end is."""
+        segment = self._segments.find(offset)
+        if segment is None:
+            return min(offset, self.end)
+        selected = segment.select(0)
+        if selected is None:
+            return segment.base
+        with selected:
+            place, stop = 0, min(offset - segment.base, len(selected.view))
+            while place < stop:
+                place = kernel.scan(selected.view, place, stop, segment.base).end
+                behind = self._engine.parts.damage.end_of(segment.base + place)
+                if behind is None or behind - segment.base > stop:
+                    break
+                place = behind - segment.base
+        return segment.base + place
+
+    def ask_for_cut(self, end: int) -> None:
+        """The next opening shall end the log at `end`; what lies behind is kept aside then."""
+        if not self.start <= end <= self.end:
+            raise InvalidOffset(f"the log holds {self.start} to {self.end}", offset=end)
+        PendingCut(self._engine.parts.paths, self._engine.medium).ask(end)
 
     def digest(self, start: int, stop: int) -> str:
         """SHA-256 of a range, in hexadecimal."""

@@ -1,0 +1,63 @@
+"""The wish to end the log at an earlier place, written down before a byte is touched.
+
+    ask (`flintlog/cut.json`, synced) ─▶ open: bytes kept aside, cleared ─▶ recovery ─▶ the wish is removed
+
+A slave whose log goes on where its master's does not asks for this. Clearing takes many steps, and records that were
+left behind cleared ones would count as a log with a damaged place; with the wish on disk a crash at any step only means
+that the next opening begins again.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import msgspec
+
+from flintlog.disk.medium import Medium
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.errors import DamagedStore
+from flintlog.store.cutting import keep_aside
+from flintlog.store.paths import StorePaths
+
+log = logging.getLogger(__name__)
+
+_MAX_BYTES = 4096
+
+
+class _Wish(msgspec.Struct):
+    end: int
+
+
+class PendingCut:
+    """`flintlog/cut.json` of a store that nobody else has open."""
+
+    def __init__(self, paths: StorePaths, medium: Medium) -> None:
+        self._paths = paths
+        self._medium = medium
+
+    def ask(self, end: int) -> None:
+        """The next opening shall end the log at `end`, where a record begins."""
+        self._medium.make_directories(self._paths.cut_wish.parent)
+        self._medium.replace(self._paths.cut_wish, msgspec.json.encode(_Wish(end)))
+
+    def wanted(self) -> int | None:
+        """Where the log shall end; None when nothing was asked for."""
+        path = self._paths.cut_wish
+        if not self._medium.exists(path):
+            return None
+        try:
+            return msgspec.json.decode(self._medium.read(path, _MAX_BYTES), type=_Wish).end
+        except msgspec.MsgspecError as error:
+            raise DamagedStore(f"this says where the log shall be cut, and does not parse: {error}", path=path) from error
+
+    def clear_behind(self, end: int, segments: SegmentQueue) -> list[Path]:
+        """Keep aside what lies behind `end`, then clear it; where it is kept."""
+        kept = keep_aside(segments, end, self._paths.cut, self._medium)
+        log.warning("the log is cut at %d; what it held behind is kept in %s", end, ", ".join(map(str, kept)) or "-")
+        return kept
+
+    def done(self) -> None:
+        """The log ends there, and queues and index with it."""
+        self._medium.remove(self._paths.cut_wish)
+        self._medium.sync_directory(self._paths.cut_wish.parent)
