@@ -45,7 +45,9 @@ def test_two_nodes_until_they_are_told_to_stop(tmp_path: Path, capsys: pytest.Ca
     told: list[dict[str, object]] = []
     nodes = []
     try:
-        node, (port, ha_port) = start(str(tmp_path / "a"), "--role", "master", "--ha-port", "0", "--config", str(config))
+        node, (port, ha_port) = start(
+            str(tmp_path / "a"), "--role", "master", "--ha-port", "0", "--config", str(config)
+        )
         nodes.append(node)
         slave = ["--role", "slave", "--ha-master", ha_port, "--master-remoting", port, "--config", str(config)]
         nodes.append(start(str(tmp_path / "b"), *slave)[0])

@@ -75,9 +75,7 @@ def test_a_put_fails_when_the_slave_is_gone_and_is_confirmed_when_it_is_back(tmp
             fill(master, 3, 3)
 
 
-def test_a_report_beyond_the_masters_end_confirms_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_report_beyond_the_masters_end_confirms_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = MASTER.with_changes(slave_timeout=200)
     with running_master(tmp_path / "master", config) as (master, _, port), caplog.at_level(logging.WARNING):
         for _ in range(3):

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.store.small_store import SMALL
 
 from flintlog import Message, PutStatus, StoreConfig, open_store
+from tests.store.small_store import SMALL
 
 MASTER = SMALL.with_changes(broker_role="SYNC_MASTER", in_sync_replicas=2, slave_timeout=300)
 CONFIGS = pytest.mark.parametrize("config", [MASTER, MASTER.with_changes(flush="async")], ids=["sync", "async"])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.store.small_store import SMALL
 
 from flintlog import Message, PutStatus, Store, open_store
 from flintlog.errors import InvalidOffset, StoreClosed
+from tests.store.small_store import SMALL
 
 SLAVE = SMALL.with_changes(broker_role="SLAVE")
 

@@ -1,7 +1,7 @@
 """`flintlog serve STORE`: runs a store as a master or a slave until it is told to stop (SIGTERM, SIGINT).
 
-    flintlog serve orders --role master --port 10911 --ha-port 10912
-    flintlog serve copy --role slave --ha-master 10.0.0.7:10912
+flintlog serve orders --role master --port 10911 --ha-port 10912
+flintlog serve copy --role slave --ha-master 10.0.0.7:10912
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ from flintlog.store.housekeeping import QueueFlush
 from flintlog.store.json_file import JsonFile
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
-from flintlog.store.pending_cut import PendingCut
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
+from flintlog.store.pending_cut import PendingCut
 from flintlog.store.put_figures import PutFigures
 from flintlog.store.recovery import Opening, Recovery
 from flintlog.store.recovery_report import RecoveryReport

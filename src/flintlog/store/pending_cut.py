@@ -49,7 +49,9 @@ class PendingCut:
         try:
             return msgspec.json.decode(self._medium.read(path, _MAX_BYTES), type=_Wish).end
         except msgspec.MsgspecError as error:
-            raise DamagedStore(f"this says where the log shall be cut, and does not parse: {error}", path=path) from error
+            raise DamagedStore(
+                f"this says where the log shall be cut, and does not parse: {error}", path=path
+            ) from error
 
     def clear_behind(self, end: int, segments: SegmentQueue) -> list[Path]:
         """Keep aside what lies behind `end`, then clear it; where it is kept."""

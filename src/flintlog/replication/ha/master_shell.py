@@ -12,8 +12,17 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from flintlog.replication.ha.master import Acknowledged, Action, Close, FeedOptions, LogBounds, ReplicaFeed, Send, Tick
-from flintlog.replication.ha.master import Reported
+from flintlog.replication.ha.master import (
+    Acknowledged,
+    Action,
+    Close,
+    FeedOptions,
+    LogBounds,
+    ReplicaFeed,
+    Reported,
+    Send,
+    Tick,
+)
 from flintlog.replication.ha.wire import MAX_DATA_BYTES, ReportReader, encode_frame
 from flintlog.store.config import StoreConfig
 from flintlog.store.store import Store
@@ -44,6 +53,7 @@ class _Connection:
         self.bell = asyncio.Event()
         self.report: int | None = None
         self.is_over = False
+        self.serving = asyncio.current_task()
 
 
 class HaMaster:
@@ -80,8 +90,8 @@ class HaMaster:
         for connection in self._connections:
             connection.is_over = True
             connection.bell.set()
-        while self._connections:
-            await asyncio.sleep(0.001)
+        serving = [connection.serving for connection in self._connections if connection.serving is not None]
+        await asyncio.gather(*serving, return_exceptions=True)
 
     def ring(self) -> None:
         """The log has grown and somebody waits for it; any thread may say so."""
@@ -184,10 +194,8 @@ class HaMaster:
         acknowledged = sorted((each.feed.acknowledged for each in self._connections), reverse=True)
         in_sync = 1 + sum(self._is_in_sync(each, end) for each in self._connections)
         needed = self._needed(in_sync) - 1
-        if needed <= 0:
-            confirmed = end
-        else:
-            confirmed = acknowledged[needed - 1] if len(acknowledged) >= needed else 0
+        held = acknowledged[needed - 1] if 0 < needed <= len(acknowledged) else 0
+        confirmed = end if needed <= 0 else held
         self._store.set_replicas(confirmed_where=confirmed, in_sync_count=in_sync)
 
     def _needed(self, in_sync_count: int) -> int:

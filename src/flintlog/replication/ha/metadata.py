@@ -82,12 +82,13 @@ def _answer(store: Store, part: _Part, request: Command) -> Command:
         store.consumer_offsets.save()
     content = _file(store, part).load() or {}
     told: JsonObject = {name: content.get(name, absent) for name, absent in part.members.items()}
-    fields = {}
+    fields: dict[str, str] = {}
     if part.total is not None:
         name, member = part.total
         table = told[member]
         fields[name] = str(len(table) if isinstance(table, dict) else 0)
-    body = encode_config_json(dict(sorted({**told, **part.wire_only}.items())), pretty=False)
+    told.update(part.wire_only)
+    body = encode_config_json(dict(sorted(told.items(), key=lambda item: str(item[0]))), pretty=False)
     return request.reply(codes.SUCCESS, body, fields=fields)
 
 

@@ -2,8 +2,8 @@
 
     compare with the master ─▶ connect ─▶ frames ─▶ append ─▶ report ─▶ ... ─▶ closed ─▶ a pause ─▶ compare ...
 
-Everything runs in the loop it was started in. Appending blocks that loop: what arrives meanwhile is appended, synced and
-reported together.
+Everything runs in the loop it was started in. Appending blocks that loop: what arrives meanwhile is appended, synced
+and reported together.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class HaSlave:
 
     def _step(self, follower: Follower, event: Event, writer: asyncio.StreamWriter) -> bool:
         """One step and what it asks for; False when the connection is over."""
-        return all([self._perform(action, follower, writer) for action in follower.step(event, _now_ms())])
+        return all(self._perform(action, follower, writer) for action in follower.step(event, _now_ms()))
 
     def _perform(self, action: Action, follower: Follower, writer: asyncio.StreamWriter) -> bool:
         if isinstance(action, Close):

@@ -1,10 +1,10 @@
 """What a node says of itself: request 907, in the JSON of RocketMQ's `haStatus`, with a few members more.
 
-    {"master":true, "masterCommitLogMaxOffset":4096, "inSyncSlaveNums":1,
-     "haConnectionInfo":[{"addr":"10.0.0.8:40122", "slaveAckOffset":4096, "transferFromWhere":4096, "diff":0,
-                          "inSync":true, "transferredByteInSecond":0}],
-     "haClientRuntimeInfo":{"masterAddr":"", "maxOffset":0, "activated":false},
-     "brokerRole":"SYNC_MASTER", "logStart":0, "trouble":""}
+{"master":true, "masterCommitLogMaxOffset":4096, "inSyncSlaveNums":1,
+ "haConnectionInfo":[{"addr":"10.0.0.8:40122", "slaveAckOffset":4096, "transferFromWhere":4096, "diff":0,
+                      "inSync":true, "transferredByteInSecond":0}],
+ "haClientRuntimeInfo":{"masterAddr":"", "maxOffset":0, "activated":false},
+ "brokerRole":"SYNC_MASTER", "logStart":0, "trouble":""}
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ def encode_status(status: NodeStatus) -> bytes:
         is_master,
         status.log_end if is_master else 0,
         sum(each.is_in_sync for each in status.replicas),
-        [_Connection(each.address, each.acknowledged, each.sent, each.lag_bytes, each.is_in_sync) for each in status.replicas],
+        [
+            _Connection(each.address, each.acknowledged, each.sent, each.lag_bytes, each.is_in_sync)
+            for each in status.replicas
+        ],
         _Client(status.master_address or "", 0 if is_master else status.log_end, status.is_connected),
         status.role,
         status.log_start,
