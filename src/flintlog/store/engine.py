@@ -124,11 +124,9 @@ class Engine:
             raise DamagedStore("there is no such directory", path=self.path)
         try:
             self._load()
-            cut = PendingCut(paths, medium)
-            is_cutting = self._cut_as_asked(cut)
             self._recover(progress)
-            if is_cutting:
-                cut.done()
+            if self._is_cutting:
+                PendingCut(paths, medium).done()
             self._start()
         except BaseException:
             self._abandon()
@@ -162,6 +160,7 @@ class Engine:
         if self.config.enable_calc_filter_bit_map:
             self.subscriptions.load()  # before recovery, which may dispatch
         self._marker.load()
+        self._is_cutting = self._cut_as_asked(PendingCut(parts.paths, self.medium))
         self._dropped_index_files: list[str] = []
         if parts.index is not None:
             safe = parts.checkpoint.values.index_msg_timestamp
@@ -176,6 +175,7 @@ class Engine:
         self._mark_unclean()
         self._was_clean = False
         self._marker.remove()
+        cut.lower(end, self.parts.segments, self.parts.checkpoint)
         cut.clear_behind(end, self.parts.segments)
         return True
 

@@ -14,11 +14,14 @@ from pathlib import Path
 
 import msgspec
 
+from flintlog import kernel
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
+from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.cutting import keep_aside
 from flintlog.store.paths import StorePaths
+from flintlog.store.segment_bytes import held
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +56,21 @@ class PendingCut:
                 f"this says where the log shall be cut, and does not parse: {error}", path=path
             ) from error
 
+    def lower(self, end: int, segments: SegmentQueue, checkpoint: CheckpointFile) -> None:
+        """Let the checkpoint vouch for nothing behind `end`: queues and index files there are built again.
+
+        A crash while they are cut would else leave files in which old and new are mixed, and which are believed.
+        """
+        offset, stored_ms = _last_record(end, segments)
+        values = checkpoint.values
+        checkpoint.set(
+            physic_msg_timestamp=min(values.physic_msg_timestamp, stored_ms),
+            logics_msg_timestamp=min(values.logics_msg_timestamp, stored_ms),
+            index_msg_timestamp=min(values.index_msg_timestamp, stored_ms - 1 if stored_ms else 0),
+            logics_physical_offset=min(values.logics_physical_offset, offset),
+        )
+        checkpoint.flush()
+
     def clear_behind(self, end: int, segments: SegmentQueue) -> list[Path]:
         """Keep aside what lies behind `end`, then clear it; where it is kept."""
         kept = keep_aside(segments, end, self._paths.cut, self._medium)
@@ -63,3 +81,16 @@ class PendingCut:
         """The log ends there, and queues and index with it."""
         self._medium.remove(self._paths.cut_wish)
         self._medium.sync_directory(self._paths.cut_wish.parent)
+
+
+def _last_record(end: int, segments: SegmentQueue) -> tuple[int, int]:
+    """Offset and store time of the last record before `end` that can be found from its file's beginning."""
+    segment = segments.find(end - 1)
+    if segment is None:
+        return 0, 0
+    with held(segment) as view:
+        seen = kernel.scan(view, 0, end - segment.base, segment.base)
+        if not seen.count:
+            return 0, 0
+        row = seen.row(seen.count - 1)
+        return row.physical_offset, row.store_timestamp
