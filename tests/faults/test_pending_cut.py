@@ -36,14 +36,11 @@ def check(medium: FaultyMedium, stay: int, end: int) -> None:
         assert store.query("orders", f"k{stay}") == []
         assert len(store.query("orders", f"k{stay - 1}")) == 1
         assert store.put(Message("orders", b"goes on")).check().physical_offset == end
-    kept = b"".join(medium.read(ROOT / "flintlog" / "cut" / info.name, 1 << 20) for info in held(medium))
+    cut = ROOT / "flintlog" / "cut"
+    kept = b"".join(medium.read(cut / info.name, 1 << 20) for info in medium.listing(cut))
     for number in range(stay, COUNT):
         assert b"%04d" % number * 100 in kept
     assert not medium.exists(ROOT / "flintlog" / "cut.json")
-
-
-def held(medium: FaultyMedium) -> list[object]:
-    return list(medium.listing(ROOT / "flintlog" / "cut"))
 
 
 @pytest.mark.parametrize("ending", ["crash", "kill"])

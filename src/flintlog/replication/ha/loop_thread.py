@@ -15,9 +15,9 @@ _STOP_TIMEOUT_S: Final = 10.0
 class LoopThread:
     """Runs coroutines for any other thread."""
 
-    def __init__(self, name: str = "flintlog-ha") -> None:
+    def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name="flintlog-ha", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
