@@ -3,6 +3,8 @@
     master   HA port (the log)       remoting port: settings, comparison, status
     slave    follows a master        remoting port: the same, of its own
 
+A Java slave asks for the topics at a broker's "fast" port, two below the other: a node listens there as well.
+
 A slave whose log is not the beginning of its master's has its store reopened with the rest cut off and kept aside
 (`flintlog/cut/`); a slave becomes a master by `promote`, which reopens its store in that role.
 
@@ -34,6 +36,7 @@ from flintlog.store.store import Store, open_store
 log = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 10_911
+_FAST_PORT_BELOW: Final = 2
 _REOPEN_TIMEOUT_S: Final = 600.0
 
 
@@ -67,6 +70,7 @@ class HaNode:
         self._slave: HaSlave | None = None
         self._metadata: MetadataFollower | None = None
         self._server: RemotingServer | None = None
+        self._fast_server: RemotingServer | None = None
         self._reopening: threading.Thread | None = None
         self._has_compared = False
 
@@ -99,8 +103,12 @@ class HaNode:
         handlers = handlers_of(store)
         handlers[COMPARE_LOG] = lambda request: answer_compare(store.raw_log, request)
         handlers[GET_BROKER_HA_STATUS] = self._answer_status
-        self._server = RemotingServer(handlers)
+        self._server, self._fast_server = RemotingServer(handlers), RemotingServer(handlers)
         self.port = await self._server.start(self.host, self.port)
+        try:
+            await self._fast_server.start(self.host, max(1, self.port - _FAST_PORT_BELOW))
+        except OSError as failure:
+            log.warning("Java slaves will not find our topics: %s", failure)
         if not self.is_slave:
             self._master = HaMaster(store)
             self.ha_port = await self._master.start(self.host, self.ha_port)
@@ -134,10 +142,10 @@ class HaNode:
             reopening.join(_REOPEN_TIMEOUT_S)
 
     async def _leave(self) -> None:
-        for part in (self._slave, self._metadata, self._master, self._server):
+        for part in (self._slave, self._metadata, self._master, self._server, self._fast_server):
             if part is not None:
                 await part.stop()
-        self._slave = self._metadata = self._master = self._server = None
+        self._slave = self._metadata = self._master = self._server = self._fast_server = None
 
     # ------------------------------------------------------------------ changing places
 
