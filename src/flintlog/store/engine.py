@@ -29,6 +29,7 @@ from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.clock import Milliseconds
 from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
+from flintlog.store.confirmation import Confirmation
 from flintlog.store.dispatch import BitmapHook, Dispatcher
 from flintlog.store.flush import AsyncFlush, Commit
 from flintlog.store.forking import close_in_children
@@ -38,6 +39,7 @@ from flintlog.store.json_file import JsonFile
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
+from flintlog.store.pending_cut import PendingCut
 from flintlog.store.put_figures import PutFigures
 from flintlog.store.recovery import Opening, Recovery
 from flintlog.store.recovery_report import RecoveryReport
@@ -52,6 +54,10 @@ SAMPLE_INTERVAL_MS = 1000
 
 Progress = Callable[[int, int], None]
 """Told (done, total) in bytes while a long opening goes on."""
+
+
+def _nothing() -> None:
+    """Group commit has dispatched already."""
 
 
 class Engine:
@@ -74,7 +80,7 @@ class Engine:
             parts.queues,
             parts.index,
             parts.lane,
-            readable_end=self._readable_end,
+            readable_end=self.readable_end,
             damage=parts.damage,
             delay_levels_ms=config.delay_levels_ms,
             extension=config.enable_consume_queue_ext,
@@ -92,6 +98,8 @@ class Engine:
         )
         self.use_bitmap_hook(None)
         self.group_commit: GroupCommit | None = None
+        self.confirmation: Confirmation | None = None
+        self.is_replica = config.broker_role == "SLAVE"
         self.commit: Commit | None = None
         self.queue_flush: QueueFlush | None = None
         self.medium = medium
@@ -118,6 +126,8 @@ class Engine:
         try:
             self._load()
             self._recover(progress)
+            if self._is_cutting:
+                PendingCut(paths, medium).done()
             self._start()
         except BaseException:
             self._abandon()
@@ -151,11 +161,24 @@ class Engine:
         if self.config.enable_calc_filter_bit_map:
             self.subscriptions.load()  # before recovery, which may dispatch
         self._marker.load()
+        self._is_cutting = self._cut_as_asked(PendingCut(parts.paths, self.medium))
         self._dropped_index_files: list[str] = []
         if parts.index is not None:
             safe = parts.checkpoint.values.index_msg_timestamp
             self._dropped_index_files = parts.index.load(self._was_clean, safe)
         move_to(State.LOAD_INDEX_OK)
+
+    def _cut_as_asked(self, cut: PendingCut) -> bool:
+        """End the log where an earlier run asked for; recovery then brings queues and index in line."""
+        end = cut.wanted()
+        if end is None or self.read_only:
+            return False
+        self._mark_unclean()
+        self._was_clean = False
+        self._marker.remove()
+        cut.lower(end, self.parts.segments, self.parts.checkpoint)
+        cut.clear_behind(end, self.parts.segments)
+        return True
 
     def _recover(self, progress: Progress | None) -> None:
         parts = self.parts
@@ -217,6 +240,13 @@ class Engine:
                 thorough_interval_ms=config.commit_commit_log_thorough_interval,
                 after_commit=self._after_commit,
             )
+        if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1:
+            self.confirmation = Confirmation(
+                timeout_ms=config.slave_timeout,
+                before_wait=_nothing if self.is_sync else self.after_append,
+                counted=self.counters,
+            )
+            self.confirmation.start()
         if self.is_sync:
             self.group_commit = GroupCommit(
                 parts.segments,
@@ -225,6 +255,7 @@ class Engine:
                 after_flush=self._after_flush,
                 on_failure=self._on_sync_failure,
                 counted=self.counters,
+                then=self.confirmation,
             )
             self.group_commit.start()
         else:
@@ -256,7 +287,8 @@ class Engine:
 
     def _abandon(self) -> None:
         """Opening failed: give everything back, leave the directory as it is."""
-        for service in (self._toucher, self.commit, self.group_commit, self._async_flush, self.queue_flush):
+        stages = (self.commit, self.group_commit, self.confirmation, self._async_flush, self.queue_flush)
+        for service in (self._toucher, *stages):
             if service is not None:
                 service.stop()
         self.parts.allocator.shut_down()
@@ -282,7 +314,7 @@ class Engine:
                     self.lifecycle.move_to(State.SHUTDOWN_OK)
 
     def _stop_threads(self) -> None:
-        for service in (self._toucher, self.commit, self.group_commit, self._async_flush):
+        for service in (self._toucher, self.commit, self.group_commit, self.confirmation, self._async_flush):
             if service is not None:
                 service.stop()
         if self.lifecycle.flags & Flag.NOT_WRITEABLE == 0:
@@ -376,7 +408,12 @@ class Engine:
             hook = self.subscriptions.bitmap_of
         self.dispatcher.bitmap_hook = hook
 
-    def _readable_end(self) -> int:
+    @property
+    def waiting(self) -> GroupCommit | Confirmation | None:
+        """Where a put waits; nowhere when it is done once it is appended."""
+        return self.group_commit if self.group_commit is not None else self.confirmation
+
+    def readable_end(self) -> int:
         """How far dispatch may go: what is flushed under sync flush, what can be read under async flush."""
         segments = self.parts.segments
         if self.is_sync and not self.config.read_un_committed:

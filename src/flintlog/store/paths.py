@@ -93,6 +93,11 @@ class StorePaths:
         return self.own / "stop.json"
 
     @property
+    def cut_wish(self) -> Path:
+        """Where the next opening shall end the log."""
+        return self.own / "cut.json"
+
+    @property
     def swap(self) -> Path:
         """The journal of derived files that are being replaced by rebuilt ones."""
         return self.own / "swap.json"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -43,6 +43,7 @@ from flintlog.store.groups import Groups
 from flintlog.store.logical_queue import CqUnit
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
+from flintlog.store.raw_log import RawLog
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.retention import Retention
@@ -125,12 +126,13 @@ class Store:
         self._appender = Appender(engine)
         self._put_lane = engine.log.put_lane
         self._put_plain = self._put_lane.put
-        self._group_commit = engine.group_commit
+        self._group_commit = engine.waiting
         self._queues = parts.queues
         self._reader = Reader(parts.commit_log, parts.queues, parts.index, parts.damage, engine.config)
         self._get_figures = GetFigures(engine, self._reader)
         self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.open_short_way)
         self._consumers = Consumers(self)
+        self._raw_log = RawLog(engine)
 
     @property
     def path(self) -> Path:
@@ -179,7 +181,7 @@ class Store:
             return
         if self.config.retention == "on":
             self._start_retention()
-        for name in sorted(self.config.services):
+        for name in () if self._engine.is_replica else sorted(self.config.services):
             service = make_service(name, self)
             service.start()
             self._services[name] = service
@@ -572,6 +574,22 @@ class Store:
     def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
         """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`); None: as configured."""
         self._engine.use_bitmap_hook(hook)
+
+    @property
+    def raw_log(self) -> RawLog:
+        """The log as bytes, for replication."""
+        return self._raw_log
+
+    def set_replicas(self, *, confirmed_where: int, in_sync_count: int) -> None:
+        """Told by whoever sends the log: what enough replicas hold, and how many are in sync, this store counted."""
+        if self._engine.confirmation is not None:
+            self._engine.confirmation.confirm(confirmed_where)
+        self._appender.set_in_sync_count(in_sync_count)
+
+    def on_waiting_for_replicas(self, callback: Callable[[], None] | None) -> None:
+        """Call back, in the thread that waits or that synced for it, when puts begin to wait for replicas."""
+        if self._engine.confirmation is not None:
+            self._engine.confirmation.on_waiting = callback
 
     @property
     def min_physical_offset(self) -> int:
