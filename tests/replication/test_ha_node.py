@@ -116,6 +116,16 @@ def test_logs_without_anything_in_common_are_left_alone(tmp_path: Path) -> None:
     assert files(tmp_path / "b") == before
 
 
+def test_an_empty_master_does_not_empty_its_slave(tmp_path: Path) -> None:
+    with open_store(tmp_path / "b", SMALL) as full:
+        fill(full, 10)
+    before = files(tmp_path / "b")
+    with master_at(tmp_path / "a") as master, slave_at(tmp_path / "b", master) as slave:
+        wait_until(lambda: slave.status().trouble is not None)
+        assert "the master's 0 to 0" in str(slave.status().trouble)
+    assert files(tmp_path / "b") == before
+
+
 def test_settings_follow(tmp_path: Path) -> None:
     with master_at(tmp_path / "a") as master, slave_at(tmp_path / "b", master) as slave:
         fill(master.store, 6)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, PutStatus, Store, open_store
-from flintlog.errors import InvalidOffset, StoreClosed
+from flintlog.disk.faulty import FaultyMedium
+from flintlog.errors import InvalidOffset, StoreClosed, SyncFailed
+from flintlog.testing import temporary_store
 from tests.store.small_store import SMALL
 
 SLAVE = SMALL.with_changes(broker_role="SLAVE")
@@ -86,3 +88,20 @@ def test_under_sync_flush_only_what_is_on_disk_is_handed_out(tmp_path: Path) -> 
         assert store.raw_log.read(end, 100) == b""
         with pytest.raises(InvalidOffset):
             store.raw_log.digest(0, end + 1)
+
+
+def test_nothing_is_taken_after_a_failed_sync() -> None:
+    medium = FaultyMedium()
+    config = SLAVE.with_changes(flush_interval_consume_queue=3_600_000)
+    with open_store("/slave", config, medium=medium) as slave, temporary_store(SMALL) as master:
+        for number in range(3):
+            fill(master, 1, number)
+            end = slave.raw_log.end
+            data = master.raw_log.read(end, 1 << 20)
+            if number == 0:
+                slave.raw_log.append(end, data)
+                medium.fail_next_syncs(1)
+            else:
+                with pytest.raises(SyncFailed if number == 1 else StoreClosed):
+                    slave.raw_log.append(end, data)
+        assert slave.raw_log.end == end

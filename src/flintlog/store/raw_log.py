@@ -67,6 +67,8 @@ class RawLog:
         """
         if not self._engine.is_replica:
             raise StoreClosed("only a slave takes bytes of another log", path=self._engine.path)
+        if not self._engine.lifecycle.is_writeable:
+            raise StoreClosed("the store takes nothing: its disk is full or a sync has failed", path=self._engine.path)
         for start, stop in damage:
             self._engine.parts.damage.add(Damage(start, stop, "the log that this was copied from is damaged here"))
         self._engine.log.append_raw(offset, data)

@@ -66,23 +66,21 @@ async def ask_master(client: RemotingClient, start: int, stop: int) -> Compared 
 
 async def common_end(raw: RawLog, ask: Ask, max_range_bytes: int) -> int:
     """Where our log and the master's part; our own end when they do not."""
-    if raw.is_empty:
+    if raw.end == raw.start:
         return raw.end
     theirs = await ask(raw.end, raw.end)
     low, stop = max(raw.start, theirs.log_start), min(raw.end, theirs.log_end)
-    if stop < low:
+    if stop <= low:
         raise DamagedStore(
             f"our log holds {raw.start} to {raw.end}, the master's {theirs.log_start} to {theirs.log_end}",
             advice="nothing in common: move this store away and begin with an empty one",
         )
     if await _is_same(raw, ask, max(low, stop - WINDOW_BYTES), stop):
+        _check_range(raw.end - stop, max_range_bytes)
         return raw.record_start(stop) if stop < raw.end else stop
-    same = max(low, stop - max_range_bytes)
-    if not await _is_same(raw, ask, max(low, same - WINDOW_BYTES), same):
-        raise DamagedStore(
-            f"our log differs from the master's by more than {max_range_bytes} bytes",
-            advice="raise maxChecksumRange, or move this store away and begin with an empty one",
-        )
+    same = max(low, raw.end - max_range_bytes)
+    if same >= stop or not await _is_same(raw, ask, max(low, same - WINDOW_BYTES), same):
+        _check_range(max_range_bytes + 1, max_range_bytes)
     while stop - same > 1:
         middle = (same + stop) // 2
         if await _is_same(raw, ask, same, middle):
@@ -90,6 +88,15 @@ async def common_end(raw: RawLog, ask: Ask, max_range_bytes: int) -> int:
         else:
             stop = middle
     return raw.record_start(same)
+
+
+def _check_range(differing_bytes: int, max_range_bytes: int) -> None:
+    """Whoever differs in more than this was not a replica a moment ago: somebody must look at it."""
+    if differing_bytes > max_range_bytes:
+        raise DamagedStore(
+            f"our log differs from the master's by more than {max_range_bytes} bytes",
+            advice="raise maxChecksumRange, or move this store away and begin with an empty one",
+        )
 
 
 async def _is_same(raw: RawLog, ask: Ask, start: int, stop: int) -> bool:

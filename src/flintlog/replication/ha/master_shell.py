@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from flintlog.errors import FlintlogError
 from flintlog.replication.ha.master import (
     Acknowledged,
     Action,
@@ -130,6 +131,8 @@ class HaMaster:
             await self._send_all(connection, writer)
         except (OSError, asyncio.CancelledError):
             log.debug("the connection of slave %s ended", connection.address)
+        except FlintlogError as failure:
+            self._close(connection, str(failure))
         finally:
             reading.cancel()
             writer.close()

@@ -198,7 +198,9 @@ class HaNode:
 
     def status(self) -> NodeStatus:
         """Role, positions, and every peer."""
-        store = self.store
+        return self._status_of(self.store)
+
+    def _status_of(self, store: Store) -> NodeStatus:
         slave, master = self._slave, self._master
         return NodeStatus(
             role=self.config.broker_role,
@@ -211,7 +213,10 @@ class HaNode:
         )
 
     async def _answer_status(self, request: Command) -> Command:
-        return request.reply(SUCCESS, encode_status(self.status()))
+        store = self._store  # not under the lock: who holds it may wait for this loop
+        if store is None:
+            raise StoreClosed("the node is stopping", path=self.path)
+        return request.reply(SUCCESS, encode_status(self._status_of(store)))
 
 
 class _NotOurs(Exception):
