@@ -20,10 +20,11 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 NAMES = {
-    *("Message", "Sql92", "Store", "StoreConfig", "open_store"),
+    *("Consumer", "Decision", "Message", "Sql92", "Store", "StoreConfig", "open_store"),
     *("Arrival", "GetStatus", "Page", "PutStatus", "QueueInfo", "Receipt", "StoredMessage"),
     *("FlintlogError", "DamagedRecord", "DamagedStore", "InvalidConfig", "InvalidFilter", "InvalidMessage"),
     *("InvalidOffset", "InvalidTopic", "PutFailed", "ServiceNotEnabled", "StoreClosed", "StoreInUse", "WrongFileSize"),
+    *("DiskFull", "SyncFailed", "TransactionDecided", "TransactionError", "UnknownTransaction"),
 }
 
 SIGNATURES: dict[Callable[..., object], str] = {

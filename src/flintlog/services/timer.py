@@ -184,6 +184,8 @@ class TimerService:
 
         Once this is acknowledged, before the message was due, it is not delivered.
         """
+        if not isinstance(receipt, Receipt):
+            raise InvalidMessage(f"a message is recalled by its receipt, not by {type(receipt).__name__}")
         message = None if receipt.physical_offset < 0 else self._store.message_at(receipt.physical_offset)
         timed = None if message is None else parse_timed(message)
         if timed is None:
