@@ -207,8 +207,11 @@ class TimerService:
         due_ms = self._due_ms(now_ms)
         if now_ms < due_ms:
             return due_ms
-        self._is_behind, self._looked_at_ms = False, now_ms
-        is_done = self._round(now_ms)
+        self._is_behind, self._looked_at_ms, is_done = False, now_ms, False
+        try:
+            is_done = self._round(now_ms)
+        finally:
+            self._is_behind |= not is_done  # what is not entered is not in the wheel, which says when to look
         if self._needs_saving(now_ms):
             self._save()
         if now_ms >= self._cleaned_at_ms + CLEAN_INTERVAL_MS:
