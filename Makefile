@@ -5,9 +5,6 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 BIN := .venv/bin
 STAMPS := .venv/.stamps
 KERNEL_SOURCES := $(wildcard src/flintlog/kernel/*.pyx src/flintlog/kernel/*.pxd src/flintlog/kernel/*.pxi src/flintlog/kernel/*.h)
-HAS_JAVA = $(shell command -v javac >/dev/null && command -v mvn >/dev/null && echo yes)
-FAST = $(if $(HAS_JAVA),not slow,not slow and not interop)
-SLOW = $(if $(HAS_JAVA),slow,slow and not interop)
 
 .PHONY: help setup test test-slow lint demo bench docs clean
 
@@ -48,10 +45,10 @@ lint: $(STAMPS)/installed
 
 test: setup lint
 	$(BIN)/python -m pytest -q tests/test_rooms.py
-	$(BIN)/python -m pytest -q -m "$(FAST)" --ignore=tests/test_rooms.py
+	$(BIN)/python -m pytest -q -m "not slow" --ignore=tests/test_rooms.py
 
 test-slow: setup
-	$(BIN)/python -m pytest -q -m "$(SLOW)"
+	$(BIN)/python -m pytest -q -m slow
 
 demo: $(STAMPS)/installed
 	$(BIN)/python examples/demo.py

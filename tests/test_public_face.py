@@ -38,7 +38,7 @@ SIGNATURES: dict[Callable[..., object], str] = {
     Store.put_async: "(self, message)",
     Store.aput: "(self, message)",
     Store.wait_dispatched: "(self)",
-    Store.get: "(self, topic, queue_id, offset, max_count=32, filter=None, max_bytes=134217728)",
+    Store.get: "(self, topic, queue_id, offset, max_count=32, filter=None, max_bytes=134217728, *, group=None)",
     Store.query: "(self, topic, key, begin=0, end=9223372036854775807, max_count=32, index_type=None)",
     Store.message_at: "(self, physical_offset)",
     Store.message_by_id: "(self, message_id)",

@@ -18,6 +18,7 @@
     ├── DiskFull                no room for a file
     ├── DiskError               the operating system refused an operation on a file
     ├── SyncFailed              the operating system could not make data durable
+    ├── PeerFailed              another node did not answer, or answered what cannot be
     └── PutFailed               `receipt.check()` of a put that was not acknowledged
 
 Each says what was wrong, where (file and offset, when there is one), and what the reader can do.
@@ -26,6 +27,8 @@ Each says what was wrong, where (file and offset, when there is one), and what t
 from __future__ import annotations
 
 import os
+
+_SHOWN_BEFORE = 60
 
 
 class FlintlogError(Exception):
@@ -78,9 +81,21 @@ class InvalidConfig(FlintlogError):
 
 
 class InvalidFilter(FlintlogError):
-    """A filter expression that does not parse."""
+    """A filter expression that does not parse; `expression` is all of it, `offset` the place in it."""
 
     code = "invalid-filter"
+    expression: str | None = None
+
+    def __str__(self) -> str:
+        """The error, and below it the line of the expression with a mark under the place."""
+        text = super().__str__()
+        if self.expression is None or self.offset is None:
+            return text
+        start = self.expression.rfind("\n", 0, self.offset) + 1
+        line = self.expression[start:].split("\n", 1)[0]
+        cut = max(0, self.offset - start - _SHOWN_BEFORE)
+        shown = line[cut : cut + 2 * _SHOWN_BEFORE].replace("\t", " ")
+        return f"{text}\n  {shown}\n  {' ' * (self.offset - start - cut)}^"
 
 
 class InvalidOffset(FlintlogError):
@@ -165,3 +180,9 @@ class PutFailed(FlintlogError):
     """A put that was not acknowledged; `status` says why."""
 
     code = "put-failed"
+
+
+class PeerFailed(FlintlogError):
+    """Another node did not answer, or answered what cannot be."""
+
+    code = "peer-failed"

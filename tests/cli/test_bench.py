@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from flintlog.bench.ours import Ours
+from flintlog.bench.tasks import Measurement, Task, Window
 from flintlog.cli.main import run
 
 
@@ -39,6 +41,24 @@ def test_csv_has_a_line_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[s
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("task,contender,per_second")
     assert lines[1].startswith("put 128 B,flintlog,")
+
+
+def test_an_interrupted_run_shows_what_is_finished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = Ours.measure
+
+    def stop_at_the_second(self: Ours, task: Task, window: Window, directory: Path) -> Measurement | None:
+        if task.name == "put 1 KiB":
+            raise KeyboardInterrupt
+        return measure(self, task, window, directory)
+
+    monkeypatch.setattr(Ours, "measure", stop_at_the_second)
+    assert _bench(tmp_path, "--only", "put 128", "--only", "put 1 KiB", "-o", "csv") == 5
+    told = capsys.readouterr()
+    assert [line.partition(",")[0] for line in told.out.splitlines()] == ["task", "put 128 B"]
+    assert "Interrupted" in told.err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("arguments", [("--only", "no such task"), ("--compare", "no-such-peer")])

@@ -254,3 +254,13 @@ def test_touching_changes_no_byte(tmp_path: Path) -> None:
 def test_warm_up_says_whether_memory_is_locked_instead_of_raising(segment: Segment) -> None:
     assert segment.warm_up() in (True, False)
     segment.unlock_memory()
+
+
+def test_a_look_stays_valid_when_the_segment_is_destroyed(segment: Segment) -> None:
+    segment.append(b"still here")
+    view = segment.peek()
+    assert view is not None
+    assert segment.references == 1, "a look holds nothing"
+    assert segment.destroy(0, now_ms=1)
+    assert bytes(view[:10]) == b"still here"
+    assert segment.peek() is None

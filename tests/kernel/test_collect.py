@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from flintlog.errors import FormatError
+
 LOG = bytes(range(200))
 
 
@@ -62,3 +64,34 @@ def test_buffers_are_given_back(kernel: ModuleType) -> None:
     log: Any = bytearray(LOG)
     kernel.collect(entries((1000, 10, 0)), 0, 20, log, 1000, 1200, 9, 99)
     log.append(1)
+
+
+class Keeper:
+    """What keeps a record."""
+
+    def __init__(self, record: bytes) -> None:
+        self.record = record
+
+
+def body_of(kernel: ModuleType, record: bytes) -> bytes:
+    kind = type("WithBody", (Keeper,), {"body": kernel.RecordBody()})
+    return bytes(kind(record).body)
+
+
+@pytest.mark.parametrize("hosts", [0, 0x10, 0x20, 0x30])
+@pytest.mark.parametrize("body", [b"", b"x", bytes(range(256)) * 5])
+def test_the_body_of_a_record_wherever_its_hosts_move_it(kernel: ModuleType, hosts: int, body: bytes) -> None:
+    moved = 12 * hosts.bit_count()
+    record = bytes(39) + bytes([hosts]) + bytes(44 + moved) + struct.pack("!i", len(body)) + body + b"\x01t\0\0"
+    assert body_of(kernel, record) == body
+
+
+@pytest.mark.parametrize("size", [-1, 4, 1 << 30])
+def test_a_body_that_goes_past_its_record(kernel: ModuleType, size: int) -> None:
+    with pytest.raises(FormatError, match="past its record"):
+        body_of(kernel, bytes(84) + struct.pack("!i", size) + b"abc")
+
+
+def test_bytes_that_are_too_few_for_a_record(kernel: ModuleType) -> None:
+    with pytest.raises(FormatError, match="90 bytes are no record"):
+        body_of(kernel, bytes(90))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from types import ModuleType
 
 import pytest
@@ -53,3 +54,41 @@ def test_a_queue_that_cannot_be_named(kernel: ModuleType, name: str, value: obje
     assert desk.put(message) is None
     assert bytes(desk.tail.buffer) == bytes(4096)
     assert desk.put(Message("t", b"x"))
+
+
+class Unequal(str):
+    """A name that has another's hash and refuses to be compared."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash("INNER_NUM")
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("not comparable")
+
+
+def test_a_property_name_that_cannot_be_compared_is_left_to_the_long_way(kernel: ModuleType) -> None:
+    desk, message = Desk(kernel), Message("t", b"x", properties={Unequal("name"): "v"})
+    assert desk.lane.put(message) is None
+    assert desk.lane.put_batch([Message("t", b"x"), message]) is None
+    assert bytes(desk.tail.buffer) == bytes(4096)
+    assert desk.put(Message("t", b"x"))
+
+
+def test_a_table_of_offsets_whose_name_cannot_be_compared(kernel: ModuleType) -> None:
+    desk = Desk(kernel)
+
+    class Topic(Unequal):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            return hash("t")
+
+        __eq__ = Unequal.__eq__
+
+    desk.lane.next_offsets[Topic("t"), 0] = 1
+    with suppress(RuntimeError):
+        assert desk.lane.put(Message("t", b"x")) is None
+    assert bytes(desk.tail.buffer) == bytes(4096)
+    assert desk.put(Message("u", b"x"))

@@ -147,6 +147,54 @@ def test_a_configuration_that_asks_for_what_is_not_here(tmp_path: Path, changed:
     assert not (tmp_path / "store").exists()
 
 
+class Unequal(str):
+    """A text that refuses to be compared, with the hash of another."""
+
+    __slots__ = ()
+    other = ""
+
+    def __hash__(self) -> int:
+        return hash(self.other)
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("not comparable")
+
+
+class LikeInnerNum(Unequal):
+    __slots__ = ()
+    other = "INNER_NUM"
+
+
+class LikeOdd(Unequal):
+    __slots__ = ()
+    other = "odd"
+
+
+class LikeWait(Unequal):
+    __slots__ = ()
+    other = "WAIT"
+
+
+def test_a_property_name_that_cannot_be_compared(store: Store) -> None:
+    message = Message("odd", b"x", properties={LikeInnerNum("name"): "v"})
+    with unchanged(store):
+        for put in (store.put, store.put_async, lambda bad: store.put_batch([Message("odd", b"y"), bad])):
+            with pytest.raises(InvalidMessage, match="cannot be compared"):
+                put(message)
+    before = len(read_all(store, "odd"))
+    store.put(Message("odd", b"after")).check()
+    store.put_batch([Message("odd", b"after")] * 2).check()
+    assert len(read_all(store, "odd")) == before + 3
+
+
+def test_texts_of_another_type_are_stored_as_plain_ones(store: Store) -> None:
+    for number in range(2):
+        store.put(Message(LikeOdd("odd"), b"%d" % number, properties={LikeWait("WAIT"): "v"})).check()
+        store.put_batch([Message(LikeOdd("odd"), b"x")] * 2).check()
+        store.put(Message("odd", b"plain")).check()
+    assert [message.properties for message in read_all(store, "odd")][-8] == {"WAIT": "v"}
+
+
 def test_a_body_whose_memory_was_released(store: Store) -> None:
     body = memoryview(bytearray(BODY))
     body.release()

@@ -243,6 +243,58 @@ def test_from_asyncio_too(disk: HangingDisk) -> None:
         wait_until(lambda: store.max_offset("orders", 0) == 2)
 
 
+def test_a_disk_that_hangs_gives_asyncio_a_status_in_time(disk: HangingDisk) -> None:
+    async def late(store: Store) -> list[PutStatus]:
+        receipts = await asyncio.gather(*(store.aput(Message("orders", b"late")) for _ in range(3)))
+        return [receipt.status for receipt in receipts]
+
+    with _open(disk, SMALL.with_changes(sync_flush_timeout=100)) as store:
+        _put_first(store, disk)
+        disk.hang()
+        assert asyncio.run(late(store)) == [PutStatus.FLUSH_DISK_TIMEOUT] * 3
+        disk.let_go()
+        assert asyncio.run(late(store)) == [PutStatus.PUT_OK] * 3
+        assert store.stats()["putMessageFailedTimes"] == 3
+
+
+class _SlowSegments:
+    """A log that flushes a little each time, and says how far it had come."""
+
+    def __init__(self) -> None:
+        self.flushed_where = 0
+
+    def flush(self, least_pages: int) -> bool:
+        self.flushed_where += 50
+        return False
+
+
+@pytest.mark.parametrize("thread_end", [100, 300, 500])
+def test_threads_and_asyncio_in_one_group_all_wait_for_their_own_record(thread_end: int) -> None:
+    segments = _SlowSegments()
+    reached: list[tuple[int, int]] = []
+    commit = GroupCommit(segments, timeout_ms=60_000, after_flush=lambda: None, on_failure=lambda _: None)
+
+    async def tasks() -> None:
+        receipt = Receipt(PutStatus.PUT_OK, 200, 2, 100, 0, "")
+        waiting = commit.task(receipt)
+        commit.start()
+        await waiting
+        reached.append((receipt.end_offset, segments.flushed_where))
+
+    def thread() -> None:
+        receipt = Receipt(PutStatus.PUT_OK, thread_end - 100, 0, 100, 0, "")
+        commit.wait(receipt)
+        reached.append((receipt.end_offset, segments.flushed_where))
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(thread)
+        asyncio.run(tasks())
+        done.result(10)
+    commit.stop()
+    assert len(reached) == 2
+    assert all(flushed >= end for end, flushed in reached)
+
+
 # Async flush
 
 

@@ -352,6 +352,33 @@ def test_light_queues_beyond_the_limit_are_refused_by_status() -> None:
         assert [info.topic for info in store.queues()] == ["%LMQ%a", "%LMQ%b", "orders"]
 
 
+def test_light_queues_of_undispatched_messages_count_too() -> None:
+    with open_in_memory(LMQ) as store:
+        with store._engine.dispatcher._running:  # nobody gets to dispatch
+            futures = [
+                store.put_async(Message("orders", b"x", properties={"INNER_MULTI_DISPATCH": name, "WAIT": "false"}))
+                for name in ("%LMQ%a", "%LMQ%b", "%LMQ%c")
+            ]
+            statuses = [future.result().status.name for future in futures]
+        assert statuses == ["PUT_OK", "PUT_OK", "LMQ_CONSUME_QUEUE_NUM_EXCEEDED"]
+
+
+def test_entries_of_light_queues_have_no_extension() -> None:
+    config = LMQ.with_changes(enable_consume_queue_ext=True, mapped_file_size_consume_queue_ext=4096)
+    with open_in_memory(config) as store:
+        store.set_bitmap_hook(lambda record: b"\x07")
+        for tags in ("paid", "sent"):
+            store.put(Message("orders", b"x", tags=tags, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})).check()
+        extensions = {}
+        for topic in ("orders", "%LMQ%a"):
+            entries = store._engine.parts.queues.get_or_create(topic, 0).entries_from(0)
+            assert entries is not None
+            with entries:
+                extensions[topic] = [unit.extension is not None for unit in entries]
+            assert [message.tags for message in store.get(topic, 0, 0, filter="sent").messages] == ["sent"]
+        assert extensions == {"orders": [True, True], "%LMQ%a": [False, False]}
+
+
 def test_light_queues_go_on_after_reopening() -> None:
     medium = FaultyMedium()
     for expected in ("0", "1"):
@@ -384,6 +411,19 @@ def test_an_inner_batch_takes_as_many_offsets_as_it_has_messages() -> None:
         stored = store.get("batched", 0, 4).messages[0]
         assert (stored.properties["INNER_BASE"], stored.properties["INNER_NUM"]) == ("4", "2")
         assert [info.type for info in store.queues()] == ["BatchCQ"]
+
+
+def test_reading_in_the_middle_of_a_batch_gives_the_whole_batch() -> None:
+    """Java's answers, too: an inner batch is one record, and the next offset is behind all of it."""
+    with open_in_memory(BATCH) as store:
+        for parts in ([b"a", b"b", b"c"], [b"d"], [b"e", b"f"]):
+            store.put(_inner_batch(*parts)).check()
+        for offset, expected in ((0, [0, 3, 4]), (1, [0, 3, 4]), (2, [0, 3, 4]), (3, [3, 4]), (5, [4])):
+            page = store.get("batched", 0, offset)
+            assert [message.queue_offset for message in page.messages] == expected
+            assert page.next_offset == 6
+        page = store.get("batched", 0, 1, max_count=3)
+        assert ([message.queue_offset for message in page.messages], page.next_offset) == ([0], 3)
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "two", "", "32768"])

@@ -222,3 +222,23 @@ def test_a_literal_of_a_length_that_python_refuses() -> None:
 def test_hexadecimal_fractions_beyond_all_doubles_are_infinite() -> None:
     assert parse_fraction("0x1p2000") == float("inf")
     assert parse_fraction("-0x1p2000") == float("-inf")
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown"),
+    [
+        ("a > 5 AND b ==", "  a > 5 AND b ==\n               ^"),
+        ("a = 1 AND\n\tb = #", "   b = #\n       ^"),
+        ("", "  \n  ^"),
+        ("x" * 300 + " > ", "  " + "x" * 57 + " > \n  " + " " * 60 + "^"),
+    ],
+)
+def test_an_error_shows_the_place(expression: str, shown: str) -> None:
+    with pytest.raises(InvalidFilter) as caught:
+        Sql92(expression)
+    assert str(caught.value).endswith("\n" + shown)
+
+
+def test_what_is_behind_a_complete_condition_is_shown_too() -> None:
+    with pytest.raises(InvalidFilter, match=r"a = 1 b\n        \^"):
+        Sql92("a = 1 b", strict=True)

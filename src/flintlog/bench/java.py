@@ -61,6 +61,7 @@ class Java:
             "bodyBytes": task.body_bytes,
             "threads": task.threads,
             "rate": task.rate,
+            "ready": task.ready,
             "seconds": seconds,
             "count": count,
             "keeps": kind in ("fill", "get", "rebuild"),

@@ -95,14 +95,19 @@ def _puts(task: Task, window: Window, directory: Path) -> Measurement:
 
 def _batches(task: Task, window: Window, directory: Path) -> Measurement:
     body = body_of(task)
+
+    def make_batch(first: int) -> list[Message]:
+        queue_id = first // BATCH_COUNT % QUEUE_COUNT
+        return [make_message(first + place, queue_id, body) for place in range(BATCH_COUNT)]
+
+    ready = [make_batch(queue_id * BATCH_COUNT) for queue_id in range(QUEUE_COUNT)]
     with open_store(directory, _config(task)) as store:
 
         def produce(deadline: float) -> int:
             done = 0
             while time.perf_counter() < deadline:
-                queue_id = done // BATCH_COUNT % QUEUE_COUNT
-                messages = [make_message(done + place, queue_id, body) for place in range(BATCH_COUNT)]
-                done += BATCH_COUNT if store.put_batch(messages)[0] else 0
+                messages = ready[done // BATCH_COUNT % QUEUE_COUNT] if task.ready else make_batch(done)
+                done += BATCH_COUNT if store.put_batch(messages).status == 0 else 0
             return done
 
         return _produced(store, 1, window.seconds, produce)

@@ -26,14 +26,38 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
-from flintlog.bench.tasks import BATCH_COUNT, PUTS_A_LOOK, Measurement, Meter, Task, Window, body_of
+import msgspec
+
+from flintlog.bench.tasks import (
+    BATCH_COUNT,
+    PUTS_A_LOOK,
+    QUEUE_COUNT,
+    TOPIC,
+    Measurement,
+    Meter,
+    Task,
+    Window,
+    body_of,
+)
 from flintlog.errors import MissingExtra
 
 Pair = tuple[int, str]
 
 
+class PeerMessage(msgspec.Struct, gc=False):
+    """A message as one would keep it in a key-value store: MessagePack of the fields that ours has as well."""
+
+    topic: str
+    queue_id: int
+    tags: str
+    keys: list[str]
+    properties: dict[str, str]
+    born_timestamp: int
+    body: bytes
+
+
 class Engine(Protocol):
-    """What a peer must be able to do: keep (number, key) pairs with a body, and give all bodies back in order."""
+    """What a peer must be able to do: keep (number, key) pairs with a value, and give all values back in order."""
 
     def put(self, pairs: Sequence[Pair], body: bytes) -> None: ...
     def bodies(self) -> Iterator[bytes]: ...
@@ -152,8 +176,8 @@ class Peer:
         if task.kind != "get":
             return
         engine, body = self._make(directory, False), body_of(task)
-        for first in range(0, window.get_count, BATCH_COUNT):
-            engine.put([(number, f"key{number}") for number in range(first, first + BATCH_COUNT)], body)
+        for number in range(window.get_count):
+            engine.put([(number, f"key{number}")], _encode_message(number, body))
         engine.close()
 
     def measure(self, task: Task, window: Window, directory: Path) -> Measurement | None:
@@ -199,14 +223,24 @@ def _write(engine: Engine, task: Task, window: Window) -> Measurement:
     return meter.measurement(sum(counts), waits_ns)
 
 
+def _encode_message(number: int, body: bytes) -> bytes:
+    properties = {"UNIQ_KEY": f"7F0000010001{number}"}
+    message = PeerMessage(TOPIC, number % QUEUE_COUNT, "TagA", [f"key{number}"], properties, number, body)
+    return msgspec.msgpack.encode(message)
+
+
 def _read(engine: Engine, window: Window) -> Measurement:
+    """Pages of messages as objects, the body of each looked at: what our own `get` is measured at."""
     meter = Meter()
     deadline = meter.deadline(window.seconds)
+    decode = msgspec.msgpack.Decoder(PeerMessage).decode
     count = 0
     while time.perf_counter() < deadline:
-        for body in engine.bodies():
-            count += 1 if body else 0
-            if count % PUTS_A_LOOK == 0 and time.perf_counter() >= deadline:
+        values = engine.bodies()
+        while page := [decode(value) for value in itertools.islice(values, BATCH_COUNT)]:
+            for message in page:
+                count += 1 if message.body else 0
+            if time.perf_counter() >= deadline:
                 break
     meter.stop()
     return meter.measurement(count)

@@ -45,20 +45,30 @@ class Outcome(msgspec.Struct, frozen=True):
     median: Measurement
 
 
+class Outcomes(msgspec.Struct, frozen=True):
+    """What was measured, and whether that was all."""
+
+    measured: list[Outcome]
+    is_whole: bool
+
+
 def run_tasks(
     tasks: Iterable[Task],
     contenders: Sequence[Contender],
     window: Window,
     directory: Path,
     progress: Callable[[str], None],
-) -> list[Outcome]:
-    """Measure everything; `progress` is told each step."""
+) -> Outcomes:
+    """Measure everything; `progress` is told each step. Interrupted, it gives what it has: look at `is_whole`."""
     outcomes: list[Outcome] = []
-    for task in tasks:
-        with tempfile.TemporaryDirectory(prefix="flintlog-bench-", dir=directory) as name:
-            taken = _take_turns(task, contenders, window, Path(name), progress)
-        outcomes += [Outcome(task, who, rounds, median(rounds)) for who, rounds in taken.items() if rounds]
-    return outcomes
+    try:
+        for task in tasks:
+            with tempfile.TemporaryDirectory(prefix="flintlog-bench-", dir=directory) as name:
+                taken = _take_turns(task, contenders, window, Path(name), progress)
+            outcomes += [Outcome(task, who, rounds, median(rounds)) for who, rounds in taken.items() if rounds]
+    except KeyboardInterrupt:
+        return Outcomes(outcomes, is_whole=False)
+    return Outcomes(outcomes, is_whole=True)
 
 
 def _take_turns(

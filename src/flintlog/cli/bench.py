@@ -17,6 +17,7 @@ from flintlog.bench.peers import FileByHand, lmdb_peer, rocksdict_peer, sqlite_p
 from flintlog.bench.report import FIGURE_COLUMNS, Report, cells, make_report
 from flintlog.bench.run import Contender, run_tasks
 from flintlog.bench.tasks import QUICK, TASKS, Task, Window
+from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import CsvOutput, Output, TableOutput
 from flintlog.cli.parameters import output_option
 from flintlog.errors import MissingExtra
@@ -52,14 +53,18 @@ def bench(
     rebuild_mib: int | None,
     directory: Path | None,
     output: Output,
-) -> None:
+) -> ExitCode:
     """Measure puts, synced puts, reads, rebuild and visibility; say how much CPU a message costs."""
     window = _window(quick, seconds, rounds, rebuild_mib)
     tasks, names = _tasks(only), _names(compare)
     room = directory or Path(tempfile.gettempdir())
     room.mkdir(parents=True, exist_ok=True)
-    report = _measure(names, tasks, window, room)
+    report, is_whole = _measure(names, tasks, window, room)
     _show(report, output)
+    if not is_whole:
+        output.note("Interrupted: the tasks that were not finished are missing.")
+        return ExitCode.PARTIAL
+    return ExitCode.FINE
 
 
 def _show(report: Report, output: Output) -> None:
@@ -74,7 +79,7 @@ def _show(report: Report, output: Output) -> None:
         output.note(sentence)
 
 
-def _measure(names: list[str], tasks: list[Task], window: Window, room: Path) -> Report:
+def _measure(names: list[str], tasks: list[Task], window: Window, room: Path) -> tuple[Report, bool]:
     from rich.console import Console
 
     load_before = os.getloadavg()
@@ -89,9 +94,10 @@ def _measure(names: list[str], tasks: list[Task], window: Window, room: Path) ->
                 left_out.append(f"{name} is left out: {missing}")
         outcomes = run_tasks(tasks, contenders, window, room, status.update)
     versions = {contender.name: contender.version for contender in contenders}
-    return make_report(
-        outcomes, load_before=load_before, versions=versions, window=window, left_out=left_out, directory=room
+    report = make_report(
+        outcomes.measured, load_before=load_before, versions=versions, window=window, left_out=left_out, directory=room
     )
+    return report, outcomes.is_whole
 
 
 def _window(quick: bool, seconds: float | None, rounds: int | None, rebuild_mib: int | None) -> Window:

@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, Entry] = {
     "bench": Entry("flintlog.cli.bench", "bench", "Measure this machine's store, beside RocketMQ's own and others."),
     "doctor": Entry("flintlog.cli.doctor", "doctor", "Say what this machine and a configuration give a store."),
     "pipeline": Entry("flintlog.cli.pipeline", "pipeline", "Run a job on Spark over a store: rebuild, and more."),
+    "stats": Entry("flintlog.cli.stats", "stats", "Show figures of a store: messages, bytes, offsets, disks."),
 }
 
 

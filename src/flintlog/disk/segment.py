@@ -330,6 +330,22 @@ class Segment:
             raise
         return SelectedRange(self.release, self.base + position, view[position : position + size])
 
+    def peek(self) -> memoryview | None:
+        """The whole file for a short look, without holding it; None when the segment is on its way out.
+
+        The view stays valid whatever becomes of the segment: a map goes with its last view.
+        """
+        view = self._read_view
+        if view is None:
+            if not self.hold():
+                return None
+            try:
+                view = self._map_for_reading()
+            finally:
+                self.release()
+        self.recently_used = True
+        return view
+
     def _map_for_reading(self) -> memoryview:
         view = self._read_view = self.raw().buffer.toreadonly()
         return view

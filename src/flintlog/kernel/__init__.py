@@ -37,6 +37,7 @@ Encoder = _kernel.Encoder
 Lane = _kernel.Lane
 PutLane = _kernel.PutLane
 QueueEnd = _kernel.QueueEnd
+RecordBody = _kernel.RecordBody
 Scan = _kernel.Scan
 Tail = _kernel.Tail
 collect = _kernel.collect
@@ -67,6 +68,7 @@ __all__ = [
     "MessageFields",
     "PutLane",
     "QueueEnd",
+    "RecordBody",
     "Row",
     "Scan",
     "ScanStop",

@@ -275,8 +275,7 @@ cdef class Encoder:
         if host != Py_None:
             if not PyUnicode_CheckExact(host):
                 return False
-            packed = PyDict_GetItemWithError(<PyObject *>self.hosts, host)
-            if packed == NULL:
+            if not find_item(<PyObject *>self.hosts, host, &packed) or packed == NULL:
                 return False
         span.at = <const uint8_t *>BYTES_DATA(packed)
         span.size = <int32_t>BYTES_SIZE(packed)

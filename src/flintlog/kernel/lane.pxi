@@ -275,6 +275,7 @@ cdef class Lane:
         write_barrier()
         tail.at += ENTRY_SIZE
         end.max_physical_offset = record_end
+        end.record_bytes += record.size
         return True
 
     cdef bint index_step(self, const Dispatched *record) noexcept:

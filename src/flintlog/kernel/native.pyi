@@ -5,6 +5,7 @@ from flintlog.kernel.reference import Encoder as Encoder
 from flintlog.kernel.reference import Lane as Lane
 from flintlog.kernel.reference import PutLane as PutLane
 from flintlog.kernel.reference import QueueEnd as QueueEnd
+from flintlog.kernel.reference import RecordBody as RecordBody
 from flintlog.kernel.reference import Scan as Scan
 from flintlog.kernel.reference import Tail as Tail
 from flintlog.kernel.reference import collect as collect

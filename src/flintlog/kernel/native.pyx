@@ -258,10 +258,11 @@ cdef class Tail:
 
 
 cdef class QueueEnd:
-    """The growing end of one consume queue: its last file, and how far into the log it goes."""
+    """The growing end of one consume queue: its last file, how far into the log it goes, and what it took in."""
 
     cdef public Tail tail
     cdef public int64_t max_physical_offset
+    cdef public int64_t record_bytes
 
     def __init__(self, Tail tail, int64_t max_physical_offset=-1):
         self.tail = tail
@@ -310,4 +311,5 @@ include "lane.pxi"
 include "keys.pxi"
 include "put_lane.pxi"
 include "columns.pxi"
+include "reading.pxi"
 include "search.pxi"

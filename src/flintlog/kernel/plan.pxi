@@ -34,6 +34,8 @@ cdef extern from "Python.h":
     bint PyDict_CheckExact(PyObject *value)
     int PyDict_Next(PyObject *value, Py_ssize_t *place, PyObject **key, PyObject **item)
     PyObject *PyDict_GetItemWithError(PyObject *value, PyObject *key)
+    PyObject *PyErr_Occurred()
+    void PyErr_Clear()
     char *BYTES_DATA "PyBytes_AS_STRING"(PyObject *value)
     Py_ssize_t BYTES_SIZE "PyBytes_GET_SIZE"(PyObject *value)
 
@@ -146,6 +148,19 @@ cdef inline bint int32_of(PyObject *number, int32_t *value) noexcept:
         return False
     value[0] = <int32_t>wide
     return True
+
+
+cdef inline bint find_item(PyObject *table, PyObject *key, PyObject **found) noexcept:
+    """Look a key up; `found` is NULL when it is not there. False when a key of the user's could not be compared.
+
+    The error that the comparison raised is dropped: whoever asks the same question the long way gets it again. Left
+    set, it would surface in a call that has nothing to do with it.
+    """
+    found[0] = PyDict_GetItemWithError(table, key)
+    if found[0] != NULL or PyErr_Occurred() == NULL:
+        return True
+    PyErr_Clear()
+    return False
 
 
 cdef inline PyObject *field(PyObject *message, Py_ssize_t offset) noexcept:

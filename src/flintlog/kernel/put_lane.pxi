@@ -95,6 +95,7 @@ cdef class PutLane:
         """Whether this is a message of the usual type that asks for nothing but to be stored."""
         cdef int32_t sys_flag, delay_level
         cdef PyObject *properties
+        cdef PyObject *inner_count
         if Py_TYPE(message) != <void *>self.encoder.message_type or not self.encoder.has_slots:
             return False
         if self.delay_level_at < 0 or self.deliver_at_at < 0 or self.compress_at < 0 or not self.is_whole(message):
@@ -110,7 +111,7 @@ cdef class PutLane:
             return True
         if properties == NULL or not PyDict_CheckExact(properties):
             return False
-        return PyDict_GetItemWithError(properties, <PyObject *>INNER_NUM) == NULL
+        return find_item(properties, <PyObject *>INNER_NUM, &inner_count) and inner_count == NULL
 
     cdef bint is_whole(self, PyObject *message) noexcept:
         """Whether the fields read here are set, and the queue's name can be a key: else the long way says what is wrong."""
@@ -133,7 +134,8 @@ cdef class PutLane:
         if tail is None or tail.base + tail.at >= self.ready_until:
             return None
         key = (<object>field(raw, encoder.slots[TOPIC]), <object>field(raw, encoder.slots[QUEUE_ID]))
-        known = PyDict_GetItemWithError(<PyObject *>self.next_offsets, <PyObject *>key)
+        if not find_item(<PyObject *>self.next_offsets, <PyObject *>key, &known):
+            return None
         if known != NULL and not int64_of(known, &queue_offset):
             return None
         tail.check_writable()

@@ -35,6 +35,9 @@ _SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
 BeforePut = Callable[[Message], "Message | Receipt | None"]
 """Looks at a message before it is appended: returns another one, a receipt that ends the put, or None."""
 
+Rewrite = Callable[[Message], "Rewritten | Receipt"]
+"""Makes of a message what is to be stored in its place; a receipt refuses it, as an error does."""
+
 
 class Appender:
     """Puts messages into the log of a running engine; nothing here waits for a disk."""
@@ -75,7 +78,8 @@ class Appender:
             return self._refuse()
         if type(message) is not Message:
             raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
-        properties = message.properties
+        if type(message.topic) is not str:
+            message = _plainly_named(message)
         try:
             if (
                 self._hooks
@@ -83,7 +87,7 @@ class Appender:
                 or message.delay_level
                 or message.deliver_at_ms is not None
                 or message.compress is not None
-                or (properties is not None and INNER_NUM in properties)
+                or _has_inner_count(message)
                 or self._has_batch_topics
                 or self._multi_dispatch
                 or self._log.locked_since is not None
@@ -95,17 +99,23 @@ class Appender:
             raise
 
     def _append_special(self, message: Message) -> Receipt:
+        answer = self._ready(message)
+        if isinstance(answer, Receipt):
+            return answer
+        message = answer
+        if message.delay_level or message.deliver_at_ms is not None:
+            return self._append_delayed(message)
+        return self._append_placed(message)
+
+    def _ready(self, message: Message) -> Message | Receipt:
+        """A message that hooks have seen, of the right types and compressed if it asks for that."""
         if self._is_busy():
             return Receipt(PutStatus.OS_PAGE_CACHE_BUSY)
         answer = self._ask_hooks(message)
         if isinstance(answer, Receipt):
             return answer
-        message = answer
-        check_types(message)
-        message = _compressed(message)
-        if message.delay_level or message.deliver_at_ms is not None:
-            return self._append_delayed(message)
-        return self._append_placed(message)
+        check_types(answer)
+        return _compressed(answer)
 
     def _append_delayed(self, message: Message) -> Receipt:
         if message.delay_level and message.deliver_at_ms is not None:
@@ -124,6 +134,17 @@ class Appender:
             service.stored(receipt)
         return receipt
 
+    def append_rewritten(self, message: Message, rewrite: Rewrite) -> Receipt:
+        """Append what a service makes of a message that is on its way into the log."""
+        if not self._lifecycle.is_writeable:
+            return self._refuse()
+        if type(message) is not Message:
+            raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
+        answer: Message | Rewritten | Receipt = self._ready(message)
+        if isinstance(answer, Message):
+            answer = rewrite(answer)
+        return answer if isinstance(answer, Receipt) else self._append_placed(answer.message, answer.capacity)
+
     def append_rebuilt(self, rebuilt: Rewritten) -> Receipt:
         """Append what a service made; the hooks have seen the message that it came from."""
         if not self._lifecycle.is_writeable:
@@ -140,7 +161,7 @@ class Appender:
         return self._log.put_placed(placement, capacity)
 
     def append_batch(self, messages: Sequence[Message]) -> Receipts:
-        messages = check_batch(messages)
+        messages = [_plainly_named(message) for message in check_batch(messages)]
         if not self._lifecycle.is_writeable:
             return refused(self._refuse().status, len(messages))
         if self._is_busy():
@@ -207,12 +228,25 @@ class Appender:
 
 
 def _is_special_in_batch(message: Message) -> bool:
+    return message.compress is not None or bool(message.sys_flag & INNER_BATCH) or _has_inner_count(message)
+
+
+def _plainly_named(message: Message) -> Message:
+    """Its topic as a plain text: it becomes a key of the table of queues, where an own type may compare as it likes."""
+    topic = message.topic
+    if type(topic) is str or not isinstance(topic, str):
+        return message
+    return msgspec.structs.replace(message, topic=str.__str__(topic))
+
+
+def _has_inner_count(message: Message) -> bool:
     properties = message.properties
-    return (
-        message.compress is not None
-        or bool(message.sys_flag & INNER_BATCH)
-        or (properties is not None and INNER_NUM in properties)
-    )
+    try:
+        return properties is not None and INNER_NUM in properties
+    except TypeError:
+        raise  # no mapping at all: the check of types says so
+    except Exception as failure:
+        raise InvalidMessage(f"a property's name cannot be compared: {failure!r}") from failure
 
 
 def _not_inner(message: Message) -> Message:

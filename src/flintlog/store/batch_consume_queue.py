@@ -55,6 +55,7 @@ class BatchConsumeQueue(LogicalQueue):
     def __init__(self, topic: str, queue_id: int, segments: SegmentQueue, tails: TailKeeper | None = None) -> None:
         super().__init__(topic, queue_id, segments, tails)
         self._max_physical_offset = -1
+        self._record_bytes = 0
         self._min_offset = -1
         self._max_offset = 0
         self._file_bases: dict[int, int] = {}
@@ -71,6 +72,10 @@ class BatchConsumeQueue(LogicalQueue):
     def max_physical_offset(self) -> int:
         return self._max_physical_offset
 
+    @property
+    def record_bytes(self) -> int:
+        return self._record_bytes
+
     def put(
         self,
         physical_offset: int,
@@ -80,6 +85,8 @@ class BatchConsumeQueue(LogicalQueue):
         store_timestamp: int,
         bitmap: bytes | None = None,
         batch_count: int = 1,
+        *,
+        is_extended: bool = True,
     ) -> bool:
         """`queue_offset` is the batch's first; a record that is no batch has -1 and gets no entry."""
         if queue_offset < 0 or physical_offset <= self._max_physical_offset:
@@ -93,6 +100,7 @@ class BatchConsumeQueue(LogicalQueue):
             entry = BatchQueueEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, batch_count)
             write_at_end(segment, encode_batch_queue_entry(entry), self._tails)
         self._max_physical_offset = physical_offset
+        self._record_bytes += size
         self._max_offset = queue_offset + batch_count
         if self._min_offset < 0:
             self._min_offset = queue_offset

@@ -97,6 +97,10 @@ class ConsumeQueue(LogicalQueue):
         return self.end.max_physical_offset
 
     @property
+    def record_bytes(self) -> int:
+        return self.end.record_bytes
+
+    @property
     def parts(self) -> tuple[SegmentQueue, ...]:
         return (self.segments,) if self.ext is None else (self.segments, self.ext.segments)
 
@@ -114,6 +118,8 @@ class ConsumeQueue(LogicalQueue):
         store_timestamp: int,
         bitmap: bytes | None = None,
         batch_count: int = 1,
+        *,
+        is_extended: bool = True,
     ) -> bool:
         if physical_offset + size <= self.end.max_physical_offset:
             return True
@@ -127,7 +133,7 @@ class ConsumeQueue(LogicalQueue):
                 return False
             if queue_offset and place != segment.base + segment.wrote_position:
                 self.out_of_step_count += 1  # Java only logs it, and appends where it stands
-            if self.ext is not None:
+            if self.ext is not None and is_extended:
                 tags_code = self.ext.put(tags_code, store_timestamp, bitmap)
             self._append(segment, physical_offset, size, tags_code)
         return True
@@ -170,6 +176,7 @@ class ConsumeQueue(LogicalQueue):
         data = _ENTRY.pack(physical_offset, size, tags_code)
         tail = write_at_end(segment, data, self._tails, self.end)
         self.end.max_physical_offset = physical_offset + size
+        self.end.record_bytes += size
         if self.ext is None:  # with an extension every entry must come here
             self.end.tail = tail
 

@@ -268,7 +268,9 @@ class Dispatcher:
         self._fill_damaged_gap(queue, row)
         self._put_entry(queue, row, own, self._bitmap_of(record))
         for place in others:
-            self._put_entry(self._queues.get_or_create(place.topic, place.queue_id), row, place)
+            # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
+            other = self._queues.get_or_create(place.topic, place.queue_id)
+            self._put_entry(other, row, place, is_extended=False)
         if not self.lane.all_slow:
             self.lane.set_queue(topic, queue_id, queue.end)
 
@@ -283,9 +285,11 @@ class Dispatcher:
             log.exception("the bitmap hook failed")
             return None
 
-    def _put_entry(self, queue: LogicalQueue, row: Row, place: Place, bitmap: bytes | None = None) -> None:
+    def _put_entry(
+        self, queue: LogicalQueue, row: Row, place: Place, bitmap: bytes | None = None, *, is_extended: bool = True
+    ) -> None:
         entry = (row.physical_offset, row.size, row.tags_code, place.queue_offset, row.store_timestamp)
-        if not queue.put(*entry, bitmap, place.batch_count):
+        if not queue.put(*entry, bitmap, place.batch_count, is_extended=is_extended):
             raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
 
     def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:

@@ -24,24 +24,31 @@ from flintlog.disk.overlay import OverlayMedium
 from flintlog.disk.page_toucher import PageToucher
 from flintlog.errors import DamagedStore, DiskFull, FlintlogError, StoreClosed, SyncFailed
 from flintlog.format.names import encode_abort
+from flintlog.store.bloom import BloomFilter
+from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.clock import Milliseconds
 from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
-from flintlog.store.dispatch import Dispatcher
+from flintlog.store.dispatch import BitmapHook, Dispatcher
 from flintlog.store.flush import AsyncFlush, Commit
 from flintlog.store.forking import close_in_children
 from flintlog.store.group_commit import GroupCommit
 from flintlog.store.housekeeping import QueueFlush
+from flintlog.store.json_file import JsonFile
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
+from flintlog.store.put_figures import PutFigures
 from flintlog.store.recovery import Opening, Recovery
 from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stop_marker import StopMarker
+from flintlog.store.subscriptions import Subscriptions
 from flintlog.store.swap import finish_swap
 
 log = logging.getLogger(__name__)
+
+SAMPLE_INTERVAL_MS = 1000
 
 Progress = Callable[[int, int], None]
 """Told (done, total) in bytes while a long opening goes on."""
@@ -73,11 +80,21 @@ class Engine:
             extension=config.enable_consume_queue_ext,
         )
         self.counters = StoreStatsService(now_ms, self._put_totals)
+        self.put_figures = PutFigures(parts.queues, lambda: self.log.end_offset, lambda: self.dispatcher.position)
+        self.broker_stats = BrokerStats(now_ms, self.put_figures.take, lambda: self.counters.get_transferred_count)
+        self.samples_itself = True
+        self.subscriptions = Subscriptions(
+            JsonFile(parts.paths.consumer_filter, medium),
+            BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
+            now_ms,
+            read_only=read_only,
+        )
+        self.use_bitmap_hook(None)
         self.group_commit: GroupCommit | None = None
         self.commit: Commit | None = None
         self.queue_flush: QueueFlush | None = None
-        self._medium = medium
-        self._now_ms = now_ms
+        self.medium = medium
+        self.now_ms = now_ms
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
         self._async_flush: AsyncFlush | None = None
@@ -89,7 +106,7 @@ class Engine:
     # ------------------------------------------------------------------ opening
 
     def open(self, progress: Progress | None) -> None:
-        paths, medium = self.parts.paths, self._medium
+        paths, medium = self.parts.paths, self.medium
         refuse_rocksdb(paths, medium)
         if not self.read_only:
             self._claim(paths)
@@ -106,15 +123,15 @@ class Engine:
 
     def _claim(self, paths: StorePaths) -> None:
         """Take the lock before anything is looked at, so that nobody changes what is being read."""
-        if self._medium.exists(self.path) and not self._medium.exists(paths.lock):
+        if self.medium.exists(self.path) and not self.medium.exists(paths.lock):
             # Loading fails on a directory that is no store: then not even a lock file is left in it.
             self._load_only()
-        self._medium.make_directories(self.path)
-        self._lock = self._medium.lock(paths.lock)
+        self.medium.make_directories(self.path)
+        self._lock = self.medium.lock(paths.lock)
 
     def _load_only(self) -> None:
-        medium = OverlayMedium(self._medium)
-        probe = make_parts(self.path, self.config, medium, self._now_ms)
+        medium = OverlayMedium(self.medium)
+        probe = make_parts(self.path, self.config, medium, self.now_ms)
         probe.segments.load()
         probe.queues.load()
         if probe.index is not None:
@@ -123,12 +140,14 @@ class Engine:
     def _load(self) -> None:
         parts, move_to = self.parts, self.lifecycle.move_to
         move_to(State.LOAD_BEGIN)
-        self._was_clean = not self._medium.exists(parts.paths.abort)
+        self._was_clean = not self.medium.exists(parts.paths.abort)
         parts.segments.load()
         move_to(State.LOAD_COMMITLOG_OK)
         parts.queues.load()
         move_to(State.LOAD_CONSUME_QUEUE_OK)
         parts.checkpoint.load()
+        if self.config.enable_calc_filter_bit_map:
+            self.subscriptions.load()  # before recovery, which may dispatch
         self._marker.load()
         self._dropped_index_files: list[str] = []
         if parts.index is not None:
@@ -146,7 +165,7 @@ class Engine:
             checkpoint=parts.checkpoint,
             dispatcher=self.dispatcher,
             damage=parts.damage,
-            medium=self._medium,
+            medium=self.medium,
             cut_directory=parts.paths.cut,
             marker=self._marker,
             delay_levels_ms=self.config.delay_levels_ms,
@@ -163,6 +182,7 @@ class Engine:
 
     def _start(self) -> None:
         parts, config = self.parts, self.config
+        self.put_figures.start()
         if self.read_only:
             self.lifecycle.set(Flag.NOT_WRITEABLE)
             self.lifecycle.move_to(State.RUNNING)
@@ -183,7 +203,7 @@ class Engine:
             self.queue_flush.flush_all()
 
     def _mark_unclean(self) -> None:
-        self._medium.write(self.parts.paths.abort, encode_abort(os.getpid()))
+        self.medium.write(self.parts.paths.abort, encode_abort(os.getpid()))
 
     def _start_threads(self, config: StoreConfig) -> None:
         parts = self.parts
@@ -287,8 +307,8 @@ class Engine:
             parts.allocator.shut_down()
         if is_clean:
             self._write_marker()
-            self._medium.remove(parts.paths.abort)
-            self._medium.sync_directory(self.path)
+            self.medium.remove(parts.paths.abort)
+            self.medium.sync_directory(self.path)
 
     def _write_marker(self) -> None:
         parts = self.parts
@@ -332,15 +352,21 @@ class Engine:
             raise StoreClosed("a store that was opened read-only is not destroyed", path=self.path)
         self.shutdown()
         paths = self.parts.paths
-        if not is_store(paths, self._medium):
+        if not is_store(paths, self.medium):
             raise DamagedStore("this directory is not a store", path=self.path)
-        lock = self._medium.lock(paths.lock)
+        lock = self.medium.lock(paths.lock)
         try:
-            remove_store(paths, self._medium)
+            remove_store(paths, self.medium)
         finally:
             lock.release()
 
     # ------------------------------------------------------------------ behind a put
+
+    def use_bitmap_hook(self, hook: BitmapHook | None) -> None:
+        """Who makes the bitmaps of queue extensions: a hook of the user's, or the registered subscriptions."""
+        if hook is None and self.config.enable_calc_filter_bit_map:
+            hook = self.subscriptions.bitmap_of
+        self.dispatcher.bitmap_hook = hook
 
     def _readable_end(self) -> int:
         """How far dispatch may go: what is flushed under sync flush, what can be read under async flush."""
@@ -376,16 +402,28 @@ class Engine:
 
     def tick(self) -> None:
         """Once a second: totals are kept for the rates, and what stalled for want of space is tried again."""
-        if time.monotonic() >= self._next_sample_s:
+        if self.samples_itself and time.monotonic() >= self._next_sample_s:
             self._next_sample_s = time.monotonic() + 0.999
-            self.counters.dispatch_behind(self.dispatcher.backlog_bytes)
-            self.counters.sample()
+            self.sample()
         if self.dispatcher.failure is not None:
             self.dispatcher.advance()
         if self.dispatcher.failure is not None:
             self.lifecycle.set(Flag.LOGICS_QUEUE_ERROR)
         else:
             self.lifecycle.clear(Flag.LOGICS_QUEUE_ERROR)
+
+    def flush(self) -> None:
+        """Make everything put so far durable, in the caller's thread."""
+        if self.read_only:
+            return
+        if self.commit is not None:
+            self.commit.commit_now()
+        try:
+            self.parts.segments.flush_all()
+        except SyncFailed as failure:
+            self._on_sync_failure(failure)
+            raise
+        self._after_flush()
 
     def wait_dispatched(self) -> None:
         """Return when everything put so far is visible; in an arrival listener it returns at once."""
@@ -399,6 +437,13 @@ class Engine:
 
     # ------------------------------------------------------------------ figures
 
+    def sample(self) -> int:
+        """Keep the totals of this second for the rates; when to do it again, by the store's clock."""
+        self.counters.dispatch_behind(self.dispatcher.backlog_bytes)
+        self.counters.sample()
+        self.broker_stats.tick()
+        return self.now_ms() + SAMPLE_INTERVAL_MS
+
     def stats(self) -> dict[str, int | float | str]:
         """Counters, rates and offsets under RocketMQ's names; numbers where RocketMQ shows one number."""
         paths = self.parts.paths
@@ -410,12 +455,14 @@ class Engine:
         found["consumeQueueDiskRatio"] = self._used_ratio(paths.consume_queue)
         found["commitLogMinOffset"] = max(0, self.log.min_offset)
         found["commitLogMaxOffset"] = self.log.max_offset
+        found["dispatchBehindBytes"] = self.dispatcher.backlog_bytes
+        found.update(self.broker_stats.values())
         return found
 
     def _used_ratio(self, path: Path) -> float:
         """How full the disk of a directory is; -1.0, as in RocketMQ, when that cannot be said."""
         try:
-            return self._medium.usage(path if self._medium.exists(path) else self.path).used_ratio
+            return self.medium.usage(path if self.medium.exists(path) else self.path).used_ratio
         except FlintlogError:
             return -1.0
 

@@ -18,7 +18,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush import Flushable, join
@@ -26,6 +26,7 @@ from flintlog.store.message import PutStatus, Receipt, Receipts
 
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
 Outcome: TypeAlias = "Receipt | Receipts"
 WATCHES_PER_TIMEOUT = 10
 
@@ -79,31 +80,35 @@ class _WaitingFuture(_Waiting):
             self.future.set_result(outcome)
 
 
-class _WaitingTask(_Waiting):
-    """An asyncio producer; a group of them is woken by one call into their loop."""
-
-    __slots__ = ("future", "loop")
-
-    def __init__(self, receipt: Outcome, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(receipt, deadline)
-        self.loop = loop
-        self.future: asyncio.Future[Outcome] = loop.create_future()
-
-    def finish(self, outcome: Outcome) -> None:
-        _wake_loop(self.loop, [(self.future, outcome)])
+_Task: TypeAlias = "tuple[asyncio.Future[Outcome], Outcome, float]"
+"""An asyncio producer that waits: its future, its receipt, its deadline. A tuple: 64 of them are made for each sync."""
 
 
-def _set_results(results: list[tuple[asyncio.Future[Outcome], Outcome]]) -> None:
-    for future, outcome in results:
+def _set_results(tasks: list[_Task], synced: bool) -> None:
+    """Runs in the loop, which alone may touch its futures; those that were given up on are done already."""
+    for future, receipt, _ in tasks:
         if not future.done():
-            future.set_result(outcome)
+            future.set_result(receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT))
 
 
-def _wake_loop(loop: asyncio.AbstractEventLoop, results: list[tuple[asyncio.Future[Outcome], Outcome]]) -> None:
-    try:
-        loop.call_soon_threadsafe(_set_results, results)
-    except RuntimeError:
-        log.debug("the event loop of %d waiting puts was closed", len(results))
+def _wake_loops(tasks: list[_Task], synced: bool) -> None:
+    """One call into each loop, however many of its tasks wait."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Task]] = {}
+    for task in tasks:
+        loops.setdefault(task[0].get_loop(), []).append(task)
+    for loop, waiting in loops.items():
+        try:
+            loop.call_soon_threadsafe(_set_results, waiting, synced)
+        except RuntimeError:
+            log.debug("the event loop of %d waiting puts was closed", len(waiting))
+
+
+def _take_all(waiting: deque[_T]) -> list[_T]:
+    """All that wait now; after `stop` a late producer may be at the same list."""
+    taken: list[_T] = []
+    with contextlib.suppress(IndexError):
+        taken.extend(waiting.popleft() for _ in range(len(waiting)))
+    return taken
 
 
 class GroupCommit:
@@ -127,7 +132,9 @@ class GroupCommit:
         self._after_flush = after_flush
         self._on_failure = on_failure
         self._requests: deque[_Waiting] = deque()
+        self._tasks: deque[_Task] = deque()
         self._in_flight: list[_Waiting] = []
+        self._tasks_in_flight: list[_Task] = []
         self._bell = threading.Lock()
         self._bell.acquire()
         self._gate = threading.Lock()
@@ -176,9 +183,10 @@ class GroupCommit:
         return waiting.future
 
     def task(self, receipt: Outcome) -> asyncio.Future[Outcome]:
-        waiting = _WaitingTask(receipt, time.monotonic() + self._timeout_s, asyncio.get_running_loop())
-        self._submit(waiting)
-        return waiting.future
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._tasks.append((future, receipt, time.monotonic() + self._timeout_s))
+        self._wake()
+        return future
 
     def nudge(self) -> None:
         """Ask for a sync without waiting for it."""
@@ -194,6 +202,9 @@ class GroupCommit:
 
     def _submit(self, waiting: _Waiting) -> None:
         self._requests.append(waiting)
+        self._wake()
+
+    def _wake(self) -> None:
         if self._sleeping:
             self._ring()
         if self._stopped.is_set():
@@ -202,7 +213,7 @@ class GroupCommit:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._sleeping = True
-            if not self._requests and not self._nudged:
+            if not self._requests and not self._tasks and not self._nudged:
                 self._bell.acquire()
             self._sleeping = self._nudged = False
             try:
@@ -213,24 +224,20 @@ class GroupCommit:
         self._finish_rest()
 
     def _flush_group(self) -> None:
-        group = self._take_group()
-        self._in_flight = group
-        target = max((waiting.target for waiting in group), default=0)
+        self._in_flight = group = _take_all(self._requests)
+        self._tasks_in_flight = tasks = _take_all(self._tasks)
+        target = max(
+            max((waiting.target for waiting in group), default=0),
+            max((receipt.end_offset for _, receipt, _ in tasks), default=0),
+        )
         synced = False
         try:
             synced = self._flush_to(target)
             self._after_flush()
         finally:
-            self._complete(group, synced)
+            self._complete(group, tasks, synced)
             self._in_flight = []
-
-    def _take_group(self) -> list[_Waiting]:
-        """All that wait now; after `stop` a late producer may be at the same list."""
-        requests = self._requests
-        group: list[_Waiting] = []
-        with contextlib.suppress(IndexError):
-            group.extend(requests.popleft() for _ in range(len(requests)))
-        return group
+            self._tasks_in_flight = []
 
     def _flush_to(self, target: int) -> bool:
         if self._failed:
@@ -253,8 +260,10 @@ class GroupCommit:
             return False
         return True
 
-    def _complete(self, group: list[_Waiting], synced: bool) -> None:
-        loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Outcome], Outcome]]] = {}
+    def _complete(self, group: list[_Waiting], tasks: list[_Task], synced: bool) -> None:
+        tasks = [task for task in tasks if not task[0].done()]
+        if tasks:
+            _wake_loops(tasks, synced)
         with self._gate:
             group = [waiting for waiting in group if not waiting.done]
             for waiting in group:
@@ -262,32 +271,28 @@ class GroupCommit:
         # Outside of the gate: the callback of a future is the user's code, and may put.
         for waiting in group:
             receipt = waiting.receipt
-            outcome = receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
-            if isinstance(waiting, _WaitingTask):
-                loops.setdefault(waiting.loop, []).append((waiting.future, outcome))
-            else:
-                waiting.finish(outcome)
-        for loop, results in loops.items():
-            _wake_loop(loop, results)
-        if self._counted is not None and group:
-            self._count(group, synced, self._counted)
+            waiting.finish(receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT))
+        if self._counted is not None:
+            deadlines = [waiting.deadline for waiting in group]
+            deadlines += [deadline for _, _, deadline in tasks]
+            self._count(deadlines, synced, self._counted)
 
-    def _count(self, group: list[_Waiting], synced: bool, counted: PutCounts) -> None:
+    def _count(self, deadlines: list[float], synced: bool, counted: PutCounts) -> None:
         if not synced:
-            counted.put_failed(len(group))
+            counted.put_failed(len(deadlines))
         now = time.monotonic() + self._timeout_s
-        waits_ms = Counter(int((now - waiting.deadline) * 1000) for waiting in group)
-        for elapsed_ms, count in waits_ms.items():
+        for elapsed_ms, count in Counter([int((now - deadline) * 1000) for deadline in deadlines]).items():
             if elapsed_ms > 0:
                 counted.put_took(elapsed_ms, count)
 
     def _finish_rest(self) -> None:
-        while self._requests:
+        while self._requests or self._tasks:
             self._flush_group()
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._timeout_s / WATCHES_PER_TIMEOUT):
             now = time.monotonic()
             late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.deadline < now]
-            if late:
-                self._complete(late, synced=False)
+            late_tasks = [task for task in (*self._tasks_in_flight, *tuple(self._tasks)) if task[2] < now]
+            if late or late_tasks:
+                self._complete(late, late_tasks, synced=False)

@@ -176,6 +176,11 @@ class LogicalQueue(ABC):
     def max_physical_offset(self) -> int:
         """How far into the log this queue was built; -1 before the first entry."""
 
+    @property
+    @abstractmethod
+    def record_bytes(self) -> int:
+        """The size of all records whose entries were appended since the queue was loaded."""
+
     @abstractmethod
     def put(
         self,
@@ -186,8 +191,13 @@ class LogicalQueue(ABC):
         store_timestamp: int,
         bitmap: bytes | None = None,
         batch_count: int = 1,
+        *,
+        is_extended: bool = True,
     ) -> bool:
-        """Append the entry of one record unless it is there; False when no file could be made."""
+        """Append the entry of one record unless it is there; False when no file could be made.
+
+        Without `is_extended` the entry keeps its tags code even where the queue has an extension.
+        """
 
     @abstractmethod
     def correct_min_offset(self, commit_log_min: int, now_ms: int = 0) -> None:

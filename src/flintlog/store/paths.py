@@ -52,6 +52,10 @@ class StorePaths:
         return self.root / "config" / "topics.json"
 
     @property
+    def consumer_filter(self) -> Path:
+        return self.root / "config" / "consumerFilter.json"
+
+    @property
     def own(self) -> Path:
         """What RocketMQ does not know of: cut bytes, the stop marker."""
         return self.root / "flintlog"

@@ -82,7 +82,7 @@ class MultiDispatched:
     def new_queue_count(self) -> int:
         """How many light queues this message would make."""
         names = {name for name in self._names if name.startswith(LMQ_PREFIX)}
-        return sum(self._queues.get(name, 0) is None for name in names)
+        return sum(not self._queues.has_light_queue(name) for name in names)
 
     def prepare(self) -> tuple[Message, int]:
         message = self._message

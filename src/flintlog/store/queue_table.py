@@ -117,8 +117,8 @@ class QueueTable:
 
     @property
     def light_queue_count(self) -> int:
-        """How many light queues there are."""
-        return sum(topic.startswith(LMQ_PREFIX) for topic, _ in list(self._queues))
+        """How many light queues there are, or will be when what was put is dispatched."""
+        return len(self._next_light)
 
     def _make(self, topic: str, queue_id: int, kind: QueueType) -> LogicalQueue:
         if kind is QueueType.BATCH:
@@ -213,6 +213,13 @@ class QueueTable:
         """How many offsets all queues together have given to messages."""
         return sum(self._next.values()) + sum(self._next_in_batch.values()) + self._handed_out_by_removed
 
+    def handed_out_by_queue(self) -> dict[QueueKey, int]:
+        """How many offsets each queue has given to messages. Light queues stand still here: they share the records."""
+        found = self._next.copy()
+        if self._next_in_batch:
+            found.update(self._next_in_batch)
+        return found
+
     @property
     def has_batch_topics(self) -> bool:
         return any(kind == QueueType.BATCH.value for kind in self._types.values())
@@ -236,6 +243,10 @@ class QueueTable:
         if topic not in self._types:  # the usual case, on the way of every put
             return self._next
         return self._next_in_batch if self.type_of(topic) is QueueType.BATCH else self._next
+
+    def has_light_queue(self, name: str) -> bool:
+        """Whether a message was put into this light queue."""
+        return name in self._next_light
 
     def next_light_offset(self, name: str) -> int:
         """The offset of the next message in a light queue."""

@@ -10,6 +10,7 @@ Readers take no lock: queues and the log only grow at their ends, and a range is
 from __future__ import annotations
 
 import os
+import struct
 from dataclasses import dataclass
 
 from flintlog import kernel
@@ -32,6 +33,7 @@ from flintlog.store.stored import GetStatus, Page, StoredMessage
 MAX_PULL_BYTES = 128 * 1024 * 1024
 MIN_PULL_BYTES = 100
 QUERY_ROUNDS = 3
+_FIRST_OF_ENTRY = struct.Struct(">q").unpack_from
 
 
 @dataclass(slots=True)
@@ -102,6 +104,17 @@ class Reader:
         self._pull(queue, pull, message_filter)
         return Page(pull.status, pull.next_offset, low, high, pull.messages)
 
+    def last_examined(self, topic: str, queue_id: int, page: Page) -> int:
+        """Where in the log the last entry lies that a page looked at."""
+        if page.messages and page.messages[-1].queue_offset == page.next_offset - 1:
+            return page.messages[-1].physical_offset
+        queue = self._queues.get(topic, queue_id)
+        entries = None if queue is None else queue.entries_from(page.next_offset - 1)
+        if entries is None:
+            return self._log.max_offset
+        with entries:
+            return next((unit.physical_offset for unit in entries), self._log.max_offset)
+
     def _correct(self, old: int, new: int) -> int:
         """A slave does not correct offsets unless told to: its queues may be behind its master's."""
         config = self._config
@@ -125,25 +138,19 @@ class Reader:
         """A whole page in one call of the kernel: 20-byte entries of one file, records of one segment, all intact."""
         place = offset * ENTRY_SIZE
         entries = queue.segments.find(place)
-        if entries is None or not entries.hold():
+        view = None if entries is None else entries.peek()
+        if entries is None or view is None:
             return None
-        try:
-            start = place - entries.base
-            stop = min(entries.read_position, start + most * ENTRY_SIZE)
-            view = entries.raw().buffer
-            first = int.from_bytes(view[start : start + 8], "big")
-            segment = self._log.segments.find(first)
-            if segment is None or self._log.max_offset - first > self._memory_bytes or not segment.hold():
-                return None
-            try:
-                log_end = segment.base + segment.read_position
-                records, end = kernel.collect(
-                    view, start, stop, segment.raw().buffer, segment.base, log_end, most, max_bytes, None, True
-                )
-            finally:
-                segment.release()
-        finally:
-            entries.release()
+        start = place - entries.base
+        stop = min(entries.read_position, start + most * ENTRY_SIZE)
+        first = _FIRST_OF_ENTRY(view, start)[0]
+        segments = self._log.segments
+        segment = segments.find(first)
+        log = None if segment is None else segment.peek()
+        if segment is None or log is None or segments.max_offset - first > self._memory_bytes:
+            return None
+        log_end = segment.base + segment.read_position
+        records, end = kernel.collect(view, start, stop, log, segment.base, log_end, most, max_bytes, None, True)
         if end != stop or not records:
             return None
         levels = self._delay_levels_ms

@@ -80,14 +80,18 @@ class Sql92:
     __slots__ = ("_condition", "expression", "ignored")
 
     def __init__(self, expression: str, *, strict: bool = False) -> None:
-        parser = _Parser(expression)
-        self._condition = parser.parse()
+        try:
+            parser = _Parser(expression)
+            self._condition = parser.parse()
+            self.ignored = expression[parser.token.position :]
+            if strict and self.ignored:
+                raise InvalidFilter(
+                    f"{parser.token.text!r} cannot follow a complete condition", offset=parser.token.position
+                )
+        except InvalidFilter as error:
+            error.expression = expression  # so that it can show the place
+            raise
         self.expression = expression
-        self.ignored = expression[parser.token.position :]
-        if strict and self.ignored:
-            raise InvalidFilter(
-                f"{parser.token.text!r} cannot follow a complete condition", offset=parser.token.position
-            )
 
     def __repr__(self) -> str:
         return f"Sql92({self.expression!r})"

@@ -70,9 +70,10 @@ class Sample:
 class _Latencies:
     """How long the reported puts of one minute took."""
 
-    __slots__ = ("buckets", "distribution", "reported")
+    __slots__ = ("buckets", "distribution", "reported", "total_ms")
 
     def __init__(self) -> None:
+        self.total_ms = 0
         self.distribution = [0] * len(DISTRIBUTION_LABELS)
         self.buckets = [0] * (len(LATENCY_BOUNDS) + 1)
         self.reported = 0
@@ -81,6 +82,7 @@ class _Latencies:
         self.distribution[bisect_right(_DISTRIBUTION_BOUNDS, elapsed_ms)] += count
         self.buckets[bisect_left(LATENCY_BOUNDS, elapsed_ms)] += count
         self.reported += count
+        self.total_ms += elapsed_ms * count
 
     def percentile(self, part: float) -> float:
         """The time that this part of the puts did not exceed, interpolated inside its bucket.
@@ -116,6 +118,7 @@ class StoreStatsService:
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_KEPT)
         self._latencies = _Latencies()
         self._last_minute: _Latencies | None = None
+        self._ever = _Latencies()
         self._minute_began_ms = self.boot_timestamp = clock_ms()
         self._minute_began_puts = 0
         self.put_failed_times = 0
@@ -142,6 +145,7 @@ class StoreStatsService:
         """Puts that took noticeably long; those under a millisecond need not be reported."""
         with self._lock:
             self._latencies.add(elapsed_ms, count)
+            self._ever.add(elapsed_ms, count)
             self.put_entire_time_max_ms = max(self.put_entire_time_max_ms, elapsed_ms)
 
     def put_done(self, count: int, size: int, elapsed_ms: int, topic: str = "") -> None:
@@ -219,6 +223,17 @@ class StoreStatsService:
     def put_latency_ms(self, part: float) -> float:
         """The time that this part of the puts of the last full minute did not exceed."""
         return 0.0 if self._last_minute is None else self._last_minute.percentile(part)
+
+    def put_latencies(self) -> tuple[list[int], int]:
+        """The reported puts since the start, by `LATENCY_BOUNDS` and what is behind them; their milliseconds in all.
+
+        Puts that nobody reported took less than a millisecond and are counted in the first bucket.
+        """
+        total = self.put_times_total
+        with self._lock:
+            buckets = list(self._ever.buckets)
+            buckets[0] += max(0, total - self._ever.reported)
+            return buckets, self._ever.total_ms
 
     def runtime_info(self) -> dict[str, str]:
         """All values as RocketMQ's admin tools show them."""

@@ -24,19 +24,24 @@ from flintlog.disk.medium import Medium, load_medium
 from flintlog.disk.overlay import OverlayMedium
 from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import WAIT_STORE_MSG_OK
-from flintlog.store.appending import Appender, BeforePut
-from flintlog.store.background import Background
+from flintlog.store.appending import Appender, BeforePut, Rewrite
+from flintlog.store.background import Background, Job
+from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
-from flintlog.store.clock import Clock, Milliseconds, as_milliseconds
+from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds
 from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import BitmapHook, Listener
 from flintlog.store.engine import Engine, Progress
 from flintlog.store.filters import MessageFilter, as_filter
+from flintlog.store.get_figures import GetFigures
+from flintlog.store.logical_queue import CqUnit
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.service import Rewritten, Service, make_service
+from flintlog.store.stats import StoreStatsService
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
+from flintlog.store.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +80,7 @@ def open_store(
     if read_only:
         disk = OverlayMedium(disk)
     engine = Engine(Path(path), config, disk, as_milliseconds(clock), read_only=read_only)
+    engine.samples_itself = not isinstance(clock, TurnedClock)
     engine.open(progress)
     store = Store(engine, Background(clock))
     try:
@@ -103,12 +109,14 @@ class Store:
         self._engine = engine
         self._background = background
         self._services: dict[str, Service] = {}
+        self._jobs: dict[str, Job] = {}
         self._appender = Appender(engine)
         self._put_lane = engine.log.put_lane
         self._put_plain = self._put_lane.put
         self._group_commit = engine.group_commit
         self._queues = parts.queues
         self._reader = Reader(parts.commit_log, parts.queues, parts.index, parts.damage, engine.config)
+        self._get_figures = GetFigures(engine, self._reader)
 
     @property
     def path(self) -> Path:
@@ -119,6 +127,15 @@ class Store:
     def config(self) -> StoreConfig:
         """The options that it was opened with."""
         return self._engine.config
+
+    @property
+    def medium(self) -> Medium:
+        """The disk that its files are on."""
+        return self._engine.medium
+
+    def now_ms(self) -> int:
+        """The time by the store's clock."""
+        return self._engine.now_ms()
 
     @property
     def read_only(self) -> bool:
@@ -145,7 +162,9 @@ class Store:
             service = make_service(name, self)
             service.start()
             self._services[name] = service
-            self._background.add(name, service.run_due)
+            self._jobs[name] = self._background.add(name, service.run_due)
+        if not self._engine.samples_itself:
+            self._background.add("stats", self._engine.sample)
         self._appender.services = self._services
         self._background.start()
 
@@ -155,6 +174,11 @@ class Store:
             advice = f"open the store with services={{{name!r}}}"
             raise ServiceNotEnabled(f"the service {name!r} does not run", advice=advice)
         return self._services[name]
+
+    def nudge(self, name: str) -> None:
+        """A service found work that is due before the time it asked for."""
+        if name in self._jobs:
+            self._jobs[name].nudge()
 
     def run_due(self) -> None:
         """Do now, in this thread, whatever services have due; their own threads would do it in time."""
@@ -217,9 +241,19 @@ class Store:
         done.set_result(self._without_waiting(receipt))
         return done
 
-    def put_rebuilt(self, rebuilt: Rewritten) -> Receipt:
-        """Store a message that was made from a stored one, its property text in the order that Java would give it."""
+    def put_rewritten(self, message: Message, rewrite: Rewrite) -> Receipt:
+        """Store what a service makes of a message; hooks and compression come first, as in `put`."""
+        return self._wait_for(self._appender.append_rewritten(message, rewrite))
+
+    def put_rebuilt(self, rebuilt: Rewritten, *, wait: bool = True) -> Receipt:
+        """Store a message that was made from a stored one, its property text in the order that Java would give it.
+
+        Without `wait` it is durable after a later `flush`, as many are then together.
+        """
         receipt = self._appender.append_rebuilt(rebuilt)
+        return self._wait_for(receipt) if wait else self._without_waiting(receipt)
+
+    def _wait_for(self, receipt: Receipt) -> Receipt:
         if receipt.status is _OK and self._group_commit is not None:
             return cast(Receipt, self._group_commit.wait(receipt))
         return self._without_waiting(receipt)
@@ -262,6 +296,11 @@ class Store:
         """Let a function look at each message before it is appended."""
         self._appender.add_hook(hook)
 
+    def flush(self) -> None:
+        """Make everything put so far durable, whatever the configuration leaves to its flush thread."""
+        self._check_readable()
+        self._engine.flush()
+
     def wait_dispatched(self) -> None:
         """Return when everything put so far is visible; in an arrival listener it returns at once."""
         self._check_readable()
@@ -277,8 +316,13 @@ class Store:
         max_count: int = 32,
         filter: str | MessageFilter | None = None,
         max_bytes: int = MAX_PULL_BYTES,
+        *,
+        group: str | None = None,
     ) -> Page:
-        """Messages of one queue from an offset on, with RocketMQ's status and limits."""
+        """Messages of one queue from an offset on, with RocketMQ's status and limits.
+
+        `group` is the consumer group that asks: its figures are counted in `broker_stats`.
+        """
         self._check_readable()
         check_queue(topic, queue_id)
         check_count("max_count", max_count)
@@ -287,7 +331,7 @@ class Store:
         chosen = None if filter is None else as_filter(filter)
         began = time.monotonic()
         page = self._reader.get(topic, queue_id, offset, max_count, chosen, max_bytes)
-        self._engine.counters.get_done(len(page.messages), int((time.monotonic() - began) * 1000))
+        self._get_figures.count(page, topic, queue_id, int((time.monotonic() - began) * 1000), group)
         return page
 
     def query(
@@ -341,6 +385,14 @@ class Store:
         queue = self._queues.get(topic, queue_id)
         return 0 if queue is None else queue.max_offset
 
+    def entry(self, topic: str, queue_id: int, offset: int) -> CqUnit | None:
+        """One entry of a queue: where its message lies, and its tags code; None where the queue has none."""
+        self._check_readable()
+        check_queue(topic, queue_id)
+        check_offset("a queue offset", offset)
+        queue = self._queues.get(topic, queue_id)
+        return None if queue is None else queue.entry(offset)
+
     def queues(self) -> list[QueueInfo]:
         """Every queue, by topic and queue id."""
         self._check_readable()
@@ -375,6 +427,21 @@ class Store:
             delay_levels_ms=self.config.delay_levels_ms,
         )
 
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The SQL filters that consumer groups registered; one of them given to `get` reads only what can pass."""
+        return self._engine.subscriptions
+
+    @property
+    def broker_stats(self) -> BrokerStats:
+        """Figures by topic, queue and group over the last minute, hour and day, under RocketMQ's names."""
+        return self._engine.broker_stats
+
+    @property
+    def counters(self) -> StoreStatsService:
+        """What the store counts in all: totals, rates, latencies. `str` gives the lines that RocketMQ prints."""
+        return self._engine.counters
+
     def stats(self) -> dict[str, int | float | str]:
         """Counters, rates and offsets under RocketMQ's names; numbers where RocketMQ shows one number."""
         return self._engine.stats()
@@ -390,8 +457,8 @@ class Store:
         self._appender.open_short_way()
 
     def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
-        """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`)."""
-        self._engine.dispatcher.bitmap_hook = hook
+        """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`); None: as configured."""
+        self._engine.use_bitmap_hook(hook)
 
     @property
     def min_physical_offset(self) -> int:
@@ -415,4 +482,10 @@ class Store:
 
 def _waits_not(message: Message) -> bool:
     properties = message.properties
-    return bool(properties) and properties.get(WAIT_STORE_MSG_OK, "true").lower() != "true"  # type: ignore[union-attr]
+    if not properties:
+        return False
+    try:
+        return properties.get(WAIT_STORE_MSG_OK, "true").lower() != "true"
+    except Exception:  # noqa: BLE001
+        # A name of the user's own type failed to compare. The message is in the log by now: wait, which is safe.
+        return False

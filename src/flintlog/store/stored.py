@@ -15,14 +15,12 @@ from flintlog.format.host import format_host
 from flintlog.format.message_id import encode_message_id
 from flintlog.format.properties import KEYS, TAGS, UNIQ_KEY, parse_properties
 from flintlog.format.record import Record, parse_record, tags_code
+from flintlog.kernel import RecordBody
 from flintlog.store.compression import DEFAULT_LIMIT_BYTES, decompress
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
 
 _I32 = struct.Struct(">i").unpack_from
 _I64 = struct.Struct(">q").unpack_from
-_BODY_AT = 84
-_V6_SHIFT = (0, 12, 12, 24)
-"""How far the body lies behind its usual place, by the two low bits of sys_flag >> 4: hosts that are IPv6."""
 
 
 class GetStatus(IntEnum):
@@ -49,6 +47,9 @@ class StoredMessage(msgspec.Struct, gc=False):
     delay_levels_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS
     _parsed: Record | None = None
     _properties: dict[str, str] | None = None
+
+    body = RecordBody()
+    """The body as stored: compressed if the producer compressed it."""
 
     def _parts(self) -> Record:
         if self._parsed is None:
@@ -115,15 +116,6 @@ class StoredMessage(msgspec.Struct, gc=False):
     @property
     def topic(self) -> str:
         return self._parts().topic
-
-    @property
-    def body(self) -> bytes:
-        """The body as stored: compressed if the producer compressed it."""
-        # Asked for most often, so found without parsing the rest: only IPv6 hosts move it.
-        record = self.record
-        place = _BODY_AT + _V6_SHIFT[record[39] >> 4 & 3]
-        start = place + 4
-        return record[start : start + _I32(record, place)[0]]
 
     def plain_body(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
         """The body as its producer had it: decompressed if it is compressed, but never beyond the limit."""

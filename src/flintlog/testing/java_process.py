@@ -45,12 +45,18 @@ class EntryPoint(Protocol):
 class JavaProcess:
     """One JVM. Owned by one thread; `end` may be called any number of times."""
 
-    def __init__(self, *, runtime: JavaRuntime | None = None, jvm_options: Sequence[str] = SHORT_LIVED) -> None:
+    def __init__(
+        self,
+        main_class: str = "flintlog.JavaStore",
+        *,
+        runtime: JavaRuntime | None = None,
+        jvm_options: Sequence[str] = SHORT_LIVED,
+    ) -> None:
         self._room = tempfile.TemporaryDirectory(prefix="flintlog-java-")
         self.directory = Path(self._room.name)
         self._output = self.directory / "output"
         token = secrets.token_hex(16)
-        command = (runtime or java_runtime()).command("flintlog.JavaStore", jvm_options)
+        command = (runtime or java_runtime()).command(main_class, jvm_options)
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, start_new_session=True

@@ -1,9 +1,9 @@
 """What it takes to run the real RocketMQ store: a JDK, its jars, and our few classes, compiled.
 
-The jars (RocketMQ 5.5.0 and what it needs, about 100 MB) are fetched once with Maven into the user's cache:
+The jars (RocketMQ 5.5.0 and what it needs, about 150 MB) are fetched once with Maven into the user's cache:
 
     ~/.cache/flintlog/rocketmq-5.5.0/
-        lib/                the jars
+        lib-<stamp>/        the jars; the stamp changes with java/pom.xml
         classes-<stamp>/    java/flintlog/*.java, compiled; the stamp changes with the sources
         home/               Java's user.home, so that RocketMQ's logs don't land in the user's
         lock                held while something is made
@@ -32,6 +32,7 @@ JAVA_LEAST = 17
 FETCH_TIMEOUT_S = 900
 
 _SOURCES = Path(__file__).parent / "java"
+_POM = _SOURCES / "pom.xml"
 
 # RocketMQ unmaps its files through these doors of the JDK, which are closed unless asked for.
 _OPENED = (
@@ -65,8 +66,8 @@ def java_runtime(cache: Path | None = None) -> JavaRuntime:
     py4j_jar = _py4j_jar()
     home = root / "home"
     home.mkdir(parents=True, exist_ok=True)
-    lib = root / "lib"
-    classes = root / f"classes-{_stamp()}"
+    lib = root / f"lib-{_stamp([_POM])}"
+    classes = root / f"classes-{_stamp(_sources())}"
     if not (lib.is_dir() and classes.is_dir()):
         with _held(root / "lock"):
             _fetch_jars(lib)
@@ -111,10 +112,14 @@ def _py4j_jar() -> Path:
     return jar
 
 
-def _stamp() -> str:
+def _sources() -> list[Path]:
+    return sorted(_SOURCES.rglob("*.java"))
+
+
+def _stamp(files: Sequence[Path]) -> str:
     digest = hashlib.sha256()
-    for source in sorted(_SOURCES.rglob("*.java")):
-        digest.update(source.read_bytes())
+    for file in files:
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -130,14 +135,13 @@ def _fetch_jars(lib: Path) -> None:
         return
     maven = _find("mvn")
     with _made(lib) as made:
-        pom = _SOURCES / "pom.xml"
         goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
         command: list[str | Path] = [
             maven,
             "-q",
             "-B",
             "-f",
-            pom,
+            _POM,
             goal,
             "-DincludeScope=runtime",
             f"-DoutputDirectory={made}",
@@ -150,7 +154,7 @@ def _compile(javac: Path, classes: Path, classpath: Sequence[Path]) -> None:
         return
     with _made(classes) as made:
         joined = os.pathsep.join(str(part) for part in classpath)
-        command: list[str | Path] = [javac, "-nowarn", "-cp", joined, "-d", made, *sorted(_SOURCES.rglob("*.java"))]
+        command: list[str | Path] = [javac, "-nowarn", "-cp", joined, "-d", made, *_sources()]
         _run(command, FlintlogError("our Java classes do not compile", path=_SOURCES))
 
 

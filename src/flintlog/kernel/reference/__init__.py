@@ -8,7 +8,7 @@ from flintlog.kernel.reference.encoder import Encoder
 from flintlog.kernel.reference.keys import index_fill, pack_keys
 from flintlog.kernel.reference.lane import Lane, index_insert
 from flintlog.kernel.reference.put_lane import PutLane
-from flintlog.kernel.reference.reading import collect
+from flintlog.kernel.reference.reading import RecordBody, collect
 from flintlog.kernel.reference.scanning import Scan, count_entries, scan
 from flintlog.kernel.reference.searching import find_record, written_end
 from flintlog.kernel.reference.sums import crc32, index_hash, java_hash
@@ -22,6 +22,7 @@ __all__ = [
     "Lane",
     "PutLane",
     "QueueEnd",
+    "RecordBody",
     "Scan",
     "Tail",
     "collect",

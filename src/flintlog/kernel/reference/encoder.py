@@ -181,7 +181,7 @@ class Encoder:
 
     def _properties(self, message: MessageFields, given: bytes | None, in_batch: bool) -> bytes:
         if given is None:
-            packed = encode_properties(_merged(message)) if _has_properties(message) else b""
+            packed = encode_properties(merged_properties(message)) if _has_properties(message) else b""
         else:
             packed = bytes(given)
         size = len(packed)
@@ -257,7 +257,7 @@ def _has_properties(message: MessageFields) -> bool:
     return message.tags is not None or bool(message.keys) or bool(message.properties)
 
 
-def _merged(message: MessageFields) -> dict[str, str]:
+def merged_properties(message: MessageFields) -> dict[str, str]:
     """TAGS, KEYS and the other properties, in the order in which Java's client would put them."""
     merged: dict[str, str] = {}
     if message.tags is not None:
@@ -282,14 +282,16 @@ def _pairs(properties: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
     if not isinstance(properties, Mapping):
         raise InvalidMessage(f"properties is a mapping, not {type(properties).__name__}")
     for name, value in properties.items():
-        if _text("a property's name", name) == "":
+        plain_name = _text("a property's name", name)
+        if plain_name == "":
             raise InvalidMessage("a property has an empty name")
-        yield name, _text(f"the property {name!a}", value)
+        yield plain_name, _text(f"the property {plain_name!a}", value)
 
 
 def _text(what: str, text: str) -> str:
     if not isinstance(text, str):
         raise InvalidMessage(f"{what} is text, not {type(text).__name__}")
+    text = str.__str__(text)  # a text of the user's own type may compare as it likes
     if "\x01" in text or "\x02" in text:
         raise InvalidMessage(f"{what} holds 0x01 or 0x02, which separate properties: {text[:80]!a}")
     if not text.isascii():

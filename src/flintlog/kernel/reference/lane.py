@@ -181,6 +181,7 @@ class Lane:
         _QUEUE_ENTRY.pack_into(view, tail.position, record.physical_offset, record.size, record.tags_code)
         tail.position += ENTRY_SIZE
         end.max_physical_offset = record_end
+        end.record_bytes += record.size
         return True
 
     def _index_step(self, record: _Dispatched) -> bool:

@@ -166,16 +166,24 @@ def _is_plain(message: PlainMessage) -> bool:
         and message.deliver_at_ms is None
         and message.compress is None
         and not message.sys_flag & _SPECIAL_FLAGS
-        and INNER_NUM not in (message.properties or ())
+        and not _may_have_inner_count(message.properties)
     )
+
+
+def _may_have_inner_count(properties: Mapping[str, str] | None) -> bool:
+    """Also when that cannot be told: a name of the user's own type may fail to compare, and the long way says so."""
+    try:
+        return properties is not None and INNER_NUM in properties
+    except Exception:  # noqa: BLE001 (it is the user's code that failed)
+        return True
 
 
 def _has_plain_types(message: PlainMessage) -> bool:
     """Whether what is looked at here can be; the long way says what is wrong with other types."""
     properties: object = message.properties
     return (
-        isinstance(message.topic, str)
-        and isinstance(message.queue_id, int)
+        type(message.topic) is str
+        and type(message.queue_id) is int
         and isinstance(message.sys_flag, int)
         and (properties is None or isinstance(properties, Mapping))
     )

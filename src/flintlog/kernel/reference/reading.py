@@ -1,17 +1,53 @@
-"""Records that consume queue entries point at, copied out of the log."""
+"""Records that consume queue entries point at, copied out of the log, and the body cut out of a record."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Set as AbstractSet
+from typing import Protocol, Self, overload
 
+from flintlog.errors import FormatError
 from flintlog.format.queue_entry import ENTRY_SIZE
-from flintlog.format.record import Record
+from flintlog.format.record import MIN_RECORD_SIZE, Record
 from flintlog.kernel.reference.scanning import check_range
 from flintlog.kernel.reference.walk import record_at
 from flintlog.kernel.types import Buffer
 
 _ENTRY = struct.Struct("!qiq")
+_I32 = struct.Struct("!i")
+_BODY_LENGTH_AT = 84
+_V6_BYTES = 12
+
+
+class HasRecord(Protocol):
+    """Whatever keeps the bytes of one record."""
+
+    @property
+    def record(self) -> bytes: ...
+
+
+class RecordBody:
+    """The attribute `body` of a class that keeps a whole record in `record`: cut out when it is asked for.
+
+    Nothing else of the record is parsed; only IPv6 hosts move the body.
+    """
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: HasRecord, owner: type) -> bytes: ...
+    def __get__(self, instance: HasRecord | None, owner: type) -> Self | bytes:
+        if instance is None:
+            return self
+        record = instance.record
+        if len(record) < MIN_RECORD_SIZE:
+            raise FormatError(f"{len(record)} bytes are no record")
+        hosts = record[39] >> 4 & 3
+        place = _BODY_LENGTH_AT + _V6_BYTES * ((hosts & 1) + (hosts >> 1))
+        size = _I32.unpack_from(record, place)[0] if place + 4 <= len(record) else -1
+        if not 0 <= size <= len(record) - place - 4:
+            raise FormatError("the body goes past its record")
+        return record[place + 4 : place + 4 + size]
 
 
 def collect(

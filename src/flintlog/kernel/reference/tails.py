@@ -71,10 +71,14 @@ class Tail:
 
 
 class QueueEnd:
-    """The growing end of one consume queue: its last file, and how far into the log it goes."""
+    """The growing end of one consume queue: its last file, how far into the log it goes, and what it took in.
 
-    __slots__ = ("max_physical_offset", "tail")
+    `record_bytes` is the size of all records whose entries were appended in this process.
+    """
+
+    __slots__ = ("max_physical_offset", "record_bytes", "tail")
 
     def __init__(self, tail: Tail | None, max_physical_offset: int = -1) -> None:
         self.tail = tail
         self.max_physical_offset = max_physical_offset
+        self.record_bytes = 0

@@ -3,38 +3,21 @@ package flintlog;
 import com.alibaba.fastjson2.JSON;
 import com.alibaba.fastjson2.JSONArray;
 import com.alibaba.fastjson2.JSONObject;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 import org.apache.rocketmq.store.queue.CqUnit;
 import org.apache.rocketmq.store.queue.ReferredIterator;
-import py4j.GatewayServer;
 
-/**
- * One RocketMQ store in a process of its own, driven by a Python process through Py4J.
- *
- * <p>The first line of standard input is the gateway's token; when standard input ends, the parent is gone and this
- * process stops as if it had been killed. What it holds of a store is then whatever a crash leaves.
- */
+/** One RocketMQ store in a process of its own, driven by a Python process through Py4J. */
 public final class JavaStore {
     private static final long DISPATCH_PATIENCE_MS = 60_000;
 
     private ClockedStore store;
 
     public static void main(String[] arguments) throws Exception {
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
-        GatewayServer server = new GatewayServer.GatewayServerBuilder()
-            .entryPoint(new JavaStore()).javaPort(0).authToken(in.readLine()).build();
-        server.start(true);
-        System.out.println("gateway " + server.getListeningPort());
-        System.out.flush();
-        while (in.readLine() != null) {
-            continue;
-        }
-        Runtime.getRuntime().halt(3);
+        Gateway.serve(new JavaStore());
     }
 
     /** Loads and recovers a directory; the answer is the store's state before any of its services runs. */

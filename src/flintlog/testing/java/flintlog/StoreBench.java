@@ -78,24 +78,29 @@ final class StoreBench {
     private Map<String, Object> batches() throws Exception {
         ClockedStore store = open(null);
         try {
+            byte[] ready = task.getBooleanValue("ready") ? encodedBatch() : null;
             return produce(store, 1, number -> {
-                List<Message> parts = new ArrayList<>(BATCH);
-                for (int i = 0; i < BATCH; i++) {
-                    Message part = new Message();
-                    part.setTopic(TOPIC);
-                    part.setBody(body);
-                    MessageAccessor.setProperties(part, properties(sequence.getAndIncrement()));
-                    parts.add(part);
-                }
                 MessageExtBatch batch = new MessageExtBatch();
                 address(batch, number);
                 MessageAccessor.setProperties(batch, new HashMap<>());
-                batch.setBody(MessageDecoder.encodeMessages(parts));
+                batch.setBody(ready == null ? encodedBatch() : ready);
                 return store.putMessages(batch).isOk() ? BATCH : 0;
             });
         } finally {
             close(store);
         }
+    }
+
+    private byte[] encodedBatch() {
+        List<Message> parts = new ArrayList<>(BATCH);
+        for (int i = 0; i < BATCH; i++) {
+            Message part = new Message();
+            part.setTopic(TOPIC);
+            part.setBody(body);
+            MessageAccessor.setProperties(part, properties(sequence.getAndIncrement()));
+            parts.add(part);
+        }
+        return MessageDecoder.encodeMessages(parts);
     }
 
     /** Writes what `get` reads: as many messages as asked for. */

@@ -1,0 +1,1 @@
+"""RocketMQ's remoting: frames, and a client and a server shell around them."""

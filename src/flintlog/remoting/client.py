@@ -1,0 +1,84 @@
+"""A connection that sends requests and finds the answers by their opaque. For one asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+from typing import Final
+
+from flintlog.errors import FormatError, PeerFailed
+from flintlog.remoting.frame import MAX_FRAME_BYTES, Command, FrameReader, encode_frame
+
+TIMEOUT_S: Final = 3.0
+_READ_BYTES: Final = 64 * 1024
+
+
+class RemotingClient:
+    """Requests to one address. It connects when it is first needed, and again after a connection broke."""
+
+    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        host, _, port = address.rpartition(":")
+        self.address = address
+        self._host, self._port = host.strip("[]"), int(port)
+        self._timeout_s = timeout_s
+        self._max_frame_bytes = max_frame_bytes
+        self._opaques = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._connecting = asyncio.Lock()
+
+    async def call(self, request: Command, timeout_s: float | None = None) -> Command:
+        """Send a request and wait for its answer; PeerFailed when there is none in time."""
+        opaque = next(self._opaques) & 0x7FFFFFFF
+        answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self._waiting[opaque] = answer
+        try:
+            async with asyncio.timeout(self._timeout_s if timeout_s is None else timeout_s):
+                writer = await self._connected()
+                writer.write(encode_frame(dataclasses.replace(request, opaque=opaque)))
+                await writer.drain()
+                return await answer
+        except TimeoutError:
+            raise PeerFailed(f"{self.address} did not answer request {request.code} in time") from None
+        except OSError as error:
+            raise PeerFailed(f"{self.address} cannot be reached: {error.strerror or error}") from None
+        finally:
+            self._waiting.pop(opaque, None)
+
+    async def _connected(self) -> asyncio.StreamWriter:
+        async with self._connecting:
+            if self._writer is None or self._writer.is_closing():
+                reader, self._writer = await asyncio.open_connection(self._host, self._port)
+                self._reading = asyncio.create_task(self._read(reader, self._writer))
+            return self._writer
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frames = FrameReader(self._max_frame_bytes)
+        reason = "the connection was closed"
+        try:
+            while data := await reader.read(_READ_BYTES):
+                for command in frames.feed(data):
+                    waiting = self._waiting.get(command.opaque) if command.is_response else None
+                    if waiting is not None and not waiting.done():
+                        waiting.set_result(command)
+        except FormatError as error:
+            reason = f"it sent {error.what}"
+        except OSError as error:
+            reason = str(error.strerror or error)
+        finally:
+            writer.close()
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(PeerFailed(f"{self.address}: {reason}"))
+
+    async def close(self) -> None:
+        """Close the connection; who still waits is told."""
+        if self._writer is not None:
+            self._writer.close()
+        if self._reading is not None:
+            self._reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reading

@@ -1,0 +1,18 @@
+"""The request and response codes that flintlog speaks, by RocketMQ's numbers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SUCCESS: Final = 0
+SYSTEM_ERROR: Final = 1
+REQUEST_CODE_NOT_SUPPORTED: Final = 3
+
+GET_ALL_TOPIC_CONFIG: Final = 21
+GET_ALL_CONSUMER_OFFSET: Final = 43
+GET_ALL_DELAY_OFFSET: Final = 45
+GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = 201
+GET_ALL_MESSAGE_REQUEST_MODE: Final = 402
+
+COMPARE_LOG: Final = 19_001
+"""Ours: the digest of a range of the log, for a slave that wants to know whether it holds the same bytes."""

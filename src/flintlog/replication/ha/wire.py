@@ -1,0 +1,95 @@
+"""The two streams between a master and a slave.
+
+    slave to master, again and again          master to slave, again and again
+    +--------------------+                    +-----------------+------+----------------------+
+    | end of its log     |                    | physical offset | n    | n bytes of the log   |    big-endian
+    +--------------------+                    +-----------------+------+----------------------+
+    8                                         8                 4      n; 0 is a heartbeat
+
+No handshake and no checksum: whatever is to be trusted must be checked by the state machines. Lengths are bounded
+before anything is kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from flintlog.errors import FormatError
+
+REPORT_BYTES: Final = 8
+HEAD_BYTES: Final = 12
+MAX_DATA_BYTES: Final = 4 * 1024 * 1024 - HEAD_BYTES
+"""What fits into a Java slave's read buffer with its head."""
+
+_REPORT = struct.Struct(">q")
+_HEAD = struct.Struct(">qi")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Bytes of the log and where they belong."""
+
+    offset: int
+    data: bytes
+
+    @property
+    def is_heartbeat(self) -> bool:
+        return not self.data
+
+
+def encode_report(log_end: int) -> bytes:
+    """How far a slave's log goes.
+
+    >>> encode_report(258).hex()
+    '0000000000000102'
+    """
+    return _REPORT.pack(log_end)
+
+
+def encode_frame(offset: int, data: bytes | memoryview = b"") -> bytes:
+    """Bytes of the log, or a heartbeat."""
+    if len(data) > MAX_DATA_BYTES:
+        raise FormatError(f"{len(data)} bytes in one frame; a slave takes {MAX_DATA_BYTES}")
+    return _HEAD.pack(offset, len(data)) + bytes(data)
+
+
+class ReportReader:
+    """Cuts a slave's stream; of several reports only the last counts."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> int | None:
+        """The newest whole report in what was received so far; None when there is no new one."""
+        data = self._rest + data
+        whole = len(data) - len(data) % REPORT_BYTES
+        self._rest = data[whole:]
+        return int(_REPORT.unpack_from(data, whole - REPORT_BYTES)[0]) if whole else None
+
+
+class FrameReader:
+    """Cuts a master's stream. After a FormatError it is of no more use: close the connection."""
+
+    def __init__(self, max_data_bytes: int = MAX_DATA_BYTES) -> None:
+        self._max_data_bytes = max_data_bytes
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that are now whole."""
+        buffer = self._buffer
+        buffer += data
+        frames: list[Frame] = []
+        place = 0
+        while len(buffer) - place >= HEAD_BYTES:
+            offset, size = _HEAD.unpack_from(buffer, place)
+            if offset < 0 or not 0 <= size <= self._max_data_bytes:
+                raise FormatError(f"a frame of {size} bytes for offset {offset}")
+            end = place + HEAD_BYTES + size
+            if len(buffer) < end:
+                break
+            frames.append(Frame(offset, bytes(buffer[place + HEAD_BYTES : end])))
+            place = end
+        del buffer[:place]
+        return frames

@@ -1,0 +1,80 @@
+"""`flintlog stats`: what a directory tells, in the form of every command."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from tests.store.small_store import SMALL, bytes_of
+
+from flintlog import Message, open_store
+from flintlog.cli import main
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.testing import FakeClock
+
+CONFIG = {
+    "mappedFileSizeCommitLog": SMALL.mapped_file_size_commit_log,
+    "mappedFileSizeConsumeQueue": SMALL.mapped_file_size_consume_queue,
+    "maxHashSlotNum": SMALL.max_hash_slot_num,
+    "maxIndexNum": SMALL.max_index_num,
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({name: str(value) for name, value in CONFIG.items()}))
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    clock = FakeClock()
+    with open_store(tmp_path / "store", SMALL, clock=clock) as store:
+        for number in range(11):
+            store.put(Message("orders", b"x", queue_id=number % 2)).check()
+            clock.advance(1000)
+        store.put(Message("other", b"y" * 10)).check()
+    return tmp_path / "store"
+
+
+def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main.run(["stats", *arguments]) == ExitCode.FINE
+    return capsys.readouterr().out
+
+
+def test_the_store_as_a_whole(store: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = bytes_of(store)
+    found = json.loads(_run(capsys, str(store), "--config", str(config), "-o", "json"))
+    assert (found["topics"], found["queues"], found["messages"], found["findings"]) == (2, 3, 12, 0)
+    assert found["bytes"] == found["commitLogMaxOffset"] - found["commitLogMinOffset"] > 0
+    assert 0 < found["commitLogDiskRatio"] <= 1
+    assert bytes_of(store) == before
+
+
+def test_by_topic(store: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(_run(capsys, str(store), "--by", "topic", "--config", str(config), "-o", "json"))
+    assert [(row["topic"], row["messages"]) for row in rows] == [("orders", 11), ("other", 1)]
+    assert rows[0]["tps"] == 1.0 and rows[1]["tps"] is None
+    assert rows[0]["average_size"] == rows[0]["bytes"] / 11
+
+
+def test_by_queue(store: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = _run(capsys, str(store), "--by", "queue", "--config", str(config), "-o", "csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    counts = [(row["topic"], row["queue_id"], row["messages"]) for row in rows]
+    assert counts == [("orders", "0", "6"), ("orders", "1", "5"), ("other", "0", "1")]
+
+
+def test_an_empty_store(tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    open_store(tmp_path / "store", SMALL).shutdown()
+    arguments = (str(tmp_path / "store"), "--config", str(config), "-o", "json")
+    assert json.loads(_run(capsys, *arguments))["messages"] == 0
+    assert json.loads(_run(capsys, *arguments, "--by", "topic")) == []
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    assert main.run(["stats", str(tmp_path / "nothing")]) == ExitCode.USAGE
