@@ -26,9 +26,17 @@ class Entry:
 
 COMMANDS: Mapping[str, Entry] = {
     "bench": Entry("flintlog.cli.bench", "bench", "Measure this machine's store, beside RocketMQ's own and others."),
+    "cat": Entry("flintlog.cli.cat", "cat", "Show the messages of a store, in log order."),
     "doctor": Entry("flintlog.cli.doctor", "doctor", "Say what this machine and a configuration give a store."),
+    "dump": Entry("flintlog.cli.dump", "dump", "Decode any file of a store, with its byte offsets."),
+    "explain": Entry("flintlog.cli.verify", "explain", "Say what a finding means: cause, danger, remedy."),
+    "get": Entry("flintlog.cli.get", "get", "Show one message and every place that refers to it."),
+    "info": Entry("flintlog.cli.info", "info", "Show a store on one screen."),
+    "ls": Entry("flintlog.cli.ls", "ls", "List topics, queues, groups or files of a store."),
     "pipeline": Entry("flintlog.cli.pipeline", "pipeline", "Run a job on Spark over a store: rebuild, and more."),
     "stats": Entry("flintlog.cli.stats", "stats", "Show figures of a store: messages, bytes, offsets, disks."),
+    "tail": Entry("flintlog.cli.cat", "tail", "Show the last messages of a store, and follow it."),
+    "verify": Entry("flintlog.cli.verify", "verify", "Prove a store, or say what is wrong with it and where."),
 }
 
 

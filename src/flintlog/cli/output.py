@@ -11,7 +11,8 @@ import csv
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import TextIO
 
@@ -35,6 +36,30 @@ class Output(ABC):
     def note(self, text: str) -> None:
         """Tell the person at the terminal something that is not the result."""
         sys.stderr.write(f"{text}\n")
+
+    def detail(self, text: str) -> None:
+        """Tell a person at a terminal how the result came about; a program that reads a pipe is not bothered."""
+        if sys.stderr.isatty():
+            self.note(text)
+
+    def cut(self, count: int, what: str, how: str) -> None:
+        """Say that the answer ends before everything was told, and how to get more."""
+        self.note(f"cut after {count} {what}; {how}")
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """Show how far a long task is, on standard error and only to a person; gives (done, total) → None."""
+        if not sys.stderr.isatty():
+            yield lambda _done, _total: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+        bar = Progress(f"{what} {{task.description}}", BarColumn(), DownloadColumn(), TimeRemainingColumn(),
+                       console=Console(stderr=True), transient=True)  # fmt: skip
+        with bar:
+            task = bar.add_task("", total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 class JsonOutput(Output):
@@ -109,6 +134,10 @@ class TableOutput(Output):
         for name, value in record.items():
             table.add_row(name.replace("_", " "), _show(value))
         self._print(table)
+
+    def line(self, text: str) -> None:
+        """One line for a person, as soon as there is one."""
+        self.stream.write(_printable(text).replace("\n", "\\n") + "\n")
 
     def _print(self, table: object) -> None:
         from rich.console import Console

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -11,6 +12,7 @@ import click
 from flintlog.cli.output import FORMATS, Output, make_output
 
 if TYPE_CHECKING:
+    from flintlog.care.store_files import StoreFiles
     from flintlog.store.config import StoreConfig
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -24,6 +26,14 @@ def _to_config(_context: click.Context, _parameter: click.Parameter, value: str 
     from flintlog.store.config import StoreConfig
 
     return StoreConfig() if value is None else StoreConfig.load(value)
+
+
+def _to_config_if_given(_context: click.Context, _parameter: click.Parameter, value: str | None) -> StoreConfig | None:
+    if value is None:
+        return None
+    from flintlog.store.config import StoreConfig
+
+    return StoreConfig.load(value)
 
 
 def output_option(command: Command) -> Command:
@@ -49,3 +59,31 @@ def config_option(command: Command) -> Command:
         callback=_to_config,
         help="A RocketMQ broker.conf, or JSON or TOML with options of either kind.",
     )(command)
+
+
+def store_config_option(command: Command) -> Command:
+    """Give a command `--config` for a store that exists; it receives a `StoreConfig`, or None to infer it."""
+    return click.option(
+        "--config",
+        "config",
+        type=click.Path(exists=True, dir_okay=False),
+        callback=_to_config_if_given,
+        help="The store's broker.conf, or JSON or TOML; without it, sizes are read from the files.",
+    )(command)
+
+
+def store_argument(command: Command) -> Command:
+    """Give a command the directory of a store as `store`."""
+    return click.argument("store", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="STORE")(
+        command
+    )
+
+
+def look(store: Path, config: StoreConfig | None, output: Output) -> StoreFiles:
+    """The files of a store; what was inferred about them is said, and what is wrong at first sight."""
+    from flintlog.care.store_files import look_at
+
+    files = look_at(store, config)
+    for reason in files.inferred.reasons:
+        output.detail(f"inferred {reason}")
+    return files

@@ -60,3 +60,20 @@ def _lock_first_byte(descriptor: int) -> None:
         return
     # struct flock: type, whence, start, length, and the process id, which must be 0 here.
     fcntl.fcntl(descriptor, command, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+
+
+def is_locked(path: Path) -> bool:
+    """Whether another process holds the store's lock; nothing is taken, and nothing written."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        command = getattr(fcntl, "F_OFD_GETLK", None) or fcntl.F_GETLK
+        asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        answer = fcntl.fcntl(descriptor, command, asked)
+        return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

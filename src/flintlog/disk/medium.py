@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from errno import EDQUOT, ENOSPC
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
@@ -174,6 +173,8 @@ def _factory(name: str) -> Callable[[], Medium]:
         from flintlog.disk.faulty import FaultyMedium
 
         return FaultyMedium
+    from importlib.metadata import entry_points  # late: it costs more than all the rest of this module
+
     found = next(iter(entry_points(group=MEDIA_GROUP, name=name)), None)
     if found is None:
         raise InvalidConfig(

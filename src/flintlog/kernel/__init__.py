@@ -15,9 +15,11 @@ from flintlog.kernel.types import (
     MULTI_DISPATCH,
     ROW,
     Buffer,
+    ChainFault,
     Column,
     LaneStop,
     MessageFields,
+    QueueRun,
     Row,
     ScanStop,
 )
@@ -40,6 +42,7 @@ QueueEnd = _kernel.QueueEnd
 RecordBody = _kernel.RecordBody
 Scan = _kernel.Scan
 Tail = _kernel.Tail
+check_chains = _kernel.check_chains
 collect = _kernel.collect
 count_entries = _kernel.count_entries
 crc32 = _kernel.crc32
@@ -49,8 +52,10 @@ index_fill = _kernel.index_fill
 index_hash = _kernel.index_hash
 index_insert = _kernel.index_insert
 java_hash = _kernel.java_hash
+match_index = _kernel.match_index
 name = _kernel.name
 pack_keys = _kernel.pack_keys
+queue_runs = _kernel.queue_runs
 scan = _kernel.scan
 written_end = _kernel.written_end
 
@@ -60,6 +65,7 @@ __all__ = [
     "MULTI_DISPATCH",
     "ROW",
     "Buffer",
+    "ChainFault",
     "Column",
     "Decoded",
     "Encoder",
@@ -68,11 +74,13 @@ __all__ = [
     "MessageFields",
     "PutLane",
     "QueueEnd",
+    "QueueRun",
     "RecordBody",
     "Row",
     "Scan",
     "ScanStop",
     "Tail",
+    "check_chains",
     "collect",
     "count_entries",
     "crc32",
@@ -82,8 +90,10 @@ __all__ = [
     "index_hash",
     "index_insert",
     "java_hash",
+    "match_index",
     "name",
     "pack_keys",
+    "queue_runs",
     "scan",
     "written_end",
 ]

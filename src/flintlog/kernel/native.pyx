@@ -11,6 +11,7 @@
     put_lane.pxi    PutLane
     search.pxi      find_record, written_end
     columns.pxi     decode
+    checks.pxi      queue_runs, match_index, check_chains
     bytes.h crc32.h what all of them read and write bytes with
 
 Invariant: a byte is read or written only inside of a buffer that is held, at a position that was checked
@@ -35,7 +36,7 @@ from flintlog.format.java import decode_text, parse_int
 from flintlog.kernel.reference.columns import MAX_DECODED_BYTES, Decoded
 from flintlog.kernel.reference.encoder import Encoder as PlainEncoder
 from flintlog.kernel.reference.encoder import check_in_batch
-from flintlog.kernel.types import ROW, Column, LaneStop, Row, ScanStop
+from flintlog.kernel.types import ROW, ChainFault, Column, LaneStop, QueueRun, Row, ScanStop
 
 cdef extern from "crc32.h" nogil:
     void crc_prepare()
@@ -313,3 +314,4 @@ include "put_lane.pxi"
 include "columns.pxi"
 include "reading.pxi"
 include "search.pxi"
+include "checks.pxi"

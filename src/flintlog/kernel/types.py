@@ -70,6 +70,26 @@ class Row(NamedTuple):
     marks: int
 
 
+class QueueRun(NamedTuple):
+    """Records of one queue with consecutive queue offsets; `position` is where their entries begin in the buffer."""
+
+    queue: int
+    first_queue_offset: int
+    length: int
+    position: int
+    first_physical_offset: int
+    last_physical_offset: int
+
+
+class ChainFault(NamedTuple):
+    """A slot of an index file, or the link of one of its entries, that does not hold what the chain needs."""
+
+    is_slot: bool
+    number: int
+    expected: int
+    found: int
+
+
 class Column(NamedTuple):
     """One column in Arrow's layout.
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flintlog.disk.medium import Medium
 from flintlog.errors import DamagedStore
-from flintlog.store.config import StoreConfig
+
+if TYPE_CHECKING:
+    from flintlog.store.config import StoreConfig
 
 PATH_SEPARATOR = ","
 ROCKSDB_MARK = "CURRENT"
@@ -23,7 +26,9 @@ class StorePaths:
     read_only_commit_logs: tuple[Path, ...]
 
     @classmethod
-    def of(cls, root: Path, config: StoreConfig) -> StorePaths:
+    def of(cls, root: Path, config: StoreConfig | None) -> StorePaths:
+        if config is None:
+            return cls(root, (root / "commitlog",), ())
         given = _split(config.store_path_commit_log)
         return cls(root, given or (root / "commitlog",), _split(config.read_only_commit_log_store_paths))
 

@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import overload
 
+from flintlog.derive.finding import Finding
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was not as it should be.
-
-    `id` is one of: torn-tail, damaged-record, damaged-range, missing-queues, damaged-queues, missing-index.
-    """
-
-    id: str
-    severity: str
-    evidence: str
-    remedy: str
-    file: str | None = None
-    offset: int | None = None
-    physical_offset: int | None = None
-    size: int = 0
-    kept_in: str | None = None
-
-    def __str__(self) -> str:
-        where = "" if self.physical_offset is None else f" at {self.physical_offset}"
-        return f"{self.id}{where}: {self.evidence}; {self.remedy}"
+__all__ = ["Finding", "RecoveryReport"]
 
 
 class RecoveryReport(Sequence[Finding]):

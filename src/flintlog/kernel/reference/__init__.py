@@ -3,6 +3,7 @@
 `flintlog.kernel.native` does the same fast; the same tests run over both.
 """
 
+from flintlog.kernel.reference.checks import check_chains, match_index, queue_runs
 from flintlog.kernel.reference.columns import Decoded, decode
 from flintlog.kernel.reference.encoder import Encoder
 from flintlog.kernel.reference.keys import index_fill, pack_keys
@@ -25,6 +26,7 @@ __all__ = [
     "RecordBody",
     "Scan",
     "Tail",
+    "check_chains",
     "collect",
     "count_entries",
     "crc32",
@@ -34,8 +36,10 @@ __all__ = [
     "index_hash",
     "index_insert",
     "java_hash",
+    "match_index",
     "name",
     "pack_keys",
+    "queue_runs",
     "scan",
     "written_end",
 ]

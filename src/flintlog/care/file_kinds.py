@@ -1,0 +1,41 @@
+"""What a file of a store is, by its name and the directories it lies in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flintlog.format import names
+
+_KINDS = {
+    names.COMMIT_LOG: "log",
+    names.CONSUME_QUEUE: "queue",
+    names.CONSUME_QUEUE_EXT: "extension",
+    names.BATCH_CONSUME_QUEUE: "batch-queue",
+    names.INDEX: "index",
+    names.TIMER_LOG: "timer-log",
+}
+_NAMES = {
+    names.CHECKPOINT: "checkpoint",
+    names.ABORT: "abort",
+    names.ABORT_BACKUP: "abort",
+    names.LOCK: "lock",
+    names.TIMER_WHEEL: "timer-wheel",
+    names.TIMER_CHECK: "timer-check",
+}
+
+
+def kind_of(path: Path) -> str:
+    """What a file is, by its name and the directories it lies in: log, queue, index, checkpoint, config …
+
+    >>> kind_of(Path("consumequeue/orders/0/00000000000000000000"))
+    'queue'
+    """
+    if path.name in _NAMES:
+        return _NAMES[path.name]
+    if path.name.removesuffix(names.BACKUP_SUFFIX).endswith(".json"):
+        return "config"
+    for depth in (1, 3):  # a log or index file lies in its directory, a queue file two below
+        folder = path.parts[-1 - depth] if len(path.parts) > depth else ""
+        if folder in _KINDS and path.name.isascii() and path.name.isdigit():
+            return _KINDS[folder]
+    return "config" if len(path.parts) > 1 and path.parts[-2] == names.CONFIG else "other"

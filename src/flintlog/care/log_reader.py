@@ -1,0 +1,156 @@
+"""The messages of a store directory in log order, without opening the store.
+
+Nothing is recovered and nothing believed but the log: a reader goes from record to record, and where none begins it
+looks for the next intact one and tells what it passed over. So a broken store can be read, one that another
+process writes too, and none of it costs more than the part that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from flintlog import kernel
+from flintlog.care.store_files import StoreFiles
+from flintlog.derive.derived_files import DataFile
+from flintlog.errors import DiskError
+from flintlog.kernel import Row, ScanStop
+from flintlog.store.stored import StoredMessage
+
+SCAN_ROWS = 4096
+OnDamage = Callable[[int, int, str], None]
+"""(start, end, what was seen): bytes of the log that hold no record, with records behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a reader asks for; None asks for everything. Times are store times, in milliseconds."""
+
+    topic: str | None = None
+    queue_id: int | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
+    start: int | None = None
+    stop: int | None = None
+
+    def takes(self, row: Row, queue: tuple[str, int]) -> bool:
+        """Whether a record is asked for, by what a scan knows of it."""
+        if self.topic is not None and queue[0] != self.topic:
+            return False
+        if self.queue_id is not None and queue[1] != self.queue_id:
+            return False
+        if self.start is not None and row.physical_offset < self.start:
+            return False
+        if self.stop is not None and row.physical_offset >= self.stop:
+            return False
+        if self.from_ms is not None and row.store_timestamp < self.from_ms:
+            return False
+        return self.until_ms is None or row.store_timestamp < self.until_ms
+
+
+class LogReader:
+    """Reads a store's log from its files. `position` is the physical offset behind what was read."""
+
+    def __init__(self, files: StoreFiles, on_damage: OnDamage | None = None) -> None:
+        self._files = files
+        self._on_damage = on_damage
+        self._levels = files.delay_levels_ms
+        self.position = files.log[0].base if files.log else 0
+
+    def messages(self, wanted: Wanted | None = None) -> Iterator[StoredMessage]:
+        """All records that are wanted, in log order, up to the end of what can be read now."""
+        wanted = Wanted() if wanted is None else wanted
+        for file in self._files_for(wanted):
+            self.position = file.base
+            yield from self._read(file, 0, wanted)
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """The intact record that begins at an offset."""
+        file = self.file_of(physical_offset)
+        if file is None:
+            return None
+        view = self._view(file)
+        seen = kernel.scan(view, physical_offset - file.base, len(view), file.base, check_crc=True, max_count=1)
+        return self._message(view, file, seen.row(0)) if seen.count else None
+
+    def file_of(self, physical_offset: int) -> DataFile | None:
+        """The file that holds an offset."""
+        return next((file for file in self._files.log if file.base <= physical_offset < file.end), None)
+
+    def more(self, wanted: Wanted) -> Iterator[StoredMessage]:
+        """What was written behind `position` meanwhile."""
+        while (file := self.file_of(self.position)) is not None:
+            before = self.position
+            yield from self._read(file, before - file.base, wanted, search=False)
+            if self.position == before:
+                return
+
+    def read_file(self, file: DataFile, wanted: Wanted) -> Iterator[StoredMessage]:
+        """The wanted records of one file."""
+        self.position = file.base
+        return self._read(file, 0, wanted)
+
+    # ------------------------------------------------------------------ one file
+
+    def _files_for(self, wanted: Wanted) -> Iterator[DataFile]:
+        """The files that may hold what is wanted: store times grow along the log."""
+        files = self._files.log
+        for number, file in enumerate(files):
+            if wanted.stop is not None and file.base >= wanted.stop:
+                return
+            if wanted.start is not None and file.end <= wanted.start:
+                continue
+            if wanted.from_ms is not None and number + 1 < len(files):
+                following = self.first_store_time(files[number + 1])
+                if following is not None and following < wanted.from_ms:
+                    continue
+            yield file
+
+    def first_store_time(self, file: DataFile) -> int | None:
+        """The store time of a file's first record; None when none begins there."""
+        view = self._view(file)
+        seen = kernel.scan(view, 0, len(view), file.base, max_count=1)
+        return seen.row(0).store_timestamp if seen.count else None
+
+    def _view(self, file: DataFile) -> memoryview:
+        return self._files.read(file.path, 0, file.size)
+
+    def _message(self, view: memoryview, file: DataFile, row: Row) -> StoredMessage:
+        start = row.physical_offset - file.base
+        return StoredMessage(bytes(view[start : start + row.size]), self._levels)
+
+    def _read(self, file: DataFile, place: int, wanted: Wanted, *, search: bool = True) -> Iterator[StoredMessage]:
+        try:
+            view = self._view(file)
+        except DiskError:
+            return  # expired meanwhile
+        while place < file.size:
+            seen = kernel.scan(view, place, file.size, file.base, check_crc=True, max_count=SCAN_ROWS)
+            for index in range(seen.count):
+                row = seen.row(index)
+                if wanted.takes(row, seen.queues[row.queue]):
+                    yield self._message(view, file, row)
+                self.position = row.physical_offset + row.size
+            place = seen.end
+            if seen.reason is ScanStop.BLANK:
+                self.position = file.end
+                return
+            if seen.reason is not ScanStop.LIMIT:
+                found = self._pass_damage(file, view, place, seen.reason) if search else -1
+                if found < 0:
+                    return
+                place = found
+        self.position = file.base + place
+
+    def _pass_damage(self, file: DataFile, view: memoryview, place: int, reason: ScanStop) -> int:
+        """Where the next record of the file begins; -1 when there is none."""
+        end = kernel.written_end(view, place, file.size)
+        found = kernel.find_record(view, place + 1, end, file.base) if place + 1 < end else -1
+        is_last = file is self._files.log[-1] or not self._goes_on_behind(file)
+        if self._on_damage is not None and (found >= 0 or not is_last):
+            stop = file.base + found if found >= 0 else file.end
+            self._on_damage(file.base + place, stop, reason.name.lower().replace("_", " "))
+        return found
+
+    def _goes_on_behind(self, file: DataFile) -> bool:
+        return any(other.base > file.base and self.first_store_time(other) is not None for other in self._files.log)

@@ -1,0 +1,149 @@
+"""A store at a glance: what `info` and `ls` show, read from names, lengths, queue entries and config files."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from flintlog import kernel
+from flintlog.care.file_kinds import kind_of
+from flintlog.care.log_reader import LogReader
+from flintlog.care.queue_ends import queue_end
+from flintlog.care.store_files import StoreFiles
+from flintlog.derive.derived_files import DataFile, QueueFilesView
+from flintlog.derive.log_end import records_end
+from flintlog.errors import FormatError
+from flintlog.format import names
+from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
+from flintlog.format.batch_queue_entry import parse_batch_queue_entry
+from flintlog.format.config_json import JsonValue, parse_config_object
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
+
+_ENTRY = struct.Struct("!qiq")
+_PREFILL_SIZE = PREFILL_ENTRY.size
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOverview:
+    """One queue: its offsets, and the bytes that its messages take in the log."""
+
+    topic: str
+    queue_id: int
+    type: str
+    min_offset: int
+    max_offset: int
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """How far a group is in a queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    max_offset: int
+    lag: int
+
+
+def log_end(files: StoreFiles) -> tuple[int, int | None, int | None]:
+    """Where the log ends, and the store times of its first and last record."""
+    reader = LogReader(files)
+    with_data = [file for file in files.log if reader.first_store_time(file) is not None]
+    if not with_data:
+        return (files.log[0].base if files.log else 0), None, None
+    last = with_data[-1]
+    view = files.read(last.path, 0, last.size)
+    end = records_end(view, last.base, last.base)
+    return end, reader.first_store_time(with_data[0]), _last_store_time(view, last)
+
+
+def _last_store_time(view: memoryview, file: DataFile) -> int | None:
+    place, time = 0, None
+    while True:
+        seen = kernel.scan(view, place, file.size, file.base, max_count=65536)
+        if not seen.count:
+            return time
+        time, place = seen.row(seen.count - 1).store_timestamp, seen.end
+
+
+def queues(files: StoreFiles) -> Iterator[QueueOverview]:
+    """Every queue, by topic and id."""
+    log_min = files.log[0].base if files.log else 0
+    for key in sorted(files.queues):
+        queue = files.queues[key]
+        yield _batch_queue(files, queue, log_min) if queue.is_batch else _simple_queue(files, queue, log_min)
+
+
+def _simple_queue(files: StoreFiles, queue: QueueFilesView, log_min: int) -> QueueOverview:
+    """Messages are the entries whose record the log still has."""
+    end = queue_end(files, queue)
+    begin = queue.files[0].base // ENTRY_SIZE if queue.files else 0
+    first, count, total = end, 0, 0
+    offset = begin
+    for _, _, view in queue.pieces(files.read, begin * ENTRY_SIZE, end * ENTRY_SIZE):
+        for physical_offset, size, _ in _ENTRY.iter_unpack(view):
+            if physical_offset >= log_min and size != _PREFILL_SIZE:
+                first = min(first, offset)
+                count += 1
+                total += size
+            offset += 1
+    return QueueOverview(queue.topic, queue.queue_id, "SimpleCQ", first, end, count, total)
+
+
+def _batch_queue(files: StoreFiles, queue: QueueFilesView, log_min: int) -> QueueOverview:
+    first, count, total, end = -1, 0, 0, 0
+    for file in queue.files:
+        view = files.read(file.path, 0, file.size)
+        written = -(-kernel.written_end(view, 0, len(view)) // BATCH_ENTRY_SIZE) * BATCH_ENTRY_SIZE
+        for place in range(0, min(written, file.size), BATCH_ENTRY_SIZE):
+            entry = parse_batch_queue_entry(view, place)
+            if entry.is_valid and entry.physical_offset >= log_min:
+                first = entry.base_offset if first < 0 else first
+                count += entry.batch_size
+                total += entry.size
+                end = entry.end_offset
+    return QueueOverview(queue.topic, queue.queue_id, "BatchCQ", max(0, first), end, count, total)
+
+
+def groups(files: StoreFiles) -> Iterator[GroupOffset]:
+    """Every group's offset in every queue, from `consumerOffset.json`."""
+    table = config_table(files, "consumerOffset.json", "offsetTable")
+    for name in sorted(table, key=str):
+        topic, _, group = str(name).partition("@")
+        offsets = table[name]
+        for queue_id, offset in sorted(offsets.items(), key=str) if isinstance(offsets, dict) else ():
+            if isinstance(offset, int) and str(queue_id).isdecimal():
+                queue = files.queues.get((topic, int(queue_id)))
+                end = 0 if queue is None else queue_end(files, queue)
+                yield GroupOffset(group, topic, int(queue_id), offset, end, max(0, end - offset))
+
+
+def config_table(files: StoreFiles, name: str, member: str) -> dict[str | int, JsonValue]:
+    """One table of a config file; empty when there is no such file, or it cannot be read."""
+    data = files.small(files.root / names.CONFIG / name)
+    if not data:
+        return {}
+    try:
+        found = parse_config_object(data).get(member)
+    except FormatError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def all_files(files: StoreFiles) -> Iterator[tuple[Path, str, int, int]]:
+    """Every file of the directory: path in the store, what it is, length, time of its last change in ms."""
+    yield from _walk(files, files.root, Path())
+
+
+def _walk(files: StoreFiles, directory: Path, below: Path) -> Iterator[tuple[Path, str, int, int]]:
+    for info in files.medium.listing(directory):
+        path = below / info.name
+        if info.is_directory:
+            yield from _walk(files, directory / info.name, path)
+        else:
+            yield path, kind_of(path), info.size, info.mtime_ms

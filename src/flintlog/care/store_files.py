@@ -1,0 +1,279 @@
+"""The files of a store directory, whoever wrote it and in whatever state it is: found, sized and sorted, never changed.
+
+Unlike an opening this needs no right sizes and refuses nothing: what does not belong, is empty or has a wrong length
+becomes a finding, and the rest is there to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flintlog.care.inference import Inferred, common_size, index_layout, log_file_size
+from flintlog.derive.derived_files import DataFile, DerivedFiles, QueueFilesView, QueueKey
+from flintlog.derive.finding import ERROR, WARNING, Finding
+from flintlog.disk.local import LocalMedium
+from flintlog.disk.lock import is_locked
+from flintlog.disk.medium import FileInfo, Medium
+from flintlog.disk.source import MappedSource
+from flintlog.errors import DamagedStore, FlintlogError, FormatError
+from flintlog.format import names
+from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
+from flintlog.format.config_json import parse_config_object
+from flintlog.format.index_file import IndexLayout
+from flintlog.format.names import parse_segment_name
+from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
+from flintlog.store.paths import StorePaths
+from flintlog.store.stop_marker import StopMarker
+
+if TYPE_CHECKING:
+    from flintlog.store.config import StoreConfig
+
+_SIZES = ("mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num")
+
+
+@dataclass(slots=True)
+class StoreFiles:
+    """One look at a directory. `given` is the configuration that was named, `inferred` what the files told."""
+
+    root: Path
+    paths: StorePaths
+    given: StoreConfig | None
+    inferred: Inferred
+    medium: Medium
+    source: MappedSource
+    log: tuple[DataFile, ...] = ()
+    queues: dict[QueueKey, QueueFilesView] = field(default_factory=dict)
+    index: tuple[str, ...] = ()
+    layout: IndexLayout = field(default_factory=IndexLayout)
+    timer_log: tuple[DataFile, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
+    is_clean: bool = True
+    is_running: bool = False
+    known_end: int | None = None
+    known_topics: frozenset[str] | None = None
+    topic_queue_types: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def config(self) -> StoreConfig:
+        """What was given, completed by what was inferred."""
+        from flintlog.store.config import StoreConfig  # late: most looks do without
+
+        base = StoreConfig() if self.given is None else self.given
+        return base.with_changes(**self.inferred.values)
+
+    @property
+    def delay_levels_ms(self) -> tuple[int, ...]:
+        return DEFAULT_DELAY_LEVELS_MS if self.given is None else self.given.delay_levels_ms
+
+    @property
+    def batch_topics(self) -> frozenset[str]:
+        """Topics with batch queues."""
+        return frozenset(topic for topic, kind in self.topic_queue_types.items() if kind == "BatchCQ")
+
+    def read(self, path: str, start: int, stop: int) -> memoryview:
+        """Bytes of a file, mapped."""
+        return self.source.view(Path(path), start, stop)
+
+    def derived(self) -> DerivedFiles:
+        """The queues, as the checks take them."""
+        return DerivedFiles(self.read, self.queues, self.batch_topics)
+
+    def small(self, path: Path) -> bytes | None:
+        """The bytes of a small file; None when there is none."""
+        return self.medium.read(path) if self.medium.stat(path) is not None else None
+
+
+def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None = None) -> StoreFiles:
+    """The files of the store in a directory; `DamagedStore` when it holds none.
+
+    Sizes that `config` does not name are read from the files, where that is safe.
+    """
+    medium = LocalMedium() if medium is None else medium
+    paths = StorePaths.of(root, config)
+    files = StoreFiles(root, paths, config, Inferred(), medium, MappedSource(medium, max_files=256))
+    if not any(medium.exists(path) for path in (*paths.commit_logs, paths.consume_queue, paths.index)):
+        raise DamagedStore("there is no store here", path=root, advice="name the directory that holds commitlog")
+    files.is_clean = not medium.exists(paths.abort)
+    files.is_running = medium.exists(paths.lock) and is_locked(paths.lock)
+    marker = StopMarker(paths.stop_marker, medium)
+    if files.is_clean:
+        marker.load()
+        files.known_end = marker.log_end
+    given = frozenset() if config is None else _named_sizes(config)
+    _find_log(files, is_given="mapped_file_size_commit_log" in given)
+    _find_queues(files)
+    _find_index(files, is_given=not given.isdisjoint({"max_hash_slot_num", "max_index_num"}))
+    timer = root / names.TIMER_LOG
+    files.timer_log = tuple(sorted(_segments(files, timer), key=lambda file: file.base))
+    return files
+
+
+def _named_sizes(config: StoreConfig) -> frozenset[str]:
+    """Sizes that the configuration sets; what it leaves at the default is read from the files."""
+    defaults = type(config)()
+    return frozenset(name for name in _SIZES if getattr(config, name) != getattr(defaults, name))
+
+
+# ---------------------------------------------------------------------- the log
+
+
+def _find_log(files: StoreFiles, *, is_given: bool) -> None:
+    directories = (*files.paths.commit_logs, *files.paths.read_only_commit_logs)
+    found = [file for directory in directories for file in _segments(files, directory)]
+    found.sort(key=lambda file: file.base)
+    whole = [file for file in found if file.size]
+    size = files.given.mapped_file_size_commit_log if is_given and files.given is not None else None
+    if size is None:
+        size = log_file_size([(file.base, file.size) for file in whole])
+        if size is not None:
+            reason = f"{len(whole)} log files, by their names and lengths"
+            files.inferred.add("mapped_file_size_commit_log", size, reason)
+    for file in found:
+        _judge_size(files, file, size, is_log=True)
+    files.log = tuple(whole)
+
+
+def _judge_size(files: StoreFiles, file: DataFile, size: int | None, *, is_log: bool) -> None:
+    if file.size == 0:
+        evidence = "the file is empty: a crash came while it was made"
+        remedy = "open the store, or repair it: the file is removed"
+        files.findings.append(Finding("empty-file", WARNING, evidence, remedy, file.path))
+    elif size is not None and file.size != size:
+        evidence = f"the file has {file.size} bytes, its neighbours {size}"
+        severity = ERROR if is_log else WARNING
+        remedy = "repair brings it to its length; what was in the missing part is lost" if is_log else "build it again"
+        files.findings.append(Finding("wrong-file-size", severity, evidence, remedy, file.path, file.size))
+
+
+def _segments(files: StoreFiles, directory: Path) -> Iterable[DataFile]:
+    for info in files.medium.listing(directory):
+        if info.is_directory:
+            continue
+        try:
+            yield DataFile(str(directory / info.name), parse_segment_name(info.name), info.size)
+        except FormatError:
+            if directory != files.root:
+                evidence = "no file of a store is called that"
+                path = str(directory / info.name)
+                files.findings.append(Finding("foreign-file", WARNING, evidence, "move it away", path))
+
+
+# ---------------------------------------------------------------------- queues
+
+
+def _find_queues(files: StoreFiles) -> None:
+    simple = _queue_files(files, names.CONSUME_QUEUE)
+    batch = _queue_files(files, names.BATCH_CONSUME_QUEUE)
+    extensions = _queue_files(files, names.CONSUME_QUEUE_EXT)
+    _infer_sizes(files, simple, batch, extensions)
+    types = {topic: "BatchCQ" for topic, _ in batch}
+    _read_topics(files, types)
+    for key, found in simple.items():
+        extension = extensions.get(key, ())
+        files.queues[key] = QueueFilesView(*key, found, False, extension)
+    for key, found in batch.items():
+        files.queues[key] = QueueFilesView(*key, found, True)
+    told = {} if files.given is None else dict(files.given.topic_queue_types)
+    files.topic_queue_types = {**told, **types}
+    if files.topic_queue_types != told:
+        reason = "directories of batch queues, or topics.json"
+        files.inferred.add("topic_queue_types", files.topic_queue_types, reason)
+
+
+def _queue_files(files: StoreFiles, folder: str) -> dict[QueueKey, tuple[DataFile, ...]]:
+    found: dict[QueueKey, tuple[DataFile, ...]] = {}
+    root = files.root / folder
+    for topic in files.medium.listing(root):
+        for queue in files.medium.listing(root / topic.name) if topic.is_directory else ():
+            if queue.is_directory and queue.name.isascii() and queue.name.isdecimal():
+                segments = sorted(_segments(files, root / topic.name / queue.name), key=lambda file: file.base)
+                found[topic.name, int(queue.name)] = tuple(segments)
+    return found
+
+
+def _infer_sizes(
+    files: StoreFiles,
+    simple: dict[QueueKey, tuple[DataFile, ...]],
+    batch: dict[QueueKey, tuple[DataFile, ...]],
+    extensions: dict[QueueKey, tuple[DataFile, ...]],
+) -> None:
+    kinds = (
+        ("mapped_file_size_consume_queue", simple, ENTRY_SIZE),
+        ("mapper_file_size_batch_consume_queue", batch, BATCH_ENTRY_SIZE),
+        ("mapped_file_size_consume_queue_ext", extensions, 1),
+    )
+    for name, found, unit in kinds:
+        sizes = [file.size for queue in found.values() for file in queue]
+        size = common_size(sizes, unit=unit)
+        if size is None:
+            continue
+        files.inferred.add(name, size, f"{len(sizes)} files of that kind, by their length")
+        for key, queue in found.items():
+            for file in queue:
+                _judge_size(files, file, size, is_log=False)
+            # Entries are read whole; a name in the middle of one is no name of a queue file.
+            whole = (DataFile(file.path, file.base, file.size - file.size % unit) for file in queue)
+            found[key] = tuple(file for file in whole if file.size and file.base % unit == 0)
+    if any(extensions.values()):
+        files.inferred.add("enable_consume_queue_ext", True, "there are extension files")
+
+
+def _read_topics(files: StoreFiles, types: dict[str, str]) -> None:
+    data = files.small(files.paths.topics)
+    if data is None:
+        return
+    try:
+        table = parse_config_object(data).get("topicConfigTable")
+    except FlintlogError:
+        return  # told as a damaged config
+    topics = table if isinstance(table, dict) else {}
+    files.known_topics = frozenset(map(str, topics))
+    for topic, told in topics.items():
+        attributes = told.get("attributes") if isinstance(told, dict) else None
+        kind = attributes.get("queue.type") if isinstance(attributes, dict) else None
+        if kind == "BatchCQ":
+            types[str(topic)] = kind
+
+
+# ---------------------------------------------------------------------- index
+
+
+def _find_index(files: StoreFiles, *, is_given: bool) -> None:
+    directory = files.root / names.INDEX
+    found = [info for info in files.medium.listing(directory) if _is_index_name(info)]
+    for info in found:
+        if not info.size:
+            _judge_size(files, DataFile(str(directory / info.name), 0, 0), None, is_log=False)
+    whole = [info for info in found if info.size]
+    if files.given is not None:
+        files.layout = IndexLayout(files.given.max_hash_slot_num, files.given.max_index_num)
+    if not is_given and whole:
+        _infer_layout(files, [str(directory / info.name) for info in whole], common_size(i.size for i in whole))
+    right: list[str] = []
+    for info in whole:
+        file = DataFile(str(directory / info.name), 0, info.size)
+        if info.size == files.layout.file_size:
+            right.append(file.path)
+        else:
+            _judge_size(files, file, files.layout.file_size, is_log=False)
+    files.index = tuple(right)
+
+
+def _infer_layout(files: StoreFiles, paths: list[str], size: int | None) -> None:
+    for path in paths:
+        length = files.source.size(Path(path))
+        layout = index_layout(files.read(path, 0, length)) if length == size else None
+        if layout is not None:
+            files.layout = layout
+            reason = f"the length of {len(paths)} index files and the entries in one of them"
+            files.inferred.add("max_hash_slot_num", layout.slot_count, reason)
+            files.inferred.add("max_index_num", layout.index_count, reason)
+            return
+
+
+def _is_index_name(info: FileInfo) -> bool:
+    return not info.is_directory and info.name.isascii() and info.name.isdigit()

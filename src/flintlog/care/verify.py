@@ -1,0 +1,350 @@
+"""`verify`: prove a store directory, or say what is wrong with it and where. Nothing is changed.
+
+The checks are those of `flintlog.derive.findings`; here threads run them over mapped files (the kernels hold no
+interpreter lock while they scan). Any directory will do: ours or Java's, whole or broken, running or not.
+
+    full     every record, queue entry, index entry and chain
+    quick    the last log file with what belongs to it, the first record of the others, names, lengths, side files
+
+Invariant: what is in memory does not grow with the log. A range's pages are given back when it was looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Literal
+
+from flintlog import kernel
+from flintlog.care.side_files import check_side_files
+from flintlog.care.store_files import StoreFiles, look_at
+from flintlog.derive.derived_files import DataFile, DerivedFiles
+from flintlog.derive.finding import ERROR, Finding
+from flintlog.derive.findings import (
+    IndexSequence,
+    Judgement,
+    LogFacts,
+    LogRange,
+    RangeResult,
+    check_index_file,
+    check_range,
+    join_ranges,
+    judge,
+    open_index,
+    plan_ranges,
+)
+from flintlog.derive.index_files import IndexFileView
+from flintlog.derive.side_checks import check_checkpoint
+from flintlog.disk.medium import Advice, Medium, RawFile
+from flintlog.errors import FormatError
+from flintlog.format import names
+from flintlog.format.checkpoint import parse_checkpoint
+from flintlog.kernel import ScanStop
+
+if TYPE_CHECKING:
+    from flintlog.store.config import StoreConfig
+
+RANGE_BYTES = 16 * 1024 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
+FORGET_AFTER_RANGES = 16
+"""Pages of queues and index are given back after so many ranges of the log."""
+
+Mode = Literal["quick", "full"]
+Progress = Callable[[int, int], None]
+"""(bytes of the log looked at, all bytes to look at)."""
+
+
+@dataclass(slots=True)
+class Verification:
+    """The answer: findings, remarks that are none, what was inferred, and how much was looked at."""
+
+    root: Path
+    mode: Mode
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    inferred: list[str] = field(default_factory=list)
+    record_count: int = 0
+    queue_count: int = 0
+    key_count: int = 0
+    byte_count: int = 0
+    min_offset: int = 0
+    max_offset: int = 0
+
+
+def verify(
+    root: Path | str,
+    config: StoreConfig | None = None,
+    *,
+    mode: Mode = "full",
+    threads: int | None = None,
+    progress: Progress | None = None,
+    medium: Medium | None = None,
+    range_bytes: int = RANGE_BYTES,
+) -> Verification:
+    """Check the store in a directory; see the module."""
+    files = look_at(Path(root), config, medium)
+    return _Verifier(files, mode, threads or os.cpu_count() or 1, progress, range_bytes).run()
+
+
+class _Verifier:
+    """One verification. The calling thread plans and judges; threads of a pool look at ranges and index files."""
+
+    def __init__(
+        self, files: StoreFiles, mode: Mode, threads: int, progress: Progress | None, range_bytes: int
+    ) -> None:
+        self._files = files
+        self._mode = mode
+        self._threads = threads
+        self._progress = progress
+        self._range_bytes = range_bytes
+        self._delay_levels_ms = files.delay_levels_ms
+        self._done_bytes = 0
+        self._since_forgotten = 0
+        self._telling = Lock()
+        self._answer = Verification(files.root, mode, inferred=list(files.inferred.reasons))
+
+    def run(self) -> Verification:
+        files, answer = self._files, self._answer
+        facts = self._facts()
+        to_read = self._files_to_read(facts)
+        derived = files.derived()
+        answer.findings += files.findings
+        index = self._open_index()
+        results, chains = self._look(to_read, facts, derived, index)
+        judgement = judge(
+            results,
+            files.log,
+            derived,
+            index,
+            facts,
+            logics_physical_offset=self._vouched(),
+            known_topics=files.known_topics,
+        )
+        answer.findings += judgement.findings + chains
+        answer.notes += judgement.notes
+        self._judge_sides(judgement, facts)
+        self._sum_up(judgement)
+        return answer
+
+    # ------------------------------------------------------------------ what is known before
+
+    def _facts(self) -> LogFacts:
+        files = self._files
+        is_clean = files.is_clean and not files.is_running
+        cut_at = self._earlier_cut() if is_clean else None
+        checked_from = 0
+        if self._mode == "quick":
+            with_data = [file for file in files.log if any(files.read(file.path, 0, min(8, file.size)))]
+            checked_from = with_data[-1].base if with_data else 0
+        if files.is_running:
+            self._answer.notes.append("the store is in use: what is written meanwhile is not judged")
+        elif not files.is_clean:
+            self._answer.notes.append("the last stop was not clean: the next opening recovers the store")
+        return LogFacts(is_clean, files.is_running, cut_at, files.known_end, checked_from)
+
+    def _earlier_cut(self) -> int | None:
+        """Where Java's last recovery ended the log, if nothing was put since then; its checkpoint tells."""
+        data = self._files.small(self._files.paths.checkpoint)
+        try:
+            values = parse_checkpoint(data or b"")
+        except FormatError:
+            return None
+        confirmed = values.confirm_physical_offset
+        if confirmed <= 0 or values.logics_physical_offset != confirmed:
+            return None
+        size = self._record_size(confirmed)
+        return confirmed + size if size else None
+
+    def _vouched(self) -> int:
+        data = self._files.small(self._files.paths.checkpoint)
+        try:
+            return parse_checkpoint(data or b"").logics_physical_offset
+        except FormatError:
+            return 0
+
+    def _files_to_read(self, facts: LogFacts) -> list[DataFile]:
+        """The log files to look at; of the others, in quick mode, only the first record."""
+        files = [file for file in self._files.log if facts.cut_at is None or file.base < facts.cut_at]
+        for file in files:
+            if file.base < facts.checked_from:
+                self._check_first_record(file)
+        return [file for file in files if file.base >= facts.checked_from]
+
+    def _check_first_record(self, file: DataFile) -> None:
+        view = self._files.read(file.path, 0, file.size)
+        seen = kernel.scan(view, 0, file.size, file.base, check_crc=True, max_count=1)
+        if not seen.count and seen.reason is not ScanStop.BLANK:
+            evidence = "no intact record begins at the file's begin"
+            remedy = "verify in full; restore these bytes from a replica or a backup"
+            self._answer.findings.append(Finding("damaged-range", ERROR, evidence, remedy, file.path, 0, file.base, 0))
+
+    # ------------------------------------------------------------------ looking
+
+    def _open_index(self) -> IndexSequence | None:
+        files = self._files
+        if files.given is not None and not files.given.message_index_enable:
+            return None
+        index, findings = open_index(
+            files.index,
+            files.layout,
+            files.read,
+            self._store_time_at,
+            is_running=files.is_running,
+            data_end=self._written_end,
+        )
+        self._answer.findings += findings
+        return index
+
+    def _look(
+        self, to_read: Sequence[DataFile], facts: LogFacts, derived: DerivedFiles, index: IndexSequence | None
+    ) -> tuple[list[RangeResult], list[Finding]]:
+        """All ranges and all index files, on all threads."""
+        total = sum(file.size for file in to_read)
+        ranges = self._ranges(to_read, facts)
+        pulling = Lock()
+        results: list[RangeResult] = []
+
+        def work() -> None:
+            while True:
+                with pulling:
+                    item = next(ranges, None)
+                if item is None:
+                    return
+                raw, log_range = item
+                results.append(self._check(raw, log_range, derived, index))
+                self._tell(log_range.stop - log_range.start, total)
+
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="flintlog-verify") as pool:
+            chains = [pool.submit(check_index_file, self._files.read, file) for file in self._chain_files(index)]
+            for done in [pool.submit(work) for _ in range(self._threads)]:
+                done.result()
+            broken = [finding for chain in chains for finding in chain.result()]
+        results.sort(key=lambda result: result.range.first_physical_offset)
+        if self._progress is not None:
+            self._progress(total, total)
+        return self._rejoin(results, derived, index), broken
+
+    def _ranges(self, to_read: Sequence[DataFile], facts: LogFacts) -> Iterator[tuple[RawFile, LogRange]]:
+        for file in to_read:
+            raw = self._files.medium.open(Path(file.path))
+            raw.advise(Advice.SEQUENTIAL)
+            end = self._written_end(file.path)
+            limit = file.size if facts.cut_at is None else facts.cut_at - file.base
+            for planned in plan_ranges(raw.buffer, file, end, self._range_bytes):
+                if planned.stop <= limit:
+                    yield raw, planned
+                elif planned.start < limit:
+                    yield raw, LogRange(file, planned.start, limit, True, True)
+
+    def _check(
+        self, raw: RawFile, log_range: LogRange, derived: DerivedFiles, index: IndexSequence | None
+    ) -> RangeResult:
+        try:
+            return check_range(raw.buffer, log_range, derived, index, delay_levels_ms=self._delay_levels_ms)
+        finally:
+            raw.advise(Advice.DONT_NEED, log_range.start, log_range.stop)
+            with self._telling:
+                self._since_forgotten += 1
+                if self._since_forgotten >= FORGET_AFTER_RANGES:
+                    self._since_forgotten = 0
+                    self._files.source.forget()
+
+    def _rejoin(
+        self, results: list[RangeResult], derived: DerivedFiles, index: IndexSequence | None
+    ) -> list[RangeResult]:
+        """Look again at neighbours whose border lay inside a record."""
+        joined: list[RangeResult] = []
+        for result in results:
+            before = joined[-1] if joined else None
+            if before is None or before.cut_inside_record_at < 0:
+                joined.append(result)
+                continue
+            both = join_ranges(before.range, result.range)
+            raw = self._files.medium.open(Path(both.file.path))
+            joined[-1] = self._check(raw, both, derived, index)
+        return joined
+
+    def _chain_files(self, index: IndexSequence | None) -> Iterator[IndexFileView]:
+        for file in () if index is None else index.files:
+            assert index is not None
+            is_last = file is index.files[-1]
+            if is_last and self._files.is_running:
+                continue  # its entries, slots and header change while they are read
+            if self._mode == "full" or is_last:
+                yield file
+
+    def _tell(self, byte_count: int, total: int) -> None:
+        if self._progress is not None:
+            with self._telling:
+                self._done_bytes += byte_count
+                self._progress(min(self._done_bytes, total), total)
+
+    def _written_end(self, path: str) -> int:
+        """The place behind the last byte of a file that is not zero, without keeping what was read on the way."""
+        raw = self._files.medium.open(Path(path))
+        end = raw.data_end(0)
+        while end > 0:
+            begin = max(0, end - CHUNK_BYTES)
+            written = kernel.written_end(raw.buffer, begin, end)
+            raw.advise(Advice.DONT_NEED, begin, end)
+            if written > begin:
+                return written
+            end = begin
+        return 0
+
+    # ------------------------------------------------------------------ single records
+
+    def _file_of(self, physical_offset: int) -> DataFile | None:
+        return next((file for file in self._files.log if file.base <= physical_offset < file.end), None)
+
+    def _record_size(self, physical_offset: int) -> int:
+        """The size of the intact record at an offset; 0 when none begins there."""
+        file = self._file_of(physical_offset)
+        if file is None:
+            return 0
+        start = physical_offset - file.base
+        view = self._files.read(file.path, 0, file.size)
+        seen = kernel.scan(view, start, file.size, file.base, check_crc=True, max_count=1)
+        return seen.row(0).size if seen.count else 0
+
+    def _store_time_at(self, physical_offset: int) -> int | None:
+        file = self._file_of(physical_offset)
+        if file is None:
+            return None
+        start = physical_offset - file.base
+        view = self._files.read(file.path, 0, file.size)
+        seen = kernel.scan(view, start, file.size, file.base, max_count=1)
+        return seen.row(0).store_timestamp if seen.count else None
+
+    # ------------------------------------------------------------------ the rest
+
+    def _judge_sides(self, judgement: Judgement, facts: LogFacts) -> None:
+        files, answer = self._files, self._answer
+        path = files.paths.checkpoint
+        starts_at = lambda offset: bool(self._record_size(offset))  # noqa: E731
+        data = files.small(path)
+        if data is None and self._may_lack_checkpoint():
+            answer.notes.append("there is no checkpoint yet: the store was stopped before it wrote its first")
+        else:
+            _, findings = check_checkpoint(data, str(path), judgement.log, facts, starts_at)
+            answer.findings += findings
+        found, notes = check_side_files(files, judgement)
+        answer.findings += found
+        answer.notes += notes
+
+    def _may_lack_checkpoint(self) -> bool:
+        """A store of ours that did not yet run for a second has none; RocketMQ makes it first, and has an abort.bak."""
+        files = self._files
+        return files.is_running or not (files.is_clean or files.medium.exists(files.root / names.ABORT_BACKUP))
+
+    def _sum_up(self, judgement: Judgement) -> None:
+        answer = self._answer
+        answer.record_count = judgement.log.record_count
+        answer.key_count = judgement.key_count
+        answer.queue_count = len(self._files.queues)
+        answer.byte_count = sum(file.size for file in self._files.log)
+        answer.min_offset, answer.max_offset = judgement.log.min_offset, judgement.log.end

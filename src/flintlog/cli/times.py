@@ -1,0 +1,40 @@
+"""Times on the command line: ISO 8601 or milliseconds in, ISO 8601 in UTC out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import click
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def format_ms(value: object) -> str | None:
+    """A moment for people; None stays None.
+
+    >>> format_ms(1700000000123)
+    '2023-11-14T22:13:20.123Z'
+    """
+    if not isinstance(value, int) or value < 0:
+        return None
+    try:
+        moment = _EPOCH + timedelta(milliseconds=value)
+    except OverflowError:
+        return str(value)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{value % 1000:03d}Z"
+
+
+def parse_ms(text: str) -> int:
+    """Milliseconds since 1970 as a number, or a date and time; without a zone it is UTC.
+
+    >>> parse_ms("2023-11-14T22:13:20"), parse_ms("1700000000000")
+    (1700000000000, 1700000000000)
+    """
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is no time; 2026-01-31T18:00 or milliseconds are") from error
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int((moment - _EPOCH) / timedelta(milliseconds=1))

@@ -1,0 +1,80 @@
+"""The files that follow from the log, as the checks see them: names, places and a way to read bytes.
+
+Nothing here opens a file: whoever runs the checks (a process over mapped files, a Spark task over a remote source)
+hands in `read`. Everything else is plain values that can be sent elsewhere.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from flintlog.errors import DiskError, FormatError
+from flintlog.format.queue_extension import ExtensionUnit, parse_extension_unit
+
+Read = Callable[[str, int, int], memoryview]
+"""(file, start, stop) → these bytes; `DiskError` when the file does not hold them."""
+
+QueueKey = tuple[str, int]
+_UNIT_BYTES = 32767
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file of a log or queue, the offset of its first byte, and its length."""
+
+    path: str
+    base: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFilesView:
+    """The files of one queue."""
+
+    topic: str
+    queue_id: int
+    files: tuple[DataFile, ...]
+    is_batch: bool = False
+    extension: tuple[DataFile, ...] = ()
+
+    @property
+    def key(self) -> QueueKey:
+        return self.topic, self.queue_id
+
+    def pieces(self, read: Read, start: int, stop: int) -> Iterator[tuple[DataFile, int, memoryview]]:
+        """The bytes [start, stop) of the queue as far as files hold them: file, place in it, bytes."""
+        first = max(0, bisect_right(self.files, start, key=lambda file: file.base) - 1)
+        for file in self.files[first:]:
+            begin, end = max(start, file.base), min(stop, file.end)
+            if file.base >= stop:
+                return
+            if begin < end:
+                yield file, begin - file.base, read(file.path, begin - file.base, end - file.base)
+
+    def unit(self, read: Read, address: int) -> ExtensionUnit | None:
+        """The extension unit at a real offset of the extension files; None when none is there."""
+        for file in self.extension:
+            if file.base <= address < file.end:
+                start = address - file.base
+                try:
+                    return parse_extension_unit(read(file.path, start, min(file.size, start + _UNIT_BYTES)))
+                except (FormatError, DiskError):
+                    return None
+        return None
+
+
+@dataclass(slots=True)
+class DerivedFiles:
+    """All queues of a store, by topic and queue id, and how to read them."""
+
+    read: Read
+    queues: Mapping[QueueKey, QueueFilesView]
+    batch_topics: frozenset[str] = frozenset()
+    light_queues: bool = True
+    delay_levels_ms: tuple[int, ...] = field(default=())

@@ -1,0 +1,234 @@
+"""Every kind of finding, explained: what causes it, what it endangers, what helps.
+
+The names are fixed; scripts depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of finding in plain words."""
+
+    id: str
+    title: str
+    cause: str
+    danger: str
+    remedy: str
+
+
+_REBUILD_QUEUES = (
+    "`flintlog repair --plan`, then `--apply`; on a cluster `flintlog pipeline rebuild`. The log has it all."
+)
+_RESTORE = "Restore the bytes from a replica or a backup (`flintlog diff` shows where two logs part), then `repair`."
+
+_ALL = (
+    Kind(
+        "torn-tail",
+        "The log ends in bytes that are no record",
+        "The machine or the process stopped while the last records were on their way to the disk.",
+        "What was not acknowledged before is lost. Nothing else is.",
+        "Open the store or run `repair`: the log is cut there, and the bytes are kept in `flintlog/cut/`.",
+    ),
+    Kind(
+        "damaged-record",
+        "A message whose body does not match its CRC",
+        "Bytes changed on the disk or on the way to it; lengths and place are right, so only the body is lost.",
+        "Reading this message is an error. RocketMQ would cut the log here after a crash, and lose what follows.",
+        _RESTORE,
+    ),
+    Kind(
+        "damaged-range",
+        "A stretch of the log without records, and intact records behind it",
+        "Lost or overwritten blocks of the disk, a copy that was not finished, a file cut short.",
+        "The messages in the stretch are lost. RocketMQ would cut the log here, and lose what follows.",
+        _RESTORE,
+    ),
+    Kind(
+        "missing-log-file",
+        "A file of the log is not there",
+        "It was deleted or never copied.",
+        "Its messages are lost; queue and index entries that point at it are answered with an error.",
+        _RESTORE,
+    ),
+    Kind(
+        "short-log",
+        "The log ends before the place where the last stop left it",
+        "Files were replaced by older ones, or their end was overwritten with zeros.",
+        "The messages at the end are lost, and the next ones would take their offsets.",
+        _RESTORE,
+    ),
+    Kind(
+        "damaged-blank",
+        "The mark at the end of a log file says a wrong length",
+        "Bytes changed on the disk.",
+        "None to messages: readers go on with the next file. RocketMQ's replicas may stop there.",
+        "`repair` writes the mark again.",
+    ),
+    Kind(
+        "wrong-file-size",
+        "A file is shorter or longer than its neighbours",
+        "A copy or a restore that was not finished, or a store written with other sizes.",
+        "RocketMQ and flintlog refuse to open the store.",
+        "Name the right sizes with `--config`; if the file was cut short, restore it, or let `repair` fill it up.",
+    ),
+    Kind(
+        "empty-file",
+        "A file without a byte",
+        "A crash while it was made.",
+        "None.",
+        "Open the store or run `repair`: it is removed.",
+    ),
+    Kind(
+        "foreign-file",
+        "A file that is none of a store's",
+        "Somebody put it there: an editor, a copy, a sync tool.",
+        "RocketMQ refuses to open the store.",
+        "Move it away.",
+    ),
+    Kind(
+        "missing-queues",
+        "The log has messages, and there are no queues",
+        "`consumequeue` was deleted or not copied, or the queues are kept in RocksDB.",
+        "No consumer can read before they are built. RocketMQ builds them only from its checkpoint on.",
+        _REBUILD_QUEUES,
+    ),
+    Kind(
+        "missing-queue",
+        "The log has messages for a queue that is not there",
+        "Its directory was deleted or not copied; or its topic was deleted, and there is no `topics.json` to say so.",
+        "Consumers of this queue find nothing.",
+        _REBUILD_QUEUES,
+    ),
+    Kind(
+        "missing-queue-entries",
+        "Messages without an entry in their queue",
+        "Queue files lost blocks, or a recovery built the queue only from its checkpoint on.",
+        "Consumers do not get these messages, though the log has them.",
+        _REBUILD_QUEUES,
+    ),
+    Kind(
+        "wrong-queue-entries",
+        "Queue entries that do not say what the log says",
+        "Bytes of the queue file (or of the record's head in the log) changed on the disk.",
+        "Consumers get another message, an error, or are passed over by their filter.",
+        _REBUILD_QUEUES,
+    ),
+    Kind(
+        "dangling-queue-entries",
+        "Queue entries that point at no message of their queue",
+        "The log lost its end, or queue files are of another log.",
+        "Consumers get an error, or wait at an offset that no message has.",
+        _REBUILD_QUEUES,
+    ),
+    Kind(
+        "damaged-queues",
+        "A queue ends at an entry that should be whole",
+        "Bytes of a queue file changed on the disk; an opening found it.",
+        "None any more: all queues were built again from the log.",
+        "Nothing is left to do.",
+    ),
+    Kind(
+        "impossible-queue",
+        "Records for a queue that cannot be",
+        "The topic or queue id in the record's head was damaged, or another program wrote it.",
+        "They have no place in any queue; only `cat` and `get --physical` show them.",
+        _RESTORE,
+    ),
+    Kind(
+        "queue-gap",
+        "Queue offsets that were never given",
+        "A record's queue offset was damaged, or the store went on with wrong offsets after a recovery.",
+        "RocketMQ puts later entries out of step with their offsets; consumers see others than they asked for.",
+        "Look at the two messages beside the gap with `get`; a rebuild by Java's rule closes the gap.",
+    ),
+    Kind(
+        "repeated-queue-offset",
+        "A queue offset that was given twice",
+        "The store went on with wrong offsets after a recovery, or two stores wrote one log.",
+        "One of the two messages cannot be read by queue.",
+        "Look at both with `cat`; put the one that is hidden again.",
+    ),
+    Kind(
+        "missing-index",
+        "Messages have keys, and there is no index",
+        "`index` was deleted or not copied, or indexing was off.",
+        "Queries by key find nothing.",
+        _REBUILD_QUEUES,
+    ),
+    Kind(
+        "missing-index-entries",
+        "Keys that are not in the index",
+        "Index files were deleted, or a recovery indexed only from its checkpoint on.",
+        "Queries by these keys do not find their messages.",
+        _REBUILD_QUEUES,
+    ),
+    Kind(
+        "wrong-index-entry",
+        "An index entry that no key of a record accounts for",
+        "Bytes of the index file changed on the disk, or it is of another log.",
+        "Queries find another message, or do not find the right one.",
+        _REBUILD_QUEUES,
+    ),
+    Kind(
+        "wrong-index-header",
+        "The header of an index file does not fit its entries",
+        "Bytes of the header changed on the disk, or the file was not flushed before a crash.",
+        "Queries by time may pass the file over.",
+        _REBUILD_QUEUES,
+    ),
+    Kind(
+        "broken-index-chain",
+        "Index entries that cannot be reached from their slot",
+        "Bytes of a slot, a link or a hash changed on the disk.",
+        "Queries by the keys of this chain find only a part.",
+        _REBUILD_QUEUES,
+    ),
+    Kind(
+        "stray-index-bytes",
+        "Bytes where an index file should have none",
+        "Bytes changed on the disk, or a crash before the header was flushed.",
+        "None, until entries are written there.",
+        _REBUILD_QUEUES,
+    ),
+    Kind(
+        "missing-checkpoint",
+        "There is no checkpoint",
+        "It was deleted or not copied.",
+        "After an unclean stop everything is read again, and RocketMQ may leave out what it takes for done.",
+        "`repair` writes one; so does the next clean stop.",
+    ),
+    Kind(
+        "damaged-checkpoint",
+        "A checkpoint that vouches for what is not there",
+        "It is of another log, or its bytes changed on the disk.",
+        "After an unclean stop RocketMQ would start its recovery at a wrong place.",
+        "`repair` writes one that fits the log.",
+    ),
+    Kind(
+        "damaged-config",
+        "A config file that is no JSON",
+        "A crash while it was written, or an edit by hand.",
+        "RocketMQ takes its `.bak`, and without one starts with nothing: topics, groups or offsets are forgotten.",
+        "Restore it from its `.bak` or from another broker; `repair` does the former.",
+    ),
+    Kind(
+        "offset-beyond-queue",
+        "A consumer is further than its queue",
+        "The log or the queue lost its end, or offsets were copied from another broker.",
+        "The group gets nothing until the queue has caught up, and misses what is put before.",
+        "`flintlog offsets set` the group to the queue's end.",
+    ),
+    Kind(
+        "timer-beyond-log",
+        "The timer refers to what the log does not have",
+        "The log lost its end, or the timer's files are of another log.",
+        "Timer messages in question are not delivered.",
+        "Move `timerwheel`, `timerlog` and `timercheck` away: the timer reads its queue again.",
+    ),
+)
+
+KINDS: Mapping[str, Kind] = {kind.id: kind for kind in _ALL}

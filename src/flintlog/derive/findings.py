@@ -1,0 +1,159 @@
+"""One definition of the checks: what a store must fulfil, from ranges of its log to findings.
+
+    plan_ranges ─▶ check_range (anywhere, in any order) ─▶ judge (once, with all results)
+    open_index  ─▶ check_index_file (a file each)       ─┘
+
+Threads of one process run it over mapped files (`flintlog.care.verify`), Spark over ranges on its executors. What is
+checked: every record's magic, lengths, CRC and own offset; every record's queue entry and keys, and that queues and
+index hold no others; that queue offsets have no gaps; that every chain of the index is whole; that checkpoint,
+consumer offsets and timer lie inside the log.
+
+Nothing here opens a file, and what is in memory does not grow with the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flintlog.derive.derived_files import DataFile, DerivedFiles, QueueKey
+from flintlog.derive.finding import WARNING, Finding
+from flintlog.derive.index_check import IndexTally
+from flintlog.derive.index_files import REBUILD, IndexSequence, check_index_file, open_index
+from flintlog.derive.log_judgement import LogFacts, LogJudgement, judge_log
+from flintlog.derive.log_ranges import join_ranges, plan_ranges
+from flintlog.derive.queue_judgement import judge_queues
+from flintlog.derive.range_check import LogRange, RangeResult, check_range
+from flintlog.derive.stretches import QueueTally
+
+FAR = 1 << 62
+
+__all__ = [
+    "Finding",
+    "IndexSequence",
+    "Judgement",
+    "LogFacts",
+    "LogRange",
+    "RangeResult",
+    "check_index_file",
+    "check_range",
+    "join_ranges",
+    "judge",
+    "merge_queues",
+    "open_index",
+    "plan_ranges",
+]
+
+
+@dataclass(slots=True)
+class Judgement:
+    """All findings about log, queues and index, and what is only worth a note."""
+
+    log: LogJudgement
+    queues: Mapping[QueueKey, QueueTally]
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    key_count: int = 0
+
+
+def merge_queues(results: Sequence[RangeResult]) -> dict[QueueKey, QueueTally]:
+    """What all ranges saw of each queue; the results are in the order of the log."""
+    merged: dict[QueueKey, QueueTally] = {}
+    for result in results:
+        for key, tally in result.queues.items():
+            merged.setdefault(key, QueueTally()).merge(tally)
+    return merged
+
+
+def judge(
+    results: Sequence[RangeResult],
+    files: Sequence[DataFile],
+    derived: DerivedFiles | None,
+    index: IndexSequence | None,
+    facts: LogFacts,
+    *,
+    logics_physical_offset: int = 0,
+    known_topics: frozenset[str] | None = None,
+) -> Judgement:
+    """Findings of a whole store from the results of its ranges, in the order of the log.
+
+    Without `derived` queues are not judged; `index` is None when the store keeps none.
+    """
+    log = judge_log(results, files, facts)
+    queues = merge_queues(results)
+    judgement = Judgement(log, queues, list(log.findings), list(log.notes))
+    dispatched_to = FAR
+    if derived is not None:
+        told = judge_queues(
+            queues,
+            derived,
+            log,
+            facts,
+            logics_physical_offset=logics_physical_offset,
+            known_topics=known_topics,
+        )
+        judgement.findings += told.findings
+        judgement.notes += told.notes
+        dispatched_to = told.dispatched_to
+    if index is not None:
+        _judge_index(judgement, results, index, facts, dispatched_to)
+    return judgement
+
+
+def _judge_index(
+    judgement: Judgement, results: Sequence[RangeResult], index: IndexSequence, facts: LogFacts, dispatched_to: int
+) -> None:
+    tally = IndexTally()
+    for result in results:
+        tally.merge(result.index)
+    judgement.key_count = tally.key_count
+    if not index.files:
+        if tally.key_count:
+            evidence = f"messages of the log have {tally.key_count} keys, and there is no index"
+            judgement.findings.append(Finding("missing-index", WARNING, evidence, "build the index from the log"))
+        return
+    _judge_missing_keys(judgement, tally, facts, dispatched_to)
+    _judge_odd_entries(judgement, tally, index, facts)
+
+
+def _judge_missing_keys(judgement: Judgement, tally: IndexTally, facts: LogFacts, dispatched_to: int) -> None:
+    # After a clean stop whoever opens the store indexes from the first record on that has no queue entry.
+    late_from = dispatched_to if facts.is_clean else tally.matched_last
+    for missing in tally.missing:
+        if missing.first_physical_offset > late_from:
+            note = f"{missing.key_count} keys at the log's end are not indexed yet; the next opening adds them"
+            judgement.notes.append(note)
+            continue
+        evidence = (
+            f"{missing.key_count} keys of the messages from {missing.first_physical_offset} "
+            f"to {missing.last_physical_offset} are not in the index"
+        )
+        judgement.findings.append(
+            Finding(
+                "missing-index-entries",
+                WARNING,
+                evidence,
+                REBUILD,
+                None,
+                None,
+                missing.first_physical_offset,
+                missing.key_count,
+            )
+        )
+
+
+def _judge_odd_entries(judgement: Judgement, tally: IndexTally, index: IndexSequence, facts: LogFacts) -> None:
+    log = judgement.log
+    may_run_ahead = not facts.is_clean or facts.is_running or facts.cut_at is not None
+    ahead = 0
+    for odd in tally.odd:
+        if odd.physical_offset >= log.end and may_run_ahead:
+            ahead += 1
+        elif not log.is_damaged(odd.physical_offset):
+            judgement.findings.append(
+                Finding("wrong-index-entry", WARNING, odd.evidence, REBUILD, odd.file, odd.offset, odd.physical_offset)
+            )
+    if tally.odd_count > len(tally.odd):
+        judgement.notes.append(f"{tally.odd_count - len(tally.odd)} more index entries are wrong and are not listed")
+    if ahead:
+        judgement.notes.append(f"{ahead} index entries point behind the log's end; the next opening drops them")

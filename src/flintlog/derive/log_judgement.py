@@ -1,0 +1,165 @@
+"""From the results of all ranges to one judgement of the log: what is damaged, what is torn, where it ends.
+
+… record | bad place … intact record …     damage, wherever the next record is: in this range, or files later
+… record | bad place, nothing intact       the torn end of the log
+… record | zeros                           the plain end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from flintlog.derive.derived_files import DataFile
+from flintlog.derive.finding import ERROR, WARNING, Finding
+from flintlog.derive.range_check import RangeResult
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What is known of a log before it is read.
+
+    `cut_at` is where an earlier recovery of Java's ended it, leaving bytes behind; `known_end` where a clean stop of
+    ours did. A log that is `is_running` grows while it is read, so its end is not judged.
+    """
+
+    is_clean: bool
+    is_running: bool = False
+    cut_at: int | None = None
+    known_end: int | None = None
+    checked_from: int = 0
+
+
+@dataclass(slots=True)
+class LogJudgement:
+    """The log as a whole: [min_offset, end), with stretches in it whose records are not known."""
+
+    min_offset: int = 0
+    end: int = 0
+    record_count: int = 0
+    last_record: int = -1
+    last_store_timestamp: int = -1
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    damages: list[tuple[int, int]] = field(default_factory=list)
+
+    def is_damaged(self, start: int, stop: int | None = None) -> bool:
+        """Whether an offset lies in a damage, or any damage in [start, stop)."""
+        stop = start + 1 if stop is None else stop
+        return any(begin < stop and start < end for begin, end in self.damages)
+
+
+@dataclass(slots=True)
+class _OpenEnd:
+    """A place from which on no record was found yet."""
+
+    start: int
+    evidence: str
+    written_end: int
+
+
+def judge_log(results: Sequence[RangeResult], files: Sequence[DataFile], facts: LogFacts) -> LogJudgement:
+    """Put the ranges together, in the order of the log."""
+    judgement = LogJudgement(min_offset=files[0].base if files else 0)
+    judgement.end = judgement.min_offset
+    pending: _OpenEnd | None = None
+    for result in results:
+        judgement.record_count += result.record_count
+        pending = _join(judgement, pending, result, files)
+        judgement.findings += result.findings
+        if result.last_record >= 0:
+            judgement.last_record = result.last_record
+            judgement.last_store_timestamp = result.last_store_timestamp
+    _judge_end(judgement, pending, files, facts)
+    judgement.findings.sort(key=lambda finding: finding.physical_offset or 0)
+    return judgement
+
+
+def _join(
+    judgement: LogJudgement, pending: _OpenEnd | None, result: RangeResult, files: Sequence[DataFile]
+) -> _OpenEnd | None:
+    first = result.range.first_physical_offset
+    if pending is None and first > judgement.end and judgement.record_count > result.record_count:
+        pending = _OpenEnd(judgement.end, "a file of the log is missing", judgement.end)
+    places = result.bad_places
+    if pending is not None and result.first_record >= 0:
+        _damage(judgement, pending.start, result.first_record, pending.evidence, files)
+        pending = None
+        places = [place for place in places if place.end is None or place.end > result.first_record]
+    for place in places:
+        if place.end is not None:
+            _damage(judgement, place.start, place.end, place.evidence, files)
+    tail = _open_end(result)
+    if pending is not None:
+        if tail is not None and tail.written_end > tail.start:
+            pending.written_end = max(pending.written_end, tail.written_end)
+        return pending
+    judgement.end = result.range.stop_physical_offset if tail is None else tail.start
+    return tail
+
+
+def _open_end(result: RangeResult) -> _OpenEnd | None:
+    if result.bad_places and result.bad_places[-1].end is None:
+        place = result.bad_places[-1]
+        return _OpenEnd(place.start, place.evidence, place.written_end)
+    if result.zeros_from >= 0:
+        return _OpenEnd(result.zeros_from, "no record begins here", result.zeros_from)
+    return None
+
+
+def _damage(judgement: LogJudgement, start: int, end: int, evidence: str, files: Iterable[DataFile]) -> None:
+    judgement.damages.append((start, end))
+    file = _file_of(files, start)
+    kind = "missing-log-file" if file is None else "damaged-range"
+    judgement.findings.append(
+        Finding(
+            kind,
+            ERROR,
+            f"{evidence}; {end - start} bytes, then intact records",
+            "restore these bytes from a replica or a backup; everything else is kept",
+            None if file is None else file.path,
+            None if file is None else start - file.base,
+            start,
+            end - start,
+        )
+    )
+
+
+def _judge_end(judgement: LogJudgement, pending: _OpenEnd | None, files: Sequence[DataFile], facts: LogFacts) -> None:
+    torn = 0 if pending is None else pending.written_end - pending.start
+    if facts.cut_at is not None and judgement.end == facts.cut_at:
+        return
+    if pending is not None and torn > 0:
+        judgement.damages.append((pending.start, pending.written_end))
+        if facts.is_running:
+            judgement.notes.append(f"the store is in use; what is being written at {pending.start} was not judged")
+        else:
+            _note_torn(judgement, pending, torn, files)
+    elif facts.known_end is not None and judgement.end < facts.known_end:
+        lost = facts.known_end - judgement.end
+        evidence = f"the last stop left the log at {facts.known_end}, and {lost} bytes at its end are empty now"
+        remedy = "restore them from a replica or a backup"
+        file = _file_of(files, judgement.end)
+        path, offset = (None, None) if file is None else (file.path, judgement.end - file.base)
+        judgement.damages.append((judgement.end, facts.known_end))
+        judgement.findings.append(Finding("short-log", ERROR, evidence, remedy, path, offset, judgement.end, lost))
+
+
+def _note_torn(judgement: LogJudgement, pending: _OpenEnd, torn: int, files: Sequence[DataFile]) -> None:
+    file = _file_of(files, pending.start)
+    judgement.findings.append(
+        Finding(
+            "torn-tail",
+            WARNING,
+            f"{pending.evidence}, and no intact record follows; {torn} bytes",
+            "open the store, or repair it: the log is cut there and the bytes are kept aside",
+            None if file is None else file.path,
+            None if file is None else pending.start - file.base,
+            pending.start,
+            torn,
+        )
+    )
+
+
+def _file_of(files: Iterable[DataFile], offset: int) -> DataFile | None:
+    return next((file for file in files if file.base <= offset < file.end), None)

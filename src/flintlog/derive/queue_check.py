@@ -1,0 +1,183 @@
+"""Whether the queues hold what a scanned range of the log says they should.
+
+An entry's place follows from the record's queue offset, so the entries of a run of records are compared with one
+stretch of the queue's bytes; only where these differ is anything looked at entry by entry. A batch queue is
+dense and is searched by physical offset instead. Nothing is remembered but stretches, see `stretches.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import MutableMapping
+
+from flintlog import kernel
+from flintlog.derive.derived_files import DerivedFiles, QueueFilesView, QueueKey
+from flintlog.derive.entries import places_of
+from flintlog.derive.stretches import QueueTally, Stretch
+from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
+from flintlog.format.batch_queue_entry import BatchQueueEntry, encode_batch_queue_entry
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
+from flintlog.format.queue_extension import is_extension_address, parse_extension_address
+from flintlog.kernel import QueueRun, Row, Scan
+
+_ENTRY = struct.Struct("!qiq")
+_OFFSET = struct.Struct("!q")
+_NO_MESSAGE = ((0, 0, 0), (PREFILL_ENTRY.physical_offset, PREFILL_ENTRY.size, PREFILL_ENTRY.tags_code))
+
+Tallies = MutableMapping[QueueKey, QueueTally]
+
+
+def compare_queues(view: memoryview, base: int, scan: Scan, derived: DerivedFiles, tallies: Tallies) -> None:
+    """Compare the queue entries of a scan's records with the queues' files."""
+    entries, runs, special = kernel.queue_runs(scan)
+    expected = memoryview(entries)
+    for run in runs:
+        key = scan.queues[run.queue]
+        if key[0] in derived.batch_topics:
+            continue
+        tally = tallies.setdefault(key, QueueTally())
+        entries_of_run = expected[run.position : run.position + run.length * ENTRY_SIZE]
+        compare_run(derived, key, run, entries_of_run, tally)
+    if any(topic in derived.batch_topics for topic, _ in scan.queues):
+        marked = frozenset(special)
+        special = [index for index in range(scan.count) if index in marked or _is_batch(scan, index, derived)]
+    for index in special:
+        row = scan.row(index)
+        _compare_special(view, base, row, scan.queues[row.queue], derived, tallies)
+
+
+def _is_batch(scan: Scan, index: int, derived: DerivedFiles) -> bool:
+    return scan.queues[scan.row(index).queue][0] in derived.batch_topics
+
+
+def compare_run(derived: DerivedFiles, key: QueueKey, run: QueueRun, expected: memoryview, tally: QueueTally) -> None:
+    """Compare the entries of consecutive records with their stretch of the queue."""
+    stop = run.first_queue_offset + run.length
+    tally.records.add(Stretch(run.first_queue_offset, stop, run.first_physical_offset, run.last_physical_offset))
+    tally.entry_count += run.length
+    queue = derived.queues.get(key)
+    start = run.first_queue_offset * ENTRY_SIZE
+    at = start
+    for file, place, actual in () if queue is None else queue.pieces(derived.read, start, stop * ENTRY_SIZE):
+        assert queue is not None
+        begin = file.base + place
+        _absent(tally, expected, at - start, begin - start, run)
+        wanted = expected[begin - start : begin - start + len(actual)]
+        if not queue.extension and bytes(actual) == bytes(wanted):
+            tally.matched_to = max(tally.matched_to, _OFFSET.unpack_from(wanted, len(wanted) - ENTRY_SIZE)[0])
+        else:
+            _compare_entries(derived, queue, file.path, place, actual, wanted, begin // ENTRY_SIZE, tally)
+        at = begin + len(actual)
+    _absent(tally, expected, at - start, len(expected), run)
+
+
+def _absent(tally: QueueTally, expected: memoryview, begin: int, end: int, run: QueueRun) -> None:
+    """The queue has no file for these entries."""
+    if begin < end:
+        first = _OFFSET.unpack_from(expected, begin)[0]
+        last = _OFFSET.unpack_from(expected, end - ENTRY_SIZE)[0]
+        offset = run.first_queue_offset
+        tally.absent.add(Stretch(offset + begin // ENTRY_SIZE, offset + end // ENTRY_SIZE, first, last))
+
+
+def _compare_entries(
+    derived: DerivedFiles,
+    queue: QueueFilesView,
+    path: str,
+    place: int,
+    actual: memoryview,
+    wanted: memoryview,
+    queue_offset: int,
+    tally: QueueTally,
+) -> None:
+    for position in range(0, len(wanted), ENTRY_SIZE):
+        here = queue_offset + position // ENTRY_SIZE
+        right = _ENTRY.unpack_from(wanted, position)
+        whole = len(actual) - position >= ENTRY_SIZE
+        found = _ENTRY.unpack_from(actual, position) if whole else (0, 0, 0)
+        if found == right or (queue.extension and _is_extended(derived, queue, found, right)):
+            tally.matched_to = max(tally.matched_to, right[0])
+        elif found in _NO_MESSAGE:
+            tally.absent.add(Stretch(here, here + 1, right[0], right[0]))
+        else:
+            evidence = f"(offset, size, tags code) is {found} and should be {right}"
+            tally.wrong.add(Stretch(here, here + 1, right[0], right[0], evidence, path, place + position))
+
+
+def _is_extended(derived: DerivedFiles, queue: QueueFilesView, found: tuple[int, ...], right: tuple[int, ...]) -> bool:
+    """Whether an entry names the right record and an extension unit with the right tags code."""
+    if found[:2] != right[:2] or not is_extension_address(found[2]):
+        return False
+    unit = queue.unit(derived.read, parse_extension_address(found[2]))
+    return unit is not None and unit.tags_code == right[2]
+
+
+# ---------------------------------------------------------------------- light and batch queues
+
+
+def _compare_special(
+    view: memoryview, base: int, row: Row, key: QueueKey, derived: DerivedFiles, tallies: Tallies
+) -> None:
+    """A record with more than the one entry of its own, or one of a batch queue."""
+    start = row.physical_offset - base
+    places = places_of(
+        *key,
+        row,
+        bytes(view[start : start + row.size]),
+        is_batch=derived.batch_topics.__contains__,
+        lmq=derived.light_queues,
+    )
+    for place in places:
+        queue = place.topic, place.queue_id
+        tally = tallies.setdefault(queue, QueueTally())
+        if place.topic in derived.batch_topics:
+            entry = BatchQueueEntry(
+                row.physical_offset,
+                row.size,
+                row.tags_code,
+                row.store_timestamp,
+                place.queue_offset,
+                place.batch_count,
+            )
+            _compare_batch(derived, queue, entry, tally)
+        elif queue != key:
+            run = QueueRun(0, place.queue_offset, 1, 0, row.physical_offset, row.physical_offset)
+            expected = memoryview(_ENTRY.pack(row.physical_offset, row.size, row.tags_code))
+            compare_run(derived, queue, run, expected, tally)
+
+
+def _compare_batch(derived: DerivedFiles, key: QueueKey, entry: BatchQueueEntry, tally: QueueTally) -> None:
+    at = entry.physical_offset
+    tally.records.add(Stretch(entry.base_offset, entry.end_offset, at, at))
+    tally.entry_count += 1
+    queue = derived.queues.get(key)
+    place = None if queue is None else _find_batch(derived, queue, at)
+    if queue is None or place is None:
+        tally.absent.add(Stretch(entry.base_offset, entry.end_offset, at, at))
+        return
+    file, position = place
+    found = bytes(derived.read(file, position, position + BATCH_ENTRY_SIZE))
+    # The compacted offset is written by compaction, whenever that comes by.
+    if found[:38] == encode_batch_queue_entry(entry)[:38]:
+        tally.matched_to = max(tally.matched_to, at)
+    else:
+        evidence = f"the batch entry is {found.hex()} and should be {encode_batch_queue_entry(entry).hex()}"
+        tally.wrong.add(Stretch(entry.base_offset, entry.end_offset, at, at, evidence, file, position))
+
+
+def _find_batch(derived: DerivedFiles, queue: QueueFilesView, physical_offset: int) -> tuple[str, int] | None:
+    """File and place of the entry for a record; entries lie in the log's order."""
+    for file in queue.files:
+        view = derived.read(file.path, 0, file.size)
+        count = -(-kernel.written_end(view, 0, len(view)) // BATCH_ENTRY_SIZE)
+        low, high = 0, min(count, len(view) // BATCH_ENTRY_SIZE)
+        while low < high:
+            middle = (low + high) // 2
+            if _OFFSET.unpack_from(view, middle * BATCH_ENTRY_SIZE)[0] < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        position = low * BATCH_ENTRY_SIZE
+        if position + BATCH_ENTRY_SIZE <= len(view) and _OFFSET.unpack_from(view, position)[0] == physical_offset:
+            return file.path, position
+    return None

@@ -1,0 +1,247 @@
+"""From the tallies of all ranges to findings about queues: entries that are missing, wrong, or of no record.
+
+What damage in the log explains is not told again: a gap where records were lost, an entry that points at a torn
+record. Queues may lag behind the log's end, and after an unclean stop run ahead of it: the next opening sees to that,
+so it is a note.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+
+from flintlog import kernel
+from flintlog.derive.derived_files import DerivedFiles, QueueFilesView, QueueKey, Read
+from flintlog.derive.entries import can_be_topic
+from flintlog.derive.finding import WARNING, Finding
+from flintlog.derive.log_judgement import LogFacts, LogJudgement
+from flintlog.derive.stretches import QueueTally, Stretch
+from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
+
+REBUILD = "build this queue again from the log"
+MAX_STRETCHES = 100
+
+_OFFSET = struct.Struct("!q")
+_PREFILL = encode_queue_entry(PREFILL_ENTRY)
+
+
+@dataclass(slots=True)
+class QueueJudgement:
+    """What is wrong with the queues, and what is only worth a note.
+
+    `dispatched_to`: where the last record begins that has an entry. Whoever opens the store goes on from there, so
+    what lies behind is late and not lost.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lagging_count: int = 0
+    ahead_count: int = 0
+    dispatched_to: int = -1
+
+
+def judge_queues(
+    tallies: Mapping[QueueKey, QueueTally],
+    derived: DerivedFiles,
+    log: LogJudgement,
+    facts: LogFacts,
+    *,
+    logics_physical_offset: int = 0,
+    known_topics: frozenset[str] | None = None,
+) -> QueueJudgement:
+    """`known_topics` are those of `topics.json`: the queues of a topic that was deleted are not missed."""
+    return _Judge(derived, log, facts, logics_physical_offset, known_topics).run(tallies)
+
+
+class _Judge:
+    def __init__(
+        self,
+        derived: DerivedFiles,
+        log: LogJudgement,
+        facts: LogFacts,
+        logics_physical_offset: int,
+        known_topics: frozenset[str] | None,
+    ) -> None:
+        self._derived = derived
+        self._log = log
+        self._facts = facts
+        self._vouched = logics_physical_offset
+        self._known_topics = known_topics
+        self._result = QueueJudgement()
+
+    def run(self, tallies: Mapping[QueueKey, QueueTally]) -> QueueJudgement:
+        result = self._result
+        if tallies and not self._derived.queues:
+            count = sum(tally.entry_count for tally in tallies.values())
+            evidence = f"the log has {count} messages for {len(tallies)} queues, and there are no queues"
+            result.findings.append(Finding("missing-queues", WARNING, evidence, "build the queues from the log"))
+        else:
+            result.dispatched_to = max((tally.matched_to for tally in tallies.values()), default=-1)
+            for key in sorted(tallies):
+                self._judge_records(key, tallies[key])
+        for key in sorted(tallies):
+            self._judge_offsets(key, tallies[key])
+        for key in sorted(self._derived.queues):
+            self._judge_strays(self._derived.queues[key], tallies.get(key) or QueueTally())
+        if result.lagging_count:
+            result.notes.append(
+                f"{result.lagging_count} messages at the log's end have no queue entry yet; the next opening adds them"
+            )
+        if result.ahead_count:
+            result.notes.append(
+                f"{result.ahead_count} queue entries point behind the log's end; the next opening drops them"
+            )
+        return result
+
+    # ------------------------------------------------------------------ the log's side
+
+    def _judge_records(self, key: QueueKey, tally: QueueTally) -> None:
+        if key not in self._derived.queues:
+            self._judge_missing_queue(key, tally)
+            return
+        for stretch in tally.absent.items[:MAX_STRETCHES]:
+            if self._is_lagging(stretch):
+                self._result.lagging_count += stretch.count
+                continue
+            evidence = f"{_messages(key, stretch)} have no queue entry"
+            self._tell("missing-queue-entries", evidence, key, stretch)
+        for stretch in tally.wrong.items[:MAX_STRETCHES]:
+            evidence = f"the entry of {_messages(key, stretch)}: {stretch.evidence}"
+            self._tell("wrong-queue-entries", evidence, key, stretch)
+
+    def _judge_missing_queue(self, key: QueueKey, tally: QueueTally) -> None:
+        if not can_be_topic(key[0]) or key[1] < 0:
+            evidence = f"{tally.entry_count} records are for {key[0][:80]!a}/{key[1]}, which cannot be a queue"
+            remedy = "look at the records with `cat`; nobody can read them by queue"
+            first = tally.records.items[0].first_physical_offset
+            self._result.findings.append(Finding("impossible-queue", WARNING, evidence, remedy, None, None, first))
+            return
+        lagging = [stretch for stretch in tally.absent if self._is_lagging(stretch)]
+        if len(lagging) == len(tally.absent):
+            self._result.lagging_count += tally.absent.count
+        elif self._known_topics is not None and key[0] not in self._known_topics:
+            self._result.notes.append(f"the topic {key[0]} was deleted; the log still has messages of it")
+        else:
+            evidence = f"the log has {tally.entry_count} messages for {key[0]}/{key[1]}, and there is no such queue"
+            first = tally.absent.items[0].first_physical_offset
+            self._result.findings.append(
+                Finding("missing-queue", WARNING, evidence, REBUILD, None, None, first, tally.entry_count)
+            )
+
+    def _is_lagging(self, stretch: Stretch) -> bool:
+        """Whether these were not dispatched yet; after an unclean stop, or their entries were not flushed."""
+        at = stretch.first_physical_offset
+        return at > self._result.dispatched_to or (not self._facts.is_clean and 0 < self._vouched < at)
+
+    def _tell(self, kind: str, evidence: str, key: QueueKey, stretch: Stretch) -> None:
+        file, offset = stretch.file, stretch.offset
+        if file is None:
+            file, offset = self._place(self._derived.queues.get(key), stretch.first)
+        self._result.findings.append(
+            Finding(kind, WARNING, evidence, REBUILD, file, offset, stretch.first_physical_offset, stretch.count)
+        )
+
+    def _place(self, queue: QueueFilesView | None, queue_offset: int) -> tuple[str | None, int | None]:
+        at = queue_offset * ENTRY_SIZE
+        for file in () if queue is None or queue.is_batch else queue.files:
+            if file.base <= at < file.end:
+                return file.path, at - file.base
+        return None, None
+
+    def _judge_offsets(self, key: QueueKey, tally: QueueTally) -> None:
+        """Queue offsets count up without gaps, but where records were lost."""
+        items = tally.records.items
+        for before, after in islice(pairwise(items), MAX_STRETCHES):
+            at = after.first_physical_offset
+            where = f"{key[0]}/{key[1]}"
+            if after.first < before.stop:
+                evidence = f"queue offset {after.first} of {where} was given twice; {before.stop} was next"
+                self._tell("repeated-queue-offset", evidence, key, after)
+            elif not self._log.is_damaged(before.last_physical_offset + 1, at):
+                evidence = f"queue offsets {before.stop} to {after.first - 1} of {where} were never given"
+                self._tell("queue-gap", evidence, key, after)
+
+    # ------------------------------------------------------------------ the queue's side
+
+    def _judge_strays(self, queue: QueueFilesView, tally: QueueTally) -> None:
+        strays = self._stray_batches(queue, tally) if queue.is_batch else self._stray_entries(queue, tally)
+        first: tuple[str, int, int] | None = None
+        count = 0
+        for path, place, physical_offset in strays:
+            if physical_offset >= self._log.end and self._may_run_ahead():
+                self._result.ahead_count += 1
+            elif not self._log.is_damaged(physical_offset):
+                first = first or (path, place, physical_offset)
+                count += 1
+        if first is not None:
+            path, place, at = first
+            evidence = f"{count} entries of {queue.topic}/{queue.queue_id} point at no message of it, the first at {at}"
+            inside = at if 0 <= at < 1 << 62 else None
+            self._result.findings.append(
+                Finding("dangling-queue-entries", WARNING, evidence, REBUILD, path, place, inside, count)
+            )
+
+    def _may_run_ahead(self) -> bool:
+        return not self._facts.is_clean or self._facts.is_running or self._facts.cut_at is not None
+
+    def _stray_entries(self, queue: QueueFilesView, tally: QueueTally) -> Iterator[tuple[str, int, int]]:
+        """Entries at places that no record accounts for: file, place, physical offset."""
+        low = max(self._log.min_offset, self._facts.checked_from)
+        for start, stop, is_before in _uncovered(tally, queue):
+            for path, place, entry in _backwards(queue, self._derived.read, start, stop):
+                at: int = _OFFSET.unpack_from(entry)[0]
+                if not any(entry):
+                    continue
+                if bytes(entry) == _PREFILL or (0 <= at < low):
+                    if is_before:
+                        break  # what lies before is older still
+                    continue
+                yield path, place, at
+
+    def _stray_batches(self, queue: QueueFilesView, tally: QueueTally) -> Iterator[tuple[str, int, int]]:
+        """Batch entries in excess of those that records account for; the last ones are named."""
+        low = max(self._log.min_offset, self._facts.checked_from)
+        inside: list[tuple[str, int, int]] = []
+        for file in queue.files:
+            view = self._derived.read(file.path, 0, file.size)
+            end = kernel.written_end(view, 0, len(view))
+            for place in range(0, end, BATCH_ENTRY_SIZE):
+                at: int = _OFFSET.unpack_from(bytes(view[place : place + 8]).ljust(8, b"\0"))[0]
+                if at >= low or at < 0:
+                    inside.append((file.path, place, at))
+        excess = len(inside) - (tally.entry_count - len(tally.absent))
+        yield from inside[len(inside) - excess :] if excess > 0 else ()
+
+
+def _uncovered(tally: QueueTally, queue: QueueFilesView) -> Iterator[tuple[int, int, bool]]:
+    """Queue offsets in the files' reach that no record has; whether they lie before all records."""
+    if not queue.files:
+        return
+    begin, end = queue.files[0].base // ENTRY_SIZE, queue.files[-1].end // ENTRY_SIZE
+    at = begin
+    for stretch in sorted(tally.records, key=lambda stretch: stretch.first):
+        if at < stretch.first:
+            yield at, min(stretch.first, end), at == begin
+        at = max(at, stretch.stop)
+    if at < end:
+        yield at, end, at == begin
+
+
+def _backwards(queue: QueueFilesView, read: Read, start: int, stop: int) -> Iterator[tuple[str, int, memoryview]]:
+    """Written entries [start, stop) of a queue, the last first."""
+    for file, place, view in reversed(list(queue.pieces(read, start * ENTRY_SIZE, stop * ENTRY_SIZE))):
+        end = kernel.written_end(view, 0, len(view))
+        last = (end - 1) // ENTRY_SIZE * ENTRY_SIZE if end else -1
+        for position in range(last, -1, -ENTRY_SIZE):
+            entry = view[position : position + ENTRY_SIZE]
+            if len(entry) == ENTRY_SIZE:
+                yield file.path, place + position, entry
+
+
+def _messages(key: QueueKey, stretch: Stretch) -> str:
+    if stretch.count == 1:
+        return f"queue offset {stretch.first} of {key[0]}/{key[1]}"
+    return f"queue offsets {stretch.first} to {stretch.stop - 1} of {key[0]}/{key[1]}"

@@ -1,0 +1,217 @@
+"""One range of the log, looked at alone: its records, their queue entries, their keys.
+
+    range:  [ record | record | … | bad place | record … ]        a range begins at a record or at its file's begin
+
+A range knows its own bytes. Whether a bad place at its end is damage (an intact record follows somewhere) or the torn
+end of the log is for whoever puts the ranges together: see `findings.py`. The result of a range is small and can be
+sent from another process or machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from flintlog import kernel
+from flintlog.derive.derived_files import DataFile, DerivedFiles, QueueKey
+from flintlog.derive.finding import ERROR, WARNING, Finding
+from flintlog.derive.index_check import IndexTally, IndexWalk
+from flintlog.derive.index_files import IndexSequence
+from flintlog.derive.queue_check import compare_queues
+from flintlog.derive.stretches import QueueTally
+from flintlog.format.record import parse_blank
+from flintlog.kernel import Scan, ScanStop
+
+SCAN_ROWS = 32768
+
+_REASONS = {
+    ScanStop.NO_RECORD: "no record begins here",
+    ScanStop.BAD_LENGTH: "a record's lengths do not add up",
+    ScanStop.BAD_CRC: "a record's body does not match its CRC",
+    ScanStop.BAD_OFFSET: "a record says that it belongs elsewhere",
+    ScanStop.SHORT: "a record is longer than its file",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Bytes [start, stop) of a log file; `is_last` when nothing but zeros, if anything, lies behind in the file.
+
+    A range that `is_cut` ends where the log does, whatever lies behind.
+    """
+
+    file: DataFile
+    start: int
+    stop: int
+    is_last: bool
+    is_cut: bool = False
+
+    @property
+    def first_physical_offset(self) -> int:
+        return self.file.base + self.start
+
+    @property
+    def stop_physical_offset(self) -> int:
+        return self.file.end if self.is_last and not self.is_cut else self.file.base + self.stop
+
+
+@dataclass(frozen=True, slots=True)
+class BadPlace:
+    """Physical offsets [start, end) in which no record could be read; `end` is None when the range has none behind it.
+
+    `written_end` is the place behind the last byte there that is not zero.
+    """
+
+    start: int
+    end: int | None
+    evidence: str
+    written_end: int
+
+
+@dataclass(slots=True)
+class RangeResult:
+    """What one range holds. Physical offsets throughout; -1 where there is none."""
+
+    range: LogRange
+    record_count: int = 0
+    first_record: int = -1
+    last_record: int = -1
+    last_record_end: int = -1
+    first_store_timestamp: int = -1
+    last_store_timestamp: int = -1
+    cut_inside_record_at: int = -1
+    zeros_from: int = -1
+    bad_places: list[BadPlace] = field(default_factory=list)
+    damaged_bodies: list[tuple[int, int]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    queues: dict[QueueKey, QueueTally] = field(default_factory=dict)
+    index: IndexTally = field(default_factory=IndexTally)
+
+
+def check_range(
+    view: memoryview,
+    log_range: LogRange,
+    derived: DerivedFiles | None,
+    index: IndexSequence | None,
+    *,
+    delay_levels_ms: Sequence[int] = (),
+) -> RangeResult:
+    """Look at one range of the log; `view` holds its whole file. Without `derived` or `index` these are left out."""
+    return _RangeCheck(view, log_range, derived, index, tuple(delay_levels_ms)).run()
+
+
+class _RangeCheck:
+    """One pass over a range; a bounded number of records is in memory at a time."""
+
+    def __init__(
+        self,
+        view: memoryview,
+        log_range: LogRange,
+        derived: DerivedFiles | None,
+        index: IndexSequence | None,
+        delay_levels_ms: tuple[int, ...],
+    ) -> None:
+        self._view = view
+        self._range = log_range
+        self._base = log_range.file.base
+        self._stop = log_range.stop
+        self._derived = derived
+        self._delay_levels_ms = delay_levels_ms
+        self._result = RangeResult(log_range)
+        self._walk = (
+            None
+            if index is None
+            else IndexWalk(
+                index, log_range.first_physical_offset, log_range.stop_physical_offset, self._result.index
+            )
+        )  # fmt: skip
+
+    def run(self) -> RangeResult:
+        place: int | None = self._range.start
+        while place is not None and place < self._stop:
+            scan = self._scan(place, self._stop, check_crc=True)
+            self._take(scan)
+            place = scan.end if scan.reason is ScanStop.LIMIT else self._stopped(scan.end, scan.reason)
+        if self._walk is not None:
+            self._walk.finish()
+        return self._result
+
+    def _scan(self, start: int, stop: int, *, check_crc: bool) -> Scan:
+        return kernel.scan(
+            self._view,
+            start,
+            stop,
+            self._base,
+            check_crc=check_crc,
+            delay_levels_ms=self._delay_levels_ms,
+            max_count=SCAN_ROWS,
+        )
+
+    def _take(self, scan: Scan) -> None:
+        if not scan.count:
+            return
+        result = self._result
+        first, last = scan.row(0), scan.row(scan.count - 1)
+        if result.first_record < 0:
+            result.first_record, result.first_store_timestamp = first.physical_offset, first.store_timestamp
+        result.last_record, result.last_record_end = last.physical_offset, last.physical_offset + last.size
+        result.last_store_timestamp = last.store_timestamp
+        result.record_count += scan.count
+        if self._derived is not None:
+            compare_queues(self._view, self._base, scan, self._derived, result.queues)
+        if self._walk is not None:
+            self._walk.take(scan)
+        else:
+            result.index.key_count += len(scan.hashes)
+
+    def _stopped(self, place: int, reason: ScanStop) -> int | None:
+        """See why no record begins at a place; where to go on, or None at the end of what can be read."""
+        view, stop = self._view, self._stop
+        if reason is ScanStop.BLANK:
+            self._check_blank(place)
+            return None
+        if reason is ScanStop.SHORT and not self._range.is_last:
+            self._result.cut_inside_record_at = self._base + place
+            return None
+        written = kernel.written_end(view, place, stop)
+        if written == place:
+            self._result.zeros_from = self._base + place
+            return None
+        if reason is ScanStop.BAD_CRC and self._goes_on_behind(place):
+            return self._pass_damaged_body(place)
+        found = kernel.find_record(view, place + 1, stop, self._base)
+        end = None if found < 0 else self._base + found
+        self._result.bad_places.append(
+            BadPlace(self._base + place, end, _REASONS.get(reason, reason.name), self._base + written)
+        )
+        return None if found < 0 else found
+
+    def _check_blank(self, place: int) -> None:
+        remaining = parse_blank(self._view, place)
+        right = self._range.file.size - place
+        if remaining != right:
+            evidence = f"the blank at the file's end says that {remaining} bytes remain, and there are {right}"
+            remedy = "none is needed to read it; repair writes it again"
+            file = self._range.file.path
+            self._result.findings.append(
+                Finding("damaged-blank", WARNING, evidence, remedy, file, place, self._base + place, 8)
+            )
+
+    def _goes_on_behind(self, place: int) -> bool:
+        following = place + int.from_bytes(self._view[place : place + 4], "big")
+        if following >= self._stop:
+            return following == self._stop
+        seen = kernel.scan(self._view, following, self._stop, self._base, check_crc=True, max_count=1)
+        return seen.count > 0 or seen.reason is ScanStop.BLANK
+
+    def _pass_damaged_body(self, place: int) -> int:
+        size = int.from_bytes(self._view[place : place + 4], "big")
+        self._take(self._scan(place, place + size, check_crc=False))
+        offset = self._base + place
+        self._result.damaged_bodies.append((offset, offset + size))
+        evidence = "the body does not match its CRC; what follows is intact"
+        remedy = "restore the message from a replica or a backup; nothing else is lost"
+        self._result.findings.append(
+            Finding("damaged-record", ERROR, evidence, remedy, self._range.file.path, place, offset, size)
+        )
+        return place + size

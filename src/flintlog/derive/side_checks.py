@@ -1,0 +1,160 @@
+"""Whether what refers to the log from aside lies inside it: checkpoint, consumer offsets, delay levels, timer.
+
+These files are small (the timer's are read in order), so they are checked once, by whoever judged the log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+
+from flintlog.derive.derived_files import DataFile, QueueKey, Read
+from flintlog.derive.finding import ERROR, WARNING, Finding
+from flintlog.derive.log_judgement import LogFacts, LogJudgement
+from flintlog.errors import FormatError
+from flintlog.format.checkpoint import CHECKPOINT_SIZE, Checkpoint, parse_checkpoint
+from flintlog.format.config_json import JsonObject, JsonValue, parse_config_object
+from flintlog.format.record import SCHEDULE_TOPIC
+
+RecordStartsAt = Callable[[int], bool]
+MaxOffset = Callable[[QueueKey], "int | None"]
+"""The queue offset behind a queue's last message; None when there is no such queue."""
+
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+_TIMER_UNIT = struct.Struct("!iqiqiqiiq")
+_TIMER_BLANK_MAGIC = -875286124
+_TIMER_CHECK = struct.Struct("!4q")
+
+
+def check_checkpoint(
+    data: bytes | None, path: str, log: LogJudgement, facts: LogFacts, starts_at: RecordStartsAt
+) -> tuple[Checkpoint, list[Finding]]:
+    """The checkpoint, as far as it can be read, and what is wrong with it."""
+    remedy = "repair writes one; until then the next opening reads more of the log"
+    if data is None:
+        if not log.record_count:
+            return Checkpoint(), []
+        return Checkpoint(), [Finding("missing-checkpoint", WARNING, "there is no checkpoint", remedy, path)]
+    if len(data) != CHECKPOINT_SIZE:
+        evidence = f"the checkpoint has {len(data)} bytes, not {CHECKPOINT_SIZE}"
+        return Checkpoint(), [Finding("damaged-checkpoint", WARNING, evidence, remedy, path)]
+    values = parse_checkpoint(data)
+    findings = [
+        Finding("damaged-checkpoint", WARNING, evidence, remedy, path, at)
+        for at, evidence in _beyond(values, log, facts, starts_at)
+    ]
+    return values, findings
+
+
+def _beyond(values: Checkpoint, log: LogJudgement, facts: LogFacts, starts_at: RecordStartsAt) -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
+    if facts.is_running:
+        return found
+    for name, place in (("confirm_physical_offset", 32), ("logics_physical_offset", 40)):
+        value = getattr(values, name)
+        what = name.replace("_", " ")
+        if value < 0:
+            found.append((place, f"its {what} is {value}"))
+        elif value > log.end and not log.is_damaged(log.end):
+            found.append((place, f"its {what} is {value}, and the log ends at {log.end}"))
+        elif name.startswith("logics") and _is_no_record(value, log, starts_at):
+            found.append((place, f"its {what} is {value}, where no record begins"))
+    latest = log.last_store_timestamp
+    for name, place in (("physic_msg_timestamp", 0), ("logics_msg_timestamp", 8), ("index_msg_timestamp", 16)):
+        value = getattr(values, name)
+        if latest >= 0 and value > latest and facts.is_clean and not log.damages:
+            found.append((place, f"its {name.replace('_', ' ')} is {value}, and the last message is of {latest}"))
+    return found
+
+
+def _is_no_record(offset: int, log: LogJudgement, starts_at: RecordStartsAt) -> bool:
+    is_inside = offset > 0 and log.min_offset <= offset < log.end
+    return is_inside and not starts_at(offset) and not log.is_damaged(offset)
+
+
+def parse_config(data: bytes, path: str, *, has_backup: bool) -> tuple[JsonObject | None, list[Finding]]:
+    """A config file, or a finding that says why it cannot be read."""
+    try:
+        return parse_config_object(data), []
+    except FormatError as error:
+        remedy = "restore it from its .bak" if has_backup else "restore it from a backup or another broker"
+        return None, [Finding("damaged-config", ERROR, str(error), remedy, path, error.offset)]
+
+
+def check_consumer_offsets(table: JsonObject, path: str, max_offset: MaxOffset) -> list[Finding]:
+    """`consumerOffset.json`: no group is ahead of its queue."""
+    findings: list[Finding] = []
+    for name, offsets in _mapping(table.get("offsetTable")).items():
+        topic, _, group = str(name).partition("@")
+        for queue_id, offset in _mapping(offsets).items():
+            findings += _check_offset(path, f"group {group}", (topic, _int(queue_id)), _int(offset), max_offset)
+    return findings
+
+
+def check_delay_offsets(table: JsonObject, path: str, max_offset: MaxOffset) -> list[Finding]:
+    """`delayOffset.json`: no level is ahead of its queue."""
+    findings: list[Finding] = []
+    for level, offset in _mapping(table.get("offsetTable")).items():
+        key = SCHEDULE_TOPIC, _int(level) - 1
+        findings += _check_offset(path, f"delay level {level}", key, _int(offset), max_offset)
+    return findings
+
+
+def _check_offset(path: str, who: str, key: QueueKey, offset: int, max_offset: MaxOffset) -> list[Finding]:
+    end = max_offset(key) or 0
+    if offset <= end:
+        return []
+    evidence = f"{who} is at {offset} of {key[0]}/{key[1]}, which ends at {end}"
+    return [Finding("offset-beyond-queue", WARNING, evidence, "set the offset back to the queue's end", path)]
+
+
+# ---------------------------------------------------------------------- timer
+
+
+def check_timer_log(read: Read, files: tuple[DataFile, ...], log: LogJudgement, *, is_running: bool) -> list[Finding]:
+    """Every unit of the timer log refers to a place in the log."""
+    findings: list[Finding] = []
+    for file in files:
+        view = read(file.path, 0, file.size)
+        for place in range(0, file.size - _TIMER_UNIT.size + 1, _TIMER_UNIT.size):
+            size, _, magic, _, _, physical_offset, record_size, _, _ = _TIMER_UNIT.unpack_from(view, place)
+            if size != _TIMER_UNIT.size or magic == _TIMER_BLANK_MAGIC:
+                break
+            behind = physical_offset + record_size > log.end and not (is_running or log.is_damaged(physical_offset))
+            if physical_offset < 0 or record_size <= 0 or behind:
+                evidence = f"a timer unit refers to [{physical_offset}, {physical_offset + record_size}) of the log"
+                evidence += f", which ends at {log.end}"
+                remedy = "the next opening of the timer reads the log again from its checkpoint"
+                findings.append(Finding("timer-beyond-log", WARNING, evidence, remedy, file.path, place))
+    return findings
+
+
+def check_timer_check(
+    data: bytes, path: str, timer_log_end: int, max_offset: MaxOffset, *, is_running: bool
+) -> list[Finding]:
+    """`timercheck` lies inside the timer log and the timer's queue."""
+    if len(data) < _TIMER_CHECK.size:
+        evidence = f"timercheck has {len(data)} bytes"
+        return [Finding("damaged-checkpoint", WARNING, evidence, "the timer starts from its queue again", path)]
+    _, flushed, queue_offset, _ = _TIMER_CHECK.unpack_from(data)
+    findings: list[Finding] = []
+    remedy = "the next opening of the timer reads its queue again"
+    if flushed > timer_log_end:
+        evidence = f"timercheck vouches for {flushed} bytes of the timer log, which has {timer_log_end}"
+        findings.append(Finding("timer-beyond-log", WARNING, evidence, remedy, path, 8))
+    end = max_offset((TIMER_TOPIC, 0)) or 0
+    if queue_offset > end and not is_running:
+        evidence = f"timercheck is at {queue_offset} of {TIMER_TOPIC}/0, which ends at {end}"
+        findings.append(Finding("timer-beyond-log", WARNING, evidence, remedy, path, 16))
+    return findings
+
+
+def _mapping(value: JsonValue) -> Mapping[str | int, JsonValue]:
+    return value if isinstance(value, dict) else {}
+
+
+def _int(value: object) -> int:
+    if isinstance(value, int):
+        return value
+    text = str(value)
+    return int(text) if text.lstrip("-").isdecimal() else 0

@@ -1,0 +1,82 @@
+"""Stretches of a queue: queue offsets [first, stop) whose records lie in [first physical, last physical] of the log.
+
+Ranges of the log are looked at apart, by threads or on other machines, and what they saw of a queue is put
+together afterwards. A healthy queue is one stretch however many ranges saw a part of it, so what is
+kept grows with the damage and not with the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Consecutive queue offsets, and the records that have them."""
+
+    first: int
+    stop: int
+    first_physical_offset: int
+    last_physical_offset: int
+    evidence: str = ""
+    file: str | None = None
+    offset: int | None = None
+
+    @property
+    def count(self) -> int:
+        return self.stop - self.first
+
+
+@dataclass(slots=True)
+class Stretches:
+    """Stretches in the order of the log; neighbours are joined."""
+
+    items: list[Stretch] = field(default_factory=list)
+
+    def add(self, stretch: Stretch) -> None:
+        """Append one that lies behind all others in the log."""
+        last = self.items[-1] if self.items else None
+        if last is not None and last.stop == stretch.first:
+            last.stop = stretch.stop
+            last.last_physical_offset = stretch.last_physical_offset
+        else:
+            self.items.append(stretch)
+
+    def extend(self, stretches: Iterable[Stretch]) -> None:
+        for stretch in stretches:
+            self.add(stretch)
+
+    def __iter__(self) -> Iterator[Stretch]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def count(self) -> int:
+        """All their queue offsets together."""
+        return sum(stretch.count for stretch in self.items)
+
+
+@dataclass(slots=True)
+class QueueTally:
+    """What the log said about one queue, against what the queue's files hold.
+
+    `records`: every record that has a place there. `absent`: those without an entry. `wrong`: those whose place
+    holds something else. `matched_to` is where the last record with a right entry begins.
+    """
+
+    records: Stretches = field(default_factory=Stretches)
+    absent: Stretches = field(default_factory=Stretches)
+    wrong: Stretches = field(default_factory=Stretches)
+    matched_to: int = -1
+    entry_count: int = 0
+
+    def merge(self, later: QueueTally) -> None:
+        """Add what a later range of the log saw."""
+        self.records.extend(later.records)
+        self.absent.extend(later.absent)
+        self.wrong.extend(later.wrong)
+        self.matched_to = max(self.matched_to, later.matched_to)
+        self.entry_count += later.entry_count
