@@ -20,6 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 JOBS: Mapping[str, Entry] = {
     "rebuild": Entry("flintlog.cli.pipeline_rebuild", "rebuild", "Build queues and index again, from the log alone."),
+    "verify": Entry("flintlog.cli.pipeline_verify", "verify", "Prove a store, or say what is wrong with it and where."),
 }
 
 pipeline = LazyGroup("pipeline", JOBS, "Run a job on Spark: on all cores of this machine, or on a cluster.")

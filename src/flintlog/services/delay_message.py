@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from flintlog.derive.entries import can_be_topic
 from flintlog.errors import FormatError, InvalidMessage
 from flintlog.format.java import parse_int
 from flintlog.format.properties import (
@@ -29,7 +30,6 @@ from flintlog.format.properties import (
 from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.format.sys_flag import TRANSACTION_MASK, TransactionType
 from flintlog.kernel.reference.encoder import merged_properties
-from flintlog.store.checks import can_be_topic
 from flintlog.store.message import Message
 from flintlog.store.service import Rewritten
 from flintlog.store.stored import StoredMessage
