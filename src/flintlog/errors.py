@@ -15,6 +15,7 @@
     ├── StoreClosed             the store was shut down, or was opened read-only
     ├── ServiceNotEnabled       a message asks for a service that is not on
     ├── MissingExtra            a feature whose optional package is not installed
+    ├── JobFailed               a job on Spark that ended without a result
     ├── DiskFull                no room for a file
     ├── DiskError               the operating system refused an operation on a file
     ├── SyncFailed              the operating system could not make data durable
@@ -156,6 +157,12 @@ class MissingExtra(FlintlogError):
     """A feature needs an optional package that is not installed."""
 
     code = "missing-extra"
+
+
+class JobFailed(FlintlogError):
+    """A job on Spark ended without a result, for a reason that is not the store's."""
+
+    code = "job-failed"
 
 
 class DiskFull(FlintlogError):

@@ -20,6 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 JOBS: Mapping[str, Entry] = {
     "rebuild": Entry("flintlog.cli.pipeline_rebuild", "rebuild", "Build queues and index again, from the log alone."),
+    "sql": Entry("flintlog.cli.pipeline_sql", "sql", "Ask a question about the messages of a store, in SQL."),
     "verify": Entry("flintlog.cli.pipeline_verify", "verify", "Prove a store, or say what is wrong with it and where."),
 }
 
