@@ -61,7 +61,10 @@ def export(
     find_logs((store,), strict=not allow_data_loss)  # before anyone waits for Spark to start
     with session(master) as spark, progress_bar("exporting") as progress:
         if not is_following:
-            output.record(asdict(run(spark, store, table, form=form, options=options, progress=progress)))
+            report = run(spark, store, table, form=form, options=options, progress=progress)
+            output.record(asdict(report))
+            if topics and not report.rows:
+                output.note(f"nothing new of topic {' or '.join(topics)} was found")
             return
         with stopped_by_signals() as stop:
             rounds = follow(spark, store, table, form=form, options=options, stop=stop, interval_s=interval)
