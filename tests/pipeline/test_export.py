@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from flintlog import Message, open_store
+from flintlog.cli.main import run
 from flintlog.disk.local import LocalMedium
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse
 from flintlog.pipeline import export as export_module
@@ -214,3 +216,16 @@ def test_rows_are_parted_by_topic_and_day_in_their_order() -> None:
     )
     parts = {key: rows.column("store_timestamp").to_pylist() for key, rows in by_topic_and_day(batch)}
     assert parts == {("a", 1): [day, day + 1], ("b", 1): [day, day + 5], ("b", 2): [2 * day]}
+
+
+def test_the_command_exports_and_says_what_it_did(
+    spark: SparkSession, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = str(tmp_path / "table")
+    assert run(["pipeline", "export", str(store), table, "--topic", "orders", "--no-body", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 200
+    assert run(["pipeline", "export", str(store), table, "--topic", "orders", "--no-body"]) == 0
+    assert "nothing new of topic orders" in capsys.readouterr().err
+    assert run(["pipeline", "export", str(tmp_path / "nowhere"), table]) == 3
+    assert run(["pipeline", "export", str(store), table]) == 2
+    assert "the table was made with topics" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flintlog.care.verify import verify as verify_here
+from flintlog.cli.main import run
 from flintlog.errors import DamagedStore
 from flintlog.pipeline.verify import count_kinds, findings_frame, verify
 from tests.care.test_verify import CLEAN, TORN
@@ -59,3 +61,18 @@ def test_findings_are_rows_and_are_counted_by_kind(spark: SparkSession, golden: 
 def test_a_directory_that_is_no_store_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(DamagedStore, match="no store"):
         verify(spark, tmp_path)
+
+
+def test_the_command_shows_a_table_by_kind_and_ends_with_1(
+    spark: SparkSession, golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = golden("torn") / "nocqindex" / "before" / "store"
+    assert run(["pipeline", "verify", str(root)]) == 1
+    shown = capsys.readouterr().out
+    assert "by kind" in shown
+    assert "2 findings (full)" in shown
+    assert run(["pipeline", "verify", str(root), "-o", "json"]) == 1
+    assert {finding["id"] for finding in json.loads(capsys.readouterr().out)["findings"]} == TORN["nocqindex"]
+    assert run(["pipeline", "verify", str(golden("plain") / "store"), "--quick"]) == 0
+    assert run(["pipeline", "verify", str(tmp_path)]) == 3
+    assert "there is no store here" in capsys.readouterr().err
