@@ -14,6 +14,9 @@
     ├── StoreInUse              another process holds the directory
     ├── StoreClosed             the store was shut down, or was opened read-only
     ├── ServiceNotEnabled       a message asks for a service that is not on
+    ├── TransactionError        a transaction that cannot be decided as it was asked
+    │   ├── UnknownTransaction  there is no such transaction
+    │   └── TransactionDecided  it was decided before
     ├── MissingExtra            a feature whose optional package is not installed
     ├── JobFailed               a job on Spark that ended without a result
     ├── DiskFull                no room for a file
@@ -130,13 +133,14 @@ class WrongFileSize(DamagedStore):
 
 
 class DamagedRecord(DamagedStore):
-    """A message whose bytes were damaged; everything around it is served."""
+    """A message whose bytes were damaged; everything around it is served, from `next_queue_offset` on."""
 
     code = "damaged-record"
+    next_queue_offset: int | None = None
 
 
 class StoreInUse(FlintlogError):
-    """Another process holds the store's lock."""
+    """Another process holds the store's lock, or the caller is in the store's own work."""
 
     code = "store-in-use"
 
@@ -151,6 +155,24 @@ class ServiceNotEnabled(FlintlogError):
     """A message asks for a service that the configuration does not start."""
 
     code = "service-not-enabled"
+
+
+class TransactionError(FlintlogError):
+    """A transaction that cannot be committed or rolled back as it was asked."""
+
+    code = "transaction-error"
+
+
+class UnknownTransaction(TransactionError):
+    """The store has no transaction of this id."""
+
+    code = "unknown-transaction"
+
+
+class TransactionDecided(TransactionError):
+    """The transaction was committed, rolled back or given up before."""
+
+    code = "transaction-decided"
 
 
 class MissingExtra(FlintlogError):

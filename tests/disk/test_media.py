@@ -110,6 +110,17 @@ def test_a_file_longer_than_the_limit_is_refused(medium: Medium, folder: Path) -
         medium.read(folder / "f", limit=4)
 
 
+def test_the_head_of_a_file_is_read_without_mapping_it(medium: Medium, folder: Path) -> None:
+    medium.write(folder / "f", b"12345")
+    assert [medium.head(folder / "f", size) for size in (0, 3, 5, 9)] == [b"", b"123", b"12345", b"12345"]
+    file = medium.open(folder / "f", writable=True)
+    file.buffer[1] = 0x78
+    assert medium.head(folder / "f", 3) == b"1x3"
+    with pytest.raises(DiskError):
+        medium.head(folder / "missing", 3)
+    assert len(medium.maps) == 0
+
+
 def test_what_is_missing_is_an_error_with_its_path(medium: Medium, folder: Path) -> None:
     missing = folder / "missing"
     for action in (lambda: medium.read(missing), lambda: medium.open(missing), lambda: medium.rename(missing, folder)):

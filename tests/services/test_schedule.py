@@ -20,7 +20,6 @@ from flintlog.services.schedule import ScheduleService
 from flintlog.store.background import NEVER
 from flintlog.store.logical_queue import CqUnit
 from flintlog.store.service import Rewritten
-from flintlog.store.stored import GetStatus, Page
 from flintlog.testing import SMALL_FILES, FakeClock
 
 CONFIG = SMALL_FILES.with_changes(services={"schedule"}, message_delay_level="1s 5s 10s")
@@ -252,7 +251,7 @@ def test_a_message_that_is_not_visible_yet_is_waited_for(
     with open_store(tmp_path / "store", CONFIG, clock=clock) as store:
         entry = store.entry
         monkeypatch.setattr(store, "entry", lambda *_: None)
-        monkeypatch.setattr(store, "get", lambda *_, **__: Page(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0))
+        monkeypatch.setattr(store, "max_offset", lambda *_: 0)
         store.put(delayed(b"slow", 1)).check()
         clock.advance(1000)
         monkeypatch.undo()
@@ -429,3 +428,22 @@ def test_ten_thousand_waiting_messages_are_not_looked_at(
         monkeypatch.setattr(store, "entry", look)
         clock.advance(9999)
         assert len(looked) <= 3  # once a level
+
+
+def test_messages_that_were_deleted_while_they_waited_are_passed(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A log file was deleted under waiting messages: the level goes on with those that are left."""
+    root = tmp_path / "store"
+    config = CONFIG.with_changes(mapped_file_size_commit_log=4096)
+    with open_store(root, config, clock=clock) as store:
+        for number in range(6):
+            store.put(delayed(b"%d" % number + bytes(1500), 1)).check()
+    first = root / "commitlog" / ("0" * 20)
+    assert first.stat().st_size == 4096
+    first.unlink()
+    with open_store(root, config, clock=clock) as store:
+        low = store.min_offset(SCHEDULE_TOPIC, 0)
+        assert low > 0
+        clock.advance(1000)
+        assert [body[:1] for body in bodies(store)] == [b"%d" % number for number in range(low, 6)]

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintlog import InvalidConfig, Message, Store, StoreConfig, open_store
-from flintlog.store.broker_stats import MOMENT_NAMES, STATS_NAMES, BrokerStats, is_system_topic, next_morning_ms
+from flintlog.store.broker_stats import MOMENT_NAMES, STATS_NAMES, BrokerStats, next_morning_ms
 from flintlog.store.put_figures import QueuePuts
 from flintlog.store.stats_items import PERIODS, Pace, Period, StatsItem, StatsSnapshot
+from flintlog.store.topics import is_system_topic
 from flintlog.testing import FakeClock
 from tests.store.small_store import ASYNC, SMALL, fill, read_all
 
@@ -256,6 +257,21 @@ def test_a_deleted_topic_and_a_deleted_group_lose_their_figures(store: Store) ->
     keys = {key for name in STATS_NAMES for key in figures.items(name)}
     assert keys == {"other", "other@0", "other@g", "other@0@g", "0@other@g", "DefaultCluster"}
     assert {key for name in MOMENT_NAMES for key in figures.moments(name)} == {"0@other@g"}
+
+
+def test_deleting_a_topic_or_a_group_of_the_store_takes_its_figures(store: Store) -> None:
+    store.groups.create("g")
+    for topic in ("orders", "other"):
+        store.topics.create(topic)
+        store.put(Message(topic, b"x")).check()
+        store.wait_dispatched()
+        store.get(topic, 0, 0, group="g")
+    store.broker_stats.refresh()
+    store.topics.delete("orders")
+    assert set(store.broker_stats.items("GROUP_GET_NUMS")) == {"other@g"}
+    store.groups.delete("g")
+    assert set(store.broker_stats.items("GROUP_GET_NUMS")) == set()
+    assert set(store.broker_stats.items("TOPIC_PUT_NUMS")) == {"other"}
 
 
 # ---------------------------------------------------------------------- the whole table

@@ -29,7 +29,22 @@ def test_rocketmq_defaults_do_not_wait_for_the_disk() -> None:
 
 
 def test_rocketmq_defaults_are_ours_in_everything_else() -> None:
-    assert StoreConfig.from_rocketmq({}).with_changes(flush="sync") == StoreConfig()
+    assert StoreConfig.from_rocketmq({}).with_changes(flush="sync", retention="off") == StoreConfig()
+
+
+def test_default_config_keeps_everything_and_rocketmq_does_not() -> None:
+    assert StoreConfig().retention == "off"
+    assert StoreConfig(mapped_file_size_commit_log=1 << 20, protect_unconsumed=True).retention == "off"
+    assert StoreConfig.from_rocketmq({}).retention == "on"
+
+
+@pytest.mark.parametrize("name", ["file_reserved_time", "disk_max_used_space_ratio", "disk_space_warning_level_ratio"])
+def test_who_says_when_files_go_wants_them_to_go(name: str) -> None:
+    default = getattr(StoreConfig(), name)
+    assert StoreConfig(**{name: default}).retention == "on"
+    assert StoreConfig().with_changes(**{name: default}).retention == "on"
+    assert StoreConfig(**{name: default, "retention": "off"}).retention == "off"
+    assert StoreConfig(**{name: default}).with_changes(flush="async").retention == "on"
 
 
 def test_every_default_equals_what_the_jars_report() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from flintlog.disk.local import LocalFile, LocalMedium
 from flintlog.errors import DamagedStore, InvalidConfig, WrongFileSize
+from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.logical_queue import QueueType
 from flintlog.store.queue_table import QueueFiles, QueueTable
 
@@ -177,18 +178,25 @@ def test_files_expire_with_a_pause_after_each_queue_that_lost_some(tmp_path: Pat
     assert queue.min_offset == 16
 
 
-def test_queues_without_a_record_in_the_log_are_removed(tmp_path: Path) -> None:
+def test_a_queue_is_expired_when_the_log_has_none_of_its_records_and_none_is_on_its_way(tmp_path: Path) -> None:
     table = make_table(tmp_path)
     put(table, "old", 0, 0, 0)
-    put(table, "SCHEDULE_TOPIC_XXXX", 0, 10, 0)
     put(table, "new", 0, 100, 0)
     table.get_or_create("empty", 0)
     table.advance("old", 0)
-    assert table.remove_expired(50, lambda topic: topic.startswith("SCHEDULE")) == [("old", 0)]
+    assert [topic for topic in ("old", "new", "empty", "none") if table.is_expired(topic, 0, 50)] == ["old"]
+    table.advance("old", 0)
+    assert not table.is_expired("old", 0, 50)
+
+
+def test_a_removed_queue_leaves_nothing(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    put(table, "old", 0, 0, 0)
+    table.advance("old", 0)
+    table.remove("old", 0)
     assert table.get("old", 0) is None
     assert table.next_offset("old", 0) == 0
     assert not (tmp_path / "consumequeue" / "old" / "0").exists()
-    assert len(table.all()) == 3
 
 
 def test_removed_topic_leaves_nothing(tmp_path: Path) -> None:
@@ -232,7 +240,7 @@ def test_shut_down_unmaps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log_end", [90, 1000], ids=["cut", "whole"])
-def test_opening_maps_each_queue_once_however_few_maps_there_may_be(tmp_path: Path, log_end: int) -> None:
+def test_opening_maps_no_queue_that_has_little_in_it(tmp_path: Path, log_end: int) -> None:
     table = make_table(tmp_path)
     for queue_id in range(8):
         for number in range(3):
@@ -243,11 +251,73 @@ def test_opening_maps_each_queue_once_however_few_maps_there_may_be(tmp_path: Pa
     again = reopen(tmp_path, medium=medium)
     again.truncate(1000)
     again.rebuild_offsets(0)
-    assert medium.open_count == 8
+    assert medium.open_count == 0
     again.truncate(log_end)
     again.rebuild_offsets(0)
     assert [queue.max_offset for queue in again.all()] == ([2] + [1] * 7 if log_end == 90 else [3] * 8)
     assert [queue.min_offset for queue in again.all()] == [0] * 8
+
+
+def test_opening_maps_each_file_of_other_queues_once_however_few_maps_there_may_be(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    for queue_id in range(8):
+        for number in range(10):  # eight fill a file
+            put(table, "orders", queue_id, 10 * (queue_id + 8 * number), number)
+    table.flush_all()
+    table.shut_down()
+    medium = CountingMedium(max_maps=2)
+    again = reopen(tmp_path, medium=medium)
+    again.truncate(1000)
+    again.rebuild_offsets(0)
+    assert medium.open_count == 16
+    assert [queue.max_offset for queue in again.all()] == [10] * 8
+
+
+def test_a_queue_is_found_alike_at_a_glance_and_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for count in (0, 1, 7, 8):
+        table = make_table(tmp_path / str(count))
+        for number in range(count):
+            put(table, "orders", 0, 1000 + 10 * number, number)
+        table.get_or_create("orders", 0)
+        table.flush_all()
+        table.shut_down()
+        found = []
+        for glance_bytes in (4096, 0):
+            monkeypatch.setattr("flintlog.store.logical_queue._GLANCE_BYTES", glance_bytes)
+            queue = reopen(tmp_path / str(count)).get_or_create("orders", 0)
+            found.append((queue.max_offset, queue.max_physical_offset, queue.last_physical_offset, queue.broken_offset))
+        assert found[0] == found[1]
+
+
+def test_a_flush_looks_only_at_queues_that_were_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table(tmp_path)
+    for queue_id in range(5):
+        put(table, "orders", queue_id, 10 * queue_id, 0)
+    table.flush_all()
+    for queue in table.all():
+        assert isinstance(queue, ConsumeQueue)
+        queue.detach()
+    table.flush_all()
+    asked: list[int] = []
+
+    def note(queue: ConsumeQueue, least_pages: int) -> bool:
+        asked.append(queue.queue_id)
+        return True
+
+    monkeypatch.setattr(ConsumeQueue, "flush", note)
+    table.flush(0)
+    assert asked == []
+    put(table, "orders", 3, 50, 1)
+    table.flush(2)
+    table.flush(0)
+    table.flush(0)
+    assert asked == [3, 3, 3], "the lane may write it at any time"
+    queue = table.get_or_create("orders", 3)
+    assert isinstance(queue, ConsumeQueue)
+    queue.detach()
+    table.flush(0)
+    table.flush(0)
+    assert asked == [3, 3, 3, 3]
 
 
 def test_a_remembered_first_entry_does_not_outlive_its_message(tmp_path: Path) -> None:

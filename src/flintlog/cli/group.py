@@ -25,6 +25,7 @@ class Entry:
 
 
 COMMANDS: Mapping[str, Entry] = {
+    "backup": Entry("flintlog.cli.backup", "backup", "Copy a store while it runs, and prove a copy."),
     "bench": Entry("flintlog.cli.bench", "bench", "Measure this machine's store, beside RocketMQ's own and others."),
     "cat": Entry("flintlog.cli.cat", "cat", "Show the messages of a store, in log order."),
     "doctor": Entry("flintlog.cli.doctor", "doctor", "Say what this machine and a configuration give a store."),
@@ -33,7 +34,12 @@ COMMANDS: Mapping[str, Entry] = {
     "get": Entry("flintlog.cli.get", "get", "Show one message and every place that refers to it."),
     "info": Entry("flintlog.cli.info", "info", "Show a store on one screen."),
     "ls": Entry("flintlog.cli.ls", "ls", "List topics, queues, groups or files of a store."),
+    "offsets": Entry("flintlog.cli.offsets", "offsets", "Show or move what groups have consumed."),
     "pipeline": Entry("flintlog.cli.pipeline", "pipeline", "Run a job on Spark over a store: rebuild, and more."),
+    "put": Entry("flintlog.cli.put", "put", "Put messages into a store."),
+    "repair": Entry("flintlog.cli.repair", "repair", "Mend a store by plan; what is replaced is kept beside it."),
+    "restore": Entry("flintlog.cli.backup", "restore", "Make a store from a backup, whole or cut at a point."),
+    "retention": Entry("flintlog.cli.retention", "retention", "Say which files of a log would be deleted, and when."),
     "stats": Entry("flintlog.cli.stats", "stats", "Show figures of a store: messages, bytes, offsets, disks."),
     "tail": Entry("flintlog.cli.cat", "tail", "Show the last messages of a store, and follow it."),
     "verify": Entry("flintlog.cli.verify", "verify", "Prove a store, or say what is wrong with it and where."),

@@ -216,6 +216,13 @@ _ALL = (
         "Restore it from its `.bak` or from another broker; `repair` does the former.",
     ),
     Kind(
+        "config-restored",
+        "A config file was missing or no JSON, and its backup was used",
+        "A crash while it was written, or an edit by hand.",
+        "What was changed last before that is forgotten: a topic, a group, or how far groups had consumed.",
+        "Nothing, if that is as it should be; groups may be given again what they consumed last.",
+    ),
+    Kind(
         "offset-beyond-queue",
         "A consumer is further than its queue",
         "The log or the queue lost its end, or offsets were copied from another broker.",

@@ -11,6 +11,7 @@ What was made and never asked for is deleted at shutdown; after a crash it remai
 from __future__ import annotations
 
 import heapq
+import logging
 import threading
 
 from flintlog.disk.buffer_pool import TransientStorePool
@@ -18,6 +19,8 @@ from flintlog.disk.medium import Medium, RawFile
 from flintlog.disk.segment import DEFAULT_TOUCH_AHEAD_BYTES, Segment, WriteBuffer
 from flintlog.disk.segment_queue import NewFile
 from flintlog.errors import DiskError, FlintlogError
+
+log = logging.getLogger(__name__)
 
 OBTAIN_TIMEOUT_MS = 5_000
 
@@ -62,6 +65,7 @@ class SegmentAllocator:
         self._requests: dict[tuple[int, int], _Request] = {}
         self._thread: threading.Thread | None = None
         self._is_stopping = False
+        self._has_complained = False
 
     def start(self) -> None:
         """Start the thread; without it files are made when they are asked for."""
@@ -125,10 +129,15 @@ class SegmentAllocator:
             raise
         segment = Segment(file.path, file.base, file.size, self._medium, raw=raw, write_buffer=buffer)
         if self._warm_up:
-            segment.warm_up()
+            self._keep_in_memory(segment)
         else:
             segment.warm_ahead(self._touch_ahead_bytes)
         return segment
+
+    def _keep_in_memory(self, segment: Segment) -> None:
+        if not segment.warm_up() and not self._has_complained:
+            self._has_complained = True  # once: the limit is the same for every file
+            log.warning("%s is warm, but the system does not let it be locked in memory", segment.path)
 
     def _create(self, file: NewFile) -> RawFile:
         raw = self._medium.create(file.path, file.size)

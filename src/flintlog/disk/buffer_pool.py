@@ -10,12 +10,15 @@ last record (Java's may).
 
 from __future__ import annotations
 
+import logging
 import threading
 from functools import partial
 
 from flintlog.disk.libc import MemoryMap
 from flintlog.disk.segment import WriteBuffer
 from flintlog.errors import DiskError
+
+log = logging.getLogger(__name__)
 
 
 class TransientStorePool:
@@ -37,6 +40,8 @@ class TransientStorePool:
             raise DiskError(f"no memory for {self.count} write buffers of {self.buffer_size} bytes") from error
         locked = [buffer.lock() for buffer in buffers]
         self.is_locked_in_memory = all(locked)
+        if not self.is_locked_in_memory:
+            log.warning("the system does not let %d write buffers be locked in memory", locked.count(False))
         with self._lock:
             self._free = buffers
             self._is_open = True

@@ -274,6 +274,9 @@ class FaultyMedium:
             raise DiskError(f"the file is longer than {limit} bytes", path=path)
         return data
 
+    def head(self, path: Path, size: int) -> bytes:
+        return bytes(self._file(path).live[:size])
+
     def write(self, path: Path, data: bytes) -> None:
         with self._lock:
             node = self._look_up(path)

@@ -18,13 +18,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from errno import EEXIST, EISDIR, ENOENT, ENOSYS, ENOTSUP, ENXIO, EOPNOTSUPP, EPERM, EXDEV
+from operator import attrgetter
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR
 
 from flintlog.disk.libc import MADV_POPULATE_WRITE, MemoryMap, zero_range
 from flintlog.disk.lock import LocalLock
 from flintlog.disk.map_cache import DEFAULT_MAX_MAPS, MapCache
-from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, check_range, os_errors
+from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, check_range, disk_error, os_errors
 from flintlog.errors import DiskError, SyncFailed
 
 _ADVICE = {
@@ -37,6 +38,7 @@ _ADVICE = {
 _NAMELESS_UNSUPPORTED = {EISDIR, ENOENT, ENOSYS, ENOTSUP, EOPNOTSUPP, EPERM, EXDEV}
 _FILE_MODE = 0o644
 _CLEAR_STEP_BYTES = 65_536
+_name_of = attrgetter("name")
 
 
 class LocalFile:
@@ -170,13 +172,15 @@ class LocalMedium:
         return LocalFile(path, mapping, self._sync_name)
 
     def listing(self, directory: Path) -> list[FileInfo]:
-        with os_errors("list", directory):
-            try:
-                with os.scandir(directory) as entries:
-                    found = [_entry_info(entry) for entry in entries]
-            except FileNotFoundError:
-                return []
-        return sorted((info for info in found if info is not None), key=lambda info: info.name)
+        # Without `os_errors`: opening a store of 100,000 queues lists 100,000 directories.
+        try:
+            with os.scandir(directory) as entries:
+                found = [_entry_info(entry) for entry in entries]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise disk_error(error, "list", directory) from error
+        return sorted((info for info in found if info is not None), key=_name_of)
 
     def stat(self, path: Path) -> FileInfo | None:
         with os_errors("look at", path):
@@ -194,6 +198,17 @@ class LocalMedium:
         if len(data) > limit:
             raise DiskError(f"the file is longer than {limit} bytes", path=path)
         return data
+
+    def head(self, path: Path, size: int) -> bytes:
+        # Without `os_errors`: a store of 100,000 queues asks 100,000 times.
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return os.read(descriptor, size)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise disk_error(error, "read", path) from error
 
     def write(self, path: Path, data: bytes) -> None:
         with os_errors("write", path):

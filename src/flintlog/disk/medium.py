@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 from flintlog.disk.map_cache import MapCache
 from flintlog.errors import DiskError, DiskFull, InvalidConfig
@@ -32,8 +32,7 @@ MEDIA_GROUP = "flintlog.media"
 MAX_SMALL_FILE_BYTES = 256 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class FileInfo:
+class FileInfo(NamedTuple):
     """One entry of a directory."""
 
     name: str
@@ -131,6 +130,9 @@ class Medium(Protocol):
 
     def read(self, path: Path, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
         """A whole small file; `DiskError` when it is longer than `limit`."""
+
+    def head(self, path: Path, size: int) -> bytes:
+        """The first bytes of a file, `size` of them or all: much cheaper than to map one that is only glanced at."""
 
     def write(self, path: Path, data: bytes) -> None:
         """Write a small file in place and make it durable."""

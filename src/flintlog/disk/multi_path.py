@@ -36,6 +36,8 @@ class PathChoice:
     @property
     def all_paths(self) -> list[Path]:
         """Every path that may hold files, each once, sorted."""
+        if len(self.paths) == 1 and not self.read_only:  # as for every queue
+            return [self.paths[0]]
         return sorted({*self.paths, *self.read_only})
 
     def choose(self, base: int, segment_size: int) -> Path:

@@ -151,6 +151,14 @@ class OverlayMedium:
             raise DiskError("there is no such file", path=path)
         return self._below.read(path, limit)
 
+    def head(self, path: Path, size: int) -> bytes:
+        held = self._files.get(path)
+        if held is not None:
+            return bytes(held.buffer[:size])
+        if self._is_gone(path):
+            raise DiskError("there is no such file", path=path)
+        return self._below.head(path, size)
+
     def write(self, path: Path, data: bytes) -> None:
         self._keep(path, memoryview(bytearray(data)))
 

@@ -86,7 +86,7 @@ class SegmentQueue:
         empty = found.pop()[0] if found and found[-1][1].size == 0 else None
         segments: list[Segment] = []
         for path, info in found:
-            base = _parse_base(path)
+            base = _parse_base(info.name, path)
             if info.size != self.segment_size:
                 raise WrongFileSize(
                     f"the file has {info.size} bytes, the configured size is {self.segment_size}",
@@ -107,7 +107,7 @@ class SegmentQueue:
             for info in self.medium.listing(directory)
             if not info.is_directory
         ]
-        return sorted(found, key=lambda item: item[1].name)
+        return sorted(found, key=lambda item: item[1].name) if len(found) > 1 else found
 
     def _loaded(self, path: Path, base: int) -> Segment:
         segment = Segment(path, base, self.segment_size, self.medium)
@@ -331,15 +331,18 @@ class SegmentQueue:
         pause_ms: int = 0,
         force_after_ms: int = DEFAULT_FORCE_AFTER_MS,
         at_once: bool = False,
+        below: int | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> int:
         """Delete segments not written for `reserved_ms` (any, if `at_once`), the oldest first; how many.
 
         Never the last one, at most `batch_max`, with a pause between two; ends at the first that
-        is too young or still held, for a log has no holes.
+        is too young, still held, or ends behind the offset `below`, for a log has no holes.
         """
         count = 0
         for segment in self._segments[:-1]:
+            if below is not None and segment.end > below:
+                break
             if not at_once and now_ms < segment.modified_ms + reserved_ms:
                 break
             if count and pause_ms > 0:
@@ -366,9 +369,17 @@ class SegmentQueue:
         With `unit_size` the segments are of a queue whose units begin with a physical offset, and the last
         unit's is compared; without, the segment's own end is.
         """
+        return self.delete_leading(
+            lambda segment: self._is_before(segment, offset, unit_size), now_ms=now_ms, force_after_ms=force_after_ms
+        )
+
+    def delete_leading(
+        self, is_over: Callable[[Segment], bool], *, now_ms: int, force_after_ms: int = DEFAULT_FORCE_AFTER_MS
+    ) -> int:
+        """Delete segments from the oldest on, as long as they are over; never the last; how many."""
         count = 0
         for segment in self._segments[:-1]:
-            if not self._is_before(segment, offset, unit_size) or not segment.destroy(force_after_ms, now_ms):
+            if not is_over(segment) or not segment.destroy(force_after_ms, now_ms):
                 break
             self._forget(segment)
             count += 1
@@ -389,6 +400,7 @@ class SegmentQueue:
         if first is None or first.available or not first.destroy(force_after_ms, now_ms):
             return False
         self._forget(first)
+        self.medium.sync_directory(first.path.parent)
         return True
 
     def shut_down(self, now_ms: int = 0) -> None:
@@ -415,7 +427,7 @@ def segment_name(base: int) -> str:
     return f"{base:0{NAME_DIGITS}d}"
 
 
-def _parse_base(path: Path) -> int:
-    if not (path.name.isascii() and path.name.isdigit()) or len(path.name) < NAME_DIGITS:
+def _parse_base(name: str, path: Path) -> int:
+    if not (name.isascii() and name.isdigit()) or len(name) < NAME_DIGITS:
         raise DamagedStore("a file whose name is not an offset", path=path, advice="move it elsewhere")
-    return int(path.name)
+    return int(name)

@@ -57,13 +57,13 @@ class MappedSource:
         check_range(path, start, stop, file.size)
         return file.buffer[start:stop]
 
-    def data_end(self, path: PurePath, start: int) -> int:
-        return self._file(Path(path)).data_end(start)
-
     def forget(self) -> None:
         """Let all files go; each is unmapped with the last view of it, and mapped again when it is asked for."""
         with self._lock:
             self._files.clear()
+
+    def data_end(self, path: PurePath, start: int) -> int:
+        return self._file(Path(path)).data_end(start)
 
     def _file(self, path: Path) -> RawFile:
         with self._lock:

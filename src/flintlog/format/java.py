@@ -14,12 +14,14 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable
+from functools import lru_cache
 
 from flintlog.errors import FormatError
 
 _TREEIFY_NODES = 9
 _MIN_TREEIFY_CAPACITY = 64
 _MAX_CAPACITY = 1 << 30
+_MAX_CACHED_CHARACTERS = 1024
 
 # Java takes a UTF-8 encoded surrogate (also a cut one) for one bad character, Python for two or three.
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -62,6 +64,19 @@ def hash_map_order(names: Iterable[str], capacity: int = 16) -> list[str]:
     >>> hash_map_order(["TAGS", "KEYS", "WAIT"])
     ['KEYS', 'WAIT', 'TAGS']
     """
+    given = tuple(names)
+    # The same few names come again and again; hashing them costs more than the rest of a record.
+    if sum(map(len, given)) <= _MAX_CACHED_CHARACTERS:
+        return list(_cached_order(given, capacity))
+    return _hash_map_order(given, capacity)
+
+
+@lru_cache(maxsize=1024)
+def _cached_order(names: tuple[str, ...], capacity: int) -> tuple[str, ...]:
+    return tuple(_hash_map_order(names, capacity))
+
+
+def _hash_map_order(names: tuple[str, ...], capacity: int) -> list[str]:
     capacity = _table_size(capacity)
     buckets: dict[int, list[tuple[int, str]]] = {}
     for count, name in enumerate(dict.fromkeys(names), start=1):

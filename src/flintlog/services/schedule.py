@@ -199,14 +199,16 @@ class ScheduleService:
 
     def _find_next(self, level: _Level, now_ms: int) -> None:
         """There is no entry at the level's offset: its queue ends there, or is not written yet, or has a hole."""
-        page = self._store.get(SCHEDULE_TOPIC, level.queue_id, level.offset, max_count=1)
-        if level.offset < page.max_offset and page.next_offset > level.offset:
-            log.error("delay level %d has no messages %d to %d", level.number, level.offset, page.next_offset - 1)
-            level.offset, level.due_at_ms = page.next_offset, now_ms
-            self._offsets.set(level.number, level.offset)
-            return
+        high = self._store.max_offset(SCHEDULE_TOPIC, level.queue_id)
+        if level.offset < high:
+            behind = self._store.get(SCHEDULE_TOPIC, level.queue_id, level.offset, max_count=1).next_offset
+            if behind > level.offset:
+                log.error("delay level %d has no messages %d to %d", level.number, level.offset, behind - 1)
+                level.offset, level.due_at_ms = behind, now_ms
+                self._offsets.set(level.number, behind)
+                return
         with self._lock:
-            level.end = max(level.end, page.max_offset)
+            level.end = max(level.end, high)
             if level.offset >= level.end:
                 level.due_at_ms = NEVER
             else:
@@ -256,7 +258,8 @@ class ScheduleService:
     def _save_in_time(self, now_ms: int) -> None:
         if self._offsets.is_dirty and self._save_at_ms == NEVER:
             self._save_at_ms = now_ms + self._interval_ms
-        if now_ms >= self._save_at_ms:
+        is_turned_back = now_ms + self._interval_ms < self._save_at_ms < NEVER
+        if now_ms >= self._save_at_ms or is_turned_back:
             self._save()
 
     def _save(self) -> None:

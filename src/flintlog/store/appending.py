@@ -52,7 +52,6 @@ class Appender:
         self.services: Mapping[str, Service] = {}
         self._hooks: list[BeforePut] = []
         self._multi_dispatch = config.enable_lmq and config.enable_multi_dispatch
-        self._has_batch_topics = engine.parts.queues.has_batch_topics
         engine.lifecycle.on_change = self.open_short_way
         self.open_short_way()
 
@@ -63,6 +62,7 @@ class Appender:
     def open_short_way(self) -> None:
         """Whether plain messages may go through the kernel's put lane, and be dispatched there."""
         engine = self._engine
+        self._has_batch_topics = engine.parts.queues.has_batch_topics
         self.lane.is_open = (
             self._lifecycle.is_writeable and not self._hooks and not self._has_batch_topics and not self._multi_dispatch
         )

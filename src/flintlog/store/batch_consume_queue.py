@@ -91,7 +91,7 @@ class BatchConsumeQueue(LogicalQueue):
         """`queue_offset` is the batch's first; a record that is no batch has -1 and gets no entry."""
         if queue_offset < 0 or physical_offset <= self._max_physical_offset:
             return True
-        with self._tails.writing():
+        with self._tails.writing(self):
             segment = self.segments.last_or_new(self.segments.max_wrote)
             if segment is None:
                 return False
@@ -145,16 +145,17 @@ class BatchConsumeQueue(LogicalQueue):
     def _files_changed(self) -> None:
         self._file_bases.clear()
 
-    def correct_min_offset(self, commit_log_min: int, now_ms: int = 0) -> None:
+    def _correct_min(self, commit_log_min: int, now_ms: int) -> None:
         """The first batch's offset, or behind the leading batches that the log no longer has."""
         self._revise_offsets()
-        first = self.segments.first
+        first = self._segment_of_min(commit_log_min)
         selected = None if first is None else first.select(0)
         if selected is None:
             return
         with selected:
             whole = selected.view[: len(selected.view) - len(selected.view) % ENTRY_SIZE]
             for physical_offset, _, _, _, base, count, _, _ in _ENTRY.iter_unpack(whole):
+                self._min_offset = max(self._min_offset, base)
                 if physical_offset >= commit_log_min:
                     break
                 self._min_offset = base + count

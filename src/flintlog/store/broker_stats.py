@@ -31,6 +31,7 @@ from flintlog.errors import InvalidConfig
 from flintlog.store.clock import Milliseconds
 from flintlog.store.put_figures import QueuePuts
 from flintlog.store.stats_items import PERIODS, MomentItem, Pace, Period, StatsItem, StatsSnapshot
+from flintlog.store.topics import is_system_topic
 
 log = logging.getLogger(__name__)
 
@@ -50,20 +51,8 @@ STATS_NAMES: Final = (
     *("COMMERCIAL_RCV_EPOLLS", "COMMERCIAL_SNDBCK_TIMES", "COMMERCIAL_PERM_FAILURES"),
     *("CONSUMER_REGISTER_TIME", "PRODUCER_REGISTER_TIME", "CHANNEL_ACTIVITY"),
 )
-_SYSTEM_TOPICS: Final = frozenset(
-    {
-        *("TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC"),
-        *("RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"),
-        *("CHECKPOINT_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"),
-    }
-)
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 _MOMENTS_MS = 300_000
-
-
-def is_system_topic(topic: str) -> bool:
-    """Whether RocketMQ calls this one of its own topics."""
-    return topic in _SYSTEM_TOPICS or topic.startswith("rmq_sys_")
 
 
 class BrokerStats:

@@ -30,6 +30,15 @@ SERVICES = frozenset({"schedule", "timer", "transaction"})
 QUEUE_TYPES = frozenset({"SimpleCQ", "BatchCQ"})
 _QUEUE_ENTRY_SIZE = 20
 _TIMER_PRECISIONS_MS = (1000, 500, 200, 100)
+_ASK_FOR_RETENTION = frozenset(
+    {
+        "file_reserved_time",
+        "delete_when",
+        "disk_max_used_space_ratio",
+        "disk_space_clean_forcibly_ratio",
+        "disk_space_warning_level_ratio",
+    }
+)
 
 
 class _ConfigMeta(msgspec.StructMeta):
@@ -40,7 +49,14 @@ class _ConfigMeta(msgspec.StructMeta):
         if unknown:
             name = min(unknown)
             raise InvalidConfig(f"there is no option {name}", advice=did_you_mean(name, self.__struct_fields__))
-        return super().__call__(*args, **values)
+        return super().__call__(*args, **_with_retention(values))
+
+
+def _with_retention(values: dict[str, object]) -> dict[str, object]:
+    """Whoever says when files are to go wants them to go: it would be strange to have to say so twice."""
+    if "retention" in values or not values.keys() & _ASK_FOR_RETENTION:
+        return values
+    return {**values, "retention": "on"}
 
 
 class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta):
@@ -66,8 +82,14 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
         about="What keeps the files: `local`, or a name of the entry point group `flintlog.media`.")] = "local"
     put_lock: Annotated[Literal["blocking", "spinning"], option(
         about="How puts wait for each other (`useReentrantLockWhenPutMessage` of RocketMQ).")] = "blocking"
+    retention: Annotated[Literal["on", "off"], option(
+        about="Whether old files are deleted as RocketMQ does, and puts refused on a disk that is nearly full. "
+        "Off keeps everything. Naming `file_reserved_time`, `delete_when` or a limit of disk usage turns it on; "
+        "`from_rocketmq` has it on.")] = "off"
     protect_unconsumed: Annotated[bool, option(
         about="Retention by age keeps files with messages that a group has not consumed yet.")] = False
+    offset_moved_event: Annotated[bool, option(
+        about="A consumer whose offset had to be corrected puts a message to `OFFSET_MOVED_EVENT`.")] = False
     warm_ahead_bytes: Annotated[int, option(unit="bytes", low=0,
         about="How far ahead of the writer the pages of the log are made ready; 0 turns it off.")] = 16 * 1024 * 1024
     max_mapped_files: Annotated[int, option(unit="files", low=16, high=1_000_000,
@@ -111,17 +133,17 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
 
     def with_changes(self, **values: object) -> Self:
         """Return a config with some options changed."""
-        return type(self)(**{**msgspec.structs.asdict(self), **values})
+        return type(self)(**{**msgspec.structs.asdict(self), **_with_retention(values)})
 
     @classmethod
     def from_rocketmq(cls, values: Mapping[str, str]) -> Self:
-        """Build a config from RocketMQ's names and text values, with RocketMQ's defaults (asynchronous flush).
+        """Build a config from RocketMQ's names and text values, with RocketMQ's defaults (async flush, retention).
 
         >>> StoreConfig.from_rocketmq({"flushDiskType": "SYNC_FLUSH", "namesrvAddr": "ns:9876"}).ignored
         ('namesrvAddr',)
         """
         parsed, ignored = parse_options(values, OPTIONS)
-        return cls(**{"flush": "async", **parsed, "ignored": ignored})  # type: ignore[arg-type]
+        return cls(**{"flush": "async", "retention": "on", **parsed, "ignored": ignored})  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

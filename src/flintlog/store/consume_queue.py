@@ -101,6 +101,10 @@ class ConsumeQueue(LogicalQueue):
         return self.end.record_bytes
 
     @property
+    def is_in_lane(self) -> bool:
+        return self.end.tail is not None
+
+    @property
     def parts(self) -> tuple[SegmentQueue, ...]:
         return (self.segments,) if self.ext is None else (self.segments, self.ext.segments)
 
@@ -127,7 +131,7 @@ class ConsumeQueue(LogicalQueue):
         # Asked before a file is made: a repeat must not leave an empty one behind.
         if queue_offset and self.segments.segments and place < self.segments.max_wrote:
             return True
-        with self._tails.writing():
+        with self._tails.writing(self):
             segment = self._segment_for(place)
             if segment is None:
                 return False
@@ -195,17 +199,11 @@ class ConsumeQueue(LogicalQueue):
         if self.ext is not None and self.segments.segments:
             self.ext.recover()
             self.ext.truncate_behind(self._last_address())
-        self._see_first()
 
-    def _see_first(self) -> None:
-        """Remember the first entry while its file is mapped: most queues need no other look to be opened."""
-        first = self.segments.first
-        if first is not None and first.is_mapped and first.read_position >= ENTRY_SIZE and self.ext is None:
-            selected = first.select(0, ENTRY_SIZE)
-            if selected is not None:
-                with selected:
-                    is_message = selected.view != _PREFILL
-                    self._first_physical_offset = _OFFSET.unpack_from(selected.view)[0] if is_message else None
+    def _see_first(self, entry: bytes) -> None:
+        """Most queues need no other look to be opened."""
+        if self.ext is None and entry != _PREFILL:
+            self._first_physical_offset = _OFFSET.unpack_from(entry)[0]
 
     def _last_address(self) -> int | None:
         """The newest extension address in the files that recovery looks at."""
@@ -241,7 +239,7 @@ class ConsumeQueue(LogicalQueue):
         self._file_times.clear()
         self._first_physical_offset = None
 
-    def correct_min_offset(self, commit_log_min: int, now_ms: int = 0) -> None:
+    def _correct_min(self, commit_log_min: int, now_ms: int) -> None:
         last = self.segments.last
         if last is None or self._min_position >= self.segments.max_offset:
             return
@@ -277,8 +275,7 @@ class ConsumeQueue(LogicalQueue):
         self._min_position += low * ENTRY_SIZE
 
     def _search_min(self, commit_log_min: int, now_ms: int) -> None:
-        """Only the first file is searched: expiry keeps the boundary inside it."""
-        first = self.segments.first
+        first = self._segment_of_min(commit_log_min)
         if first is None:
             return
         start = max(0, self._min_position - first.base)

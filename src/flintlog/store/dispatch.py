@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from flintlog import kernel
 from flintlog.derive.entries import Place, places_of
@@ -25,6 +26,7 @@ from flintlog.errors import DiskFull, FlintlogError
 from flintlog.format.record import END_RESERVE, MIN_RECORD_SIZE
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import Lane, LaneStop, Row, Scan
+from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import Damage, DamageMap
@@ -64,6 +66,7 @@ class Dispatcher:
         self._damage = damage
         self._delay_levels_ms = tuple(delay_levels_ms)
         self._listeners: list[Listener] = []
+        self._waits: dict[str, set[ArrivalWait]] = {}
         self._running = threading.Lock()
         self._runner: int | None = None
         self._wanted = False
@@ -92,10 +95,50 @@ class Dispatcher:
     def add_listener(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
+    def arm(self, wait: ArrivalWait) -> None:
+        """Wake whoever sleeps there at the next entry for one of its topics; see `arrival_wait.py`."""
+        if self._runner == threading.get_ident():
+            # A listener holds up the dispatch that it would wait for.
+            wait.wake()
+            return
+        with self.alone():
+            for topic in wait.topics:
+                self._waits.setdefault(topic, set()).add(wait)
+                for queue_id in self._queues.queue_ids(topic):
+                    self.lane.set_queue(topic, queue_id, None)
+
+    def remove_topic(self, topic: str) -> None:
+        """Delete the queues of a topic; a record for it that is dispatched later begins a new one."""
+        with self.alone():
+            for queue_id in self._queues.queue_ids(topic):
+                self.lane.set_queue(topic, queue_id, None)
+            self._queues.remove_topic(topic)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody dispatches meanwhile, neither the dispatcher nor a put; what came in the meantime is done after."""
+        if self._runner == threading.get_ident():
+            yield  # a listener: its thread is the one that dispatches
+            return
+        try:
+            with self._running:
+                self.lane.is_owned = True
+                try:
+                    yield
+                finally:
+                    self.lane.is_owned = False
+        finally:
+            self.advance()
+
     @property
     def leaves_puts_to_lane(self) -> bool:
         """Whether a put may dispatch its own record: nobody has to hear of it, and nothing but the lane is needed."""
         return not self._listeners and not self.lane.all_slow
+
+    @property
+    def is_calling_listener(self) -> bool:
+        """Whether the calling thread is in a listener now."""
+        return self._runner == threading.get_ident()
 
     def start(self) -> None:
         """Nothing to start: whoever moves the readable end dispatches."""
@@ -286,11 +329,26 @@ class Dispatcher:
             return None
 
     def _put_entry(
-        self, queue: LogicalQueue, row: Row, place: Place, bitmap: bytes | None = None, *, is_extended: bool = True
+        self,
+        queue: LogicalQueue,
+        row: Row,
+        place: Place,
+        bitmap: bytes | None = None,
+        *,
+        is_extended: bool = True,
     ) -> None:
         entry = (row.physical_offset, row.size, row.tags_code, place.queue_offset, row.store_timestamp)
         if not queue.put(*entry, bitmap, place.batch_count, is_extended=is_extended):
             raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
+        if self._waits:
+            self._wake(queue.topic)
+
+    def _wake(self, topic: str) -> None:
+        """Wake whoever sleeps until something comes for this topic."""
+        for wait in self._waits.pop(topic, ()):
+            for other in wait.topics:
+                self._waits.get(other, set()).discard(wait)
+            wait.wake()
 
     def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
         """Records lost to damage leave a gap: entries that point at the damage keep all others in their place."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from flintlog.store.broker_stats import is_system_topic
 from flintlog.store.engine import Engine
 from flintlog.store.reading import Reader
 from flintlog.store.stored import GetStatus, Page
+from flintlog.store.topics import is_system_topic
 
 _EXAMINED: Final = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING})
 

@@ -229,7 +229,7 @@ class IndexService:
         file.roll_back(count, 0 if last is None else store_time_of(last), previous)
 
     def _drop(self, gone: Iterable[IndexFile]) -> None:
-        dropped = set(gone)
+        dropped = list(gone)
         with self._lock:
             self._files = tuple(file for file in self._files if file not in dropped)
         for file in dropped:

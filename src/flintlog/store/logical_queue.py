@@ -34,6 +34,7 @@ StoreTimeOf = Callable[[int, int], int]
 _TRUSTED_BUT_LAST = 3  # recovery reads only the last three files; what lies before was flushed long ago
 _OFFSET = struct.Struct(">q")
 _MAX_OFFSET = (1 << 63) - 1
+_GLANCE_BYTES = 4096
 
 
 class QueueType(Enum):
@@ -95,25 +96,29 @@ class EntryRange(ABC):
 
 
 class TailKeeper:
-    """Says when the map cache may take the tail of a queue; one for all queues of a store.
+    """Says when the map cache may take the tail of a queue, and which queues may have to be flushed; one for all
+    queues of a store.
 
     The cache may ask in any thread, but only the thread inside a `put` knows that no lane is writing: puts
     and lanes run one at a time. All others are told no, and the file stays mapped.
     """
 
-    __slots__ = ("_writer",)
+    __slots__ = ("_writer", "written")
 
     def __init__(self) -> None:
         self._writer: int | None = None
+        self.written: set[LogicalQueue] = set()
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self, queue: LogicalQueue | None = None) -> Iterator[None]:
         """Around a put."""
         self._writer = get_ident()
         try:
             yield
         finally:
             self._writer = None
+            if queue is not None:
+                self.written.add(queue)  # after the write: whoever flushes now takes it out before looking
 
     def may_take(self) -> bool:
         """Whether the asking thread is the one inside a put."""
@@ -159,6 +164,7 @@ class LogicalQueue(ABC):
         self.segments = segments
         self._tails = TailKeeper() if tails is None else tails
         self._has_stale_end = False
+        self._corrected_to = -1
         self.broken_offset: int | None = None
 
     @property
@@ -199,9 +205,14 @@ class LogicalQueue(ABC):
         Without `is_extended` the entry keeps its tags code even where the queue has an extension.
         """
 
-    @abstractmethod
     def correct_min_offset(self, commit_log_min: int, now_ms: int = 0) -> None:
         """Move the min offset to the first record that the log still has."""
+        self._correct_min(commit_log_min, now_ms)
+        self._corrected_to = commit_log_min
+
+    @abstractmethod
+    def _correct_min(self, commit_log_min: int, now_ms: int) -> None:
+        """What `correct_min_offset` does for this kind of queue."""
 
     @abstractmethod
     def entries_from(self, queue_offset: int) -> EntryRange | None:
@@ -233,6 +244,11 @@ class LogicalQueue(ABC):
         """Files were cut or deleted: forget what was remembered about them."""
 
     @property
+    def is_in_lane(self) -> bool:
+        """Whether the kernel's lane writes entries without anyone hearing of it."""
+        return False
+
+    @property
     def parts(self) -> tuple[SegmentQueue, ...]:
         """All its files, those of an extension too."""
         return (self.segments,)
@@ -262,35 +278,53 @@ class LogicalQueue(ABC):
 
         After a clean shutdown nothing can lie behind the end, so nobody has to look there later.
         """
-        end = None
-        for segment in self.segments.segments[-_TRUSTED_BUT_LAST:]:
-            position = self._recover_segment(segment)
-            end = segment.base + position
-            if position < segment.size:
-                self.broken_offset = self._broken_entry(segment, position)
-                break
+        end, first = self._recover_at_a_glance() or self._recover_mapped()
         if end is not None:
             self._cut(end)
             self._has_stale_end = not was_clean
+            if first:
+                self._see_first(first)
 
-    def _broken_entry(self, segment: Segment, position: int) -> int | None:
-        """The physical offset in an entry that is not valid and not empty either: a torn end, or damage."""
-        selected = segment.select(position, self.entry_size)
-        if selected is None:
+    def _recover_at_a_glance(self) -> tuple[int, bytes] | None:
+        """The end of a queue whose data ends in the first block of its only file, as in most it does; and its start."""
+        segments = self.segments.segments
+        if len(segments) != 1:
             return None
-        with selected:
-            offset: int = _OFFSET.unpack_from(selected.view)[0]
-            return offset & _MAX_OFFSET if any(selected.view) else None
+        head = self.segments.medium.head(segments[0].path, _GLANCE_BYTES)
+        view = memoryview(head)
+        position = self._data_end(view)
+        if position + self.entry_size > len(head) and len(head) < segments[0].size:
+            return None
+        self._see_end(view, position)
+        return segments[0].base + position, head[: self.entry_size] if position else b""
 
-    def _recover_segment(self, segment: Segment) -> int:
-        selected = segment.select(0)
-        if selected is None:
-            return 0
-        with selected:
-            position = self._data_end(selected.view)
-            if position:
-                self._built_to(selected.view, position)
-            return position
+    def _recover_mapped(self) -> tuple[int | None, bytes]:
+        end, first = None, b""
+        for segment in self.segments.segments[-_TRUSTED_BUT_LAST:]:
+            selected = segment.select(0)
+            position = 0
+            if selected is not None:
+                with selected:
+                    position = self._data_end(selected.view)
+                    self._see_end(selected.view, position)
+                    if position and segment is self.segments.first:
+                        first = bytes(selected.view[: self.entry_size])
+            end = segment.base + position
+            if position < segment.size:
+                break
+        return end, first
+
+    def _see_end(self, view: memoryview, position: int) -> None:
+        """Take what the entries around the end of the data say."""
+        if position:
+            self._built_to(view, position)
+        rest = view[position : position + self.entry_size]
+        # An entry that is not valid and not empty either: a torn end, or damage.
+        is_broken = len(rest) == self.entry_size and any(rest)
+        self.broken_offset = _OFFSET.unpack_from(rest)[0] & _MAX_OFFSET if is_broken else None
+
+    def _see_first(self, entry: bytes) -> None:  # noqa: B027 - not every kind has a use for it
+        """Remember the first entry of the first file while it is at hand."""
 
     def _cut(self, end: int, *, clear: bool = False) -> None:
         self.segments.truncate(end, clear=clear)
@@ -345,8 +379,21 @@ class LogicalQueue(ABC):
         count = self.segments.delete_before(commit_log_min, now_ms=now_ms, unit_size=self.entry_size)
         if count:
             self._files_changed()
-        self.correct_min_offset(commit_log_min, now_ms)
+        if count or commit_log_min > self._corrected_to:  # what came since then is behind it anyway
+            self.correct_min_offset(commit_log_min, now_ms)
         return count
+
+    def _segment_of_min(self, commit_log_min: int) -> Segment | None:
+        """The first file with an entry of a record that the log still has, or else the last.
+
+        Expiry keeps that the first one. After a crash between the deletion of a log file and that of queue files the
+        boundary lies further on.
+        """
+        segments = self.segments.segments
+        for segment in segments[:-1]:
+            if self._physical_offset_at(segment, segment.size - self.entry_size) >= commit_log_min:
+                return segment
+        return segments[-1] if segments else None
 
     def _physical_offset_at(self, segment: Segment, position: int) -> int:
         selected = segment.select(position, self.entry_size)

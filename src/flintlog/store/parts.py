@@ -13,8 +13,7 @@ from flintlog.disk.allocator import SegmentAllocator
 from flintlog.disk.buffer_pool import TransientStorePool
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.errors import FormatError
-from flintlog.format.config_json import parse_config_object
+from flintlog.errors import DamagedStore
 from flintlog.format.index_file import IndexLayout
 from flintlog.kernel import Encoder, Lane
 from flintlog.store.checkpoint import CheckpointFile
@@ -22,7 +21,9 @@ from flintlog.store.clock import Milliseconds
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.config import StoreConfig
 from flintlog.store.damage import DamageMap
+from flintlog.store.disk_use import full_log_paths
 from flintlog.store.index import IndexService
+from flintlog.store.json_file import JsonFile
 from flintlog.store.message import Message
 from flintlog.store.paths import StorePaths
 from flintlog.store.put_lock import make_put_lock
@@ -67,6 +68,7 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         medium,
         allocator=allocator,
         read_only_directories=paths.read_only_commit_logs,
+        full_directories=lambda: full_log_paths(paths, config, medium),
     )
     queues = _make_queues(root, config, medium, now_ms, paths)
     return Parts(
@@ -149,12 +151,10 @@ def _make_index(
 
 
 def load_queue_types(path: Path, medium: Medium) -> dict[str, str]:
-    """Topics whose `topics.json` entry names a queue type; a file that does not parse names none."""
-    if not medium.exists(path):
-        return {}
+    """Topics whose `topics.json` entry names a queue type; that it does not parse is said when topics are loaded."""
     try:
-        table = parse_config_object(medium.read(path))
-    except FormatError:
+        table = JsonFile(path, medium).load() or {}
+    except DamagedStore:
         return {}
     topics = table.get("topicConfigTable")
     found: dict[str, str] = {}

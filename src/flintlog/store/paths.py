@@ -15,6 +15,17 @@ if TYPE_CHECKING:
 PATH_SEPARATOR = ","
 ROCKSDB_MARK = "CURRENT"
 LOG_NAME_DIGITS = 20
+CONFIG_FILES = (
+    "consumerFilter.json",
+    "consumerOffset.json",
+    "delayOffset.json",
+    "subscriptionGroup.json",
+    "timercheck",
+    "timermetrics",
+    "topics.json",
+    "transactionMetrics",
+)
+"""What a store and its services keep in the folder `config`, each with a `.bak` beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,14 @@ class StorePaths:
         return self.root / "config" / "topics.json"
 
     @property
+    def groups(self) -> Path:
+        return self.root / "config" / "subscriptionGroup.json"
+
+    @property
+    def consumer_offsets(self) -> Path:
+        return self.root / "config" / "consumerOffset.json"
+
+    @property
     def consumer_filter(self) -> Path:
         return self.root / "config" / "consumerFilter.json"
 
@@ -82,7 +101,8 @@ class StorePaths:
     def derived(self) -> tuple[Path, ...]:
         """Directories that hold nothing but what follows from the log."""
         return tuple(
-            self.root / name for name in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "flintlog")
+            self.root / name
+            for name in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "timerlog", "flintlog")
         )
 
 
@@ -119,5 +139,11 @@ def remove_store(paths: StorePaths, medium: Medium) -> None:
             medium.remove_tree(directory)
     for directory in paths.derived:
         medium.remove_tree(directory)
-    for name in ("checkpoint", "abort", "abort.bak", "lock"):
+    config = paths.topics.parent
+    for name in CONFIG_FILES:
+        medium.remove(config / name)
+        medium.remove(config / f"{name}.bak")
+    if not medium.listing(config):
+        medium.remove_tree(config)
+    for name in ("checkpoint", "abort", "abort.bak", "lock", "timerwheel"):
         medium.remove(paths.root / name)

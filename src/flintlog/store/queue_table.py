@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from flintlog.derive.entries import LMQ_PREFIX
-from flintlog.disk.medium import Medium
+from flintlog.disk.medium import FileInfo, Medium
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
@@ -33,6 +33,9 @@ from flintlog.store.batch_consume_queue import BatchConsumeQueue
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.consume_queue_ext import ConsumeQueueExt
 from flintlog.store.logical_queue import LogicalQueue, QueueType, TailKeeper
+
+_RECOVER_AT_ONCE: Final = 64
+"""Queues that are handed to a thread together: one alone takes less time than the handing over."""
 
 _MAX_QUEUE_ID: Final = 2**31 - 1
 _DIRECTORIES: Final = {QueueType.SIMPLE: CONSUME_QUEUE, QueueType.BATCH: BATCH_CONSUME_QUEUE}
@@ -80,6 +83,7 @@ class QueueTable:
         self._recover_threads = min(8, os.cpu_count() or 1) if recover_threads is None else recover_threads
         self._tails = TailKeeper()
         self._queues: dict[QueueKey, LogicalQueue] = {}
+        self._ids: dict[str, set[int]] = {}
         self._lock = threading.Lock()
         self._next: dict[QueueKey, int] = {}
         self._next_in_batch: dict[QueueKey, int] = {}
@@ -109,7 +113,26 @@ class QueueTable:
             queue = self._queues.get((topic, queue_id))
             if queue is None:
                 queue = self._queues[topic, queue_id] = self._make(topic, queue_id, self.type_of(topic))
+                self._ids.setdefault(topic, set()).add(queue_id)
             return queue
+
+    def check_type(self, topic: str, kind: str) -> None:
+        """Raise when a topic has queues of another kind."""
+        found = next((self.get(topic, queue_id) for queue_id in self.queue_ids(topic)), None)
+        if found is not None and found.type.value != kind:
+            raise InvalidConfig(
+                f"topic {topic!r} has queues of type {found.type.value}, and is to have {kind}",
+                advice="delete the topic first, or take another name",
+            )
+
+    def set_type(self, topic: str, kind: str) -> None:
+        """Say which kind of queue a topic has from now on."""
+        self._types = {**self._types, topic: kind}
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues that a topic has, in order."""
+        with self._lock:
+            return sorted(self._ids.get(topic, ()))
 
     def all(self) -> list[LogicalQueue]:
         """Every queue there is now."""
@@ -121,52 +144,65 @@ class QueueTable:
         return len(self._next_light)
 
     def _make(self, topic: str, queue_id: int, kind: QueueType) -> LogicalQueue:
+        return self._make_in(self._topic_folder(topic, kind), topic, queue_id, kind)
+
+    def _make_in(self, folder: Path, topic: str, queue_id: int, kind: QueueType) -> LogicalQueue:
+        """A queue whose files lie in the folder of its topic."""
         if kind is QueueType.BATCH:
-            segments = self._segments(BATCH_CONSUME_QUEUE, topic, queue_id, self.files.batch_consume_queue)
+            segments = self._segments(folder, queue_id, self.files.batch_consume_queue)
             return BatchConsumeQueue(topic, queue_id, segments, self._tails)
         ext = None
         if self.files.extension is not None:
-            units = self._segments(CONSUME_QUEUE_EXT, topic, queue_id, self.files.extension)
+            units = self._segments(self.root / CONSUME_QUEUE_EXT / topic, queue_id, self.files.extension)
             ext = ConsumeQueueExt(units, self._tails)
-        segments = self._segments(CONSUME_QUEUE, topic, queue_id, self.files.consume_queue)
+        segments = self._segments(folder, queue_id, self.files.consume_queue)
         return ConsumeQueue(topic, queue_id, segments, ext, self._tails)
 
-    def _segments(self, folder: str, topic: str, queue_id: int, size: int) -> SegmentQueue:
-        directory = self.root / folder / topic / str(queue_id)
-        return SegmentQueue([directory], size, self._medium, read_only=self.read_only)
+    def _topic_folder(self, topic: str, kind: QueueType) -> Path:
+        return self.root / _DIRECTORIES[kind] / topic
+
+    def _segments(self, topic_folder: Path, queue_id: int, size: int) -> SegmentQueue:
+        return SegmentQueue([topic_folder / str(queue_id)], size, self._medium, read_only=self.read_only)
 
     # Opening
 
     def load(self) -> None:
         """Find the queues on disk. A topic of the wrong kind is an error, and nothing is changed."""
-        for kind, folder in _DIRECTORIES.items():
-            for topic, queue_id in self._on_disk(folder):
-                self._check_type(topic, kind, folder)
-                queue = self._make(topic, queue_id, kind)
-                queue.load()
-                self._queues[topic, queue_id] = queue
+        for kind, name in _DIRECTORIES.items():
+            for topic in self._medium.listing(self.root / name):
+                if topic.is_directory:
+                    self._load_topic(topic.name, kind)
 
-    def _on_disk(self, folder: str) -> Iterator[QueueKey]:
-        for topic in self._medium.listing(self.root / folder):
-            if not topic.is_directory:
-                continue
-            for queue in self._medium.listing(self.root / folder / topic.name):
-                if queue.is_directory and _is_queue_id(queue.name):
-                    yield topic.name, int(queue.name)
+    def _load_topic(self, topic: str, kind: QueueType) -> None:
+        folder = self._topic_folder(topic, kind)
+        queue_ids = [int(each.name) for each in self._medium.listing(folder) if _is_queue(each)]
+        if queue_ids:
+            self._check_type(topic, kind, folder)
+        for queue_id in queue_ids:
+            queue = self._make_in(folder, topic, queue_id, kind)
+            queue.load()
+            self._queues[topic, queue_id] = queue
+            self._ids.setdefault(topic, set()).add(queue_id)
 
-    def _check_type(self, topic: str, kind: QueueType, folder: str) -> None:
+    def _check_type(self, topic: str, kind: QueueType, folder: Path) -> None:
         wanted = self.type_of(topic)
         if wanted is not kind:
             raise DamagedStore(
                 f"topic {topic!r} has queues of type {kind.value}, but is configured as {wanted.value}",
-                path=self.root / folder / topic,
+                path=folder,
                 advice="configure the topic's queue type as it was written",
             )
 
     def recover(self, was_clean: bool = False) -> None:
         """Find the end of every queue, several at a time."""
+        queues = self.all()
+
+        def recover_some(start: int) -> None:
+            for queue in queues[start : start + _RECOVER_AT_ONCE]:
+                queue.recover(was_clean)
+
         with ThreadPoolExecutor(max(1, self._recover_threads), "recover-queues") as pool:
-            for _ in pool.map(lambda queue: queue.recover(was_clean), self.all()):
+            for _ in pool.map(recover_some, range(0, len(queues), _RECOVER_AT_ONCE)):
                 pass
 
     def sync_names(self) -> None:
@@ -259,17 +295,30 @@ class QueueTable:
     # Keeping and deleting
 
     def flush(self, least_pages: int) -> bool:
-        """Make every queue durable; True when nothing was left to do."""
+        """Make the queues durable that were written; True when nothing was left to do."""
         is_done = True
-        for queue in self.all():
-            is_done = queue.flush(least_pages) and is_done
+        for queue in list(self._tails.written):
+            is_done = self._flush(queue, least_pages) and is_done
         return is_done
 
     def flush_all(self) -> None:
         """Make every queue durable to its end."""
-        for queue in self.all():
-            while not queue.flush(0):
+        for queue in list(self._tails.written):
+            while not self._flush(queue, 0):
                 pass
+
+    def _flush(self, queue: LogicalQueue, least_pages: int) -> bool:
+        """Flush one queue and forget that it was written, unless the lane may go on writing it."""
+        written = self._tails.written
+        written.discard(queue)
+        is_settled = False
+        try:
+            is_done = queue.flush(least_pages)
+            is_settled = is_done and least_pages == 0 and not queue.is_in_lane
+            return is_done
+        finally:
+            if not is_settled:
+                written.add(queue)
 
     def delete_expired(self, commit_log_min: int, pause: Callable[[], None] | None = None) -> int:
         """Delete queue files whose records the log no longer has; how many. `pause` after each queue that lost some."""
@@ -281,26 +330,27 @@ class QueueTable:
                 pause()
         return count
 
-    def remove_expired(self, commit_log_min: int, is_kept: Callable[[str], bool]) -> list[QueueKey]:
-        """Delete the queues none of whose records the log still has, but for topics that are kept; which."""
-        gone = [
-            (queue.topic, queue.queue_id)
-            for queue in self.all()
-            if not is_kept(queue.topic) and 0 <= queue.last_physical_offset < commit_log_min
-        ]
-        for topic, queue_id in gone:
-            self.remove(topic, queue_id)
-        return gone
+    def is_expired(self, topic: str, queue_id: int, commit_log_min: int) -> bool:
+        """Whether the log has none of a queue's records, and nothing is on its way into it."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not 0 <= queue.last_physical_offset < commit_log_min:
+            return False
+        handed_out = self.next_offset(topic, queue_id)
+        if queue_id == 0 and topic.startswith(LMQ_PREFIX):
+            handed_out = max(handed_out, self.next_light_offset(topic))
+        return handed_out <= queue.max_offset
 
     def remove(self, topic: str, queue_id: int) -> None:
         """Delete one queue and its next offset."""
         with self._lock:
             queue = self._queues.pop((topic, queue_id), None)
+            self._ids.get(topic, set()).discard(queue_id)
         for offsets in (self._next, self._next_in_batch):
             self._handed_out_by_removed += offsets.pop((topic, queue_id), 0)
         if queue_id == 0:
             self._next_light.pop(topic, None)
         if queue is not None:
+            self._tails.written.discard(queue)
             queue.destroy()
 
     def remove_topic(self, topic: str) -> None:
@@ -323,5 +373,9 @@ class QueueTable:
             self.remove_topic(topic)
 
 
-def _is_queue_id(name: str) -> bool:
-    return name.isascii() and name.isdigit() and int(name) <= _MAX_QUEUE_ID and str(int(name)) == name
+def _is_queue(info: FileInfo) -> bool:
+    """Whether an entry of a topic's folder is a queue: a directory whose name is its number."""
+    name = info.name
+    if not info.is_directory or not (name.isascii() and name.isdigit()):
+        return False
+    return int(name) <= _MAX_QUEUE_ID and str(int(name)) == name

@@ -209,11 +209,13 @@ class Reader:
         if fault is not None:
             if pull.messages:
                 return False
-            raise DamagedRecord(
+            damaged = DamagedRecord(
                 f"message {behind - unit.batch_count} of the queue is damaged: {fault}",
                 offset=unit.physical_offset,
                 advice=f"everything else is intact; go on at queue offset {behind}",
             )
+            damaged.next_queue_offset = behind
+            raise damaged
         pull.next_offset = behind
         stored = StoredMessage(record, self._delay_levels_ms)
         if message_filter is not None and not message_filter.matches_message(stored):

@@ -19,6 +19,11 @@ class RecoveryReport(Sequence[Finding]):
         self.log_end = log_end
         self.dispatched_from = dispatched_from
 
+    def with_findings(self, findings: Sequence[Finding]) -> RecoveryReport:
+        """The same report with more in it."""
+        both = (*self.findings, *findings)
+        return RecoveryReport(both, clean=self.clean, log_end=self.log_end, dispatched_from=self.dispatched_from)
+
     def __len__(self) -> int:
         return len(self.findings)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,26 +22,35 @@ from typing import TYPE_CHECKING, Self, cast
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium, load_medium
 from flintlog.disk.overlay import OverlayMedium
-from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed
+from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed, StoreInUse
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
+from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.background import Background, Job
 from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds
 from flintlog.store.config import StoreConfig
+from flintlog.store.config_folder import ConfigFolder
+from flintlog.store.consumer import MAX_UNACKNOWLEDGED, Consumer
+from flintlog.store.consumer_offsets import ConsumerOffsets
+from flintlog.store.consumers import Consumers
 from flintlog.store.dispatch import BitmapHook, Listener
 from flintlog.store.engine import Engine, Progress
 from flintlog.store.filters import MessageFilter, as_filter
 from flintlog.store.get_figures import GetFigures
+from flintlog.store.groups import Groups
 from flintlog.store.logical_queue import CqUnit
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
+from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
-from flintlog.store.service import Rewritten, Service, make_service
+from flintlog.store.retention import Retention
+from flintlog.store.service import HOMES, HasFigures, Rewritten, Service, make_service
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
 from flintlog.store.subscriptions import Subscriptions
+from flintlog.store.topics import Topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,6 +93,7 @@ def open_store(
     engine.open(progress)
     store = Store(engine, Background(clock))
     try:
+        store._load_config_folder()
         store._start_services()
     except BaseException:
         store.shutdown()
@@ -110,6 +120,8 @@ class Store:
         self._background = background
         self._services: dict[str, Service] = {}
         self._jobs: dict[str, Job] = {}
+        self._retention: Retention | None = None
+        self._retention_job: Job | None = None
         self._appender = Appender(engine)
         self._put_lane = engine.log.put_lane
         self._put_plain = self._put_lane.put
@@ -117,6 +129,8 @@ class Store:
         self._queues = parts.queues
         self._reader = Reader(parts.commit_log, parts.queues, parts.index, parts.damage, engine.config)
         self._get_figures = GetFigures(engine, self._reader)
+        self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.open_short_way)
+        self._consumers = Consumers(self)
 
     @property
     def path(self) -> Path:
@@ -155,9 +169,16 @@ class Store:
     ) -> None:
         self.shutdown()
 
+    def _load_config_folder(self) -> None:
+        findings = self._folder.load()
+        if findings:
+            self._engine.recovery = self._engine.recovery.with_findings(findings)
+
     def _start_services(self) -> None:
         if self.read_only:
             return
+        if self.config.retention == "on":
+            self._start_retention()
         for name in sorted(self.config.services):
             service = make_service(name, self)
             service.start()
@@ -168,10 +189,19 @@ class Store:
         self._appender.services = self._services
         self._background.start()
 
+    def _start_retention(self) -> None:
+        engine = self._engine
+        self._retention = Retention(engine.config, engine.parts, engine.lifecycle, engine.dispatcher, engine.now_ms)
+        self._retention_job = self._background.add("retention", self._retention.run_due)
+
     def service(self, name: str) -> Service:
         """A running service, by its name in the configuration."""
+        if name not in HOMES:
+            raise InvalidConfig(f"there is no service {name!r}", advice=", ".join(HOMES))
         if name not in self._services:
             advice = f"open the store with services={{{name!r}}}"
+            if name in self.config.services:
+                advice = "it runs in a store that is open for writing"
             raise ServiceNotEnabled(f"the service {name!r} does not run", advice=advice)
         return self._services[name]
 
@@ -185,11 +215,20 @@ class Store:
         self._background.run_due()
 
     def shutdown(self) -> None:
-        """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing."""
+        """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing.
+
+        An arrival listener cannot do this: it would wait for the thread that it runs in.
+        """
+        if self._engine.dispatcher.is_calling_listener:
+            raise StoreInUse("an arrival listener cannot shut its store down", advice="let another thread do it")
+        if self._engine.is_left_to_parent:
+            return  # what services and groups would save is the parent's to save
         with ExitStack() as stack:
             stack.callback(self._engine.shutdown)
+            stack.callback(self._folder.save)
             while self._services:
                 stack.callback(self._services.popitem()[1].stop)
+            self._consumers.close()
             self._background.stop()
 
     close = shutdown
@@ -199,6 +238,50 @@ class Store:
         if not self.read_only:
             self.shutdown()
         self._engine.destroy()
+
+    # ------------------------------------------------------------------ topics, groups, consumers
+
+    @property
+    def topics(self) -> Topics:
+        """The configured topics: create, change, delete, list."""
+        return self._folder.topics
+
+    @property
+    def groups(self) -> Groups:
+        """The configured consumer groups: create, change, delete, list."""
+        return self._folder.groups
+
+    @property
+    def consumer_offsets(self) -> ConsumerOffsets:
+        """How far each group has consumed each queue."""
+        return self._folder.offsets
+
+    def consumer(
+        self,
+        group: str,
+        topic: str,
+        *,
+        filter: str | MessageFilter | None = None,
+        queue_ids: Sequence[int] | None = None,
+        start: str | int = "earliest",
+        timeout_s: float | None = None,
+        retries: bool = True,
+        max_unacknowledged: int = MAX_UNACKNOWLEDGED,
+    ) -> Consumer:
+        """A reader of a topic that remembers for its group how far it is; see `Consumer`."""
+        self._check_readable()
+        return self._consumers.open(
+            group, topic, filter, queue_ids, start, timeout_s, retries=retries, max_unacknowledged=max_unacknowledged
+        )
+
+    def arrival_wait(self, topics: Sequence[str]) -> ArrivalWait:
+        """A place to sleep until a message arrives for one of these topics; see `arrival_wait.py`."""
+        return ArrivalWait(topics, self._engine.dispatcher.arm)
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues of a topic that have had a message."""
+        self._check_readable()
+        return self._queues.queue_ids(topic)
 
     # ------------------------------------------------------------------ putting
 
@@ -444,7 +527,11 @@ class Store:
 
     def stats(self) -> dict[str, int | float | str]:
         """Counters, rates and offsets under RocketMQ's names; numbers where RocketMQ shows one number."""
-        return self._engine.stats()
+        found = self._engine.stats()
+        for service in self._services.values():
+            if isinstance(service, HasFigures):
+                found.update(service.running_stats())
+        return found
 
     def on_arrival(self, callback: Listener) -> None:
         """Call back with an `Arrival` for each message that becomes visible, in log order.
@@ -455,6 +542,32 @@ class Store:
             raise InvalidConfig(f"a listener is a function, not {type(callback).__name__}")
         self._engine.dispatcher.add_listener(callback)
         self._appender.open_short_way()
+
+    # ------------------------------------------------------------------ retention
+
+    def delete_expired_files(self) -> None:
+        """Let expired files go now, whatever the hour; what more there is goes in the rounds that follow."""
+        if self._retention is None or self._retention_job is None:
+            raise InvalidConfig(
+                "this store keeps everything", advice="open it with retention='on' or with a file_reserved_time"
+            )
+        self._retention.delete_expired_files()
+        self._retention_job.nudge()
+
+    def clean_expired_queues(self) -> list[tuple[str, int]]:
+        """Delete the queues none of whose messages the log still has, but for those of system topics; which."""
+        self._check_writable()
+        return clean_expired_queues(self._engine)
+
+    def clean_unused_topics(self, retained: Collection[str]) -> list[str]:
+        """Delete the queues of all topics that are not retained, but for system topics and light queues; which."""
+        self._check_writable()
+        return clean_unused_topics(self._engine, retained)
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise StoreClosed("the store was opened read-only", path=self.path)
+        self._check_readable()
 
     def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
         """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`); None: as configured."""

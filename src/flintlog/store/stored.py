@@ -14,13 +14,17 @@ import msgspec
 from flintlog.format.host import format_host
 from flintlog.format.message_id import encode_message_id
 from flintlog.format.properties import KEYS, TAGS, UNIQ_KEY, parse_properties
-from flintlog.format.record import Record, parse_record, tags_code
+from flintlog.format.record import MAGIC_V1, Record, parse_record, tags_code
 from flintlog.kernel import RecordBody
 from flintlog.store.compression import DEFAULT_LIMIT_BYTES, decompress
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
 
 _I32 = struct.Struct(">i").unpack_from
 _I64 = struct.Struct(">q").unpack_from
+_BODY_AT = 84
+_V1_LAST_BYTE = MAGIC_V1 & 0xFF
+_V6_SHIFT = (0, 12, 12, 24)
+"""How far the body lies behind its usual place, by the two low bits of sys_flag >> 4: hosts that are IPv6."""
 
 
 class GetStatus(IntEnum):
@@ -125,8 +129,19 @@ class StoredMessage(msgspec.Struct, gc=False):
     def properties(self) -> dict[str, str]:
         """All properties, in the order of the record."""
         if self._properties is None:
-            self._properties = parse_properties(self._parts().properties)
+            self._properties = parse_properties(self._property_bytes())
         return self._properties
+
+    def _property_bytes(self) -> bytes:
+        # Found like the body, without parsing what lies before: many readers look at properties alone.
+        record = self.record
+        place = _BODY_AT + _V6_SHIFT[record[39] >> 4 & 3]
+        place += 4 + int(_I32(record, place)[0])
+        if record[7] == _V1_LAST_BYTE:
+            place += 1 + record[place]
+        else:
+            place += 2 + int.from_bytes(record[place : place + 2], "big")
+        return record[place + 2 : place + 2 + int.from_bytes(record[place : place + 2], "big")]
 
     @property
     def tags(self) -> str | None:

@@ -1,0 +1,114 @@
+"""`flintlog retention STORE --dry-run`: which files of the log would go, when, and why.
+
+A row a file, the oldest first. The store is neither opened nor locked, so this may be asked beside a running one.
+Without `--config` the answer is for RocketMQ's defaults, because most directories come from a broker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.cli.output import Output, Row
+from flintlog.cli.parameters import config_option, output_option
+
+if TYPE_CHECKING:
+    from flintlog.store.config import StoreConfig
+    from flintlog.store.retention_report import Growth, RetentionReport
+    from flintlog.store.retention_rules import PlannedFile
+
+_COLUMNS = ("file", "bytes", "first_stored", "last_written", "goes", "why", "unconsumed_by")
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+@click.command()
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
+@config_option
+@output_option
+@click.pass_context
+def retention(context: click.Context, store: Path, dry_run: bool, config: StoreConfig, output: Output) -> int:
+    """Say which files of STORE's log would be deleted, when and why, and who has not consumed them yet."""
+    if not dry_run:
+        raise click.UsageError("an open store deletes by itself; this command only says what would go: add --dry-run")
+    from flintlog.disk.local import LocalMedium
+    from flintlog.store.retention_report import report_retention
+
+    if context.get_parameter_source("config") is not ParameterSource.COMMANDLINE:
+        config = _rocketmq_defaults()
+        output.note(f"no --config: RocketMQ's defaults ({config.file_reserved_time} hours, deleted at 04:00)")
+    now_ms = time.time_ns() // 1_000_000
+    report = report_retention(store, config, LocalMedium(), lambda: now_ms)
+    output.rows(_rows(report, now_ms), _COLUMNS)
+    if report.growth is not None:
+        output.note(describe_growth(report.growth))
+    if report.damage is None:
+        return ExitCode.FINE
+    output.note(f"what groups have consumed is not known: {report.damage}")
+    return ExitCode.PARTIAL
+
+
+def _rocketmq_defaults() -> StoreConfig:
+    from flintlog.store.config import StoreConfig
+
+    return StoreConfig.from_rocketmq({})
+
+
+def _rows(report: RetentionReport, now_ms: int) -> Iterator[Row]:
+    for planned, stored_ms in zip(report.files, report.first_stored_ms, strict=True):
+        yield {
+            "file": str(planned.file.path),
+            "physical_offset": planned.file.base,
+            "bytes": planned.file.size,
+            "first_stored": _time(stored_ms),
+            "last_written": _time(planned.file.modified_ms),
+            "goes": describe_going(planned, now_ms),
+            "why": planned.why,
+            "unconsumed_by": sorted({each.group for each in planned.unconsumed}),
+            "first_stored_ms": stored_ms,
+            "last_written_ms": planned.file.modified_ms,
+            "expires_at_ms": planned.expires_at_ms,
+            "goes_at_ms": planned.goes_at_ms,
+        }
+
+
+def _time(moment_ms: int | None) -> str | None:
+    return None if moment_ms is None else datetime.fromtimestamp(moment_ms / 1000).isoformat(" ", "seconds")
+
+
+def describe_going(planned: PlannedFile, now_ms: int) -> str:
+    """When a file goes, in the words of a person who asks now."""
+    if planned.goes_at_ms is None:
+        return f"kept: {planned.why}"
+    if planned.goes_at_ms <= now_ms:
+        return "now"
+    now, moment = (datetime.fromtimestamp(each / 1000) for each in (now_ms, planned.goes_at_ms))
+    days = (moment.date() - now.date()) // timedelta(days=1)
+    day = {0: "today", 1: "tomorrow"}.get(days, f"on {moment.date()}")
+    return f"at {moment:%H:%M} {day}"
+
+
+def describe_growth(growth: Growth) -> str:
+    """What the log's rate means for its disk."""
+    text = f"The log grows by about {_size(growth.bytes_a_day)} a day"
+    if growth.bytes_kept is not None:
+        text += f"; kept as configured that is about {_size(growth.bytes_kept)}"
+    text += f". Its disk is {growth.disk_percent} % full"
+    if growth.days_until_full is None:
+        return f"{text}, and that is enough."
+    return f"{text}: in about {growth.days_until_full:.1f} days it is nearly full."
+
+
+def _size(count: float) -> str:
+    for unit in _UNITS[:-1]:
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {_UNITS[-1]}"

@@ -1,0 +1,121 @@
+"""Sending back: a message that could not be consumed is stored again, for a later try or as a dead letter.
+
+    consumed n times before        n < retry_max_times         %RETRY%group, after a delay
+                                   n >= retry_max_times,       %DLQ%group, at once
+                                   or a negative level
+
+The delay level is the one asked for; 0 takes 3 + n (or the highest there is), so that tries come further and further
+apart. What is stored is the message with one try more, its properties in Java's order of a parsed map, and among them:
+
+    RETRY_TOPIC          the topic it was first put to
+    ORIGIN_MESSAGE_ID    the id of the message that was sent back first
+    WAIT                 false
+    DELAY                the level; 0 for a dead letter
+"""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from flintlog.errors import InvalidConfig, InvalidMessage, InvalidTopic
+from flintlog.format.properties import (
+    CRC32,
+    DELAY_TIME_LEVEL,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    WAIT_STORE_MSG_OK,
+)
+from flintlog.format.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from flintlog.store.groups import GroupConfig
+from flintlog.store.message import Message, Receipt
+from flintlog.store.service import Rewritten
+from flintlog.store.store import Store
+from flintlog.store.stored import StoredMessage
+from flintlog.store.topics import dead_letter_topic, retry_topic
+
+FIRST_RETRY_LEVEL = 3
+
+
+def send_back(
+    store: Store,
+    group: str,
+    message: StoredMessage,
+    delay_level: int = 0,
+    *,
+    max_reconsume_times: int | None = None,
+) -> Receipt:
+    """Store a message again that its group could not consume; `max_reconsume_times` overrules the group's limit.
+
+    A later try needs the service "schedule". When this returns PUT_OK the message is as durable as a put makes it, and
+    the one that failed may be acknowledged.
+    """
+    if not isinstance(message, StoredMessage):
+        raise InvalidMessage(f"a message that was read is sent back, not {type(message).__name__}")
+    if not isinstance(delay_level, int):
+        raise InvalidMessage(f"a delay level is a number, not {type(delay_level).__name__}")
+    config = store.groups.get_or_create(group)
+    most = config.retry_max_times if max_reconsume_times is None else max_reconsume_times
+    if message.reconsume_times >= most or delay_level < 0:
+        receipt = store.put_rewritten(_dead_letter(store, group, message), Rewritten)
+    else:
+        receipt = _put_retry(store, config, message, delay_level)
+    if receipt:
+        topic = message.properties.get(RETRY_TOPIC, message.topic)
+        store.broker_stats.add("SNDBCK_PUT_NUMS", f"{topic}@{group}", 1)
+    return receipt
+
+
+def _put_retry(store: Store, config: GroupConfig, message: StoredMessage, delay_level: int) -> Receipt:
+    schedule = store.service("schedule")
+    level = delay_level or min(FIRST_RETRY_LEVEL + message.reconsume_times, len(store.config.delay_levels_ms))
+    # Not by `put`: WAIT=false in its properties would let it return before the message is durable.
+    receipt = store.put_rewritten(_retry(store, config, message, level), schedule.rewrite)
+    if receipt.physical_offset >= 0:  # also when it was not synced in time: it is in the log, and will be due
+        schedule.stored(receipt)
+    return receipt
+
+
+def _retry(store: Store, config: GroupConfig, message: StoredMessage, level: int) -> Message:
+    if config.retry_queue_nums < 1:
+        raise InvalidConfig(f"group {config.name!r} has no retry queue", advice="change its retry_queue_nums")
+    topic = retry_topic(config.name)
+    _check_writeable(store, topic, config.retry_queue_nums)
+    again = _again(store, message, topic, level)
+    queue_id = random.randrange(config.retry_queue_nums)
+    return msgspec.structs.replace(again, queue_id=queue_id, delay_level=level)
+
+
+def _dead_letter(store: Store, group: str, message: StoredMessage) -> Message:
+    topic = dead_letter_topic(group)
+    _check_writeable(store, topic, 1)
+    return _again(store, message, topic, 0)
+
+
+def _check_writeable(store: Store, topic: str, queue_nums: int) -> None:
+    if not store.topics.get_or_create(topic, queue_nums).is_writeable:
+        raise InvalidTopic(f"topic {topic!r} may not be written", advice="change its perm")
+
+
+def _again(store: Store, message: StoredMessage, topic: str, level: int) -> Message:
+    """The message as it is stored again; only the order of the names that are put in here is Java's doing."""
+    properties = dict(message.properties)
+    properties.pop(CRC32, None)
+    properties.setdefault(RETRY_TOPIC, message.topic)
+    properties[WAIT_STORE_MSG_OK] = "false"
+    properties[DELAY_TIME_LEVEL] = str(level)
+    if not properties.get(ORIGIN_MESSAGE_ID, "").strip():
+        properties[ORIGIN_MESSAGE_ID] = message.message_id
+    return Message(
+        topic,
+        message.body,
+        properties=properties,
+        flag=message.flag,
+        # Which kind of host a record holds is the encoder's to say: the store host is another one now.
+        sys_flag=message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
+        born_timestamp=message.born_timestamp,
+        born_host=message.born_host,
+        store_host=store.config.store_host,
+        reconsume_times=message.reconsume_times + 1,
+    )

@@ -1,0 +1,159 @@
+"""A store's `config` folder: topics, groups, and how far groups have consumed.
+
+    config/topics.json               store.topics
+    config/subscriptionGroup.json    store.groups
+    config/consumerOffset.json       store.consumer_offsets
+
+Loading comes after recovery, because offsets are compared with what the queues hold. A file that does not parse is
+replaced by its `.bak`, and that is a finding; when neither parses, opening for writing fails and nothing is changed,
+while a read-only opening says so and goes on without.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from flintlog.derive.finding import Finding
+from flintlog.errors import DamagedStore, SyncFailed
+from flintlog.store.background import Background, Job
+from flintlog.store.config_table import ConfigTable
+from flintlog.store.consumer_offsets import ConsumerOffsets
+from flintlog.store.engine import Engine
+from flintlog.store.groups import GROUP_EXTRAS, SYSTEM_GROUPS, GroupConfig, Groups
+from flintlog.store.json_file import JsonFile
+from flintlog.store.topics import SYSTEM_TOPICS, TopicConfig, Topics
+
+log = logging.getLogger(__name__)
+
+
+class ConfigFolder:
+    """The three files and what stands in them."""
+
+    def __init__(self, engine: Engine, background: Background, *, on_queue_type: Callable[[], None]) -> None:
+        """`on_queue_type` is called when a topic got another kind of queue."""
+        paths, medium, config, now_ms = engine.parts.paths, engine.parts.medium, engine.config, engine.now_ms
+        self._engine = engine
+        self._background = background
+        self._saving: Job | None = None
+        self._starting = threading.Lock()
+        topics_file = JsonFile(paths.topics, medium, before_save=engine.check_open)
+        groups_file = JsonFile(paths.groups, medium, before_save=engine.check_open)
+        offsets_file = JsonFile(paths.consumer_offsets, medium, before_save=engine.check_open)
+        self._topic_table = ConfigTable(topics_file, TopicConfig, "topicConfigTable", now_ms, predefined=SYSTEM_TOPICS)
+        self._group_table = ConfigTable(
+            groups_file,
+            GroupConfig,
+            "subscriptionGroupTable",
+            now_ms,
+            predefined=SYSTEM_GROUPS,
+            entry_extras=GROUP_EXTRAS,
+            file_extras={"forbiddenTable": {}},
+        )
+        self.offsets = ConsumerOffsets(
+            offsets_file,
+            now_ms,
+            config.flush_consumer_offset_interval,
+            flush=engine.flush,
+            on_change=self._save_in_time,
+        )
+        self.topics = Topics(
+            self._topic_table,
+            read_only=engine.read_only,
+            queues=engine.parts.queues,
+            on_queue_type=on_queue_type,
+            remove=self._remove_topic,
+        )
+        self.groups = Groups(
+            self._group_table,
+            read_only=engine.read_only,
+            remove_offsets=self.offsets.remove_group,
+            forget=engine.broker_stats.forget_group,
+        )
+        self._files = (
+            (topics_file, self._topic_table.load),
+            (groups_file, self._group_table.load),
+            (offsets_file, self.offsets.load),
+        )
+        self._is_loaded = False
+
+    def load(self) -> list[Finding]:
+        """Read the files; what was not as it should be."""
+        findings: list[Finding] = []
+        for file, load in self._files:
+            try:
+                load()
+            except DamagedStore as broken:
+                if not self._engine.read_only:
+                    raise
+                findings.append(_broken(file.path, broken))
+            else:
+                findings += [_restored(file)] if file.restored else []
+        self._is_loaded = True
+        if not self._engine.read_only and self._engine.config.broker_role != "SLAVE":
+            findings += self._bring_back_offsets()
+        return findings
+
+    def _bring_back_offsets(self) -> list[Finding]:
+        """A slave's offsets are its master's and may be ahead of its own log; anybody else's may not."""
+
+        def end_of(topic: str, queue_id: int) -> int:
+            queue = self._engine.parts.queues.get(topic, queue_id)
+            return 0 if queue is None else queue.max_offset
+
+        return [
+            Finding(
+                "offset-beyond-queue",
+                "warning",
+                f"group {group} had consumed {topic}/{queue_id} to {old}, but the queue ends at {new}",
+                f"the group goes on at {new}",
+            )
+            for group, topic, queue_id, old, new in self.offsets.clamp(end_of)
+        ]
+
+    def _remove_topic(self, topic: str) -> None:
+        self.offsets.remove_topic(topic)
+        self.offsets.save()
+        self._engine.dispatcher.remove_topic(topic)
+        self._engine.broker_stats.forget_topic(topic)
+
+    def _save_in_time(self) -> None:
+        """Offsets have changed. A store whose groups do not move has no thread for them."""
+        if self._engine.read_only:
+            return
+        with self._starting:
+            if self._saving is None:
+                self._saving = self._background.add("consumer-offsets", self.offsets.run_due)
+        self._saving.nudge()
+
+    def save(self) -> None:
+        """The store stops: write what is not written yet, unless what is there could not be read."""
+        if not self._is_loaded or self._engine.read_only:
+            return
+        try:
+            self.offsets.save()
+        except SyncFailed as failure:
+            # What was saved before stands; the groups are given again what they consumed since.
+            log.error("the groups' offsets were not saved: %s", failure)
+
+
+def _restored(file: JsonFile) -> Finding:
+    return Finding(
+        "config-restored",
+        "warning",
+        f"{file.path.name} is missing or does not parse",
+        f"its backup {file.backup.name} is used",
+        file=str(file.path),
+    )
+
+
+def _broken(path: Path, error: DamagedStore) -> Finding:
+    return Finding(
+        "damaged-config",
+        "error",
+        f"{path.name}: {error.what}",
+        "repair it, or move it away to begin anew",
+        file=str(path),
+    )

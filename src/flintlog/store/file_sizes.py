@@ -1,0 +1,43 @@
+"""The file sizes of a store that lies there, read off its files.
+
+Whoever only looks at a directory need not be told the sizes it was written with: every file of a kind has the
+same size, so the first one that is found tells it. Where there is none, the configuration's stands; where
+they differ, loading says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from flintlog.disk.medium import FileInfo, Medium
+from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from flintlog.store.config import StoreConfig
+from flintlog.store.paths import StorePaths
+
+
+def with_found_sizes(root: Path, config: StoreConfig, medium: Medium) -> StoreConfig:
+    """The configuration with the sizes of the files that are there; an extension is read where there is one."""
+    paths = StorePaths.of(root, config)
+    logs = (*paths.commit_logs, *paths.read_only_commit_logs)
+    changes: dict[str, object] = {}
+    found = {
+        "mapped_file_size_commit_log": _first_size(info for path in logs for info in medium.listing(path)),
+        "mapped_file_size_consume_queue": _first_size(_queue_files(root / CONSUME_QUEUE, medium)),
+        "mapper_file_size_batch_consume_queue": _first_size(_queue_files(root / BATCH_CONSUME_QUEUE, medium)),
+        "mapped_file_size_consume_queue_ext": _first_size(_queue_files(root / CONSUME_QUEUE_EXT, medium)),
+    }
+    changes.update({name: size for name, size in found.items() if size is not None})
+    if found["mapped_file_size_consume_queue_ext"] is not None:
+        changes["enable_consume_queue_ext"] = True
+    return config.with_changes(**changes)
+
+
+def _queue_files(folder: Path, medium: Medium) -> Iterator[FileInfo]:
+    for topic in medium.listing(folder):
+        for queue in medium.listing(folder / topic.name) if topic.is_directory else ():
+            yield from medium.listing(folder / topic.name / queue.name) if queue.is_directory else ()
+
+
+def _first_size(files: Iterator[FileInfo]) -> int | None:
+    return next((info.size for info in files if not info.is_directory and info.size and info.name.isdigit()), None)

@@ -1,0 +1,171 @@
+"""What retention would do to a store directory, without opening it: nothing is locked, recovered or written.
+
+Files are listed, not read: but for the first record of each log file (when it was stored) and, where groups have
+offsets, the queues of their topics. So it costs little beside a running store, whose files it may
+look at: the answer is that of the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from flintlog.disk.medium import DiskUsage, Medium
+from flintlog.disk.overlay import OverlayMedium
+from flintlog.errors import DamagedStore, FlintlogError
+from flintlog.store.clock import Milliseconds
+from flintlog.store.config import StoreConfig
+from flintlog.store.disk_use import UNKNOWN_PERCENT, existing, used_percent
+from flintlog.store.file_sizes import with_found_sizes
+from flintlog.store.parts import Parts, make_parts
+from flintlog.store.paths import is_store
+from flintlog.store.retention_rules import (
+    LogFile,
+    PlannedFile,
+    RetentionRules,
+    judge_space,
+    plan_files,
+)
+from flintlog.store.unconsumed import Unconsumed, find_unconsumed, load_group_offsets
+
+DAY_MS: Final = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How the log grows, and what that means for its disk."""
+
+    bytes_a_day: float
+    bytes_kept: float | None  # once it is as old as retention lets it get; None when nothing is deleted
+    disk_percent: int
+    days_until_full: float | None  # until puts are refused; None when it does not come to that
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionReport:
+    """What will become of each log file, the oldest first."""
+
+    files: tuple[PlannedFile, ...]
+    first_stored_ms: tuple[int | None, ...]
+    growth: Growth | None
+    damage: str | None
+    """Why it is not known what groups have consumed."""
+
+
+def report_retention(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> RetentionReport:
+    """Look at a directory; raises when there is none, or its files cannot be those of a store."""
+    if not medium.exists(root):
+        raise DamagedStore("there is no such directory", path=root)
+    disk = OverlayMedium(medium)
+    parts = make_parts(root, with_found_sizes(root, config, disk), disk, now_ms)
+    parts.segments.load()
+    if not parts.segments.segments and not is_store(parts.paths, disk):
+        raise DamagedStore("this directory is not a store", path=root)
+    stored = _first_stored(parts)
+    files = [
+        LogFile(segment.path, segment.base, segment.size, segment.modified_ms)
+        for segment in parts.segments.segments[: len(stored)]
+    ]
+    lacking, damage = _load_unconsumed(parts)
+    usages = _usages(parts)
+    rules = RetentionRules.of(config)
+    planned = _plan(files, rules, usages, now_ms(), lacking, damage)
+    return RetentionReport(tuple(planned), tuple(stored), _growth(files, stored, rules, usages, now_ms()), damage)
+
+
+def _first_stored(parts: Parts) -> list[int | None]:
+    """When the first record of each file was stored; files made ahead, at the end, are left out."""
+    found: list[int | None] = []
+    for segment in parts.segments.segments:
+        stored_ms = parts.commit_log.store_time_at(segment.base)
+        found.append(stored_ms if stored_ms > 0 else None)
+    while len(found) > 1 and found[-1] is None:
+        found.pop()
+    return found
+
+
+def _load_unconsumed(parts: Parts) -> tuple[list[Unconsumed], str | None]:
+    try:
+        offsets = load_group_offsets(parts.paths.consumer_offsets, parts.medium)
+    except DamagedStore as error:
+        return [], str(error)
+    topics = {topic for topic, _ in offsets}
+    if not topics:
+        return [], None
+    parts.queues.load()
+    queues = [queue for queue in parts.queues.all() if queue.topic in topics]
+    for queue in queues:
+        queue.recover(was_clean=True)
+        queue.correct_min_offset(max(0, parts.segments.min_offset))
+    return find_unconsumed(queues, offsets), None
+
+
+def _usages(parts: Parts) -> tuple[DiskUsage | None, DiskUsage | None]:
+    """The disk that counts for the log (the emptiest), and that of the queues."""
+    paths, medium = parts.paths, parts.medium
+
+    def usage(path: Path) -> DiskUsage | None:
+        try:
+            return medium.usage(existing(path, paths.root, medium))
+        except FlintlogError:
+            return None
+
+    logs = [found for path in paths.commit_logs if (found := usage(path)) is not None]
+    return min(logs, key=lambda found: found.used_ratio, default=None), usage(paths.consume_queue)
+
+
+def _plan(
+    files: Sequence[LogFile],
+    rules: RetentionRules | None,
+    usages: tuple[DiskUsage | None, DiskUsage | None],
+    now_ms: int,
+    lacking: Sequence[Unconsumed],
+    damage: str | None,
+) -> list[PlannedFile]:
+    if rules is None:
+        return [_kept(file, "this configuration keeps everything", lacking) for file in files]
+    log, queues = (UNKNOWN_PERCENT if each is None else used_percent(each) for each in usages)
+    space = judge_space(rules, [log], queues)
+    if damage is not None and rules.protects_unconsumed and not (space.at_once and rules.may_force):
+        return [_kept(file, "it is not known what groups have consumed", lacking) for file in files]
+    to_free_bytes = max(_to_free(each, rules) for each in usages) if space.at_once else 0
+    return list(plan_files(files, rules, space, now_ms, lacking, to_free_bytes))
+
+
+def _kept(file: LogFile, why: str, lacking: Sequence[Unconsumed]) -> PlannedFile:
+    return PlannedFile(file, None, None, why, tuple(each for each in lacking if each.physical_offset < file.end))
+
+
+def _to_free(usage: DiskUsage | None, rules: RetentionRules) -> int:
+    """The bytes that must go until a disk is below the limit that makes files go at any age."""
+    if usage is None:
+        return 0
+    return max(0, int(_usable_bytes(usage) * (usage.used_ratio - rules.forced_above_percent / 100)))
+
+
+def _usable_bytes(usage: DiskUsage) -> float:
+    """The size of a disk without what is reserved for its administrator."""
+    return usage.free / (1 - usage.used_ratio) if 0 <= usage.used_ratio < 1 else usage.total
+
+
+def _growth(
+    files: Sequence[LogFile],
+    stored: Sequence[int | None],
+    rules: RetentionRules | None,
+    usages: tuple[DiskUsage | None, DiskUsage | None],
+    now_ms: int,
+) -> Growth | None:
+    """From the first record of the first file to that of the last: only whole files are counted."""
+    usage = usages[0]
+    if len(files) < 2 or usage is None or stored[0] is None or stored[-1] is None or stored[-1] <= stored[0]:
+        return None
+    bytes_a_day = sum(file.size for file in files[:-1]) / (stored[-1] - stored[0]) * DAY_MS
+    limit = 0.9 if rules is None else rules.refused_above_percent / 100
+    room = max(0.0, _usable_bytes(usage) * (limit - usage.used_ratio))
+    # Files of a day's last hours wait for the hour of the next day, so a day more is kept.
+    bytes_kept = None if rules is None else bytes_a_day * (rules.reserved_ms / DAY_MS + 1)
+    still_to_come = float("inf") if bytes_kept is None else bytes_kept - sum(file.size for file in files)
+    days = room / bytes_a_day if still_to_come > room else None
+    return Growth(bytes_a_day, bytes_kept, used_percent(usage), days)

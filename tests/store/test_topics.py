@@ -1,0 +1,289 @@
+"""Topics: created, changed, deleted, listed, and kept in `topics.json` as RocketMQ keeps them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintlog import DamagedStore, InvalidConfig, InvalidTopic, Message, StoreClosed, open_store
+from flintlog.disk.local import LocalMedium
+from flintlog.errors import DiskFull, FlintlogError
+from flintlog.format.config_json import parse_config_object
+from flintlog.store.config_table import ConfigTable
+from flintlog.store.json_file import JsonFile
+from flintlog.store.topics import INHERIT, READ, SYSTEM_TOPICS, WRITE, TopicConfig
+from flintlog.testing import FakeClock, temporary_store
+from tests.conftest import Golden
+from tests.store.small_store import ASYNC, SMALL, bytes_of
+
+_VERSION = re.compile(rb'"dataVersion":\{[^}]*\}')
+
+
+def topics_file(root: Path) -> Path:
+    return root / "config" / "topics.json"
+
+
+def test_a_created_topic_has_rocketmqs_defaults_and_survives_a_restart(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        created = store.topics.create("orders")
+        assert (created.read_queue_nums, created.write_queue_nums, created.perm) == (8, 8, READ | WRITE)
+        assert (created.topic_filter_type, created.topic_sys_flag, created.order) == ("SINGLE_TAG", 0, False)
+        store.topics.create("events", read_queue_nums=2, write_queue_nums=4, perm=READ, order=True)
+    with open_store(tmp_path, SMALL) as store:
+        assert store.topics.get("orders") == created
+        assert [topic.name for topic in store.topics] == ["events", "orders"] and len(store.topics) == 2
+        assert "orders" in store.topics and "nothing" not in store.topics and 7 not in store.topics
+        events = store.topics.get("events")
+        assert events is not None and events.is_readable and not events.is_writeable and events.order
+
+
+def test_the_file_is_the_one_that_java_writes(golden: Golden, tmp_path: Path) -> None:
+    theirs = (golden("delay") / "store/config/topics.json").read_bytes()
+    table = ConfigTable(JsonFile(tmp_path / "topics.json", LocalMedium()), TopicConfig, "topicConfigTable", lambda: 0)
+    for topic in SYSTEM_TOPICS:
+        table.put(topic)
+    known = {topic.name for topic in SYSTEM_TOPICS}
+    entries: Any = parse_config_object(theirs)["topicConfigTable"]
+    for name, entry in entries.items():
+        if name not in known:
+            count = entry["readQueueNums"]
+            table.put(TopicConfig(topic_name=name, read_queue_nums=count, write_queue_nums=count, perm=entry["perm"]))
+    assert _VERSION.sub(b"", (tmp_path / "topics.json").read_bytes()) == _VERSION.sub(b"", theirs)
+
+
+def test_system_topics_are_there_without_a_file_and_nobody_changes_them(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        assert store.topics.list() == [] and not topics_file(tmp_path).exists()
+        default = store.topics.get("TBW102")
+        assert default is not None and default.perm == READ | WRITE | INHERIT
+        assert {topic.name for topic in store.topics.list(system=True)} == {topic.name for topic in SYSTEM_TOPICS}
+        for change in (store.topics.create, store.topics.change, store.topics.delete):
+            with pytest.raises(InvalidTopic, match="RocketMQ's own"):
+                change("SCHEDULE_TOPIC_XXXX")
+
+
+def test_each_change_raises_the_version(tmp_path: Path) -> None:
+    clock = FakeClock(1000)
+    with open_store(tmp_path, SMALL, clock=clock) as store:
+        store.topics.create("orders")
+        clock.advance(5)
+        store.topics.change("orders", perm=READ, read_queue_nums=2)
+        version = parse_config_object(topics_file(tmp_path).read_bytes())["dataVersion"]
+        assert version == {"counter": 2, "stateVersion": 0, "timestamp": 1005}
+        changed = store.topics.get("orders")
+        assert changed is not None and (changed.perm, changed.read_queue_nums, changed.write_queue_nums) == (4, 2, 8)
+
+
+def test_what_we_do_not_know_is_kept(tmp_path: Path) -> None:
+    topics_file(tmp_path).parent.mkdir()
+    topics_file(tmp_path).write_text(
+        '{"dataVersion":{"counter":"7"},"later":[1],"topicConfigTable":{"orders":{"topicName":"orders","aNewField":'
+        '{"x":1},"perm":6,"readQueueNums":"3","attributes":{"unheard.of":"1"}},"events":{"topicName":"events"}}}'
+    )
+    with open_store(tmp_path, SMALL) as store:
+        topic = store.topics.get("orders")
+        assert topic is not None and topic.read_queue_nums == 3
+        store.topics.change("orders", perm=4)
+    found: Any = parse_config_object(topics_file(tmp_path).read_bytes())
+    orders, table = found["topicConfigTable"]["orders"], found["topicConfigTable"]
+    assert list(found["later"]) == [1] and found["dataVersion"]["counter"] == 8
+    assert orders["aNewField"] == {"x": 1} and orders["perm"] == 4
+    assert orders["attributes"] == {"unheard.of": "1"}
+    assert list(orders) == sorted(orders) and "events" in table
+
+
+def test_opening_a_store_of_javas_writes_nothing(golden: Golden, tmp_path: Path) -> None:
+    shutil.copytree(golden("delay") / "store/config", tmp_path / "config")
+    before = bytes_of(tmp_path / "config")
+    with open_store(tmp_path, SMALL) as store:
+        assert [topic.name for topic in store.topics][:2] == ["%RETRY%CG_delay", "%RETRY%CG_timer"]
+    after = bytes_of(tmp_path / "config")
+    # The offsets are of messages that are not in this log.
+    after.pop("consumerOffset.json"), before.pop("consumerOffset.json")
+    after.pop("consumerOffset.json.bak"), before.pop("consumerOffset.json.bak")
+    assert after == before
+
+
+def test_a_deleted_topic_loses_queues_and_offsets_but_not_its_messages(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.topics.create("orders")
+        receipt = store.put(Message("orders", b"old")).check()
+        store.put(Message("events", b"other")).check()
+        store.consumer_offsets.commit("g", "orders", 0, 1)
+        store.consumer_offsets.commit("g", "events", 0, 1)
+        store.topics.delete("orders")
+        assert "orders" not in store.topics and store.queue_ids("orders") == []
+        assert store.consumer_offsets.get("g", "orders", 0) is None
+        assert store.consumer_offsets.get("g", "events", 0) == 1
+        assert not (tmp_path / "consumequeue/orders").exists()
+        old = store.message_at(receipt.physical_offset)
+        assert old is not None and old.body == b"old"
+        assert store.put(Message("orders", b"new")).queue_offset == 0
+        store.wait_dispatched()
+        assert [message.body for message in store.get("orders", 0, 0).messages] == [b"new"]
+        with pytest.raises(InvalidTopic, match="no topic"):
+            store.topics.delete("orders")
+
+
+def test_deleting_while_others_put_and_read() -> None:
+    with temporary_store(ASYNC) as store:
+        for round_number in range(20):
+            store.topics.create("orders")
+            for number in range(50):
+                store.put(Message("orders", b"%d" % number, queue_id=number % 3)).check()
+            store.topics.delete("orders")
+            store.put(Message("events", b"")).check()
+            store.wait_dispatched()
+            assert store.max_offset("events", 0) == round_number + 1
+            assert store.queue_ids("orders") == []
+
+
+def test_a_listener_may_delete() -> None:
+    with temporary_store(SMALL) as store:
+        store.topics.create("orders")
+        store.on_arrival(lambda arrival: store.topics.delete("orders") if "orders" in store.topics else None)
+        store.put(Message("orders", b"")).check()
+        store.wait_dispatched()
+        assert store.queue_ids("orders") == [] and "orders" not in store.topics
+
+
+def test_a_batch_queue_by_attribute(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.put(Message("simple", b"")).check()
+        store.topics.create("batches", attributes={"queue.type": "BatchCQ", "message.type": "NORMAL"})
+        store.put(Message("batches", b"one")).check()
+        store.wait_dispatched()
+        kinds = {queue.topic: queue.type for queue in store.queues()}
+        assert kinds == {"simple": "SimpleCQ", "batches": "BatchCQ"}
+        with pytest.raises(InvalidConfig, match="has queues of type SimpleCQ"):
+            store.topics.create("simple", attributes={"queue.type": "BatchCQ"})
+        assert "simple" not in store.topics
+        with pytest.raises(InvalidConfig, match="stays as it was created"):
+            store.topics.change("batches", attributes={"queue.type": "SimpleCQ"})
+        store.topics.change("batches", attributes={"reserve.time": "5"})
+        changed = store.topics.get("batches")
+        assert changed is not None
+        assert changed.attributes == {"queue.type": "BatchCQ", "message.type": "NORMAL", "reserve.time": "5"}
+    with open_store(tmp_path, SMALL) as store:
+        assert [message.body for message in store.get("batches", 0, 0).messages] == [b"one"]
+        store.put(Message("batches", b"two")).check()
+        store.wait_dispatched()
+        assert store.max_offset("batches", 0) == 2
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "a/b", "é", "..", "x" * 128, "%RETRY%" + "x" * 249, 7, None])
+def test_names_that_a_broker_would_refuse(name: str) -> None:
+    with temporary_store(SMALL) as store, pytest.raises(InvalidTopic):
+        store.topics.create(name)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"read_queue_nums": 0},
+        {"write_queue_nums": 70_000},
+        {"read_queue_nums": "8"},
+        {"read_queue_nums": True},
+        {"perm": 8},
+        {"order": 1},
+        {"attributes": {"queue.type": "RocksDBCQ"}},
+        {"attributes": {"reserve.time": "x"}},
+        {"attributes": {"reserve.time": 5}},
+        {"attributes": {"lite.topic.expiration": "43201"}},
+        {"attributes": {"unheard.of": "1"}},
+        {"attributes": 5},
+    ],
+)
+def test_values_that_cannot_be(values: dict[str, object]) -> None:
+    with temporary_store(SMALL) as store:
+        with pytest.raises(InvalidConfig):
+            store.topics.create("orders", **values)  # type: ignore[arg-type]
+        assert store.topics.list() == []
+        store.topics.create("orders")
+        with pytest.raises(InvalidConfig):
+            store.topics.change("orders", **values)
+        for unknown in ({"colour": 1}, {"topic_name": "other"}):
+            with pytest.raises(InvalidConfig, match="no value"):
+                store.topics.change("orders", **unknown)
+        with pytest.raises(InvalidTopic, match="already"):
+            store.topics.create("orders")
+        with pytest.raises(InvalidTopic, match="no topic"):
+            store.topics.change("nothing", perm=6)
+
+
+def test_a_read_only_store_lists_and_changes_nothing(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.topics.create("orders")
+    before = bytes_of(tmp_path)
+    with open_store(tmp_path, SMALL, read_only=True) as store:
+        assert "orders" in store.topics
+        for change in (store.topics.create, store.topics.change, store.topics.delete, store.groups.create):
+            with pytest.raises(StoreClosed):
+                change("orders")
+    assert bytes_of(tmp_path) == before
+
+
+def test_a_broken_file_is_replaced_by_its_backup_and_that_is_a_finding(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.topics.create("orders")
+        store.topics.create("events")
+    topics_file(tmp_path).write_bytes(b"{ torn")
+    with open_store(tmp_path, SMALL) as store:
+        assert [topic.name for topic in store.topics] == ["orders"]
+        (finding,) = store.recovery
+        assert finding.id == "config-restored" and finding.file == str(topics_file(tmp_path))
+        store.topics.create("again")
+    with open_store(tmp_path, SMALL) as store:
+        assert [topic.name for topic in store.topics] == ["again", "orders"] and len(store.recovery) == 0
+
+
+@pytest.mark.parametrize("broken", ["{ torn", "[]", '{"topicConfigTable":5}', '{"topicConfigTable":{"a":5}}'])
+def test_when_nothing_can_be_made_of_a_file_nothing_is_overwritten(tmp_path: Path, broken: str) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.put(Message("orders", b"")).check()
+    topics_file(tmp_path).parent.mkdir(exist_ok=True)
+    for path in (topics_file(tmp_path), topics_file(tmp_path).with_name("topics.json.bak")):
+        path.write_text(broken)
+    before = bytes_of(tmp_path / "config")
+    with pytest.raises(DamagedStore):
+        open_store(tmp_path, SMALL)
+    assert bytes_of(tmp_path / "config") == before
+    with open_store(tmp_path, SMALL, read_only=True) as store:
+        assert [finding.id for finding in store.recovery] == ["damaged-config"]
+        assert store.max_offset("orders", 0) == 1
+    topics_file(tmp_path).unlink()
+    topics_file(tmp_path).with_name("topics.json.bak").unlink()
+    with open_store(tmp_path, SMALL) as store:
+        assert store.recovery.clean
+
+
+def test_a_change_that_cannot_be_saved_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(tmp_path, SMALL) as store:
+
+        def full(*_: object) -> None:
+            raise DiskFull("no space")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(JsonFile, "save", full)
+            with pytest.raises(FlintlogError):
+                store.topics.create("orders", attributes={"queue.type": "BatchCQ"})
+        assert "orders" not in store.topics
+        store.put(Message("orders", b"")).check()
+        store.wait_dispatched()
+        assert store.queues()[0].type == "SimpleCQ"
+
+
+def test_destroying_a_store_takes_its_configuration_along(tmp_path: Path) -> None:
+    (tmp_path / "store/config").mkdir(parents=True)
+    (tmp_path / "store/config/own.txt").write_text("mine")
+    with open_store(tmp_path / "store", SMALL) as store:
+        store.topics.create("orders")
+        store.topics.create("events")
+        store.groups.create("g")
+        store.consumer_offsets.commit("g", "orders", 0, 0)
+        store.destroy()
+    assert list(bytes_of(tmp_path)) == ["store/config/own.txt"]
