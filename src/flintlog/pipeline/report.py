@@ -81,10 +81,10 @@ def report_frames(
 
     paths = [str(store)] if isinstance(store, (str, Path)) else list(store)
     find_logs(tuple(paths), strict=False)
-    options = {"includeBody": "false", "failOnDataLoss": "false"}
+    options = {"columns": ",".join(_COLUMNS), "failOnDataLoss": "false"}
     if topics:
         options["topics"] = ",".join(topics)
-    messages = load_messages(spark, paths, options).select(*_COLUMNS).persist()
+    messages = load_messages(spark, paths, options).persist()
     with plain_errors("the report"):
         totals = messages.agg(f.min("store_timestamp").alias("first_ms"), f.max("store_timestamp").alias("last_ms"),
                               f.countDistinct("topic").alias("topics"),
