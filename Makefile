@@ -15,7 +15,7 @@ help:
 	@echo "make test       lint, types, import rules and all tests that are not slow"
 	@echo "make test-slow  the slow tests"
 	@echo "make lint       ruff and mypy"
-	@echo "make demo       kill a writer, recover, read: what was acknowledged is there"
+	@echo "make demo       kill a writer, recover, read: what was acknowledged is there; then Spark"
 	@echo "make bench      how fast this machine is with it"
 	@echo "make docs       write the generated pages again"
 	@echo "make clean      remove everything that was built"
