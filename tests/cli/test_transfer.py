@@ -44,8 +44,11 @@ def test_what_is_exported_can_be_imported_elsewhere(
     golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, lines = golden("batch") / "store", tmp_path / "some.jsonl"
-    assert main.run(["export", str(source), str(lines), "--until", "1700000009000"]) == ExitCode.FINE
+    counted = run(capsys, "export", source, lines, "--until", "1700000009000", "-o", "json")
     told = [json.loads(line) for line in lines.read_text("utf-8").splitlines()]
+    assert counted == {"messages": len(told)}
+    assert main.run(["export", str(source), "--until", "1700000009000"]) == ExitCode.FINE
+    assert capsys.readouterr().out == lines.read_text("utf-8")
     assert len(told) > 50
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeCommitLog=4194304\nmaxHashSlotNum=100\nmaxIndexNum=4000\n")

@@ -75,32 +75,42 @@ def consume(
 
 @click.command("export")
 @store_argument
-@click.argument("file", type=click.File("w", encoding="utf-8"), default="-")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @click.option("--topic", help="Only messages of this topic.")
 @click.option("--queue", "queue_id", type=click.IntRange(0), help="Only messages of this queue id.")
 @click.option("--from", "start", help="Stored at or after this time.")
 @click.option("--until", "stop", help="Stored before this time.")
 @store_config_option
+@output_option
 def export(
     store: Path,
-    file: IO[str],
+    file: str,
     topic: str | None,
     queue_id: int | None,
     start: str | None,
     stop: str | None,
     config: StoreConfig | None,
+    output: Output,
 ) -> int:
-    """Write messages of the store in STORE as JSON lines, bodies in base64, for `flintlog import`."""
+    """Write messages of the store in STORE as JSON lines, bodies in base64, for `flintlog import`.
+
+    They go to FILE, or to standard output; how many there were is told only beside a file.
+    """
     from flintlog.care.log_reader import LogReader, Wanted
     from flintlog.care.store_files import look_at
 
     damage: list[tuple[int, int, str]] = []
     times = [None if text is None else parse_ms(text) for text in (start, stop)]
     reader = LogReader(look_at(store, config), lambda *place: damage.append(place))
-    for message in reader.messages(Wanted(topic, queue_id, *times)):
-        file.write(json.dumps(to_row(message, "base64"), ensure_ascii=False) + "\n")
+    count = 0
+    with click.open_file(file, "w", encoding="utf-8") as lines:
+        for message in reader.messages(Wanted(topic, queue_id, *times)):
+            lines.write(json.dumps(to_row(message, "base64"), ensure_ascii=False) + "\n")
+            count += 1
+    if file != "-":
+        output.record({"messages": count})
     for begin, end, evidence in damage:
-        click.echo(f"passed over {end - begin} bytes at {begin}: {evidence}", err=True)
+        output.note(f"passed over {end - begin} bytes at {begin}: {evidence}")
     return ExitCode.PARTIAL if damage else ExitCode.FINE
 
 
