@@ -14,7 +14,11 @@
     ├── StoreInUse              another process holds the directory
     ├── StoreClosed             the store was shut down, or was opened read-only
     ├── ServiceNotEnabled       a message asks for a service that is not on
+    ├── TransactionError        a transaction that cannot be decided as it was asked
+    │   ├── UnknownTransaction  there is no such transaction
+    │   └── TransactionDecided  it was decided before
     ├── MissingExtra            a feature whose optional package is not installed
+    ├── JobFailed               a job on Spark that ended without a result
     ├── DiskFull                no room for a file
     ├── DiskError               the operating system refused an operation on a file
     ├── SyncFailed              the operating system could not make data durable
@@ -136,7 +140,7 @@ class DamagedRecord(DamagedStore):
 
 
 class StoreInUse(FlintlogError):
-    """Another process holds the store's lock."""
+    """Another process holds the store's lock, or the caller is in the store's own work."""
 
     code = "store-in-use"
 
@@ -153,10 +157,34 @@ class ServiceNotEnabled(FlintlogError):
     code = "service-not-enabled"
 
 
+class TransactionError(FlintlogError):
+    """A transaction that cannot be committed or rolled back as it was asked."""
+
+    code = "transaction-error"
+
+
+class UnknownTransaction(TransactionError):
+    """The store has no transaction of this id."""
+
+    code = "unknown-transaction"
+
+
+class TransactionDecided(TransactionError):
+    """The transaction was committed, rolled back or given up before."""
+
+    code = "transaction-decided"
+
+
 class MissingExtra(FlintlogError):
     """A feature needs an optional package that is not installed."""
 
     code = "missing-extra"
+
+
+class JobFailed(FlintlogError):
+    """A job on Spark ended without a result, for a reason that is not the store's."""
+
+    code = "job-failed"
 
 
 class DiskFull(FlintlogError):

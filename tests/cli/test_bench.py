@@ -28,6 +28,14 @@ def test_json_carries_the_figures_and_what_they_depend_on(tmp_path: Path, capsys
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_services_have_a_suite_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "services", "--quick", "--directory", str(tmp_path), "-o", "json"]) == 0
+    figures = {row["figure"]: row["value"] for row in json.loads(capsys.readouterr().out)}
+    assert figures["2,000 queues: opening"] > 0
+    assert figures["5,000 timers wait: a tick with 10 due"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_table_shows_ours_and_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _bench(tmp_path, "--only", "64 asyncio", "--compare", "file") == 0
     told = capsys.readouterr()

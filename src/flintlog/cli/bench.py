@@ -30,12 +30,15 @@ OTHERS: dict[str, Callable[[], Contender]] = {
     "file": FileByHand,
 }
 BUSY_LOAD_PER_CORE = 0.5
+PIPELINE_MIB = 2048
+QUICK_PIPELINE_MIB = 64
 TITLE = (
     "messages a second, or µs from put to arrival (p50 / p99); in brackets CPU µs a message; × how much better ours is"
 )
 
 
 @click.command("bench")
+@click.argument("suite", type=click.Choice(["store", "services", "pipeline"]), default="store")
 @click.option("--compare", default="", help=f"Measure others beside: {', '.join(OTHERS)}, separated by commas.")
 @click.option("--only", multiple=True, help="Only tasks whose name contains this; may be given more than once.")
 @click.option("--quick", is_flag=True, help="One short round: to see that it works, not to quote.")
@@ -45,6 +48,7 @@ TITLE = (
 @click.option("--directory", type=click.Path(file_okay=False, path_type=Path), help="Where to write: a real disk.")
 @output_option
 def bench(
+    suite: str,
     compare: str,
     only: tuple[str, ...],
     quick: bool,
@@ -54,17 +58,49 @@ def bench(
     directory: Path | None,
     output: Output,
 ) -> ExitCode:
-    """Measure puts, synced puts, reads, rebuild and visibility; say how much CPU a message costs."""
+    """Measure puts, synced puts, reads, rebuild and visibility; say how much CPU a message costs.
+
+    `services` measures a store of 100,000 queues and a timer with a million messages that wait, `pipeline` the jobs on
+    Spark beside the same work in one process.
+    """
+    if suite == "services":
+        return _bench_services(directory, quick, output)
     window = _window(quick, seconds, rounds, rebuild_mib)
     tasks, names = _tasks(only), _names(compare)
     room = directory or Path(tempfile.gettempdir())
     room.mkdir(parents=True, exist_ok=True)
+    if suite == "pipeline":
+        _show_pipeline(room, QUICK_PIPELINE_MIB if quick else rebuild_mib or PIPELINE_MIB, "java" in names, output)
+        return ExitCode.FINE
     report, is_whole = _measure(names, tasks, window, room)
     _show(report, output)
     if not is_whole:
         output.note("Interrupted: the tasks that were not finished are missing.")
         return ExitCode.PARTIAL
     return ExitCode.FINE
+
+
+def _bench_services(directory: Path | None, quick: bool, output: Output) -> ExitCode:
+    from rich.console import Console
+
+    from flintlog.bench.scale import SCALE_COLUMNS, measure_scale
+
+    with (
+        tempfile.TemporaryDirectory(prefix="flintlog-bench-", dir=directory) as room,
+        Console(stderr=True).status("") as status,
+    ):
+        figures = measure_scale(Path(room), quick=quick, progress=status.update)
+    output.rows([msgspec.to_builtins(figure) for figure in figures], SCALE_COLUMNS, "what many queues and timers cost")
+    return ExitCode.FINE
+
+
+def _show_pipeline(room: Path, mib: int, with_java: bool, output: Output) -> None:
+    from flintlog.bench.pipeline import PipelineFigure, measure_pipeline
+
+    with tempfile.TemporaryDirectory(dir=room, prefix="flintlog-pipeline-") as directory:
+        figures = measure_pipeline(Path(directory), mib=mib, with_java=with_java)
+    rows = [msgspec.to_builtins(figure) for figure in figures]
+    output.rows(rows, PipelineFigure.__struct_fields__, f"{mib} MiB of 1 KiB messages, local[2]")
 
 
 def _show(report: Report, output: Output) -> None:

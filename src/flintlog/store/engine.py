@@ -89,8 +89,9 @@ class Engine:
         self.put_figures = PutFigures(parts.queues, lambda: self.log.end_offset, lambda: self.dispatcher.position)
         self.broker_stats = BrokerStats(now_ms, self.put_figures.take, lambda: self.counters.get_transferred_count)
         self.samples_itself = True
+        self.is_left_to_parent = False
         self.subscriptions = Subscriptions(
-            JsonFile(parts.paths.consumer_filter, medium),
+            JsonFile(parts.paths.consumer_filter, medium, before_save=self.check_open),
             BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
             now_ms,
             read_only=read_only,
@@ -371,8 +372,14 @@ class Engine:
     def leave_to_parent(self) -> None:
         """This is a forked child: the store is its parent's. The lock stays with the parent's own descriptor."""
         self._closing = threading.Lock()
+        self.is_left_to_parent = True
         self.lifecycle.end()
         self._release_lock()
+
+    def check_open(self) -> None:
+        """Raise when the directory is not, or no longer, this store's to write into."""
+        if self.lifecycle.state is not State.RUNNING:
+            raise StoreClosed("the store is not open", path=self.path)
 
     def _release_lock(self) -> None:
         if self._lock is not None:

@@ -86,6 +86,8 @@ class GroupCommit:
         self._tasks: deque[Task] = deque()
         self._in_flight: list[Waiting] = []
         self._tasks_in_flight: list[Task] = []
+        # Futures that were told of a time-out before their group was synced; like `done`, changed inside the gate.
+        self._given_up: set[asyncio.Future[Outcome]] = set()
         self._bell = threading.Lock()
         self._bell.acquire()
         self._gate = threading.Lock()
@@ -188,9 +190,13 @@ class GroupCommit:
             synced = self._flush_to(target)
             self._after_flush()
         finally:
-            self._complete(group, tasks, synced)
-            self._in_flight = []
-            self._tasks_in_flight = []
+            with self._gate:
+                self._in_flight, self._tasks_in_flight = [], []
+                still_waiting = [waiting for waiting in group if not waiting.done]
+                still_open = [task for task in tasks if task[0] not in self._given_up]
+                if len(still_open) < len(tasks):
+                    self._given_up.difference_update([task[0] for task in tasks])
+            self._tell(still_waiting, still_open, synced)
 
     def _flush_to(self, target: int) -> bool:
         if self._failed:
@@ -213,15 +219,11 @@ class GroupCommit:
             return False
         return True
 
-    def _complete(self, group: list[Waiting], tasks: list[Task], synced: bool) -> None:
-        tasks = [task for task in tasks if not task[0].done()]
+    def _tell(self, group: list[Waiting], tasks: list[Task], synced: bool) -> None:
+        """Finish puts that nobody else has finished, or hand them to the next stage; once for each."""
         then = self._then if synced else None
         if tasks and then is None:
             wake_loops(tasks, None if synced else PutStatus.FLUSH_DISK_TIMEOUT)
-        with self._gate:
-            group = [waiting for waiting in group if not waiting.done]
-            for waiting in group:
-                waiting.done = True
         if self._counted is not None:
             deadlines = [waiting.deadline for waiting in group]
             deadlines += [deadline for _, _, deadline in tasks]
@@ -249,7 +251,12 @@ class GroupCommit:
     def _watch(self) -> None:
         while not self._stopped.wait(self._timeout_s / WATCHES_PER_TIMEOUT):
             now = time.monotonic()
-            late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.deadline < now]
-            late_tasks = [task for task in (*self._tasks_in_flight, *tuple(self._tasks)) if task[2] < now]
+            with self._gate:
+                late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.deadline < now and not w.done]
+                for waiting in late:
+                    waiting.done = True
+                asleep = (*self._tasks_in_flight, *tuple(self._tasks))
+                late_tasks = [task for task in asleep if task[2] < now and task[0] not in self._given_up]
+                self._given_up.update(task[0] for task in late_tasks)
             if late or late_tasks:
-                self._complete(late, late_tasks, synced=False)
+                self._tell(late, late_tasks, synced=False)

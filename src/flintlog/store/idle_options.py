@@ -103,11 +103,5 @@ WITHOUT_EFFECT: Final = frozenset(
         "topic_queue_lock_num",
         "total_replicas",
         "trans_write_origin_trans_half_enable",
-        "transaction_check_interval",
-        "transaction_check_max",
-        "transaction_metric_flush_interval",
-        "transaction_op_batch_interval",
-        "transaction_op_msg_max_size",
-        "transaction_time_out",
     }
 )

@@ -12,9 +12,9 @@ A service puts and reads through the store's public methods.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -58,6 +58,13 @@ class Service(Protocol):
 
     def stop(self) -> None:
         """The store closes: save. Nothing of the service runs any more."""
+
+
+@runtime_checkable
+class HasFigures(Protocol):
+    """A service whose figures belong to the store's, under RocketMQ's names."""
+
+    def running_stats(self) -> Mapping[str, str]: ...
 
 
 def make_service(name: str, store: Store) -> Service:

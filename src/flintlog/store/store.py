@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self, cast
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium, load_medium
 from flintlog.disk.overlay import OverlayMedium
-from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed
+from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed, StoreInUse
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
 from flintlog.store.arrival_wait import ArrivalWait
@@ -47,7 +47,7 @@ from flintlog.store.raw_log import RawLog
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.retention import Retention
-from flintlog.store.service import Rewritten, Service, make_service
+from flintlog.store.service import HOMES, HasFigures, Rewritten, Service, make_service
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
 from flintlog.store.subscriptions import Subscriptions
@@ -198,8 +198,12 @@ class Store:
 
     def service(self, name: str) -> Service:
         """A running service, by its name in the configuration."""
+        if name not in HOMES:
+            raise InvalidConfig(f"there is no service {name!r}", advice=", ".join(HOMES))
         if name not in self._services:
             advice = f"open the store with services={{{name!r}}}"
+            if name in self.config.services:
+                advice = "it runs in a store that is open for writing"
             raise ServiceNotEnabled(f"the service {name!r} does not run", advice=advice)
         return self._services[name]
 
@@ -213,7 +217,14 @@ class Store:
         self._background.run_due()
 
     def shutdown(self) -> None:
-        """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing."""
+        """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing.
+
+        An arrival listener cannot do this: it would wait for the thread that it runs in.
+        """
+        if self._engine.dispatcher.is_calling_listener:
+            raise StoreInUse("an arrival listener cannot shut its store down", advice="let another thread do it")
+        if self._engine.is_left_to_parent:
+            return  # what services and groups would save is the parent's to save
         with ExitStack() as stack:
             stack.callback(self._engine.shutdown)
             stack.callback(self._folder.save)
@@ -518,7 +529,11 @@ class Store:
 
     def stats(self) -> dict[str, int | float | str]:
         """Counters, rates and offsets under RocketMQ's names; numbers where RocketMQ shows one number."""
-        return self._engine.stats()
+        found = self._engine.stats()
+        for service in self._services.values():
+            if isinstance(service, HasFigures):
+                found.update(service.running_stats())
+        return found
 
     def on_arrival(self, callback: Listener) -> None:
         """Call back with an `Arrival` for each message that becomes visible, in log order.

@@ -15,8 +15,10 @@ import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MQVersion;
 import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.remoting.protocol.LanguageCode;
@@ -129,10 +131,17 @@ public final class JavaBroker {
     /** Puts each line of a file as a half message; TRAN_MSG, PGROUP and UNIQ_KEY are among its properties already. */
     public long putHalf(String requests, String receipts) throws Exception {
         try (Lines out = new Lines(receipts)) {
-            Lines.each(requests, line -> out.write(Views.receipt(broker.getTransactionalMessageService()
-                .prepareMessage(Requests.message(line, System.currentTimeMillis())))));
+            Lines.each(requests, line -> out.write(Views.receipt(
+                broker.getTransactionalMessageService().prepareMessage(received(line)))));
             return out.count();
         }
+    }
+
+    /** A message as it comes out of a request: its properties are a map that was parsed, which orders them otherwise. */
+    private static MessageExtBrokerInner received(JSONObject line) {
+        MessageExtBrokerInner message = Requests.message(line, System.currentTimeMillis());
+        MessageAccessor.setProperties(message, MessageDecoder.string2messageProperties(message.getPropertiesString()));
+        return message;
     }
 
     /** What a producer sends to commit or roll back; the answer's code, 0 for success, and its remark. */
