@@ -136,6 +136,12 @@ def test_settings_follow(tmp_path: Path) -> None:
         wait_until(lambda: b"orders@billing" in content_of(config / "consumerOffset.json"))
         wait_until(lambda: b"billing" in content_of(config / "subscriptionGroup.json"))
         wait_until(lambda: b"orders" in content_of(config / "topics.json"))
+        wait_until(lambda: "orders" in slave.store.topics and "billing" in slave.store.groups)
+        wait_until(lambda: slave.store.consumer_offsets.get("billing", "orders", 1) == 2)
+        master.store.topics.delete("orders")
+        wait_until(lambda: "orders" not in slave.store.topics)
+        master.store.topics.create("orders")
+        wait_until(lambda: "orders" in slave.store.topics)
         slave.promote()
         assert "orders" in slave.store.topics
         assert "billing" in slave.store.groups

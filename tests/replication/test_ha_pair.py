@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,52 @@ def test_damage_in_the_masters_own_log_does_not_stop_the_copying(tmp_path: Path)
         with pytest.raises((DamagedRecord, DamagedStore)):
             slave.message_at(bad.physical_offset)
     assert files(tmp_path / "master") == files(tmp_path / "slave")
+
+
+def test_three_copies_need_two_slaves(tmp_path: Path) -> None:
+    config = MASTER.with_changes(in_sync_replicas=3, slave_timeout=300)
+    with (
+        running_master(tmp_path / "master", config) as (master, shell, port),
+        running_slave(tmp_path / "one", port) as (one, _),
+    ):
+        wait_until(lambda: len(shell.status()) == 1)
+        assert master.put(Message("orders", b"two copies")).status is PutStatus.FLUSH_SLAVE_TIMEOUT
+        with running_slave(tmp_path / "two", port) as (two, _):
+            wait_until(lambda: two.raw_log.end == master.raw_log.end)
+            receipt = master.put(Message("orders", b"three copies")).check()
+            assert min(one.raw_log.end, two.raw_log.end) >= receipt.end_offset
+
+
+def test_with_automatic_lowering_a_master_without_slaves_goes_on(tmp_path: Path) -> None:
+    config = MASTER.with_changes(enable_auto_in_sync_replicas=True, slave_timeout=5000)
+    with running_master(tmp_path / "master", config) as (master, _, _):
+        began = time.monotonic()
+        assert master.put(Message("orders", b"alone")).status is PutStatus.PUT_OK
+        assert time.monotonic() - began < 4
+
+
+def test_a_silent_slave_is_left_and_a_living_one_gets_heartbeats(tmp_path: Path) -> None:
+    config = MASTER.with_changes(ha_housekeeping_interval=500, ha_send_heartbeat_interval=50)
+    with (
+        running_master(tmp_path / "master", config) as (_, shell, port),
+        socket.create_connection((LOOPBACK, port), 5) as line,
+    ):
+        line.sendall(encode_report(0))
+        assert line.recv(12) == encode_frame(0)
+        while line.recv(4096):
+            pass
+        wait_until(lambda: shell.status() == [])
+
+
+def test_flow_control_limits_the_rate(tmp_path: Path) -> None:
+    with open_store(tmp_path / "master", SMALL) as store:
+        fill(store, 300)
+        size = store.raw_log.end
+    config = MASTER.with_changes(
+        ha_flow_control_enable=True, max_ha_transfer_byte_in_second=2 * size, ha_transfer_batch_size=4096
+    )
+    with running_master(tmp_path / "master", config) as (master, _, port):
+        began = time.monotonic()
+        with running_slave(tmp_path / "slave", port) as (slave, _):
+            wait_until(lambda: slave.raw_log.end == master.raw_log.end)
+        assert time.monotonic() - began > 0.4

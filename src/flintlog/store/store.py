@@ -580,6 +580,12 @@ class Store:
         """The log as bytes, for replication."""
         return self._raw_log
 
+    def reload_settings(self) -> None:
+        """Read topics, groups and offsets again: a slave's files were brought in line with its master's."""
+        if not self._engine.is_replica:
+            raise InvalidConfig("only a slave's settings come from elsewhere")
+        self._folder.load()
+
     def set_replicas(self, *, confirmed_where: int, in_sync_count: int) -> None:
         """Told by whoever sends the log: what enough replicas hold, and how many are in sync, this store counted."""
         if self._engine.confirmation is not None:

@@ -140,9 +140,10 @@ class HaMaster:
             self._tell_store()
 
     async def _send_all(self, connection: _Connection, writer: asyncio.StreamWriter) -> None:
+        frames_a_turn = 1 if self._config.ha_flow_control_enable else _FRAMES_A_TURN
         while not connection.is_over:
             sent = 0
-            for _ in range(_FRAMES_A_TURN):
+            for _ in range(frames_a_turn):
                 size = self._turn(connection, writer)
                 sent += size
                 if not size:

@@ -114,8 +114,9 @@ class MetadataFollower:
     async def _poll(self) -> None:
         while True:
             try:
-                for code in PARTS:
-                    await self.fetch(code)
+                written = [await self.fetch(code) for code in PARTS]
+                if any(written):
+                    await asyncio.to_thread(self._store.reload_settings)
                 self._trouble = None
             except FlintlogError as failure:
                 if str(failure) != self._trouble:
