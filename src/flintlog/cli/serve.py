@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flintlog.cli.exit_codes import ExitCode
-from flintlog.cli.parameters import config_option
+from flintlog.cli.output import Output, TableOutput
+from flintlog.cli.parameters import config_option, output_option
 
 if TYPE_CHECKING:
+    from flintlog.replication.ha.node import HaNode
     from flintlog.store.config import StoreConfig
 
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--port", type=click.IntRange(0, 65535), default=10911, show_default=True, help="The port for requests.")
 @click.option("--ha-port", type=click.IntRange(0, 65535), help="The port a master sends its log on; else haListenPort.")
 @config_option
+@output_option
 def serve(
     store: Path,
     role: str,
@@ -43,12 +46,13 @@ def serve(
     port: int,
     ha_port: int | None,
     config: StoreConfig,
+    output: Output,
 ) -> int:
     """Run the store in directory STORE as a master or a slave until SIGTERM.
 
     A broker.conf decides with brokerRole whether a master's puts wait for its slaves.
     """
-    from flintlog.replication.ha.node import HaNode
+    from flintlog.replication.ha.node import HaNode as Node
 
     if (role == "slave") != (ha_master is not None):
         raise click.UsageError("--ha-master belongs to --role slave, and a slave needs it")
@@ -57,15 +61,24 @@ def serve(
         changes |= {"broker_role": "SLAVE", "ha_master_address": ha_master}
     elif config.broker_role == "SLAVE":
         changes["broker_role"] = "ASYNC_MASTER"
-    node = HaNode(store, config.with_changes(**changes), host=host, port=port, master_remoting=master_remoting)
+    node = Node(store, config.with_changes(**changes), host=host, port=port, master_remoting=master_remoting)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     node.start()
     try:
-        sends = "" if node.is_slave else f", log on {host}:{node.ha_port}"
-        click.echo(f"{node.config.broker_role} of {store}: requests on {host}:{node.port}{sends}")
+        _say_where(node, store, host, output)
         stop.wait()
     finally:
         node.stop()
     return ExitCode.FINE
+
+
+def _say_where(node: HaNode, store: Path, host: str, output: Output) -> None:
+    """One line, or one value, as soon as the node listens: whoever started it may wait for that."""
+    role, ha_port = node.config.broker_role, None if node.is_slave else node.ha_port
+    if isinstance(output, TableOutput):
+        sends = "" if ha_port is None else f", log on {host}:{ha_port}"
+        click.echo(f"{role} of {store}: requests on {host}:{node.port}{sends}")
+    else:
+        output.record({"role": role, "store": str(store), "host": host, "port": node.port, "ha_port": ha_port})
