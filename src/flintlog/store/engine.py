@@ -24,6 +24,7 @@ from flintlog.disk.overlay import OverlayMedium
 from flintlog.disk.page_toucher import PageToucher
 from flintlog.errors import DamagedStore, DiskFull, FlintlogError, StoreClosed, SyncFailed
 from flintlog.format.names import encode_abort
+from flintlog.store.batch_notes import BatchNotes, settle_opened_batch
 from flintlog.store.bloom import BloomFilter
 from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.clock import Milliseconds
@@ -95,6 +96,7 @@ class Engine:
         self.queue_flush: QueueFlush | None = None
         self.medium = medium
         self.now_ms = now_ms
+        self.batch_notes = BatchNotes(parts.paths.batches, medium)
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
         self._async_flush: AsyncFlush | None = None
@@ -150,11 +152,27 @@ class Engine:
         if self.config.enable_calc_filter_bit_map:
             self.subscriptions.load()  # before recovery, which may dispatch
         self._marker.load()
+        self._settle_batch()
         self._dropped_index_files: list[str] = []
         if parts.index is not None:
             safe = parts.checkpoint.values.index_msg_timestamp
             self._dropped_index_files = parts.index.load(self._was_clean, safe)
         move_to(State.LOAD_INDEX_OK)
+
+    def _settle_batch(self) -> None:
+        parts = self.parts
+        self.batch_notes.load()
+        cut = settle_opened_batch(
+            self.batch_notes,
+            parts.segments,
+            parts.checkpoint,
+            cut_directory=parts.paths.cut,
+            medium=self.medium,
+            mark_unclean=self._mark_unclean,
+        )
+        if cut is not None:
+            self._was_clean = False
+        self._cut_batch = cut
 
     def _recover(self, progress: Progress | None) -> None:
         parts = self.parts
@@ -179,6 +197,8 @@ class Engine:
             read_only=self.read_only,
         )
         self.recovery = Recovery(opening, clean=self._was_clean).run()
+        if self._cut_batch is not None:
+            self.recovery = self.recovery.with_findings([self._cut_batch])
         self.lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
 
     def _start(self) -> None:

@@ -82,6 +82,16 @@ class StorePaths:
         return self.own / "stop.json"
 
     @property
+    def batches(self) -> Path:
+        """What is known of batches that are stored whole or not at all."""
+        return self.own / "batches.json"
+
+    @property
+    def staged(self) -> Path:
+        """Where tasks leave messages for the batch that they will be part of."""
+        return self.own / "staged"
+
+    @property
     def swap(self) -> Path:
         """The journal of derived files that are being replaced by rebuilt ones."""
         return self.own / "swap.json"
