@@ -56,7 +56,7 @@ def expected(*parts: list[bytes]) -> list[bytes]:
     return sorted(body for part in parts for body in part)
 
 
-BATCH = [message.body for message in batch()]
+BATCH = [bytes(message.body) for message in batch()]
 
 
 def test_a_batch_is_in_the_log_once_however_often_it_is_written(tmp_path: Path) -> None:
@@ -123,11 +123,11 @@ def interrupt_at(medium: FaultyMedium, step: int, crash: Callable[[FaultyMedium]
 
             return run
 
-        engine.flush = watched(engine.flush)  # type: ignore[method-assign]
+        engine.flush = watched(engine.flush)  # type: ignore[method-assign, assignment]
         engine.batch_notes.open = watched(engine.batch_notes.open)  # type: ignore[method-assign, assignment]
-        engine.batch_notes.close = watched(engine.batch_notes.close)  # type: ignore[method-assign]
+        engine.batch_notes.close = watched(engine.batch_notes.close)  # type: ignore[method-assign, assignment]
         append = store._closed_batches._append
-        store._closed_batches._append = lambda m: append(m) if m.topic != MARKER_TOPIC else watched(append)(m)  # type: ignore[return-value]
+        store._closed_batches._append = lambda m: append(m) if m.topic != MARKER_TOPIC else watched(append)(m)  # type: ignore[assignment]
         try:
             store.put_closed(counted(batch()), writer_id="query", batch_id=1)
         except Interrupted:
@@ -141,8 +141,9 @@ def test_interrupted_at_any_step_the_batch_is_there_or_it_is_not(kind: str) -> N
     while True:
         medium = FaultyMedium()
         before = filled(medium)
-        disk_after = {"kill": FaultyMedium.kill, "crash": partial(FaultyMedium.crash, seed=step)}
-        left = interrupt_at(medium, step, disk_after[kind])
+        left = interrupt_at(
+            medium, step, FaultyMedium.kill if kind == "kill" else partial(FaultyMedium.crash, seed=step)
+        )
         if left is None:
             break
         with open_store(ROOT, CONFIG, medium=left, clock=FakeClock()) as store:

@@ -54,7 +54,7 @@ class OpenedBatch(msgspec.Struct, frozen=True):
 
 class _Notes(msgspec.Struct):
     opened: OpenedBatch | None = None
-    closed: dict[str, int] = {}  # noqa: RUF012 - msgspec copies it
+    closed: dict[str, int] = {}
 
 
 class _Marker(msgspec.Struct, rename="camel"):
@@ -112,6 +112,15 @@ class BatchNotes:
     def _save(self) -> None:
         self._medium.make_directories(self._path.parent)
         self._medium.replace(self._path, msgspec.json.encode(self._notes))
+
+
+def parse_opened_start(notes: bytes) -> int | None:
+    """Where the opened batch begins, for those who only look; what cannot be read says nothing."""
+    try:
+        opened = msgspec.json.decode(notes, type=_Notes).opened
+    except msgspec.MsgspecError:
+        return None
+    return None if opened is None else opened.start
 
 
 def closing_marker(writer_id: str, batch_id: int) -> Message:
