@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,7 +61,7 @@ def test_partitions_come_in_their_order_and_so_do_the_rows_of_each_queue(area: S
 
 
 def test_a_task_that_is_tried_again_or_run_twice_writes_once(area: StagingArea) -> None:
-    def dies_in_the_middle():  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def dies_in_the_middle() -> Iterator[pa.RecordBatch]:
         yield rows(0, 5)
         raise OSError("the executor is gone")
 
@@ -100,7 +101,7 @@ def test_a_batch_that_fails_in_the_driver_leaves_nothing(area: StagingArea) -> N
 def test_the_source_stops_before_a_batch_that_is_being_written(area: StagingArea) -> None:
     ends = []
 
-    def while_they_come():  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def while_they_come() -> Iterator[Message]:
         for number in range(50):
             yield Message("orders", b"x" * number)
             ends.append(find_end(find_logs((str(area.root),))[0]))

@@ -127,7 +127,7 @@ def interrupt_at(medium: FaultyMedium, step: int, crash: Callable[[FaultyMedium]
         engine.batch_notes.open = watched(engine.batch_notes.open)  # type: ignore[method-assign, assignment]
         engine.batch_notes.close = watched(engine.batch_notes.close)  # type: ignore[method-assign, assignment]
         append = store._closed_batches._append
-        store._closed_batches._append = lambda m: append(m) if m.topic != MARKER_TOPIC else watched(append)(m)  # type: ignore[assignment]
+        store._closed_batches._append = lambda m: append(m) if m.topic != MARKER_TOPIC else watched(append)(m)  # type: ignore[assignment, return-value]
         try:
             store.put_closed(counted(batch()), writer_id="query", batch_id=1)
         except Interrupted:

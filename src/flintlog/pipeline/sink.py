@@ -4,9 +4,9 @@
     driver   open the store, append what was staged and a closing marker            store/closed_batch.py
 
 Messages are appended in the order of the partitions and of the rows in them, so a queue has its rows in that order.
-Each batch is in the log once: tasks that are tried again or run twice stage twice, but the driver appends what one attempt
-staged; a commit that is repeated after a restart is skipped; a part of a batch that a crash left is cut when the store
-is opened next. The driver holds the store's lock while it appends.
+Each batch is in the log once: tasks that are tried again or run twice stage twice, but the driver appends what one
+attempt staged; a commit that is repeated after a restart is skipped; a part of a batch that a crash left is cut when
+the store is opened next. The driver holds the store's lock while it appends.
 """
 
 from __future__ import annotations

@@ -92,6 +92,11 @@ class StorePaths:
         return self.own / "staged"
 
     @property
+    def dispatch(self) -> Path:
+        """What a store and a dispatcher outside it tell each other."""
+        return self.root / "dispatch"
+
+    @property
     def swap(self) -> Path:
         """The journal of derived files that are being replaced by rebuilt ones."""
         return self.own / "swap.json"
