@@ -7,8 +7,8 @@
     | FLDJ  | length | CRC   | msgpack: epoch, sequence, from, to, queues, index name, count  |   and the next
     +-------+--------+-------+----------------------------------------------------------------+
 
-A frame says that every record in [from, to) is in its queue and in the index, that these files are synced, and where each
-changed queue and the index end now. The first frame of a file is a snapshot: it names every queue, and with it the
+A frame says that every record in [from, to) is in its queue and in the index, that these files are synced, and where
+each changed queue and the index end now. The first frame of a file is a snapshot: it names every queue, and with it the
 file stands alone. A file that is full is followed by one that begins with a snapshot; older ones are removed.
 
 The journal is the truth about how far dispatch has come. A frame counts when its CRC is right and its sequence follows;
@@ -70,9 +70,9 @@ class Progress(msgspec.Struct, frozen=True):
         return Progress(frame.epoch, frame.sequence, frame.end, queues, frame.index_name, frame.index_count)
 
     def snapshot(self) -> Frame:
-        """The same in one frame, with the next sequence."""
+        """The same in one frame."""
         marks = list(self.queues.values())
-        return Frame(self.epoch, self.sequence + 1, self.end, self.end, marks, self.index_name, self.index_count)
+        return Frame(self.epoch, self.sequence, self.end, self.end, marks, self.index_name, self.index_count)
 
 
 NOTHING: Final = Progress(0, 0, 0, {}, "", 0)
@@ -85,25 +85,25 @@ class DispatchJournal:
         self._directory = directory
         self._medium = medium
         self._file_bytes = file_bytes
+        self._path = directory
         self._file: RawFile | None = None
         self._position = 0
         self.progress: Progress | None = None
 
     def load(self) -> Progress | None:
         """Read what was published; None when nothing was."""
-        for name in reversed(self._names()):
-            file = self._medium.open(self._directory / name)
-            frames, position = _read(bytes(file.buffer), int(name.removeprefix(_NAME)))
-            file.close()
-            if frames:
-                progress = NOTHING
-                for frame in frames:
-                    progress = progress.after(frame)
-                self.progress, self._position = progress, position
-                self._file = None
-                return progress
+        self.close()
         self.progress = None
-        return None
+        for name in reversed(self._names()):
+            path = self._directory / name
+            frames, position = _read(self._medium.read(path), int(name.removeprefix(_NAME)))
+            if frames:
+                self._path, self._position = path, position
+                self.progress = NOTHING
+                for frame in frames:
+                    self.progress = self.progress.after(frame)
+                break
+        return self.progress
 
     def append(self, frame: Frame) -> None:
         """Publish: when this returns, the frame is durable."""
@@ -112,17 +112,17 @@ class DispatchJournal:
             raise DamagedStore(f"frame {frame.sequence} does not follow {before.sequence}", path=self._directory)
         progress = (before or NOTHING).after(frame)
         data = _encode(frame)
-        if before is None or self._position + len(data) > self._size():
-            self._begin(_encode(_whole(progress)), progress)
+        file = None if before is None else self._writable()
+        if file is None or self._position + len(data) > file.size:
+            self._begin(_encode(progress.snapshot()), progress)
             return
-        file = self._writable(before)
         file.buffer[self._position : self._position + len(data)] = data
         file.sync(self._position, self._position + len(data))
         self._position += len(data)
         self.progress = progress
 
     def _begin(self, data: bytes, progress: Progress) -> None:
-        """Begin a file with a snapshot that already says what the frame says."""
+        """Begin a file with a snapshot, which says what the new frame says and all before it."""
         old = self._names()
         path = self._directory / f"{_NAME}{progress.sequence:020d}"
         self._medium.make_directories(self._directory)
@@ -131,29 +131,17 @@ class DispatchJournal:
         file.buffer[: len(data)] = data
         file.sync()
         self.close()
-        self._file, self._position, self.progress = file, len(data), progress
+        self._path, self._file, self._position, self.progress = path, file, len(data), progress
         for name in old:
             if name != path.name:
                 self._medium.remove(self._directory / name)
 
-    def _size(self) -> int:
-        if self._file is not None:
-            return self._file.size
-        assert self.progress is not None
-        info = next((self._medium.stat(self._directory / name) for name in reversed(self._names())), None)
-        return 0 if info is None else info.size
-
-    def _writable(self, progress: Progress) -> RawFile:
+    def _writable(self) -> RawFile:
         """The file of the last frame; what a torn frame left behind it is cleared first."""
         if self._file is None:
-            for name in reversed(self._names()):
-                frames, position = _read(self._medium.read(self._directory / name), int(name.removeprefix(_NAME)))
-                if frames and frames[-1].sequence == progress.sequence:
-                    self._file = self._medium.open(self._directory / name, writable=True)
-                    self._file.clear(position, self._file.size)
-                    self._file.sync()
-                    return self._file
-            raise DamagedStore("the journal of dispatch changed underneath", path=self._directory)
+            self._file = self._medium.open(self._path, writable=True)
+            self._file.clear(self._position, self._file.size)
+            self._file.sync()
         return self._file
 
     def _names(self) -> list[str]:
@@ -167,10 +155,6 @@ class DispatchJournal:
         file, self._file = self._file, None
         if file is not None:
             file.close()
-
-
-def _whole(progress: Progress) -> Frame:
-    return msgspec.structs.replace(progress.snapshot(), sequence=progress.sequence)
 
 
 def _encode(frame: Frame) -> bytes:
