@@ -184,6 +184,25 @@ def test_a_refused_message_takes_its_batch_with_it_and_the_next_opening_says_so(
         assert not list(store.recovery)
 
 
+@pytest.mark.parametrize("left", [b"4711", None], ids=["it crashed", "it stopped cleanly"])
+def test_what_another_program_appended_behind_half_a_batch_is_not_cut(tmp_path: Path, left: bytes | None) -> None:
+    with open_store(tmp_path, CONFIG) as store, pytest.raises(InvalidMessage):
+        store.put_closed([*batch(2), Message("no/topic", b"x")], writer_id="query")
+    note = tmp_path / "flintlog" / "batches.json"
+    opened = note.read_bytes()
+    note.unlink()  # RocketMQ does not look at it
+    with open_store(tmp_path, CONFIG) as store:
+        store.put(Message("orders", b"acknowledged")).check()
+    note.write_bytes(opened)
+    if left is not None:
+        (tmp_path / "abort").write_bytes(left)
+    for expected_findings in (["unclosed-batch"], []):
+        with open_store(tmp_path, CONFIG) as store:
+            assert [found.id for found in store.recovery] == expected_findings
+            assert b"acknowledged" in bodies(store)
+            assert len(bodies(store)) == 3
+
+
 def test_a_batch_that_is_being_written_is_not_seen_by_those_who_read_beside_it(tmp_path: Path) -> None:
     seen: list[list[bytes]] = []
 

@@ -8,12 +8,14 @@
 
 A batch is closed when its marker is in the log, behind nothing but intact records. The note of an opened batch is
 durable before its first message, and its messages are durable before the marker is appended. So an opening that finds a
-batch opened looks for the marker: with it the batch counts, without it the log is cut where the batch began.
+batch opened looks for the marker: with it the batch counts, without it the log is cut where the batch began, unless
+somebody else has run the store since.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,12 +25,14 @@ from flintlog import kernel
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
+from flintlog.format.names import encode_abort
 from flintlog.format.record import parse_record
 from flintlog.format.sys_flag import TransactionType
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.cutting import keep_aside
 from flintlog.store.message import Message
+from flintlog.store.paths import StorePaths
 from flintlog.store.recovery_report import Finding
 from flintlog.store.segment_bytes import held
 
@@ -45,6 +49,8 @@ class OpenedBatch(msgspec.Struct, frozen=True):
     writer_id: str
     batch_id: int
     start: int
+    process_id: int
+    """Who appends it. The file `abort` says who has run the store last, Java included."""
     logics_physical_offset: int
     logics_msg_timestamp: int
     index_msg_timestamp: int
@@ -166,14 +172,14 @@ def settle_opened_batch(
     segments: SegmentQueue,
     checkpoint: CheckpointFile,
     *,
-    cut_directory: Path,
+    paths: StorePaths,
     medium: Medium,
-    mark_unclean: Callable[[], None],
 ) -> Finding | None:
-    """Close the batch that a crash left opened, or cut it out of the log; what was cut.
+    """Close the batch that a crash left opened, or cut it out of the log; what was found.
 
-    After a cut the store has to be recovered as after a crash: queues and index may show messages of the batch. The
-    checkpoint is set back to what it vouched for before them. A crash at any step only repeats all of it.
+    The log is cut only when nobody has run the store since: what another program appended behind the batch is not ours
+    to take away. Queues and index may show messages that are cut, so the checkpoint is set back to what it vouched for
+    before them. A crash at any step only repeats all of it.
     """
     batch = notes.opened
     if batch is None:
@@ -181,7 +187,9 @@ def settle_opened_batch(
     if is_closed(segments, batch):
         notes.close()
         return None
-    mark_unclean()
+    if not medium.exists(paths.abort) or medium.read(paths.abort) != encode_abort(batch.process_id):
+        notes.forget()
+        return _finding(batch, "another program has run the store since", "what it left stays in the log")
     now = checkpoint.values
     checkpoint.set(
         logics_physical_offset=min(now.logics_physical_offset, batch.logics_physical_offset),
@@ -190,13 +198,12 @@ def settle_opened_batch(
         index_msg_timestamp=min(now.index_msg_timestamp, max(0, batch.index_msg_timestamp - 1)),
     )
     checkpoint.flush()
-    kept = keep_aside(segments, batch.start, cut_directory, medium)
+    kept = keep_aside(segments, batch.start, paths.cut, medium)
     notes.forget()
-    return Finding(
-        "unclosed-batch",
-        "warning",
-        f"batch {batch.batch_id} of {batch.writer_id} was not closed",
-        "the log ends before it; its writer may write it again",
-        physical_offset=batch.start,
-        kept_in=", ".join(map(str, kept)) or None,
-    )
+    found = _finding(batch, "its writer was stopped", "the log ends before it; its writer may write it again")
+    return replace(found, kept_in=", ".join(map(str, kept)) or None)
+
+
+def _finding(batch: OpenedBatch, why: str, remedy: str) -> Finding:
+    evidence = f"batch {batch.batch_id} of {batch.writer_id} was not closed: {why}"
+    return Finding("unclosed-batch", "warning", evidence, remedy, physical_offset=batch.start)

@@ -8,6 +8,7 @@ the store takes no more messages, because they would come to lie behind a part o
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ class ClosedBatches:
             writer_id or uuid.uuid4().hex,
             batch_id,
             self._engine.log.max_offset,
+            os.getpid(),
             before.logics_physical_offset,
             before.logics_msg_timestamp,
             before.index_msg_timestamp,

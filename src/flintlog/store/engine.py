@@ -162,17 +162,9 @@ class Engine:
     def _settle_batch(self) -> None:
         parts = self.parts
         self.batch_notes.load()
-        cut = settle_opened_batch(
-            self.batch_notes,
-            parts.segments,
-            parts.checkpoint,
-            cut_directory=parts.paths.cut,
-            medium=self.medium,
-            mark_unclean=self._mark_unclean,
+        self._unclosed = settle_opened_batch(
+            self.batch_notes, parts.segments, parts.checkpoint, paths=parts.paths, medium=self.medium
         )
-        if cut is not None:
-            self._was_clean = False
-        self._cut_batch = cut
 
     def _recover(self, progress: Progress | None) -> None:
         parts = self.parts
@@ -197,8 +189,8 @@ class Engine:
             read_only=self.read_only,
         )
         self.recovery = Recovery(opening, clean=self._was_clean).run()
-        if self._cut_batch is not None:
-            self.recovery = self.recovery.with_findings([self._cut_batch])
+        if self._unclosed is not None:
+            self.recovery = self.recovery.with_findings([self._unclosed])
         self.lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
 
     def _start(self) -> None:
