@@ -4,6 +4,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 STAMPS := .venv/.stamps
+# Tests of the pipeline share one Spark session, so they run in one process, after the others.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 4 ? 4 : n)))
 KERNEL_SOURCES := $(wildcard src/flintlog/kernel/*.pyx src/flintlog/kernel/*.pxd src/flintlog/kernel/*.pxi src/flintlog/kernel/*.h)
 
 .PHONY: help setup test test-slow lint demo bench docs clean
@@ -13,7 +15,7 @@ help:
 	@echo "make test       lint, types, import rules and all tests that are not slow"
 	@echo "make test-slow  the slow tests"
 	@echo "make lint       ruff and mypy"
-	@echo "make demo       kill a writer, recover, read: what was acknowledged is there"
+	@echo "make demo       kill a writer, recover, read: what was acknowledged is there; then Spark"
 	@echo "make bench      how fast this machine is with it"
 	@echo "make docs       write the generated pages again"
 	@echo "make clean      remove everything that was built"
@@ -45,7 +47,8 @@ lint: $(STAMPS)/installed
 
 test: setup lint
 	$(BIN)/python -m pytest -q tests/test_rooms.py
-	$(BIN)/python -m pytest -q -m "not slow" --ignore=tests/test_rooms.py
+	$(BIN)/python -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --ignore=tests/test_rooms.py --ignore=tests/pipeline
+	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline
 
 test-slow: setup
 	$(BIN)/python -m pytest -q -m slow

@@ -4,6 +4,7 @@
     2. it is killed (SIGKILL) in the middle of its work
     3. the store is opened again, which recovers it
     4. messages are read by queue, by key and by time, and compared with what was acknowledged
+    5. Spark goes on with the same store, if it is installed (demo_spark.py)
 
 Every number that is printed was checked; the exit code is 1 if anything is missing.
 """
@@ -22,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from demo_spark import go_on_in_spark
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -187,6 +189,7 @@ def main() -> int:
     """Run the demo in a directory that is removed at the end."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--count", type=int, default=200_000, help="messages to be acknowledged before the kill")
+    options.add_argument("--without-spark", action="store_true", help="stop before Spark")
     options.add_argument("--write", type=Path, metavar="STORE", help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.write is not None:
@@ -201,6 +204,8 @@ def main() -> int:
                 read_by_key(store, acknowledged, report, progress)
                 read_by_time(store, report)
                 report.expect(bool(store.put(order(0))), "the store takes no more messages")
+        if not chosen.without_spark:
+            go_on_in_spark(path, CONFIG, report, console)
     console.print(report.table())
     for failure in report.failures[:10]:
         console.print(f"[red]wrong:[/red] {failure}")

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import flintlog
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -15,14 +17,25 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 def _run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(flintlog.__file__).parents[1]), "COLUMNS": "120"}
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
 
 
 def test_the_demo_finds_everything_again() -> None:
-    done = _run("demo.py", "--count", "5000")
+    done = _run("demo.py", "--count", "5000", "--without-spark")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "then SIGKILL" in done.stdout
     assert "nothing that was acknowledged is lost" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+def test_the_demo_goes_on_in_spark() -> None:
+    done = _run("demo.py", "--count", "5000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "verified on Spark" in done.stdout
+    assert "exported as Parquet" in done.stdout
+    page = Path(done.stdout.split("The report is ")[1].splitlines()[0])
+    assert "<svg" in page.read_text()
 
 
 def test_the_first_steps() -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from flintlog.errors import (
         DamagedRecord,
         DamagedStore,
+        DiskFull,
         FlintlogError,
         InvalidConfig,
         InvalidFilter,
@@ -23,10 +24,20 @@ if TYPE_CHECKING:
         ServiceNotEnabled,
         StoreClosed,
         StoreInUse,
+        SyncFailed,
+        TransactionDecided,
+        TransactionError,
+        UnknownTransaction,
         WrongFileSize,
+    )
+    from flintlog.services.transaction import (
+        Decision,
     )
     from flintlog.store.config import (
         StoreConfig,
+    )
+    from flintlog.store.consumer import (
+        Consumer,
     )
     from flintlog.store.message import (
         Message,
@@ -53,6 +64,7 @@ __version__ = VERSION
 _HOMES = {
     "DamagedRecord": "flintlog.errors",
     "DamagedStore": "flintlog.errors",
+    "DiskFull": "flintlog.errors",
     "FlintlogError": "flintlog.errors",
     "InvalidConfig": "flintlog.errors",
     "InvalidFilter": "flintlog.errors",
@@ -63,8 +75,14 @@ _HOMES = {
     "ServiceNotEnabled": "flintlog.errors",
     "StoreClosed": "flintlog.errors",
     "StoreInUse": "flintlog.errors",
+    "SyncFailed": "flintlog.errors",
+    "TransactionDecided": "flintlog.errors",
+    "TransactionError": "flintlog.errors",
+    "UnknownTransaction": "flintlog.errors",
     "WrongFileSize": "flintlog.errors",
+    "Decision": "flintlog.services.transaction",
     "StoreConfig": "flintlog.store.config",
+    "Consumer": "flintlog.store.consumer",
     "Message": "flintlog.store.message",
     "PutStatus": "flintlog.store.message",
     "Receipt": "flintlog.store.message",
@@ -80,8 +98,11 @@ _HOMES = {
 
 __all__ = [
     "Arrival",
+    "Consumer",
     "DamagedRecord",
     "DamagedStore",
+    "Decision",
+    "DiskFull",
     "FlintlogError",
     "GetStatus",
     "InvalidConfig",
@@ -102,6 +123,10 @@ __all__ = [
     "StoreConfig",
     "StoreInUse",
     "StoredMessage",
+    "SyncFailed",
+    "TransactionDecided",
+    "TransactionError",
+    "UnknownTransaction",
     "WrongFileSize",
     "open_store",
 ]

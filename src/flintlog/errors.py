@@ -18,6 +18,7 @@
     │   ├── UnknownTransaction  there is no such transaction
     │   └── TransactionDecided  it was decided before
     ├── MissingExtra            a feature whose optional package is not installed
+    ├── JobFailed               a job on Spark that ended without a result
     ├── DiskFull                no room for a file
     ├── DiskError               the operating system refused an operation on a file
     ├── SyncFailed              the operating system could not make data durable
@@ -139,7 +140,7 @@ class DamagedRecord(DamagedStore):
 
 
 class StoreInUse(FlintlogError):
-    """Another process holds the store's lock."""
+    """Another process holds the store's lock, or the caller is in the store's own work."""
 
     code = "store-in-use"
 
@@ -178,6 +179,12 @@ class MissingExtra(FlintlogError):
     """A feature needs an optional package that is not installed."""
 
     code = "missing-extra"
+
+
+class JobFailed(FlintlogError):
+    """A job on Spark ended without a result, for a reason that is not the store's."""
+
+    code = "job-failed"
 
 
 class DiskFull(FlintlogError):

@@ -46,6 +46,12 @@ COMMANDS = {
     "verify-plain": ("plain", "verify {store}"),
     "verify-flip": ("torn", "verify {store}/flip/before/store"),
     "verify-quick": ("torn", "verify {store}/truncated/before/store --quick"),
+    "repair-plan-flip": ("torn", "repair {store}/flip/before/store --plan"),
+    "repair-plan-nocqindex": ("torn", "repair {store}/nocqindex/before/store --plan"),
+    "repair-plan-plain": ("plain", "repair {store} --plan"),
+    "offsets-show": ("delay", "offsets show {store} --group CG_delay"),
+    "offsets-set": ("delay", "offsets set {store} earliest --group CG_timer --topic TimerTopic --dry-run"),
+    "diff-torn": ("torn", "diff {store}/truncated/before/store {store}/flip/before/store"),
     "explain": ("plain", "explain torn-tail"),
 }
 FORMS = ("table", "json")

@@ -177,6 +177,15 @@ def test_offsets_that_do_not_follow_each_other_are_rebuilt_by_javas_rule_and_rep
     assert_same(copy, expected)
 
 
+def test_a_log_that_ends_with_zeros_of_a_message_is_rebuilt_to_its_end(spark: SparkSession, tmp_path: Path) -> None:
+    store = fill(tmp_path / "store", 5)
+    with open_store(store, small_config()) as opened:
+        receipt = opened.put(Message("orders", bytes(300)))
+    report = rebuild(spark, store, config=small_config(), into=tmp_path / "new")
+    assert report.log_end == receipt.physical_offset + receipt.size
+    assert_same(tmp_path / "new", store)
+
+
 def test_what_cannot_be_rebuilt_is_refused_and_left_as_it_is(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(store, tmp_path / "copy")
     before = files(copy, ".")

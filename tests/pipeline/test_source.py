@@ -54,6 +54,15 @@ def test_ranges_of_offsets_meet_without_gap_or_overlap(spark: SparkSession, stor
     assert "body" not in second.columns
 
 
+def test_only_the_columns_asked_for_leave_the_file(spark: SparkSession, store: Path) -> None:
+    frame = read(spark, store, columns="size, topic")
+    assert frame.columns == ["topic", "size"]
+    assert sorted(tuple(row) for row in frame.collect()) == sorted(
+        (row["topic"], row["size"]) for row in own_rows(store)
+    )
+    assert read(spark, store, columns="key,value", schema="kafka").dtypes == [("key", "binary"), ("value", "binary")]
+
+
 def test_topics_and_time_choose_rows(spark: SparkSession, store: Path) -> None:
     rows = own_rows(store)
     middle = sorted(int(str(row["store_timestamp"])) for row in rows)[len(rows) // 2]
@@ -131,6 +140,7 @@ def complaint(frame: DataFrame) -> str:
         ({"splitBytes": "12 parsecs"}, "option splitBytes = '12 parsecs' (a number of bytes"),
         ({"startingOffsets": "{"}, "option startingOffsets = '{' (earliest, latest, a physical offset"),
         ({"startingOffsets": '{"x": 1}'}, "option startingOffsets names 'x', which is none of the stores"),
+        ({"columns": "topic,tipoc"}, "option columns names 'tipoc', which is no column"),
         ({"schema": "avro"}, "option schema = 'avro' (record or kafka)"),
         ({"minPartitions": "0"}, "option minPartitions = '0' (a whole number above 0)"),
     ],

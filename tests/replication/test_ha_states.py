@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintlog import Message
+from flintlog import Message, StoreConfig, open_store
 from flintlog.errors import FormatError
 from flintlog.format.record import encode_blank
 from flintlog.kernel import Encoder, Tail
@@ -21,6 +24,8 @@ from flintlog.replication.ha.wire import (
     encode_frame,
     encode_report,
 )
+
+Golden = Callable[[str], Path]
 
 SEGMENT = 4096
 OPTIONS = master.FeedOptions(transfer_bytes=1000)
@@ -199,3 +204,40 @@ def test_a_slave_reports_from_time_to_time_and_gives_up_on_silence() -> None:
     slave_state.step(slave.Received((Frame(SEGMENT, b""),)), 15_000)
     assert slave_state.step(slave.Tick(), 35_000) == [slave.Report(SEGMENT)]
     assert isinstance(slave_state.step(slave.Tick(), 35_001)[0], slave.Close)
+
+
+# What RocketMQ sent
+
+
+def test_the_bytes_that_a_real_master_sent_become_its_log(golden: Golden, tmp_path: Path) -> None:
+    recorded = golden("ha")
+    config = StoreConfig.from_rocketmq(json.loads((recorded / "config.json").read_text())["set"])
+    stream = (recorded / "wire" / "m2s.bin").read_bytes()
+    reports: list[int] = []
+    with open_store(tmp_path / "slave", config.with_changes(broker_role="SLAVE")) as store:
+        raw = store.raw_log
+        follower = slave.Follower(slave.FollowOptions(raw.segment_size), 0)
+        reader = FrameReader()
+        actions = follower.step(slave.Connected(-1), 0)
+        for at in range(0, len(stream), 7001):
+            actions += follower.step(slave.Received(tuple(reader.feed(stream[at : at + 7001]))), 0)
+            while actions:
+                action = actions.pop(0)
+                if isinstance(action, slave.Append):
+                    end = raw.append(action.offset, action.data)
+                    actions += follower.step(slave.Appended(end), 0)
+                else:
+                    assert isinstance(action, slave.Report), action
+                    reports.append(action.log_end)
+        assert store.queues()
+    (theirs,) = (recorded / "slave" / "commitlog").iterdir()
+    assert (tmp_path / "slave" / "commitlog" / theirs.name).read_bytes() == theirs.read_bytes()
+    told = (recorded / "wire" / "s2m.bin").read_bytes()
+    assert reports[0] == int.from_bytes(told[:8], "big")
+    assert reports[-1] == int.from_bytes(told[-8:], "big")
+    for queue in sorted((recorded / "slave" / "consumequeue").rglob("0" * 20)):
+        ours = (tmp_path / "slave" / queue.relative_to(recorded / "slave")).read_bytes()
+        written = queue.read_bytes().rstrip(b"\0")  # it was stopped before it had dispatched everything
+        masters = (recorded / "master" / queue.relative_to(recorded / "slave")).read_bytes()
+        assert ours.startswith(written)
+        assert ours[len(written) :] == masters[len(written) :]

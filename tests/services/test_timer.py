@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flintlog import InvalidMessage, Message, PutStatus, Receipt, ServiceNotEnabled, open_store
+from flintlog import InvalidMessage, Message, PutFailed, PutStatus, Receipt, ServiceNotEnabled, open_store
 from flintlog.store.background import NEVER
 from flintlog.testing import FakeClock
 from tests.services.timer_store import CONFIG, TIMER_TOPIC, delivered, numbers, timed, timer_of, timer_store
@@ -323,3 +323,12 @@ def test_a_timer_on_the_machines_own_clock(tmp_path: Path, flush: str) -> None:
             time.sleep(0.005)
         (message,) = delivered(store)
         assert message.store_timestamp >= now_ms + 150
+
+
+def test_a_refused_time_says_what_was_wrong_with_it(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with timer_store(tmp_path, clock) as store:
+        with pytest.raises(PutFailed, match=r"WHEEL_TIMER_MSG_ILLEGAL .*timer_max_delay_sec"):
+            store.put(timed(1, clock.now_ms() + 1000 * store.config.timer_max_delay_sec + 60_000)).check()
+        with pytest.raises(InvalidMessage, match="by its receipt, not by str"):
+            timer_of(store).cancel("U1")  # type: ignore[arg-type]

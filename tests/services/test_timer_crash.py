@@ -200,6 +200,7 @@ def test_timed_messages_survive_any_sequence_without_waiting_for_the_disk(steps:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 @settings(max_examples=2000, deadline=None)
 @given(steps)
 def test_timed_messages_survive_thousands_of_sequences(steps: list[Step]) -> None:

@@ -118,3 +118,15 @@ def test_a_job_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> No
     assert len(attempts) == 1
     clock.advance(1)
     assert len(attempts) == 2
+
+
+def test_a_clock_that_is_turned_back_makes_a_job_due_once() -> None:
+    clock = FakeClock(START_MS)
+    background, job = Background(clock), Recorder(clock)
+    background.add("job", job)
+    background.start()
+    clock.advance(0)
+    clock.advance(500)
+    clock.set(START_MS + 400)
+    clock.advance(1)
+    assert job.ran_at_ms == [START_MS, START_MS + 400]

@@ -259,6 +259,21 @@ def test_a_deleted_topic_and_a_deleted_group_lose_their_figures(store: Store) ->
     assert {key for name in MOMENT_NAMES for key in figures.moments(name)} == {"0@other@g"}
 
 
+def test_deleting_a_topic_or_a_group_of_the_store_takes_its_figures(store: Store) -> None:
+    store.groups.create("g")
+    for topic in ("orders", "other"):
+        store.topics.create(topic)
+        store.put(Message(topic, b"x")).check()
+        store.wait_dispatched()
+        store.get(topic, 0, 0, group="g")
+    store.broker_stats.refresh()
+    store.topics.delete("orders")
+    assert set(store.broker_stats.items("GROUP_GET_NUMS")) == {"other@g"}
+    store.groups.delete("g")
+    assert set(store.broker_stats.items("GROUP_GET_NUMS")) == set()
+    assert set(store.broker_stats.items("TOPIC_PUT_NUMS")) == {"other"}
+
+
 # ---------------------------------------------------------------------- the whole table
 
 

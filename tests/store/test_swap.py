@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -59,7 +60,8 @@ def prepared(tmp_path: Path) -> tuple[Path, dict[str, bytes]]:
 
 def begin(store: Path) -> StorePaths:
     paths = StorePaths.of(store, CONFIG)
-    begin_swap(paths, LocalMedium(), NAMES, parse_checkpoint((store / "checkpoint").read_bytes()))
+    end = json.loads((store / "flintlog" / "stop.json").read_text())["log_end"]
+    begin_swap(paths, LocalMedium(), NAMES, end, parse_checkpoint((store / "checkpoint").read_bytes()))
     return paths
 
 

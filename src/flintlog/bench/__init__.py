@@ -6,6 +6,7 @@
     peers.py       SQLite, RocksDB, LMDB, and a file with group commit by hand
     run.py         takes turns: a fresh directory each, ours and theirs next to each other
     report.py      the table, and everything as JSON
+    pipeline.py    the jobs on Spark, beside the same work in one process
 
 A figure means something only beside another that was taken in the same minutes on the same machine: that is why ours
 and theirs take turns, and why the report carries the load average.

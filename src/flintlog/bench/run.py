@@ -89,7 +89,7 @@ def _take_turns(
 
 def _one_run(task: Task, contender: Contender, window: Window, room: Path) -> Measurement | None:
     if task.kind == "rebuild":
-        _strip(room / "log")
+        strip(room / "log")
         os.sync()
         return contender.measure(task, window, room / "log")
     directory = room / contender.name
@@ -121,7 +121,7 @@ def _level_ground(path: Path, mib: int) -> None:
     path.unlink()
 
 
-def _strip(store: Path) -> None:
+def strip(store: Path) -> None:
     """Leave nothing but the log, marked as not shut down: all that follows from it must be made again."""
     for name in _DERIVED:
         path = store / name

@@ -41,6 +41,7 @@ from flintlog.format.queue_extension import (
     parse_extension_unit,
 )
 from flintlog.format.record import Record, encode_blank, encode_record, parse_blank, parse_record
+from flintlog.format.timer import CHECKPOINT, SLOT, UNIT
 
 Row = Mapping[str, object]
 
@@ -48,14 +49,11 @@ _TIMER_NAMES = (
     *("unit_size", "previous_position", "magic", "write_time", "delay_ms", "physical_offset", "record_size"),
     *("topic_hash", "reserved"),
 )
-_TIMER_UNIT = struct.Struct("!iqiqiqiiq")
 _SLOT_NAMES = ("time_slot", "first_position", "last_position", "count", "magic")
-_WHEEL_SLOT = struct.Struct("!qqqii")
 _CHECK_NAMES = (
     *("last_read_time", "last_timer_log_flush_position", "last_timer_queue_offset", "master_timer_queue_offset"),
     *("state_version", "timestamp", "counter"),
 )
-_CHECK = struct.Struct("!7q")
 
 
 def dump_file(kind: str, data: memoryview) -> Iterator[Row]:
@@ -306,19 +304,19 @@ def _encode_text(row: Row) -> bytes:
 
 
 def _dump_timer_log(data: memoryview) -> Iterator[Row]:
-    for place in range(0, len(data) - _TIMER_UNIT.size + 1, _TIMER_UNIT.size):
-        told = dict(zip(_TIMER_NAMES, _TIMER_UNIT.unpack_from(data, place), strict=True))
-        if told["unit_size"] != _TIMER_UNIT.size:
+    for place in range(0, len(data) - UNIT.size + 1, UNIT.size):
+        told = dict(zip(_TIMER_NAMES, UNIT.unpack_from(data, place), strict=True))
+        if told["unit_size"] != UNIT.size:
             return
-        yield {"offset": place, "size": _TIMER_UNIT.size, "kind": "timer-unit", **told}
+        yield {"offset": place, "size": UNIT.size, "kind": "timer-unit", **told}
 
 
 def _dump_timer_wheel(data: memoryview) -> Iterator[Row]:
     """Slots in use; empty ones in between are zeros."""
-    at, size = 0, _WHEEL_SLOT.size
+    at, size = 0, SLOT.size
     end = kernel.written_end(data, 0, len(data))
     for place in range(0, min(-(-end // size) * size, len(data) - size + 1), size):
-        found = _WHEEL_SLOT.unpack_from(data, place)
+        found = SLOT.unpack_from(data, place)
         if any(found):
             if place > at:
                 yield {"offset": at, "size": place - at, "kind": "zeros"}
@@ -328,9 +326,9 @@ def _dump_timer_wheel(data: memoryview) -> Iterator[Row]:
 
 
 def _dump_timer_check(data: memoryview) -> Iterator[Row]:
-    if len(data) >= _CHECK.size:
-        told = dict(zip(_CHECK_NAMES, _CHECK.unpack_from(data), strict=True))
-        yield {"offset": 0, "size": _CHECK.size, "kind": "timer-check", **told}
+    if len(data) >= CHECKPOINT.size:
+        told = dict(zip(_CHECK_NAMES, CHECKPOINT.unpack_from(data), strict=True))
+        yield {"offset": 0, "size": CHECKPOINT.size, "kind": "timer-check", **told}
 
 
 def _packer(layout: struct.Struct, names: tuple[str, ...]) -> Callable[[Row], bytes]:
@@ -366,7 +364,7 @@ _ENCODERS: Mapping[str, Callable[[Row], bytes]] = {
     "index-entry": _encode_index_entry,
     "checkpoint": _encode_checkpoint,
     "text": _encode_text,
-    "timer-unit": _packer(_TIMER_UNIT, _TIMER_NAMES),
-    "wheel-slot": _packer(_WHEEL_SLOT, _SLOT_NAMES),
-    "timer-check": _packer(_CHECK, _CHECK_NAMES),
+    "timer-unit": _packer(UNIT, _TIMER_NAMES),
+    "wheel-slot": _packer(SLOT, _SLOT_NAMES),
+    "timer-check": _packer(CHECKPOINT, _CHECK_NAMES),
 }

@@ -73,10 +73,14 @@ def _last_store_time(view: memoryview, file: DataFile) -> int | None:
 
 def queues(files: StoreFiles) -> Iterator[QueueOverview]:
     """Every queue, by topic and id."""
-    log_min = files.log[0].base if files.log else 0
     for key in sorted(files.queues):
-        queue = files.queues[key]
-        yield _batch_queue(files, queue, log_min) if queue.is_batch else _simple_queue(files, queue, log_min)
+        yield queue_overview(files, files.queues[key])
+
+
+def queue_overview(files: StoreFiles, queue: QueueFilesView) -> QueueOverview:
+    """One queue."""
+    log_min = files.log[0].base if files.log else 0
+    return _batch_queue(files, queue, log_min) if queue.is_batch else _simple_queue(files, queue, log_min)
 
 
 def _simple_queue(files: StoreFiles, queue: QueueFilesView, log_min: int) -> QueueOverview:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 
 from flintlog.care.overview import groups
@@ -16,10 +15,9 @@ from flintlog.format.java import index_hash
 from flintlog.format.queue_entry import ENTRY_SIZE, parse_queue_entry
 from flintlog.format.queue_extension import is_extension_address, parse_extension_address
 from flintlog.format.sys_flag import TransactionType, transaction_type
+from flintlog.format.timer import UNIT
 from flintlog.kernel import Row, scan
 from flintlog.store.stored import StoredMessage
-
-_TIMER_UNIT = struct.Struct("!iqiqiqiiq")
 
 Reference = Mapping[str, object]
 
@@ -134,9 +132,9 @@ def _chain(files: StoreFiles, path: str, key_hash: int) -> Iterator[tuple[int, i
 def _timer_units(files: StoreFiles, physical_offset: int) -> Iterator[Reference]:
     for file in files.timer_log:
         view = files.read(file.path, 0, file.size)
-        for place in range(0, file.size - _TIMER_UNIT.size + 1, _TIMER_UNIT.size):
-            size, _, magic, written_ms, delay_ms, at, _, _, _ = _TIMER_UNIT.unpack_from(view, place)
-            if size != _TIMER_UNIT.size:
+        for place in range(0, file.size - UNIT.size + 1, UNIT.size):
+            size, _, magic, written_ms, delay_ms, at, _, _, _ = UNIT.unpack_from(view, place)
+            if size != UNIT.size:
                 break
             if at == physical_offset:
                 told = {"kind": "timer-unit", "file": file.path, "offset": place, "magic": magic}

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from flintlog import kernel
 from flintlog.care.side_files import check_side_files
@@ -58,6 +58,20 @@ Progress = Callable[[int, int], None]
 """(bytes of the log looked at, all bytes to look at)."""
 
 
+class Look(Protocol):
+    """Who looks at ranges and index files, if not threads of this process (`flintlog.pipeline.verify`: Spark)."""
+
+    def __call__(
+        self,
+        ranges: Sequence[LogRange],
+        chains: Sequence[IndexFileView],
+        derived: DerivedFiles,
+        index: IndexSequence | None,
+        delay_levels_ms: tuple[int, ...],
+    ) -> tuple[list[RangeResult], list[Finding]]:
+        """The result of each range, in any order, and the findings of all index files."""
+
+
 @dataclass(slots=True)
 class Verification:
     """The answer: findings, remarks that are none, what was inferred, and how much was looked at."""
@@ -84,23 +98,31 @@ def verify(
     progress: Progress | None = None,
     medium: Medium | None = None,
     range_bytes: int = RANGE_BYTES,
+    look: Look | None = None,
 ) -> Verification:
-    """Check the store in a directory; see the module."""
+    """Check the store in a directory; see the module. `look` takes the place of the threads."""
     files = look_at(Path(root), config, medium)
-    return _Verifier(files, mode, threads or os.cpu_count() or 1, progress, range_bytes).run()
+    return _Verifier(files, mode, threads or os.cpu_count() or 1, progress, range_bytes, look).run()
 
 
 class _Verifier:
     """One verification. The calling thread plans and judges; threads of a pool look at ranges and index files."""
 
     def __init__(
-        self, files: StoreFiles, mode: Mode, threads: int, progress: Progress | None, range_bytes: int
+        self,
+        files: StoreFiles,
+        mode: Mode,
+        threads: int,
+        progress: Progress | None,
+        range_bytes: int,
+        look: Look | None,
     ) -> None:
         self._files = files
         self._mode = mode
         self._threads = threads
         self._progress = progress
         self._range_bytes = range_bytes
+        self._look_elsewhere = look
         self._delay_levels_ms = files.delay_levels_ms
         self._done_bytes = 0
         self._since_forgotten = 0
@@ -202,7 +224,20 @@ class _Verifier:
     def _look(
         self, to_read: Sequence[DataFile], facts: LogFacts, derived: DerivedFiles, index: IndexSequence | None
     ) -> tuple[list[RangeResult], list[Finding]]:
-        """All ranges and all index files, on all threads."""
+        """All ranges and all index files, by whoever was asked to look."""
+        if self._look_elsewhere is None:
+            results, broken = self._look_here(to_read, facts, derived, index)
+        else:
+            ranges = [planned for _, planned in self._ranges(to_read, facts)]
+            chains = list(self._chain_files(index))
+            results, broken = self._look_elsewhere(ranges, chains, derived, index, self._delay_levels_ms)
+        results.sort(key=lambda result: result.range.first_physical_offset)
+        return self._rejoin(results, derived, index), broken
+
+    def _look_here(
+        self, to_read: Sequence[DataFile], facts: LogFacts, derived: DerivedFiles, index: IndexSequence | None
+    ) -> tuple[list[RangeResult], list[Finding]]:
+        """On all threads of this process."""
         total = sum(file.size for file in to_read)
         ranges = self._ranges(to_read, facts)
         pulling = Lock()
@@ -223,10 +258,9 @@ class _Verifier:
             for done in [pool.submit(work) for _ in range(self._threads)]:
                 done.result()
             broken = [finding for chain in chains for finding in chain.result()]
-        results.sort(key=lambda result: result.range.first_physical_offset)
         if self._progress is not None:
             self._progress(total, total)
-        return self._rejoin(results, derived, index), broken
+        return results, broken
 
     def _ranges(self, to_read: Sequence[DataFile], facts: LogFacts) -> Iterator[tuple[RawFile, LogRange]]:
         for file in to_read:

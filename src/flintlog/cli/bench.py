@@ -30,13 +30,15 @@ OTHERS: dict[str, Callable[[], Contender]] = {
     "file": FileByHand,
 }
 BUSY_LOAD_PER_CORE = 0.5
+PIPELINE_MIB = 2048
+QUICK_PIPELINE_MIB = 64
 TITLE = (
     "messages a second, or µs from put to arrival (p50 / p99); in brackets CPU µs a message; × how much better ours is"
 )
 
 
 @click.command("bench")
-@click.argument("suite", type=click.Choice(["store", "services"]), default="store")
+@click.argument("suite", type=click.Choice(["store", "services", "pipeline"]), default="store")
 @click.option("--compare", default="", help=f"Measure others beside: {', '.join(OTHERS)}, separated by commas.")
 @click.option("--only", multiple=True, help="Only tasks whose name contains this; may be given more than once.")
 @click.option("--quick", is_flag=True, help="One short round: to see that it works, not to quote.")
@@ -58,7 +60,8 @@ def bench(
 ) -> ExitCode:
     """Measure puts, synced puts, reads, rebuild and visibility; say how much CPU a message costs.
 
-    `services` measures a store of 100,000 queues and a timer with a million messages that wait.
+    `services` measures a store of 100,000 queues and a timer with a million messages that wait, `pipeline` the jobs on
+    Spark beside the same work in one process.
     """
     if suite == "services":
         return _bench_services(directory, quick, output)
@@ -66,6 +69,9 @@ def bench(
     tasks, names = _tasks(only), _names(compare)
     room = directory or Path(tempfile.gettempdir())
     room.mkdir(parents=True, exist_ok=True)
+    if suite == "pipeline":
+        _show_pipeline(room, QUICK_PIPELINE_MIB if quick else rebuild_mib or PIPELINE_MIB, "java" in names, output)
+        return ExitCode.FINE
     report, is_whole = _measure(names, tasks, window, room)
     _show(report, output)
     if not is_whole:
@@ -86,6 +92,15 @@ def _bench_services(directory: Path | None, quick: bool, output: Output) -> Exit
         figures = measure_scale(Path(room), quick=quick, progress=status.update)
     output.rows([msgspec.to_builtins(figure) for figure in figures], SCALE_COLUMNS, "what many queues and timers cost")
     return ExitCode.FINE
+
+
+def _show_pipeline(room: Path, mib: int, with_java: bool, output: Output) -> None:
+    from flintlog.bench.pipeline import PipelineFigure, measure_pipeline
+
+    with tempfile.TemporaryDirectory(dir=room, prefix="flintlog-pipeline-") as directory:
+        figures = measure_pipeline(Path(directory), mib=mib, with_java=with_java)
+    rows = [msgspec.to_builtins(figure) for figure in figures]
+    output.rows(rows, PipelineFigure.__struct_fields__, f"{mib} MiB of 1 KiB messages, local[2]")
 
 
 def _show(report: Report, output: Output) -> None:

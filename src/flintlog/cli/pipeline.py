@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., object])
 
 JOBS: Mapping[str, Entry] = {
+    "export": Entry("flintlog.cli.pipeline_export", "export", "Add messages to a table of Parquet files or of Delta."),
     "rebuild": Entry("flintlog.cli.pipeline_rebuild", "rebuild", "Build queues and index again, from the log alone."),
+    "report": Entry("flintlog.cli.pipeline_report", "report", "Say what is in a store: tables, and a page with plots."),
+    "sql": Entry("flintlog.cli.pipeline_sql", "sql", "Ask a question about the messages of a store, in SQL."),
+    "verify": Entry("flintlog.cli.pipeline_verify", "verify", "Prove a store, or say what is wrong with it and where."),
 }
 
 pipeline = LazyGroup("pipeline", JOBS, "Run a job on Spark: on all cores of this machine, or on a cluster.")

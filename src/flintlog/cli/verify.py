@@ -32,11 +32,12 @@ def verify(store: Path, mode: str, threads: int | None, config: StoreConfig | No
 
     with output.progress("verify") as progress:
         answer = run(store, config, mode="quick" if mode == "quick" else "full", threads=threads, progress=progress)
-    _show(answer, store, output)
+    show_verification(answer, store, output)
     return ExitCode.FINDINGS if answer.findings else ExitCode.FINE
 
 
-def _show(answer: Verification, store: Path, output: Output) -> None:
+def show_verification(answer: Verification, store: Path, output: Output) -> None:
+    """Findings, notes and counts, in the form that was asked for."""
     rows = [_row(finding, store) for finding in answer.findings]
     if isinstance(output, TableOutput):
         if rows:

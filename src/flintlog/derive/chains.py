@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from flintlog.derive.splits import Split
+from flintlog.derive.splits import Gap, Split
 
 
 class Reach(NamedTuple):
@@ -37,6 +37,22 @@ def find_mismatch(splits: Sequence[Split], reaches: Sequence[Reach]) -> str | No
         if expected < split.stop:
             return f"the split at {split.start} ends at {expected}, and {split.stop} was expected"
     return None
+
+
+def find_log_end(splits: Sequence[Split], reaches: Sequence[Reach], gaps: Sequence[Sequence[Gap]]) -> int:
+    """Where the log ends that these splits cover, from the readings alone: behind the last record.
+
+    A place without a record is damage if a record follows it, and the end of the log if none does.
+    """
+    for split, reach, found in zip(reversed(splits), reversed(reaches), reversed(gaps), strict=True):
+        end = reach.end
+        for gap in reversed(found):
+            if gap.stop != end:
+                break
+            end = gap.start
+        if end > reach.first:
+            return split.file.end if reach.has_blank else end
+    return splits[0].start if splits else 0
 
 
 QueueKey = tuple[str, int]

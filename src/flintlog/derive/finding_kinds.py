@@ -224,10 +224,10 @@ _ALL = (
     ),
     Kind(
         "config-restored",
-        "A config file whose backup was taken",
-        "The file is missing or does not parse: a crash while it was written, or an edit by hand.",
-        "What was saved last may be missing: a topic, a group, or how far a group had consumed.",
-        "Nothing has to be done. The file is written again with the next change; look whether something is missing.",
+        "A config file was missing or no JSON, and its backup was used",
+        "A crash while it was written, or an edit by hand.",
+        "What was changed last before that is forgotten: a topic, a group, or how far groups had consumed.",
+        "Nothing, if that is as it should be; groups may be given again what they consumed last.",
     ),
     Kind(
         "offset-beyond-queue",

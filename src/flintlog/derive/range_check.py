@@ -9,7 +9,7 @@ sent from another process or machine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flintlog import kernel
@@ -24,7 +24,7 @@ from flintlog.kernel import Scan, ScanStop
 
 SCAN_ROWS = 32768
 
-_REASONS = {
+REASONS: Mapping[ScanStop, str] = {
     ScanStop.NO_RECORD: "no record begins here",
     ScanStop.BAD_LENGTH: "a record's lengths do not add up",
     ScanStop.BAD_CRC: "a record's body does not match its CRC",
@@ -182,7 +182,7 @@ class _RangeCheck:
         found = kernel.find_record(view, place + 1, stop, self._base)
         end = None if found < 0 else self._base + found
         self._result.bad_places.append(
-            BadPlace(self._base + place, end, _REASONS.get(reason, reason.name), self._base + written)
+            BadPlace(self._base + place, end, REASONS.get(reason, reason.name), self._base + written)
         )
         return None if found < 0 else found
 

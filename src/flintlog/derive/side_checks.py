@@ -15,13 +15,14 @@ from flintlog.errors import FormatError
 from flintlog.format.checkpoint import CHECKPOINT_SIZE, Checkpoint, parse_checkpoint
 from flintlog.format.config_json import JsonObject, JsonValue, parse_config_object
 from flintlog.format.record import SCHEDULE_TOPIC
+from flintlog.format.timer import UNIT
 
 RecordStartsAt = Callable[[int], bool]
 MaxOffset = Callable[[QueueKey], "int | None"]
 """The queue offset behind a queue's last message; None when there is no such queue."""
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
-_TIMER_UNIT = struct.Struct("!iqiqiqiiq")
+
 _TIMER_BLANK_MAGIC = -875286124
 _TIMER_CHECK = struct.Struct("!4q")
 
@@ -116,9 +117,9 @@ def check_timer_log(read: Read, files: tuple[DataFile, ...], log: LogJudgement, 
     findings: list[Finding] = []
     for file in files:
         view = read(file.path, 0, file.size)
-        for place in range(0, file.size - _TIMER_UNIT.size + 1, _TIMER_UNIT.size):
-            size, _, magic, _, _, physical_offset, record_size, _, _ = _TIMER_UNIT.unpack_from(view, place)
-            if size != _TIMER_UNIT.size or magic == _TIMER_BLANK_MAGIC:
+        for place in range(0, file.size - UNIT.size + 1, UNIT.size):
+            size, _, magic, _, _, physical_offset, record_size, _, _ = UNIT.unpack_from(view, place)
+            if size != UNIT.size or magic == _TIMER_BLANK_MAGIC:
                 break
             behind = physical_offset + record_size > log.end and not (is_running or log.is_damaged(physical_offset))
             if physical_offset < 0 or record_size <= 0 or behind:

@@ -98,7 +98,14 @@ def _scan(
 def _search(window: Window, place: int, stop: int) -> int:
     """The next intact record that begins before `stop`, or `stop`."""
     view, base = window.view, window.base
-    found = kernel.find_record(view, place, len(view), base) if place < stop else -1
+    if place >= stop:
+        return stop
+    near = min(len(view), stop + LOOK_BACK_BYTES)
+    found = kernel.find_record(view, place, near, base)
+    if found < 0 and near < len(view) and kernel.written_end(view, place, stop) > place:
+        # A record longer than that may begin here. Where nothing was written none does, and the unused rest of a file
+        # is not read to find that out.
+        found = kernel.find_record(view, place, len(view), base)
     return stop if found < 0 else min(found, stop)
 
 

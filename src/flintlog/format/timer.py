@@ -59,7 +59,7 @@ _ALL_MAGIC: Final = 15
 SLOT: Final = struct.Struct("!3q2i")
 UNIT: Final = struct.Struct("!iqiqiqiiq")
 _BLANK: Final = struct.Struct("!iqi")
-_CHECKPOINT: Final = struct.Struct("!7q")
+CHECKPOINT: Final = struct.Struct("!7q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +162,14 @@ def encode_timer_blank(room: int) -> bytes:
 
 def encode_timer_checkpoint(checkpoint: TimerCheckpoint) -> bytes:
     """The whole file."""
-    return _pack(_CHECKPOINT, checkpoint).ljust(TIMER_CHECKPOINT_SIZE, b"\x00")
+    return _pack(CHECKPOINT, checkpoint).ljust(TIMER_CHECKPOINT_SIZE, b"\x00")
 
 
 def parse_timer_checkpoint(buffer: Buffer) -> TimerCheckpoint:
     """The fields of the file; what follows them is not looked at."""
-    if len(buffer) < _CHECKPOINT.size:
+    if len(buffer) < CHECKPOINT.size:
         raise FormatError(f"a timer checkpoint has {TIMER_CHECKPOINT_SIZE} bytes, not {len(buffer)}")
-    checkpoint = TimerCheckpoint(*_CHECKPOINT.unpack_from(buffer))
+    checkpoint = TimerCheckpoint(*CHECKPOINT.unpack_from(buffer))
     if min(checkpoint.read_ms, checkpoint.log_flushed, checkpoint.queue_offset) < 0:
         raise FormatError(f"a timer checkpoint without sense: {checkpoint}")
     return checkpoint

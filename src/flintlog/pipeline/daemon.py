@@ -8,32 +8,40 @@ anyway, so they are dropped before the first worker is forked.
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
 ARCHIVES = (".zip", ".jar", ".egg")
 
 
-def without_archives(search_path: list[str], needed: str) -> list[str]:
-    """The search path but for its archives; one that holds the file `needed` stays.
+def without_archives(search_path: list[str]) -> list[str]:
+    """The search path but for its archives.
 
-    >>> without_archives(["/app", "/spark/pyspark.zip", "/spark/core.jar"], "/site/pyspark/__init__.py")
+    >>> without_archives(["/app", "/spark/pyspark.zip", "/spark/core.jar"])
     ['/app']
     """
-    return [entry for entry in search_path if not entry.endswith(ARCHIVES) or needed.startswith(entry)]
+    return [entry for entry in search_path if not entry.endswith(ARCHIVES)]
+
+
+def drop_archives() -> None:
+    """Search without archives from now on, unless PySpark is nowhere else."""
+    before = sys.path[:]
+    sys.path[:] = without_archives(before)
+    if find_spec("pyspark") is None or find_spec("py4j") is None:
+        sys.path[:] = before
+    for entry in [entry for entry in sys.path_importer_cache if entry.endswith(ARCHIVES)]:
+        if entry not in sys.path:
+            del sys.path_importer_cache[entry]
 
 
 def main() -> None:
     """Run Spark's own daemon without the archives."""
-    import pyspark
+    drop_archives()  # before anything of PySpark is imported from one
     from pyspark.daemon import manager
 
     # Workers are forked with these in memory. Nothing here may start a thread, so pyarrow is not among them.
     import flintlog.derive.splits
     import flintlog.pipeline.partitions  # noqa: F401
 
-    sys.path[:] = without_archives(sys.path, pyspark.__file__ or "")
-    for entry in [entry for entry in sys.path_importer_cache if entry.endswith(ARCHIVES)]:
-        if entry not in sys.path:
-            del sys.path_importer_cache[entry]
     manager()
 
 

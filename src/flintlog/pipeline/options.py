@@ -41,6 +41,7 @@ class SourceOptions:
     min_partitions: int = 1
     split_bytes: int = SPLIT_BYTES
     max_bytes_per_trigger: int | None = None
+    columns: tuple[str, ...] | None = None
     include_body: bool = True
     decompress: bool = False
     verify_crc: bool = False
@@ -109,6 +110,13 @@ def _topics(text: str) -> tuple[str, ...]:
     return found
 
 
+def _columns(text: str) -> tuple[str, ...]:
+    found = _texts(text)
+    if not found:
+        raise ValueError("at least one column, separated by commas")
+    return found
+
+
 def _truth(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("true or false")
@@ -170,6 +178,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
     "minPartitions": ("min_partitions", _count),
     "splitBytes": ("split_bytes", _bytes),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", _bytes),
+    "columns": ("columns", _columns),
     "includeBody": ("include_body", _truth),
     "decompress": ("decompress", _truth),
     "verifyCrc": ("verify_crc", _truth),

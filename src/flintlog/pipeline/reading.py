@@ -101,7 +101,7 @@ class Reading:
             start - window.base,
             min(stop - window.base, len(window.view)),
             window.base,
-            include_body=self.shape.include_body,
+            include_body=self.shape.needs_body,
             topics=None if self.topics is None else frozenset(topic.encode() for topic in self.topics),
             max_rows=BATCH_ROWS,
             max_bytes=BATCH_BYTES,

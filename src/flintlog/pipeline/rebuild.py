@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog import kernel
-from flintlog.derive.chains import QueueKey, Span, find_mismatch, join_spans
+from flintlog.derive.chains import QueueKey, Span, find_log_end, find_mismatch, join_spans
 from flintlog.derive.index_plan import index_file_names, plan_index_files
-from flintlog.derive.splits import SPLIT_BYTES
+from flintlog.derive.splits import SPLIT_BYTES, Split
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import LockFile, Medium
 from flintlog.disk.overlay import OverlayMedium
@@ -31,7 +31,7 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
 from flintlog.kernel import KEY
-from flintlog.pipeline.logs import Log, find_end, find_logs
+from flintlog.pipeline.logs import Log, find_logs
 from flintlog.pipeline.partitions import plan as plan_log_splits
 from flintlog.pipeline.rebuild_build import IndexTask, QueueTask, build_index_file, build_queue
 from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, read_split
@@ -70,6 +70,33 @@ class RebuildReport:
     """Why it was done one record after another, if it was."""
 
     findings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Readings:
+    """What the splits gave, up to the log's end."""
+
+    splits: list[Split]
+    results: list[SplitResult]
+    end: int
+
+    @classmethod
+    def of(cls, splits: list[Split], results: list[SplitResult], first: int) -> _Readings:
+        """Leave out what lies behind the last record: it is no damage."""
+        end = find_log_end(splits, [each.reach for each in results], [each.gaps for each in results]) or first
+        kept = [(split, result) for split, result in zip(splits, results, strict=True) if split.start < end]
+        return cls(
+            [replace(split, stop=min(split.stop, end)) for split, _ in kept],
+            [result.up_to(end) for _, result in kept],
+            end,
+        )
+
+    def problem(self) -> str | None:
+        """Why the readings do not fit together, or are not all there is."""
+        gap = next((gap for result in self.results for gap in result.gaps), None)
+        if gap is not None:
+            return f"the log is damaged at {gap.start} ({gap.reason.name})"
+        return find_mismatch(self.splits, [result.reach for result in self.results])
 
 
 def rebuild(
@@ -125,7 +152,7 @@ class _Rebuild:
             room = rebuild_room(self._paths)
             self._medium.remove_tree(room)
             checkpoint = self._build(room / "staged", room / "spill")
-            begin_swap(self._paths, self._medium, self._names(room / "staged"), checkpoint)
+            begin_swap(self._paths, self._medium, self._names(), self._report.log_end, checkpoint)
             finish_swap(self._paths, self._medium)
         finally:
             lock.release()
@@ -151,7 +178,7 @@ class _Rebuild:
         if probe.index is not None:
             probe.index.load(last_exit_ok=True, index_safe_timestamp=0)
 
-    def _names(self, staged: Path) -> list[str]:
+    def _names(self) -> list[str]:
         """What is replaced: everything derived, or what belongs to the topics asked for."""
         if not self._topics:
             return list(DERIVED) if self._layout() is not None else list(DERIVED[:-1])
@@ -169,35 +196,44 @@ class _Rebuild:
         """Everything staged and synced; the checkpoint that holds with it."""
         checkpoint = CheckpointFile(self._paths.checkpoint, self._medium)
         checkpoint.load()
-        log, end, cut_at = self._find_log(checkpoint.values)
+        log, cut_at = self._find_log(checkpoint.values)
         plan = self._plan(staged, spill)
         self._medium.make_directories(staged)
         self._medium.make_directories(spill)
-        results = self._read(log, end, plan)
-        spans, problem = self._judge(results)
+        readings = self._read(log, self._written_end(log) if cut_at is None else cut_at, plan)
+        results, self._report.log_end = readings.results, readings.end
+        spans, problem = self._judge(readings)
         if problem is None:
             self._finish_queues(plan, results, spans)
             self._build_index(plan, results)
         else:
-            end = self._start_over(plan, problem, cut_at)
+            self._report.log_end = self._start_over(plan, problem, cut_at)
         self._sync(staged)
         self._medium.remove_tree(spill)
-        self._count(staged, results, end)
+        self._count(staged, results)
         return self._checkpoint_after(checkpoint.values, results, problem)
 
-    def _find_log(self, checkpoint: Checkpoint) -> tuple[Log, int, int | None]:
-        """The log, where it ends, and where Java cut it if it did."""
+    def _find_log(self, checkpoint: Checkpoint) -> tuple[Log, int | None]:
+        """The log, and where Java's recovery cut it, if it did."""
         (log,) = find_logs((str(self._root),))
-        end, cut_at = find_end(log), None
+        self._report.log_start = log.first
         last = checkpoint.earlier_cut if not self._medium.exists(self._paths.abort) else None
-        if last is not None and log.first <= last < end:
-            file = next(file for file in log.files if file.base <= last < file.end)
-            view = self._medium.open(Path(log.uri) / file.name).buffer
-            seen = kernel.scan(view, last - file.base, len(view), file.base, max_count=1)
-            if seen.count:
-                cut_at = file.base + seen.end
-        self._report.log_start, self._report.log_end = log.first, end if cut_at is None else min(end, cut_at)
-        return log, self._report.log_end, cut_at
+        file = next((file for file in log.files if last is not None and file.base <= last < file.end), None)
+        if last is None or file is None:
+            return log, None
+        view = self._medium.open(Path(log.uri) / file.name).buffer
+        seen = kernel.scan(view, last - file.base, len(view), file.base, max_count=1)
+        return log, file.base + seen.end if seen.count else None
+
+    def _written_end(self, log: Log) -> int:
+        """The log goes no further; the tasks find where it ends."""
+        for file in reversed(log.files):
+            raw = self._medium.open(Path(log.uri) / file.name)
+            # The file system takes pages that someone looked at for data; those are zeros all the same.
+            written = kernel.written_end(raw.buffer, 0, raw.data_end(0))
+            if written:
+                return file.base + written
+        return log.first
 
     def _plan(self, staged: Path, spill: Path) -> BuildPlan:
         config = self._config
@@ -215,22 +251,19 @@ class _Rebuild:
             topics=self._topics or None,
         )
 
-    def _read(self, log: Log, end: int, plan: BuildPlan) -> list[SplitResult]:
+    def _read(self, log: Log, stop: int, plan: BuildPlan) -> _Readings:
         cores = self._spark.sparkContext.defaultParallelism
-        wished = max(1, min(2 * cores, (end - log.first) // MIN_TASK_BYTES))
-        splits = plan_log_splits([(log, log.first, end)], split_bytes=self._split_bytes, least_count=wished)
-        self._splits = splits
+        wished = max(1, min(2 * cores, (stop - log.first) // MIN_TASK_BYTES))
+        splits = plan_log_splits([(log, log.first, stop)], split_bytes=self._split_bytes, least_count=wished)
         self._report.split_count = len(splits)
         tasks = [ScanTask(plan, number, planned) for number, planned in enumerate(splits)]
-        return run_tasks(self._spark, read_split, tasks, self._progress)
+        results = run_tasks(self._spark, read_split, tasks, self._progress)
+        return _Readings.of([planned.split for planned in splits], results, log.first)
 
-    def _judge(self, results: list[SplitResult]) -> tuple[dict[QueueKey, Span], str | None]:
+    def _judge(self, readings: _Readings) -> tuple[dict[QueueKey, Span], str | None]:
         """The queues, and why the fast way cannot be taken, if it cannot."""
-        spans, out_of_step = join_spans(result.spans for result in results)
-        gap = next((gap for result in results for gap in result.gaps), None)
-        if gap is not None:
-            return spans, f"the log is damaged at {gap.start} ({gap.reason.name})"
-        problem = find_mismatch([planned.split for planned in self._splits], [result.reach for result in results])
+        spans, out_of_step = join_spans(result.spans for result in readings.results)
+        problem = readings.problem()
         if problem is None and out_of_step:
             names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in sorted(out_of_step)[:5])
             problem = f"the offsets of {len(out_of_step)} queues do not follow each other ({names})"
@@ -308,9 +341,8 @@ class _Rebuild:
                 raw.close()
         self._medium.sync_directory(folder)
 
-    def _count(self, staged: Path, results: list[SplitResult], end: int) -> None:
+    def _count(self, staged: Path, results: list[SplitResult]) -> None:
         report, medium = self._report, self._medium
-        report.log_end = end
         report.record_count = sum(result.record_count for result in results)
         report.entry_count = sum(result.entry_count for result in results)
         report.key_count = sum(result.key_count for result in results)

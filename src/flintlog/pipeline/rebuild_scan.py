@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -84,6 +84,11 @@ class SplitResult:
     last_store_timestamp: int
     spans: Mapping[QueueKey, Span]
     dense: Mapping[QueueKey, Spilled]
+
+    def up_to(self, end: int) -> SplitResult:
+        """The same, when the log ends at `end`: what is no record behind it is no gap."""
+        reach = self.reach._replace(first=min(self.reach.first, end), end=min(self.reach.end, end))
+        return replace(self, reach=reach, gaps=tuple(gap for gap in self.gaps if gap.start < end))
 
 
 @dataclass(frozen=True, slots=True)

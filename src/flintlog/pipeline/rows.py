@@ -22,7 +22,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flintlog.errors import DamagedRecord, FlintlogError
+from flintlog.errors import DamagedRecord, FlintlogError, InvalidConfig
 from flintlog.format.sys_flag import is_compressed
 
 BROKER: Final = "broker"
@@ -52,9 +52,26 @@ class RowShape:
     kind: str = "record"
     include_body: bool = True
     with_broker: bool = False
+    chosen: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        unknown = set(self.chosen or ()) - {name for name, _ in self._all()}
+        if unknown:
+            there = ", ".join(name for name, _ in self._all())
+            raise InvalidConfig(
+                f"option columns names {min(unknown)!r}, which is no column", advice=f"there are: {there}"
+            )
 
     def columns(self) -> list[tuple[str, str]]:
-        """Names and Spark's types."""
+        """Names and Spark's types, in the order of the schema."""
+        return [each for each in self._all() if self.chosen is None or each[0] in self.chosen]
+
+    @property
+    def needs_body(self) -> bool:
+        """Whether bodies have to be read at all."""
+        return any(name in (BODY, "value") for name, _ in self.columns())
+
+    def _all(self) -> list[tuple[str, str]]:
         own = list(_KAFKA) if self.kind == "kafka" else [(name, _record_type(name)) for name in _RECORD]
         left_out = () if self.include_body else (BODY, "value")
         return [*([(BROKER, "string")] if self.with_broker else []), *(each for each in own if each[0] not in left_out)]

@@ -64,7 +64,8 @@ class FlintlogSource(DataSource):
 
     @property
     def shape(self) -> RowShape:
-        return RowShape(self.asked.schema, self.asked.include_body, is_glob(self.asked.paths))
+        asked = self.asked
+        return RowShape(asked.schema, asked.include_body, is_glob(asked.paths), asked.columns)
 
     def schema(self) -> str:
         return self.shape.ddl()

@@ -13,6 +13,7 @@ GET_ALL_CONSUMER_OFFSET: Final = 43
 GET_ALL_DELAY_OFFSET: Final = 45
 GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = 201
 GET_ALL_MESSAGE_REQUEST_MODE: Final = 402
+GET_BROKER_HA_STATUS: Final = 907
 
 COMPARE_LOG: Final = 19_001
 """Ours: the digest of a range of the log, for a slave that wants to know whether it holds the same bytes."""

@@ -30,6 +30,7 @@ from flintlog.format.properties import (
 from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.format.sys_flag import TRANSACTION_MASK, TransactionType
 from flintlog.kernel.reference.encoder import merged_properties
+from flintlog.services.rebuilding import put_again
 from flintlog.store.message import Message
 from flintlog.store.service import Rewritten
 from flintlog.store.stored import StoredMessage
@@ -82,16 +83,4 @@ def destination(properties: Mapping[str, str]) -> tuple[str, int]:
 def delivered(waiting: StoredMessage) -> Rewritten:
     """A message whose time has come, as its consumers get it."""
     topic, queue_id = destination(waiting.properties)
-    message = Message(
-        topic,
-        waiting.body,
-        queue_id=queue_id,
-        properties=waiting.properties,
-        flag=waiting.flag,
-        sys_flag=waiting.sys_flag,
-        born_timestamp=waiting.born_timestamp,
-        born_host=waiting.born_host,
-        store_host=waiting.store_host,
-        reconsume_times=waiting.reconsume_times,
-    )
-    return Rewritten(message)
+    return Rewritten(put_again(waiting, topic, queue_id, waiting.properties))

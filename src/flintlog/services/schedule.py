@@ -258,7 +258,8 @@ class ScheduleService:
     def _save_in_time(self, now_ms: int) -> None:
         if self._offsets.is_dirty and self._save_at_ms == NEVER:
             self._save_at_ms = now_ms + self._interval_ms
-        if now_ms >= self._save_at_ms:
+        is_turned_back = now_ms + self._interval_ms < self._save_at_ms < NEVER
+        if now_ms >= self._save_at_ms or is_turned_back:
             self._save()
 
     def _save(self) -> None:

@@ -184,6 +184,8 @@ class TimerService:
 
         Once this is acknowledged, before the message was due, it is not delivered.
         """
+        if not isinstance(receipt, Receipt):
+            raise InvalidMessage(f"a message is recalled by its receipt, not by {type(receipt).__name__}")
         message = None if receipt.physical_offset < 0 else self._store.message_at(receipt.physical_offset)
         timed = None if message is None else parse_timed(message)
         if timed is None:
@@ -207,8 +209,11 @@ class TimerService:
         due_ms = self._due_ms(now_ms)
         if now_ms < due_ms:
             return due_ms
-        self._is_behind, self._looked_at_ms = False, now_ms
-        is_done = self._round(now_ms)
+        self._is_behind, self._looked_at_ms, is_done = False, now_ms, False
+        try:
+            is_done = self._round(now_ms)
+        finally:
+            self._is_behind |= not is_done  # what is not entered is not in the wheel, which says when to look
         if self._needs_saving(now_ms):
             self._save()
         if now_ms >= self._cleaned_at_ms + CLEAN_INTERVAL_MS:

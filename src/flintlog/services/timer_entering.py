@@ -53,6 +53,7 @@ class TimerEntering:
         self._delivery = delivery
         self._metrics = metrics
         self._window_ms = window_ms
+        self._late_done: set[int] = set()
 
     def enter(self, read_ms: int, write_ms: int) -> bool:
         """Enter everything that is visible; False when something late could not be delivered now."""
@@ -64,11 +65,14 @@ class TimerEntering:
         late_before_ms = min(read_ms, write_ms)
         for page, behind in self._queue.pages(start, stop):
             pending = [timed for timed in page if not self._past.is_over(timed)]
-            late = [timed for timed in pending if timed.slot_ms < late_before_ms]
+            late = [timed for timed in pending if timed.slot_ms < late_before_ms and not self._is_done_late(timed)]
             if late and not self._delivery.deliver_late(late, self._past.cancelled):
                 return False
-            self._chain([timed for timed in pending if timed.slot_ms >= late_before_ms], read_ms, write_ms)
+            self._late_done.update(timed.message.queue_offset for timed in late)
+            in_time = [timed for timed in pending if timed.slot_ms >= late_before_ms and not self._is_done_late(timed)]
+            self._chain(in_time, read_ms, write_ms)
             self.next_offset = behind
+            self._late_done.clear()
         if stop >= self._past.known_before:
             self._past.forget()
         return True
@@ -78,6 +82,10 @@ class TimerEntering:
         """Whether everything that was entered, or may have been delivered, before the last stop was looked at again."""
         return self.next_offset >= max(self._past.entered_before, self._past.known_before)
 
+    def _is_done_late(self, timed: Timed) -> bool:
+        """Whether it was delivered by a round that then failed, before all of its page was entered."""
+        return timed.message.queue_offset in self._late_done
+
     def _chain(self, page: list[Timed], read_ms: int, write_ms: int) -> None:
         place = 0
         while place < len(page):
@@ -85,6 +93,7 @@ class TimerEntering:
             fitting = page[place : place + room]
             self._files.log.append(self._units(fitting, position, read_ms, write_ms))
             place += len(fitting)
+            self.next_offset = fitting[-1].message.queue_offset + 1  # should there be no room for the rest
 
     def _units(self, page: list[Timed], position: int, read_ms: int, write_ms: int) -> bytes:
         """The units of messages from a position on; their slots are changed to point at them."""

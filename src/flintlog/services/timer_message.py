@@ -40,6 +40,7 @@ from flintlog.format.properties import (
     join_properties,
 )
 from flintlog.format.timer import TIMER_TOPIC
+from flintlog.services.rebuilding import put_again
 from flintlog.store.message import Message
 from flintlog.store.service import Rewritten
 from flintlog.store.stored import StoredMessage
@@ -186,19 +187,7 @@ def rolled(timed: Timed, entered_ms: int, now_ms: int) -> Rewritten:
 
 
 def _rebuilt(message: StoredMessage, topic: str, queue_id: int, properties: dict[str, str]) -> Rewritten:
-    rebuilt = Message(
-        topic,
-        message.body,
-        queue_id=queue_id,
-        properties=properties,
-        flag=message.flag,
-        sys_flag=message.sys_flag,
-        born_timestamp=message.born_timestamp,
-        born_host=message.born_host,
-        store_host=message.store_host,
-        reconsume_times=message.reconsume_times,
-    )
-    return Rewritten(rebuilt, PARSED_MAP_CAPACITY)
+    return Rewritten(put_again(message, topic, queue_id, properties), PARSED_MAP_CAPACITY)
 
 
 def cancel_key(topic: str, unique_key: str, *, with_topic: bool) -> str:

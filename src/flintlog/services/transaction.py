@@ -182,6 +182,7 @@ class TransactionService:
 
     def run_due(self) -> int:
         now_ms = self._store.now_ms()
+        self._follow_clock(now_ms)
         self._decisions.see_new(wait=False)
         if now_ms >= self._next_check_ms:
             self._next_check_ms = now_ms + self._store.config.transaction_check_interval
@@ -193,6 +194,13 @@ class TransactionService:
             self._next_metrics_ms = now_ms + self._store.config.transaction_metric_flush_interval
             self._metrics.save(self._decisions.counts())
         return min(self._next_check_ms, self._next_metrics_ms, self._decisions.ops_due_at_ms())
+
+    def _follow_clock(self, now_ms: int) -> None:
+        """What is further ahead than its interval was set before the clock was turned back."""
+        config = self._store.config
+        self._next_check_ms = min(self._next_check_ms, now_ms + config.transaction_check_interval)
+        self._next_metrics_ms = min(self._next_metrics_ms, now_ms + config.transaction_metric_flush_interval)
+        self._decisions.follow_clock(now_ms)
 
     def stop(self) -> None:
         """Note all decisions: a Java broker that opens the directory looks for no other sign of them."""

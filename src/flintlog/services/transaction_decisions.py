@@ -204,6 +204,10 @@ class Decisions:
         with self._changed:
             return self._ops.due_at_ms()
 
+    def follow_clock(self, now_ms: int) -> None:
+        with self._changed:
+            self._ops.follow_clock(now_ms)
+
     def write_ops(self) -> None:
         """Write one op message of what was gathered. One thread at a time calls this."""
         # A note must not outlive the commit that it notes.

@@ -49,6 +49,10 @@ class GatheredOps:
             return NEVER
         return 0 if self.is_full else self._since_ms + self._interval_ms
 
+    def follow_clock(self, now_ms: int) -> None:
+        """The clock may have been turned back: what waits has not waited longer than since now."""
+        self._since_ms = min(self._since_ms, now_ms)
+
     def take(self) -> list[int]:
         """The offsets of one message: as RocketMQ does, until its size reaches the limit."""
         taken: list[int] = []

@@ -16,7 +16,7 @@ here is a function of values; nothing is stored.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,6 +40,7 @@ from flintlog.format.properties import (
 )
 from flintlog.format.sys_flag import TransactionType, with_transaction_type
 from flintlog.kernel.reference.encoder import merged_properties
+from flintlog.services.rebuilding import put_again
 from flintlog.store.message import Message
 from flintlog.store.service import Rewritten
 from flintlog.store.stored import StoredMessage
@@ -149,7 +150,7 @@ def _refuse_what_cannot_wait(message: Message) -> None:
 def commit(stored: StoredMessage, half: Half) -> Rewritten:
     """The message that consumers get."""
     properties = {name: value for name, value in stored.properties.items() if name not in (REAL_TOPIC, REAL_QUEUE_ID)}
-    message = _again(stored, half.topic, half.queue_id, properties)
+    message = put_again(stored, half.topic, half.queue_id, properties)
     message.sys_flag = with_transaction_type(stored.sys_flag, TransactionType.COMMIT)
     message.prepared_transaction_offset = stored.physical_offset
     return Rewritten(message)
@@ -157,14 +158,14 @@ def commit(stored: StoredMessage, half: Half) -> Rewritten:
 
 def check_again(stored: StoredMessage, half: Half) -> Rewritten:
     """The copy that is put before a producer is asked."""
-    return Rewritten(_again(stored, HALF_TOPIC, stored.queue_id, _counted(stored, half)))
+    return Rewritten(put_again(stored, HALF_TOPIC, stored.queue_id, _counted(stored, half)))
 
 
 def put_off(stored: StoredMessage, half: Half) -> Rewritten:
     """The copy of a half message that is not to be checked yet, so that the queue's progress can pass it."""
     properties = {**_counted(stored, half), WAIT_STORE_MSG_OK: "false"}
     properties.setdefault(TRANSACTION_PREPARED_QUEUE_OFFSET, str(stored.queue_offset))
-    return Rewritten(_again(stored, HALF_TOPIC, stored.queue_id, properties))
+    return Rewritten(put_again(stored, HALF_TOPIC, stored.queue_id, properties))
 
 
 def _counted(stored: StoredMessage, half: Half) -> dict[str, str]:
@@ -176,24 +177,7 @@ def give_up(stored: StoredMessage, half: Half, check_max: int) -> Rewritten:
     """The half message in the topic of those that were checked too often, or are too old."""
     was_checked_out = half.check_times is not None and half.check_times >= check_max
     properties = dict(stored.properties) if was_checked_out else _counted(stored, half)
-    return Rewritten(_again(stored, DISCARD_TOPIC, 0, properties))
-
-
-def _again(stored: StoredMessage, topic: str, queue_id: int, properties: Mapping[str, str]) -> Message:
-    # RocketMQ's copies lose the flag and the reconsume times of a checked message; here the commit of a checked
-    # message gives what was begun.
-    return Message(
-        topic,
-        stored.body,
-        queue_id=queue_id,
-        properties=properties,
-        flag=stored.flag,
-        sys_flag=stored.sys_flag,
-        born_timestamp=stored.born_timestamp,
-        born_host=stored.born_host,
-        store_host=stored.store_host,
-        reconsume_times=stored.reconsume_times,
-    )
+    return Rewritten(put_again(stored, DISCARD_TOPIC, 0, properties))
 
 
 def op_message(half_offsets: Iterable[int]) -> Rewritten:

@@ -52,6 +52,9 @@ class Appender:
         self.services: Mapping[str, Service] = {}
         self._hooks: list[BeforePut] = []
         self._multi_dispatch = config.enable_lmq and config.enable_multi_dispatch
+        self._refusal = PutStatus.SERVICE_NOT_AVAILABLE if engine.is_replica else None
+        self._least_in_sync = config.min_in_sync_replicas if config.broker_role == "SYNC_MASTER" else 1
+        self.set_in_sync_count(1)
         engine.lifecycle.on_change = self.open_short_way
         self.open_short_way()
 
@@ -59,12 +62,20 @@ class Appender:
         self._hooks.append(hook)
         self.open_short_way()
 
+    def set_in_sync_count(self, count: int) -> None:
+        """How many stores are in sync, this one counted; with too few nothing is appended."""
+        if self._engine.is_replica or self._least_in_sync <= 1:
+            return
+        self._refusal = PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH if count < self._least_in_sync else None
+        self.open_short_way()
+
     def open_short_way(self) -> None:
         """Whether plain messages may go through the kernel's put lane, and be dispatched there."""
         engine = self._engine
         self._has_batch_topics = engine.parts.queues.has_batch_topics
+        self._takes_puts = self._lifecycle.is_writeable and self._refusal is None
         self.lane.is_open = (
-            self._lifecycle.is_writeable and not self._hooks and not self._has_batch_topics and not self._multi_dispatch
+            self._takes_puts and not self._hooks and not self._has_batch_topics and not self._multi_dispatch
         )
         self.lane.dispatches = (
             engine.dispatcher.leaves_puts_to_lane
@@ -74,7 +85,7 @@ class Appender:
         )
 
     def append(self, message: Message) -> Receipt:
-        if not self._lifecycle.is_writeable:
+        if not self._takes_puts:
             return self._refuse()
         if type(message) is not Message:
             raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
@@ -136,7 +147,7 @@ class Appender:
 
     def append_rewritten(self, message: Message, rewrite: Rewrite) -> Receipt:
         """Append what a service makes of a message that is on its way into the log."""
-        if not self._lifecycle.is_writeable:
+        if not self._takes_puts:
             return self._refuse()
         if type(message) is not Message:
             raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
@@ -147,7 +158,7 @@ class Appender:
 
     def append_rebuilt(self, rebuilt: Rewritten) -> Receipt:
         """Append what a service made; the hooks have seen the message that it came from."""
-        if not self._lifecycle.is_writeable:
+        if not self._takes_puts:
             return self._refuse()
         check_types(rebuilt.message)
         return self._append_placed(rebuilt.message, rebuilt.capacity)
@@ -162,7 +173,7 @@ class Appender:
 
     def append_batch(self, messages: Sequence[Message]) -> Receipts:
         messages = [_plainly_named(message) for message in check_batch(messages)]
-        if not self._lifecycle.is_writeable:
+        if not self._takes_puts:
             return refused(self._refuse().status, len(messages))
         if self._is_busy():
             return refused(PutStatus.OS_PAGE_CACHE_BUSY, len(messages))
@@ -224,6 +235,8 @@ class Appender:
     def _refuse(self) -> Receipt:
         if self._engine.read_only:
             raise StoreClosed("the store was opened read-only", path=self._engine.path)
+        if self._lifecycle.is_writeable and self._refusal is not None:
+            return Receipt(self._refusal)
         return Receipt(PutStatus.SERVICE_NOT_AVAILABLE)
 
 

@@ -7,6 +7,9 @@ depends on the clock:
     another clock             the same, but it looks every few milliseconds of real time: nobody says when it moves
     a clock turned by hand    no thread: whoever turns the clock runs the jobs before the turning returns
 
+A clock that was turned back makes every job due once, because what it had asked for was told by the old time; a thread
+sees that within a minute.
+
 So a test that advances a fake clock finds everything done, and takes no real seconds.
 """
 
@@ -17,7 +20,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from flintlog.errors import FlintlogError
+from flintlog.errors import FlintlogError, StoreClosed
 from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds, system_now_ms
 
 log = logging.getLogger(__name__)
@@ -39,6 +42,7 @@ class Job:
     def __init__(self, name: str, run_due: RunDue, now_ms: Milliseconds) -> None:
         self.name = name
         self.due_at_ms = 0
+        self._seen_ms = now_ms()
         self._run_due = run_due
         self._now_ms = now_ms
         self._wake = threading.Event()
@@ -53,7 +57,11 @@ class Job:
 
     @property
     def is_due(self) -> bool:
-        return self._nudged or self._now_ms() >= self.due_at_ms
+        now_ms = self._now_ms()
+        if now_ms < self._seen_ms:
+            self._nudged = True
+        self._seen_ms = now_ms
+        return self._nudged or now_ms >= self.due_at_ms
 
     def run(self) -> None:
         """Do what is due. An error of the store is raised after the job was put off, so that it is tried again."""
@@ -75,6 +83,8 @@ class Job:
         try:
             self.run()
         except FlintlogError as failure:
+            if self._stopped and isinstance(failure, StoreClosed):
+                return  # its own callback shut the store down
             log.error("%s did not do its work and will try again: %s", self.name, failure)
         except Exception:
             # A callback of the user's may raise anything; the thread must live on to try again.
@@ -130,10 +140,18 @@ class Background:
                 if not due or not self._is_running:
                     return
                 for job in due:
-                    job.run()
+                    try:
+                        job.run()
+                    except StoreClosed:
+                        if self._has_ended():
+                            return  # its own callback shut the store down
+                        raise
             raise FlintlogError(f"{due[0].name} is due again and again without an end")
         finally:
             self._turning.release()
+
+    def _has_ended(self) -> bool:
+        return not self._is_running
 
     def stop(self) -> None:
         """Return when no job runs any more. A second call does nothing."""

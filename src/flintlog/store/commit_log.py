@@ -23,10 +23,10 @@ from typing import Protocol, cast
 
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.errors import DiskFull, InvalidMessage
+from flintlog.errors import DiskFull, InvalidMessage, InvalidOffset, StoreClosed
 from flintlog.format.properties import encode_properties
 from flintlog.format.record import END_RESERVE, encode_blank
-from flintlog.kernel import Encoder, Lane, PutLane, Tail
+from flintlog.kernel import Encoder, Lane, PutLane, Tail, scan
 from flintlog.store.clock import Milliseconds, given_clock
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.put_lock import PutLock
@@ -160,6 +160,36 @@ class CommitLog:
                     return refused(self._refusal, len(messages))
             self.put_lane.next_offsets[key] = queue_offset + len(messages)
             return Receipts(_OK, offsets, queue_offset, now, first.store_host or self._store_host)
+
+    def append_raw(self, offset: int, data: bytes) -> None:
+        """Write records of another log, whole ones, at the end of this one; an empty log begins where they do."""
+        with self.lock:
+            self._check_follows(offset)
+            if data and self._refusal is PutStatus.SERVICE_NOT_AVAILABLE:
+                raise StoreClosed("the log takes no more")
+            with memoryview(data) as view:
+                place = 0
+                while place < len(view):
+                    segment = self.segments.last_or_new(offset + place)
+                    if segment is None:
+                        raise self.segments.create_failure or DiskFull("no new file for the log")
+                    stop = min(len(view), place + segment.size - segment.wrote_position)
+                    self._write_raw(segment, view[place:stop])
+                    place = stop
+
+    def _check_follows(self, offset: int) -> None:
+        if not self.segments.segments:
+            if offset % self.segments.segment_size:
+                raise InvalidOffset("an empty log begins where a file does", offset=offset)
+        elif offset != self.segments.max_wrote:
+            raise InvalidOffset(f"the log ends at {self.segments.max_wrote}", offset=offset)
+
+    def _write_raw(self, segment: Segment, view: memoryview) -> None:
+        last = scan(view, 0, len(view), segment.base + segment.wrote_position)
+        segment.append(view)
+        if last.count:
+            segment.tail.store_timestamp = last.row(last.count - 1).store_timestamp
+        self._use(segment.tail)
 
     def _append_to_next(
         self, message: Message, queue_offset: int, now: int, text: bytes | None

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from flintlog.derive.finding import Finding
 from flintlog.errors import DamagedStore, SyncFailed
 from flintlog.store.background import Background, Job
 from flintlog.store.config_table import ConfigTable
@@ -23,7 +24,6 @@ from flintlog.store.consumer_offsets import ConsumerOffsets
 from flintlog.store.engine import Engine
 from flintlog.store.groups import GROUP_EXTRAS, SYSTEM_GROUPS, GroupConfig, Groups
 from flintlog.store.json_file import JsonFile
-from flintlog.store.recovery_report import Finding
 from flintlog.store.topics import SYSTEM_TOPICS, TopicConfig, Topics
 
 log = logging.getLogger(__name__)
@@ -39,9 +39,9 @@ class ConfigFolder:
         self._background = background
         self._saving: Job | None = None
         self._starting = threading.Lock()
-        topics_file = JsonFile(paths.topics, medium)
-        groups_file = JsonFile(paths.groups, medium)
-        offsets_file = JsonFile(paths.consumer_offsets, medium)
+        topics_file = JsonFile(paths.topics, medium, before_save=engine.check_open)
+        groups_file = JsonFile(paths.groups, medium, before_save=engine.check_open)
+        offsets_file = JsonFile(paths.consumer_offsets, medium, before_save=engine.check_open)
         self._topic_table = ConfigTable(topics_file, TopicConfig, "topicConfigTable", now_ms, predefined=SYSTEM_TOPICS)
         self._group_table = ConfigTable(
             groups_file,
@@ -66,7 +66,12 @@ class ConfigFolder:
             on_queue_type=on_queue_type,
             remove=self._remove_topic,
         )
-        self.groups = Groups(self._group_table, read_only=engine.read_only, remove_offsets=self.offsets.remove_group)
+        self.groups = Groups(
+            self._group_table,
+            read_only=engine.read_only,
+            remove_offsets=self.offsets.remove_group,
+            forget=engine.broker_stats.forget_group,
+        )
         self._files = (
             (topics_file, self._topic_table.load),
             (groups_file, self._group_table.load),
@@ -112,6 +117,7 @@ class ConfigFolder:
         self.offsets.remove_topic(topic)
         self.offsets.save()
         self._engine.dispatcher.remove_topic(topic)
+        self._engine.broker_stats.forget_topic(topic)
 
     def _save_in_time(self) -> None:
         """Offsets have changed. A store whose groups do not move has no thread for them."""

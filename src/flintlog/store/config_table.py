@@ -86,31 +86,32 @@ class ConfigTable(Generic[E]):
         self._now_ms = now_ms
         self._entry_extras = dict(entry_extras or {})
         self._beside: JsonObject = {**(file_extras or {})}
-        self._entries: dict[str, E] = {entry.name: entry for entry in predefined}
+        self._predefined: dict[str, E] = {entry.name: entry for entry in predefined}
+        self._entries = self._predefined
         self._raw: dict[str, JsonObject] = {}
         self._changing = threading.Lock()
 
     def load(self) -> None:
-        """Add what the file holds; a file of another shape raises, and nothing is changed."""
+        """Take what the file holds; a file of another shape raises, and nothing is changed."""
         content = self.file.load()
         if content is None:
             return
         table = content.pop(self._member, {})
         if not isinstance(table, dict):
             raise DamagedStore(f"the {self._member} of this file is no object", path=self.file.path)
+        found = {str(name): self._parse(str(name), entry) for name, entry in table.items()}
         self.version = parse_data_version(content.pop("dataVersion", None), self._now_ms())
         self._beside.update(content)
-        for name, entry in table.items():
-            self._add(str(name), entry)
+        self._raw = {name: raw for name, (raw, _) in found.items()}
+        self._entries = {**self._predefined, **{name: entry for name, (_, entry) in found.items()}}
 
-    def _add(self, name: str, entry: JsonValue) -> None:
+    def _parse(self, name: str, entry: JsonValue) -> tuple[JsonObject, E]:
         if not isinstance(entry, dict):
             raise DamagedStore(f"the entry {name!r} of {self._member} is no object", path=self.file.path)
         try:
-            self._entries[name] = msgspec.convert(entry, self._kind, strict=False)
+            return entry, msgspec.convert(entry, self._kind, strict=False)
         except msgspec.ValidationError as error:
             raise DamagedStore(f"the entry {name!r} of {self._member}: {error}", path=self.file.path) from error
-        self._raw[name] = entry
 
     def get(self, name: str) -> E | None:
         return self._entries.get(name)

@@ -196,8 +196,8 @@ class ConsumerOffsets:
         if changed_at_ms is None:
             return NEVER
         due_at_ms = changed_at_ms + self._interval_ms
-        if self._now_ms() < due_at_ms:
-            return due_at_ms
+        if changed_at_ms <= self._now_ms() < due_at_ms:
+            return due_at_ms  # a change that lies ahead is one from before the clock was turned back
         self.save()
         return NEVER if self._changed_at_ms is None else self._changed_at_ms + self._interval_ms
 

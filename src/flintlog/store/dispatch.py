@@ -135,6 +135,11 @@ class Dispatcher:
         """Whether a put may dispatch its own record: nobody has to hear of it, and nothing but the lane is needed."""
         return not self._listeners and not self.lane.all_slow
 
+    @property
+    def is_calling_listener(self) -> bool:
+        """Whether the calling thread is in a listener now."""
+        return self._runner == threading.get_ident()
+
     def start(self) -> None:
         """Nothing to start: whoever moves the readable end dispatches."""
 
@@ -157,20 +162,6 @@ class Dispatcher:
             return
         with self._running:
             self._run_owned()
-        self.advance()
-
-    @contextmanager
-    def standing_still(self) -> Iterator[None]:
-        """Inside, no queue and no index file is written, so that they may be deleted or cut; puts go on."""
-        if self._runner == threading.get_ident():
-            yield
-            return
-        with self._running:
-            self.lane.is_owned = True
-            try:
-                yield
-            finally:
-                self.lane.is_owned = False
         self.advance()
 
     @property
@@ -349,11 +340,12 @@ class Dispatcher:
         entry = (row.physical_offset, row.size, row.tags_code, place.queue_offset, row.store_timestamp)
         if not queue.put(*entry, bitmap, place.batch_count, is_extended=is_extended):
             raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
-        self._wake_waiting(queue.topic)
+        if self._waits:
+            self._wake(queue.topic)
 
-    def _wake_waiting(self, topic: str) -> None:
-        """An entry was written: whoever sleeps for the topic is woken."""
-        for wait in self._waits.pop(topic, ()) if self._waits else ():
+    def _wake(self, topic: str) -> None:
+        """Wake whoever sleeps until something comes for this topic."""
+        for wait in self._waits.pop(topic, ()):
             for other in wait.topics:
                 self._waits.get(other, set()).discard(wait)
             wait.wake()

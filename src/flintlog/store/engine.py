@@ -30,6 +30,7 @@ from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.clock import Milliseconds
 from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
+from flintlog.store.confirmation import Confirmation
 from flintlog.store.dispatch import BitmapHook, Dispatcher
 from flintlog.store.flush import AsyncFlush, Commit
 from flintlog.store.forking import close_in_children
@@ -39,6 +40,7 @@ from flintlog.store.json_file import JsonFile
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
+from flintlog.store.pending_cut import PendingCut
 from flintlog.store.put_figures import PutFigures
 from flintlog.store.recovery import Opening, Recovery
 from flintlog.store.recovery_report import RecoveryReport
@@ -53,6 +55,10 @@ SAMPLE_INTERVAL_MS = 1000
 
 Progress = Callable[[int, int], None]
 """Told (done, total) in bytes while a long opening goes on."""
+
+
+def _nothing() -> None:
+    """Group commit has dispatched already."""
 
 
 class Engine:
@@ -75,7 +81,7 @@ class Engine:
             parts.queues,
             parts.index,
             parts.lane,
-            readable_end=self._readable_end,
+            readable_end=self.readable_end,
             damage=parts.damage,
             delay_levels_ms=config.delay_levels_ms,
             extension=config.enable_consume_queue_ext,
@@ -84,14 +90,17 @@ class Engine:
         self.put_figures = PutFigures(parts.queues, lambda: self.log.end_offset, lambda: self.dispatcher.position)
         self.broker_stats = BrokerStats(now_ms, self.put_figures.take, lambda: self.counters.get_transferred_count)
         self.samples_itself = True
+        self.is_left_to_parent = False
         self.subscriptions = Subscriptions(
-            JsonFile(parts.paths.consumer_filter, medium),
+            JsonFile(parts.paths.consumer_filter, medium, before_save=self.check_open),
             BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
             now_ms,
             read_only=read_only,
         )
         self.use_bitmap_hook(None)
         self.group_commit: GroupCommit | None = None
+        self.confirmation: Confirmation | None = None
+        self.is_replica = config.broker_role == "SLAVE"
         self.commit: Commit | None = None
         self.queue_flush: QueueFlush | None = None
         self.medium = medium
@@ -119,6 +128,8 @@ class Engine:
         try:
             self._load()
             self._recover(progress)
+            if self._is_cutting:
+                PendingCut(paths, medium).done()
             self._start()
         except BaseException:
             self._abandon()
@@ -153,6 +164,7 @@ class Engine:
             self.subscriptions.load()  # before recovery, which may dispatch
         self._marker.load()
         self._settle_batch()
+        self._is_cutting = self._cut_as_asked(PendingCut(parts.paths, self.medium))
         self._dropped_index_files: list[str] = []
         if parts.index is not None:
             safe = parts.checkpoint.values.index_msg_timestamp
@@ -165,6 +177,18 @@ class Engine:
         self._unclosed = settle_opened_batch(
             self.batch_notes, parts.segments, parts.checkpoint, paths=parts.paths, medium=self.medium
         )
+
+    def _cut_as_asked(self, cut: PendingCut) -> bool:
+        """End the log where an earlier run asked for; recovery then brings queues and index in line."""
+        end = cut.wanted()
+        if end is None or self.read_only:
+            return False
+        self._mark_unclean()
+        self._was_clean = False
+        self._marker.remove()
+        cut.lower(end, self.parts.segments, self.parts.checkpoint)
+        cut.clear_behind(end, self.parts.segments)
+        return True
 
     def _recover(self, progress: Progress | None) -> None:
         parts = self.parts
@@ -228,6 +252,13 @@ class Engine:
                 thorough_interval_ms=config.commit_commit_log_thorough_interval,
                 after_commit=self._after_commit,
             )
+        if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1:
+            self.confirmation = Confirmation(
+                timeout_ms=config.slave_timeout,
+                before_wait=_nothing if self.is_sync else self.after_append,
+                counted=self.counters,
+            )
+            self.confirmation.start()
         if self.is_sync:
             self.group_commit = GroupCommit(
                 parts.segments,
@@ -236,6 +267,7 @@ class Engine:
                 after_flush=self._after_flush,
                 on_failure=self._on_sync_failure,
                 counted=self.counters,
+                then=self.confirmation,
             )
             self.group_commit.start()
         else:
@@ -267,7 +299,8 @@ class Engine:
 
     def _abandon(self) -> None:
         """Opening failed: give everything back, leave the directory as it is."""
-        for service in (self._toucher, self.commit, self.group_commit, self._async_flush, self.queue_flush):
+        stages = (self.commit, self.group_commit, self.confirmation, self._async_flush, self.queue_flush)
+        for service in (self._toucher, *stages):
             if service is not None:
                 service.stop()
         self.parts.allocator.shut_down()
@@ -293,7 +326,7 @@ class Engine:
                     self.lifecycle.move_to(State.SHUTDOWN_OK)
 
     def _stop_threads(self) -> None:
-        for service in (self._toucher, self.commit, self.group_commit, self._async_flush):
+        for service in (self._toucher, self.commit, self.group_commit, self.confirmation, self._async_flush):
             if service is not None:
                 service.stop()
         if self.lifecycle.flags & Flag.NOT_WRITEABLE == 0:
@@ -351,8 +384,14 @@ class Engine:
     def leave_to_parent(self) -> None:
         """This is a forked child: the store is its parent's. The lock stays with the parent's own descriptor."""
         self._closing = threading.Lock()
+        self.is_left_to_parent = True
         self.lifecycle.end()
         self._release_lock()
+
+    def check_open(self) -> None:
+        """Raise when the directory is not, or no longer, this store's to write into."""
+        if self.lifecycle.state is not State.RUNNING:
+            raise StoreClosed("the store is not open", path=self.path)
 
     def _release_lock(self) -> None:
         if self._lock is not None:
@@ -381,7 +420,12 @@ class Engine:
             hook = self.subscriptions.bitmap_of
         self.dispatcher.bitmap_hook = hook
 
-    def _readable_end(self) -> int:
+    @property
+    def waiting(self) -> GroupCommit | Confirmation | None:
+        """Where a put waits; nowhere when it is done once it is appended."""
+        return self.group_commit if self.group_commit is not None else self.confirmation
+
+    def readable_end(self) -> int:
         """How far dispatch may go: what is flushed under sync flush, what can be read under async flush."""
         segments = self.parts.segments
         if self.is_sync and not self.config.read_un_committed:

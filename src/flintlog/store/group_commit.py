@@ -6,6 +6,9 @@ who waited longer than the time-out while a sync hangs.
 Invariant: a put is completed as synced only when `flushed_where` has passed the end of its record. Once a sync
 has failed nothing is ever completed as synced again: the operating system may have dropped the dirty pages and
 will report success the next time.
+
+A further stage may follow (`then`): what is synced is handed on to it and completed there, so that who waits for
+both is woken once.
 """
 
 from __future__ import annotations
@@ -18,16 +21,16 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush import Flushable, join
-from flintlog.store.message import PutStatus, Receipt, Receipts
+from flintlog.store.message import PutStatus
+from flintlog.store.waiting import Outcome, Task, Waiting, WaitingFuture, WaitingThread, wake_loops
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-Outcome: TypeAlias = "Receipt | Receipts"
 WATCHES_PER_TIMEOUT = 10
 
 
@@ -39,76 +42,22 @@ class PutCounts(Protocol):
     def put_failed(self, count: int = 1) -> None: ...
 
 
-class _Waiting:
-    """A put that waits for a sync: `finish` is called once, by the flush thread or by the watcher."""
-
-    __slots__ = ("deadline", "done", "receipt", "target")
-
-    def __init__(self, receipt: Outcome, deadline: float) -> None:
-        self.receipt = receipt
-        self.target = receipt.end_offset
-        self.deadline = deadline
-        self.done = False
-
-    def finish(self, outcome: Outcome) -> None:
-        raise AssertionError("a waiting put knows how it is told")
-
-
-class _WaitingThread(_Waiting):
-    __slots__ = ("gate", "outcome")
-
-    def __init__(self, receipt: Outcome, deadline: float) -> None:
-        super().__init__(receipt, deadline)
-        self.outcome = receipt
-        self.gate = threading.Lock()
-        self.gate.acquire()
-
-    def finish(self, outcome: Outcome) -> None:
-        self.outcome = outcome
-        self.gate.release()
-
-
-class _WaitingFuture(_Waiting):
-    __slots__ = ("future",)
-
-    def __init__(self, receipt: Outcome, deadline: float) -> None:
-        super().__init__(receipt, deadline)
-        self.future: Future[Outcome] = Future()
-
-    def finish(self, outcome: Outcome) -> None:
-        if self.future.set_running_or_notify_cancel():
-            self.future.set_result(outcome)
-
-
-_Task: TypeAlias = "tuple[asyncio.Future[Outcome], Outcome, float]"
-"""An asyncio producer that waits: its future, its receipt, its deadline. A tuple: 64 of them are made for each sync."""
-
-
-def _set_results(tasks: list[_Task], synced: bool) -> None:
-    """Runs in the loop, which alone may touch its futures; those that were given up on are done already."""
-    for future, receipt, _ in tasks:
-        if not future.done():
-            future.set_result(receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT))
-
-
-def _wake_loops(tasks: list[_Task], synced: bool) -> None:
-    """One call into each loop, however many of its tasks wait."""
-    loops: dict[asyncio.AbstractEventLoop, list[_Task]] = {}
-    for task in tasks:
-        loops.setdefault(task[0].get_loop(), []).append(task)
-    for loop, waiting in loops.items():
-        try:
-            loop.call_soon_threadsafe(_set_results, waiting, synced)
-        except RuntimeError:
-            log.debug("the event loop of %d waiting puts was closed", len(waiting))
-
-
 def _take_all(waiting: deque[_T]) -> list[_T]:
     """All that wait now; after `stop` a late producer may be at the same list."""
     taken: list[_T] = []
     with contextlib.suppress(IndexError):
         taken.extend(waiting.popleft() for _ in range(len(waiting)))
     return taken
+
+
+class Stage(Protocol):
+    """What synced puts still wait for."""
+
+    def take(self, group: list[Waiting], tasks: list[Task]) -> None:
+        """Complete these in time."""
+
+    def wait(self, receipt: Outcome) -> Outcome:
+        """Block until the record is through."""
 
 
 class GroupCommit:
@@ -123,18 +72,22 @@ class GroupCommit:
         on_failure: Callable[[SyncFailed], None],
         before_flush: Callable[[], None] | None = None,
         counted: PutCounts | None = None,
+        then: Stage | None = None,
     ) -> None:
         """`before_flush` brings what was put to where it can be flushed; `counted` is told how it went."""
+        self._then = then
         self._segments = segments
         self._before_flush = before_flush
         self._counted = counted
         self._timeout_s = timeout_ms / 1000
         self._after_flush = after_flush
         self._on_failure = on_failure
-        self._requests: deque[_Waiting] = deque()
-        self._tasks: deque[_Task] = deque()
-        self._in_flight: list[_Waiting] = []
-        self._tasks_in_flight: list[_Task] = []
+        self._requests: deque[Waiting] = deque()
+        self._tasks: deque[Task] = deque()
+        self._in_flight: list[Waiting] = []
+        self._tasks_in_flight: list[Task] = []
+        # Futures that were told of a time-out before their group was synced; like `done`, changed inside the gate.
+        self._given_up: set[asyncio.Future[Outcome]] = set()
         self._bell = threading.Lock()
         self._bell.acquire()
         self._gate = threading.Lock()
@@ -162,7 +115,7 @@ class GroupCommit:
         """Block until the record is synced, or give FLUSH_DISK_TIMEOUT."""
         if threading.get_ident() == self._threads[0].ident:
             return self._flush_here(receipt)
-        waiting = _WaitingThread(receipt, time.monotonic() + self._timeout_s)
+        waiting = WaitingThread(receipt, time.monotonic() + self._timeout_s)
         self._submit(waiting)
         waiting.gate.acquire()
         return waiting.outcome
@@ -171,14 +124,16 @@ class GroupCommit:
         """A listener puts from within the flush thread: nobody else would sync for it."""
         synced = self._flush_to(receipt.end_offset)
         self._after_flush()
-        return receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
+        if not synced:
+            return receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
+        return receipt if self._then is None else self._then.wait(receipt)
 
     def future(self, receipt: Outcome) -> Future[Outcome]:
         if threading.get_ident() == self._threads[0].ident:
             done: Future[Outcome] = Future()
             done.set_result(self._flush_here(receipt))
             return done
-        waiting = _WaitingFuture(receipt, time.monotonic() + self._timeout_s)
+        waiting = WaitingFuture(receipt, time.monotonic() + self._timeout_s)
         self._submit(waiting)
         return waiting.future
 
@@ -200,7 +155,7 @@ class GroupCommit:
         with contextlib.suppress(RuntimeError):
             self._bell.release()
 
-    def _submit(self, waiting: _Waiting) -> None:
+    def _submit(self, waiting: Waiting) -> None:
         self._requests.append(waiting)
         self._wake()
 
@@ -235,9 +190,13 @@ class GroupCommit:
             synced = self._flush_to(target)
             self._after_flush()
         finally:
-            self._complete(group, tasks, synced)
-            self._in_flight = []
-            self._tasks_in_flight = []
+            with self._gate:
+                self._in_flight, self._tasks_in_flight = [], []
+                still_waiting = [waiting for waiting in group if not waiting.done]
+                still_open = [task for task in tasks if task[0] not in self._given_up]
+                if len(still_open) < len(tasks):
+                    self._given_up.difference_update([task[0] for task in tasks])
+            self._tell(still_waiting, still_open, synced)
 
     def _flush_to(self, target: int) -> bool:
         if self._failed:
@@ -260,22 +219,22 @@ class GroupCommit:
             return False
         return True
 
-    def _complete(self, group: list[_Waiting], tasks: list[_Task], synced: bool) -> None:
-        tasks = [task for task in tasks if not task[0].done()]
-        if tasks:
-            _wake_loops(tasks, synced)
-        with self._gate:
-            group = [waiting for waiting in group if not waiting.done]
-            for waiting in group:
-                waiting.done = True
-        # Outside of the gate: the callback of a future is the user's code, and may put.
-        for waiting in group:
-            receipt = waiting.receipt
-            waiting.finish(receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT))
+    def _tell(self, group: list[Waiting], tasks: list[Task], synced: bool) -> None:
+        """Finish puts that nobody else has finished, or hand them to the next stage; once for each."""
+        then = self._then if synced else None
+        if tasks and then is None:
+            wake_loops(tasks, None if synced else PutStatus.FLUSH_DISK_TIMEOUT)
         if self._counted is not None:
             deadlines = [waiting.deadline for waiting in group]
             deadlines += [deadline for _, _, deadline in tasks]
             self._count(deadlines, synced, self._counted)
+        if then is not None:
+            then.take(group, tasks)
+            return
+        # Outside of the gate: the callback of a future is the user's code, and may put.
+        for waiting in group:
+            receipt = waiting.receipt
+            waiting.finish(receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT))
 
     def _count(self, deadlines: list[float], synced: bool, counted: PutCounts) -> None:
         if not synced:
@@ -292,7 +251,12 @@ class GroupCommit:
     def _watch(self) -> None:
         while not self._stopped.wait(self._timeout_s / WATCHES_PER_TIMEOUT):
             now = time.monotonic()
-            late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.deadline < now]
-            late_tasks = [task for task in (*self._tasks_in_flight, *tuple(self._tasks)) if task[2] < now]
+            with self._gate:
+                late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.deadline < now and not w.done]
+                for waiting in late:
+                    waiting.done = True
+                asleep = (*self._tasks_in_flight, *tuple(self._tasks))
+                late_tasks = [task for task in asleep if task[2] < now and task[0] not in self._given_up]
+                self._given_up.update(task[0] for task in late_tasks)
             if late or late_tasks:
-                self._complete(late, late_tasks, synced=False)
+                self._tell(late, late_tasks, synced=False)

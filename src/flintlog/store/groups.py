@@ -71,11 +71,18 @@ class Groups:
     """The configured groups. Any thread may call; a change is on disk when the call returns."""
 
     def __init__(
-        self, table: ConfigTable[GroupConfig], *, read_only: bool, remove_offsets: Callable[[str], None]
+        self,
+        table: ConfigTable[GroupConfig],
+        *,
+        read_only: bool,
+        remove_offsets: Callable[[str], None],
+        forget: Callable[[str], None],
     ) -> None:
+        """`forget` is called with a group that was deleted."""
         self._table = table
         self._read_only = read_only
         self._remove_offsets = remove_offsets
+        self._forget = forget
 
     def get(self, name: str) -> GroupConfig | None:
         """The group's configuration, or None."""
@@ -116,6 +123,7 @@ class Groups:
         self._table.remove(name)
         if clean_offsets:
             self._remove_offsets(name)
+        self._forget(name)
 
     def _put(self, old: GroupConfig, values: dict[str, object]) -> GroupConfig:
         unknown = values.keys() - set(GroupConfig.__struct_fields__) | values.keys() & {"group_name"}

@@ -10,6 +10,7 @@ is written: whatever can still be read out of the two files stays there.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from flintlog.disk.medium import Medium
@@ -25,12 +26,16 @@ MAX_BYTES = 256 * 1024 * 1024
 class JsonFile:
     """Loads and saves one config file; `restored` says that the last load took the `.bak`."""
 
-    def __init__(self, path: Path, medium: Medium, *, pretty: bool = True) -> None:
+    def __init__(
+        self, path: Path, medium: Medium, *, pretty: bool = True, before_save: Callable[[], None] | None = None
+    ) -> None:
+        """`before_save` may refuse a save by an error."""
         self.path = path
         self.backup = path.with_name(path.name + BACKUP_SUFFIX)
         self.restored = False
         self._medium = medium
         self._pretty = pretty
+        self._before_save = before_save
         self._saved: bytes | None = None
 
     def load(self) -> JsonObject | None:
@@ -62,6 +67,8 @@ class JsonFile:
 
     def save(self, value: JsonValue) -> bool:
         """Write the content, if it is not the one that is there; whether anything was written."""
+        if self._before_save is not None:
+            self._before_save()
         data = encode_config_json(value, pretty=self._pretty)
         if data == self._saved:
             return False

@@ -16,6 +16,7 @@ from contextlib import closing
 
 from flintlog import kernel
 from flintlog.derive.parallel_scan import Batch, scan_in_order
+from flintlog.derive.range_check import REASONS
 from flintlog.derive.ranges import cut_batches
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
@@ -218,15 +219,6 @@ class LogRecovery:
             self._progress(position, self._segments.max_offset)
 
 
-_REASONS = {
-    ScanStop.NO_RECORD: "no record begins here",
-    ScanStop.BAD_LENGTH: "a record's lengths do not add up",
-    ScanStop.BAD_CRC: "a record's body does not match its CRC",
-    ScanStop.BAD_OFFSET: "a record says that it belongs elsewhere",
-    ScanStop.SHORT: "a record is longer than its file",
-}
-
-
 def record_size(view: memoryview, place: int, stop: int, base: int) -> int:
     """The size of the intact record at a place; 0 when there is none."""
     if not 0 <= place <= stop:
@@ -248,4 +240,4 @@ def _size(view: memoryview, place: int) -> int:
 
 
 def _describe(reason: ScanStop) -> str:
-    return _REASONS.get(reason, reason.name)
+    return REASONS.get(reason, reason.name)

@@ -71,6 +71,13 @@ class Message(_Addressed, kw_only=True, gc=False):
     compress: str | None = None
 
 
+_ADVICE = {
+    PutStatus.WHEEL_TIMER_MSG_ILLEGAL: "its time does not parse, is over, or lies beyond timer_max_delay_sec",
+    PutStatus.WHEEL_TIMER_NOT_ENABLE: "timer_wheel_enable is off",
+    PutStatus.WHEEL_TIMER_FLOW_CONTROL: "too many messages wait for that moment: try a neighbouring one",
+}
+
+
 class Receipt(msgspec.Struct, gc=False, frozen=True):
     """What became of one put. True only for PUT_OK."""
 
@@ -99,7 +106,8 @@ class Receipt(msgspec.Struct, gc=False, frozen=True):
     def check(self) -> Receipt:
         """Return the receipt itself, or raise PutFailed when the put was not acknowledged."""
         if self.status is not PutStatus.PUT_OK:
-            raise PutFailed(f"the put was not acknowledged: {self.status.name}")
+            advice = _ADVICE.get(self.status)
+            raise PutFailed(f"the put was not acknowledged: {self.status.name}", advice=advice)
         return self
 
     def __bool__(self) -> bool:

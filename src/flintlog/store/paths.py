@@ -15,6 +15,17 @@ if TYPE_CHECKING:
 PATH_SEPARATOR = ","
 ROCKSDB_MARK = "CURRENT"
 LOG_NAME_DIGITS = 20
+CONFIG_FILES = (
+    "consumerFilter.json",
+    "consumerOffset.json",
+    "delayOffset.json",
+    "subscriptionGroup.json",
+    "timercheck",
+    "timermetrics",
+    "topics.json",
+    "transactionMetrics",
+)
+"""What a store and its services keep in the folder `config`, each with a `.bak` beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,11 @@ class StorePaths:
         return self.root / "dispatch"
 
     @property
+    def cut_wish(self) -> Path:
+        """Where the next opening shall end the log."""
+        return self.own / "cut.json"
+
+    @property
     def swap(self) -> Path:
         """The journal of derived files that are being replaced by rebuilt ones."""
         return self.own / "swap.json"
@@ -143,10 +159,11 @@ def remove_store(paths: StorePaths, medium: Medium) -> None:
             medium.remove_tree(directory)
     for directory in paths.derived:
         medium.remove_tree(directory)
-    for path in (paths.topics, paths.groups, paths.consumer_offsets):
-        medium.remove(path)
-        medium.remove(path.with_name(path.name + ".bak"))
-    for name in ("checkpoint", "abort", "abort.bak", "lock", "timerwheel", "config/timercheck"):
+    config = paths.topics.parent
+    for name in CONFIG_FILES:
+        medium.remove(config / name)
+        medium.remove(config / f"{name}.bak")
+    if not medium.listing(config):
+        medium.remove_tree(config)
+    for name in ("checkpoint", "abort", "abort.bak", "lock", "timerwheel"):
         medium.remove(paths.root / name)
-    if not medium.listing(paths.topics.parent):
-        medium.remove_tree(paths.topics.parent)

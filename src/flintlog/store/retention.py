@@ -80,6 +80,9 @@ class Retention:
         """Go on with the round, or begin the next if its time has come; when to be called again."""
         now_ms = self._now_ms()
         if self._round is None:
+            # Further ahead it can only be if the clock was turned back.
+            longest_ms = max(FIRST_ROUND_MS, self._config.clean_resource_interval)
+            self._next_round_ms = min(self._next_round_ms, now_ms + longest_ms)
             if now_ms < self._next_round_ms and not self._is_asked:
                 return self._next_round_ms
             self._is_asked = False
@@ -189,12 +192,12 @@ class Retention:
         if minimum <= self._followed_to:
             return
         for queue in parts.queues.all():
-            with self._dispatcher.standing_still():
+            with self._dispatcher.alone():
                 deleted = queue.delete_expired(minimum, self._now_ms())
             if deleted:
                 yield self._config.delete_consume_queue_files_interval
         if parts.index is not None:
-            with self._dispatcher.standing_still():
+            with self._dispatcher.alone():
                 parts.index.delete_expired(minimum)
         self._followed_to = minimum
 

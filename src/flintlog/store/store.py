@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self, cast
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium, load_medium
 from flintlog.disk.overlay import OverlayMedium
-from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed
+from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed, StoreInUse
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
 from flintlog.store.arrival_wait import ArrivalWait
@@ -44,10 +44,11 @@ from flintlog.store.groups import Groups
 from flintlog.store.logical_queue import CqUnit
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
+from flintlog.store.raw_log import RawLog
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.recovery_report import RecoveryReport
 from flintlog.store.retention import Retention
-from flintlog.store.service import HasFigures, Rewritten, Service, make_service
+from flintlog.store.service import HOMES, HasFigures, Rewritten, Service, make_service
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
 from flintlog.store.subscriptions import Subscriptions
@@ -126,13 +127,14 @@ class Store:
         self._appender = Appender(engine)
         self._put_lane = engine.log.put_lane
         self._put_plain = self._put_lane.put
-        self._group_commit = engine.group_commit
+        self._group_commit = engine.waiting
         self._queues = parts.queues
         self._reader = Reader(parts.commit_log, parts.queues, parts.index, parts.damage, engine.config)
         self._get_figures = GetFigures(engine, self._reader)
         self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.open_short_way)
         self._consumers = Consumers(self)
         self._closed_batches = ClosedBatches(engine, self._put_now)
+        self._raw_log = RawLog(engine)
 
     @property
     def path(self) -> Path:
@@ -181,7 +183,7 @@ class Store:
             return
         if self.config.retention == "on":
             self._start_retention()
-        for name in sorted(self.config.services):
+        for name in () if self._engine.is_replica else sorted(self.config.services):
             service = make_service(name, self)
             service.start()
             self._services[name] = service
@@ -198,8 +200,12 @@ class Store:
 
     def service(self, name: str) -> Service:
         """A running service, by its name in the configuration."""
+        if name not in HOMES:
+            raise InvalidConfig(f"there is no service {name!r}", advice=", ".join(HOMES))
         if name not in self._services:
             advice = f"open the store with services={{{name!r}}}"
+            if name in self.config.services:
+                advice = "it runs in a store that is open for writing"
             raise ServiceNotEnabled(f"the service {name!r} does not run", advice=advice)
         return self._services[name]
 
@@ -213,7 +219,14 @@ class Store:
         self._background.run_due()
 
     def shutdown(self) -> None:
-        """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing."""
+        """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing.
+
+        An arrival listener cannot do this: it would wait for the thread that it runs in.
+        """
+        if self._engine.dispatcher.is_calling_listener:
+            raise StoreInUse("an arrival listener cannot shut its store down", advice="let another thread do it")
+        if self._engine.is_left_to_parent:
+            return  # what services and groups would save is the parent's to save
         with ExitStack() as stack:
             stack.callback(self._engine.shutdown)
             stack.callback(self._folder.save)
@@ -581,6 +594,28 @@ class Store:
     def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
         """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`); None: as configured."""
         self._engine.use_bitmap_hook(hook)
+
+    @property
+    def raw_log(self) -> RawLog:
+        """The log as bytes, for replication."""
+        return self._raw_log
+
+    def reload_settings(self) -> None:
+        """Read topics, groups and offsets again: a slave's files were brought in line with its master's."""
+        if not self._engine.is_replica:
+            raise InvalidConfig("only a slave's settings come from elsewhere")
+        self._folder.load()
+
+    def set_replicas(self, *, confirmed_where: int, in_sync_count: int) -> None:
+        """Told by whoever sends the log: what enough replicas hold, and how many are in sync, this store counted."""
+        if self._engine.confirmation is not None:
+            self._engine.confirmation.confirm(confirmed_where)
+        self._appender.set_in_sync_count(in_sync_count)
+
+    def on_waiting_for_replicas(self, callback: Callable[[], None] | None) -> None:
+        """Call back, in the thread that waits or that synced for it, when puts begin to wait for replicas."""
+        if self._engine.confirmation is not None:
+            self._engine.confirmation.on_waiting = callback
 
     @property
     def min_physical_offset(self) -> int:

@@ -24,7 +24,6 @@ from pathlib import Path
 
 import msgspec
 
-from flintlog.derive.log_end import records_end
 from flintlog.derive.log_files import log_files
 from flintlog.disk.medium import Medium
 from flintlog.errors import DamagedStore
@@ -35,6 +34,7 @@ from flintlog.store.paths import StorePaths
 from flintlog.store.stop_marker import StopMarker
 
 REBUILD = "rebuild"
+TAIL_BYTES = 64
 
 
 class SwapJournal(msgspec.Struct, frozen=True):
@@ -47,7 +47,8 @@ class SwapJournal(msgspec.Struct, frozen=True):
     """Directories in whose place nothing was staged: there is nothing of them any more."""
 
     log_end: int
-    """Where the log's records end; a log that ends elsewhere is not the one from which was rebuilt."""
+    tail: str
+    """The bytes behind the log's end, in hex; another log, or one that has grown, has others there."""
 
     checkpoint: tuple[int, ...]
     """The checkpoint's fields when all is done."""
@@ -62,11 +63,11 @@ def rebuild_room(paths: StorePaths) -> Path:
     return paths.own / REBUILD
 
 
-def begin_swap(paths: StorePaths, medium: Medium, names: Sequence[str], checkpoint: Checkpoint) -> None:
+def begin_swap(paths: StorePaths, medium: Medium, names: Sequence[str], log_end: int, checkpoint: Checkpoint) -> None:
     """Write the journal; the caller holds the store's lock, and everything staged is synced.
 
-    `names` are the directories that are replaced or, if nothing was staged for them, removed; `checkpoint` is what
-    holds when all is done.
+    `names` are the directories that are replaced or, if nothing was staged for them, removed; `log_end` is how far the
+    log was read, and `checkpoint` what holds when all is done.
     """
     room = rebuild_room(paths)
     staged = tuple(name for name in names if medium.exists(room / "staged" / name))
@@ -75,7 +76,7 @@ def begin_swap(paths: StorePaths, medium: Medium, names: Sequence[str], checkpoi
     marker.load()
     was_clean = not medium.exists(paths.abort)
     fields = tuple(getattr(checkpoint, name) for name in Checkpoint.__slots__)
-    journal = SwapJournal(staged, removed, _log_end(paths, medium), fields, was_clean, marker.log_end)
+    journal = SwapJournal(staged, removed, log_end, _tail(paths, medium, log_end), fields, was_clean, marker.log_end)
     medium.make_directories(paths.own)
     medium.replace(paths.swap, msgspec.json.encode(journal))
 
@@ -89,7 +90,7 @@ def finish_swap(paths: StorePaths, medium: Medium, at_step: Callable[[str], None
         return False
     journal = _load(paths, medium)
     tell = at_step or (lambda step: None)
-    if _log_end(paths, medium) == journal.log_end:
+    if _tail(paths, medium, journal.log_end) == journal.tail:
         tell("unclean")
         _mark_unclean(paths, medium)
         for name in journal.removed:
@@ -119,16 +120,15 @@ def _load(paths: StorePaths, medium: Medium) -> SwapJournal:
         ) from error
 
 
-def _log_end(paths: StorePaths, medium: Medium) -> int:
-    """Where the log ends, found without opening it as a store would."""
-    listing = [(info.name, info.size) for folder in paths.commit_logs for info in medium.listing(folder)]
-    for file in reversed(log_files(listing, strict=False)):
-        path = next(folder / file.name for folder in paths.commit_logs if medium.exists(folder / file.name))
-        raw = medium.open(path)
-        end = records_end(raw.buffer, file.base, file.base, raw.data_end(0))
-        if end > file.base:
-            return end
-    return 0
+def _tail(paths: StorePaths, medium: Medium, log_end: int) -> str:
+    """What stands behind the log's end: whoever appends, appends there."""
+    for folder in paths.commit_logs:
+        files = log_files(((info.name, info.size) for info in medium.listing(folder)), strict=False)
+        for file in files:
+            if file.base <= log_end < file.end:
+                place = log_end - file.base
+                return medium.open(folder / file.name).buffer[place : place + TAIL_BYTES].hex()
+    return ""
 
 
 def _mark_unclean(paths: StorePaths, medium: Medium) -> None:

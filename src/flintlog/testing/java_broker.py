@@ -80,6 +80,8 @@ class _BrokerEntryPoint(Protocol):
     def load(self, directory: str, options: str) -> bool: ...
     def start(self) -> None: ...
     def shutdown(self) -> None: ...
+    def port(self) -> int: ...
+    def syncFrom(self, master_address: str) -> None: ...  # noqa: N802 (Java's name)
     def createTopic(self, topic: str, queues: int) -> None: ...  # noqa: N802 (Java's name)
     def put(self, requests: str, receipts: str) -> int: ...
     def putHalf(self, requests: str, receipts: str) -> int: ...  # noqa: N802
@@ -126,6 +128,15 @@ class JavaBroker:
             self.close()
         else:
             self.kill()
+
+    @property
+    def address(self) -> str:
+        """Host and port of the broker's requests."""
+        return f"127.0.0.1:{self._java.port()}"
+
+    def sync_from(self, master_address: str) -> None:
+        """Take topics, groups and offsets from a master, as a slave does every ten seconds."""
+        self._java.syncFrom(master_address)
 
     def close(self) -> None:
         """A clean shutdown: everything is flushed, offsets are saved, `abort` goes."""

@@ -139,6 +139,10 @@ class JavaStore:
             lambda line: msgspec.json.decode(line, type=JavaReceipt),
         )
 
+    def follow(self, address: str) -> None:
+        """Let a slave (`brokerRole` SLAVE) copy the log of the master whose HA service listens at `address`."""
+        self._java.entry_point.follow(address)
+
     def info(self) -> JavaInfo:
         """The store as it is now."""
         return msgspec.json.decode(self._java.entry_point.info(), type=JavaInfo)

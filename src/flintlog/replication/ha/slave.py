@@ -5,7 +5,9 @@
 Invariant: the log only ever holds whole records that say their own place and whose bodies match their CRC. A frame may
 end in the middle of a record; what is not whole yet waits here, in memory, and is asked for again
 after a reconnect. RocketMQ writes whatever comes. A frame that does not follow what we have, and a record that
-cannot be one, end the connection, and nothing of them is written.
+cannot be one, end the connection, and nothing of them is written. When the same bytes come again they are no
+accident of the line but the master's own damage, which its store serves around: then they are taken as they
+are, as soon as an intact record follows them.
 
 Nothing here knows sockets, files or clocks: `step` takes what happened and gives what to do.
 """
@@ -23,6 +25,7 @@ from flintlog.replication.ha.wire import Frame
 
 REPORT_MS: Final = 5_000
 HOUSEKEEPING_MS: Final = 20_000
+SUSPECT_BYTES: Final = 4096
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 
 
@@ -61,6 +64,8 @@ class Append:
 
     offset: int
     data: bytes
+    damage: tuple[tuple[int, int], ...] = ()
+    """Ranges of offsets that the master itself holds damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +94,30 @@ class FollowOptions:
     housekeeping_ms: int = HOUSEKEEPING_MS
 
 
+class Suspicions:
+    """What was refused on earlier connections to the same master: where, and how it began."""
+
+    def __init__(self) -> None:
+        self._place = -1
+        self._bytes = b""
+
+    def came_before(self, offset: int, data: bytes) -> bool:
+        """Whether these bytes were refused at this place before; if not they are from now on."""
+        data = data[:SUSPECT_BYTES]
+        common = min(len(data), len(self._bytes))
+        if offset == self._place and common and data[:common] == self._bytes[:common]:
+            return True
+        self._place, self._bytes = offset, data
+        return False
+
+
 class Follower:
     """One connection to a master."""
 
-    def __init__(self, options: FollowOptions, now_ms: int) -> None:
+    def __init__(self, options: FollowOptions, now_ms: int, suspicions: Suspicions | None = None) -> None:
         self._options = options
+        self._suspicions = Suspicions() if suspicions is None else suspicions
+        self._damaged_from = -1
         self._end = -1
         self._pending = bytearray()
         self._reported_at_ms = now_ms
@@ -127,6 +151,8 @@ class Follower:
             if self._end < 0:
                 if frame.is_heartbeat:
                     continue
+                if frame.offset % self._options.segment_size:
+                    return self._close(f"the master begins at {frame.offset}, which is no file's beginning")
                 self._end = expected = frame.offset
             if frame.offset != expected:
                 return self._close(f"the master sends offset {frame.offset}, ours ends at {expected}")
@@ -137,6 +163,7 @@ class Follower:
         """Everything at the front of what is pending that is whole and intact, a closing blank included."""
         pending = bytes(self._pending)
         place = 0
+        damage: list[tuple[int, int]] = []
         while place < len(pending):
             seen = kernel.scan(pending, place, len(pending), self._end, check_crc=True)
             place = seen.end
@@ -147,14 +174,24 @@ class Follower:
                 place += filler
                 continue
             fault = self._fault_at(pending, place, seen.reason)
-            if fault is not None:
+            if fault is None:
+                break
+            offset = self._end + place
+            if offset != self._damaged_from and not self._suspicions.came_before(offset, pending[place:]):
                 return self._close(fault)
-            break
+            self._damaged_from = offset
+            following = kernel.find_record(pending, place + 1, len(pending), self._end)
+            if following < 0:
+                if len(pending) - place > 2 * self._options.segment_size:
+                    return self._close(f"nothing intact follows the damage at {offset}")
+                break
+            damage.append((offset, self._end + following))
+            place = following
         if not place:
             return []
         del self._pending[:place]
         offset, self._end = self._end, self._end + place
-        return [Append(offset, pending[:place])]
+        return [Append(offset, pending[:place], tuple(damage))]
 
     def _rest_of_segment(self, offset: int) -> int:
         return self._options.segment_size - offset % self._options.segment_size

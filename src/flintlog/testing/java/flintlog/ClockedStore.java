@@ -12,6 +12,7 @@ import org.apache.rocketmq.common.SystemClock;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.MessageArrivingListener;
+import org.apache.rocketmq.store.config.BrokerRole;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
@@ -45,7 +46,8 @@ final class ClockedStore extends DefaultMessageStore {
         config.setStorePathCommitLog(directory + "/commitlog");
         BrokerConfig broker = new BrokerConfig();
         broker.setBrokerName("flintlog");
-        broker.setBrokerId(0);
+        // A store that takes itself for a master steps over a record of which only the first bytes have arrived.
+        broker.setBrokerId(config.getBrokerRole() == BrokerRole.SLAVE ? 1 : 0);
         broker.setLongPollingEnable(listener != null);
         MessageArrivingListener known = listener != null ? listener : (t, q, o, c, s, b, p) -> { };
         return new ClockedStore(config, known, broker, topicConfigs(queueTypes));

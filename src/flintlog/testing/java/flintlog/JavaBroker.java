@@ -80,6 +80,17 @@ public final class JavaBroker {
         broker.start();
     }
 
+    /** The port that takes requests. */
+    public int port() {
+        return broker.getRemotingServer().localListenPort();
+    }
+
+    /** Takes topics, groups and offsets from a master, as a slave does every ten seconds. */
+    public void syncFrom(String masterAddress) {
+        broker.getSlaveSynchronize().setMasterAddr(masterAddress);
+        broker.getSlaveSynchronize().syncAll();
+    }
+
     /** A clean stop, as a broker's own, without waiting for threads that only sleep and touch no file. */
     public void shutdown() {
         Thread waker = new Thread(JavaBroker::wakeSleepers);

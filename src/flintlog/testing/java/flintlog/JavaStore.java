@@ -33,6 +33,11 @@ public final class JavaStore {
         store.start();
     }
 
+    /** Lets a slave follow the master whose HA service listens there. */
+    public void follow(String address) {
+        store.updateHaMasterAddress(address);
+    }
+
     public String info() {
         return Lines.text(Views.store(store, true));
     }

@@ -1,0 +1,197 @@
+"""`backup`: a copy of a store that is consistent while the store runs, and cheap to repeat.
+
+Only what cannot be built again is copied: the log and `config/`. The order makes it consistent: first the config files,
+then the log up to where it ends by then, so no consumer offset of the copy can be ahead of its messages. A log
+file that is followed by another one never changes; it is copied once, and the next backup leaves it alone unless
+its length or time changed.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flintlog.care.backup_files import (
+    FILES,
+    FORMAT,
+    MANIFEST,
+    BackupFile,
+    Damage,
+    Manifest,
+    check_files,
+    copy_hashed,
+    load_manifest,
+    save_manifest,
+    stored_path,
+)
+from flintlog.care.store_files import StoreFiles, look_at
+from flintlog.derive.derived_files import DataFile
+from flintlog.derive.log_end import records_end
+from flintlog.disk.local import LocalMedium
+from flintlog.disk.medium import Medium
+from flintlog.errors import DamagedStore, DiskError
+from flintlog.format import names
+
+if TYPE_CHECKING:
+    from flintlog.store.config import StoreConfig
+
+WORKING = ".working"
+_SIZES = (
+    "mapped_file_size_consume_queue",
+    "mapper_file_size_batch_consume_queue",
+    "mapped_file_size_consume_queue_ext",
+    "enable_consume_queue_ext",
+    "max_hash_slot_num",
+    "max_index_num",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What is in the backup now, and what of it was copied this time."""
+
+    min_offset: int
+    end_offset: int
+    file_count: int
+    byte_count: int
+    copied_files: int
+    copied_bytes: int
+
+
+def backup(
+    root: Path, target: Path, config: StoreConfig | None = None, *, medium: Medium | None = None
+) -> BackupReport:
+    """Bring the backup in `target` up to the store in `root`, which may run meanwhile."""
+    medium = LocalMedium() if medium is None else medium
+    files = look_at(root, config, medium)
+    if target.absolute().is_relative_to(root.absolute()):
+        raise DamagedStore("a backup inside its store would not survive it", path=target, advice="name another place")
+    if medium.listing(target) and not medium.exists(target / MANIFEST) and not medium.exists(target / FILES):
+        raise DamagedStore("this directory holds something else", path=target, advice="name an empty or new one")
+    medium.make_directories(target / FILES)
+    lock = medium.lock(target / names.LOCK)
+    try:
+        return _Copying(files, target).run()
+    finally:
+        lock.release()
+
+
+class _Copying:
+    """One backup, with the target's lock held."""
+
+    def __init__(self, files: StoreFiles, target: Path) -> None:
+        self._files = files
+        self._medium = files.medium
+        self._target = target
+        has_one = files.medium.exists(target / MANIFEST)
+        before = load_manifest(target, files.medium).files if has_one else ()
+        self._before = {file.name: file for file in before}
+        self._copied_files = 0
+        self._copied_bytes = 0
+
+    def run(self) -> BackupReport:
+        config = self._copy_config()
+        log = self._copy_log()
+        size = self._log_file_size()
+        taken_at_ms = time.time_ns() // 1_000_000
+        begin = log[0].base or 0 if log else 0
+        end = (log[-1].base or 0) + log[-1].length if log else 0
+        manifest = Manifest(FORMAT, taken_at_ms, begin, end, size, self._options(), (*config, *log))
+        save_manifest(self._target, manifest, self._medium)
+        self._sweep(manifest)
+        total = sum(file.length for file in manifest.files)
+        return BackupReport(begin, end, len(manifest.files), total, self._copied_files, self._copied_bytes)
+
+    def _options(self) -> dict[str, int | bool | dict[str, str]]:
+        config = self._files.config
+        told: dict[str, int | bool | dict[str, str]] = {name: getattr(config, name) for name in _SIZES}
+        told["topic_queue_types"] = dict(config.topic_queue_types)
+        return told
+
+    def _log_file_size(self) -> int:
+        return self._files.config.mapped_file_size_commit_log
+
+    # ------------------------------------------------------------------ config
+
+    def _copy_config(self) -> list[BackupFile]:
+        folder = self._files.root / names.CONFIG
+        found: list[BackupFile] = []
+        for info in self._medium.listing(folder):
+            if not info.is_directory and info.name.removesuffix(names.BACKUP_SUFFIX).endswith(".json"):
+                name = f"{names.CONFIG}/{info.name}"
+                try:
+                    found.append(self._copy(folder / info.name, name, info.size, info.mtime_ms))
+                except DiskError:
+                    continue  # replaced or removed at this moment; its other half is there
+        return found
+
+    # ------------------------------------------------------------------ log
+
+    def _copy_log(self) -> list[BackupFile]:
+        copied: list[BackupFile] = []
+        log, last = self._log_now()
+        for file in log:
+            path = Path(file.path)
+            length = self._end_of(file) - file.base if file is last else file.size
+            info = self._medium.stat(path)
+            name = f"{names.COMMIT_LOG}/{path.name}"
+            is_whole = file is not last
+            try:
+                if info is None:
+                    raise DiskError("the file is gone", path=path)
+                entry = self._unchanged(name, length, info.mtime_ms) if is_whole else None
+                copied.append(entry or self._copy(path, name, length, info.mtime_ms, file.base))
+            except DiskError:
+                if copied:
+                    raise
+                # The oldest files may be deleted by the store's retention while they are copied.
+        return copied
+
+    def _log_now(self) -> tuple[list[DataFile], DataFile | None]:
+        """The files of the log that hold records, as they are now, and the last of them."""
+        files = look_at(self._files.root, self._files.given, self._medium)
+        with_data = [file for file in files.log if any(files.read(file.path, 0, min(8, file.size)))]
+        if not with_data:
+            return [], None
+        return [file for file in files.log if file.base <= with_data[-1].base], with_data[-1]
+
+    def _end_of(self, file: DataFile) -> int:
+        raw = self._medium.open(Path(file.path))
+        try:
+            return records_end(raw.buffer, file.base, file.base, raw.data_end(0))
+        finally:
+            raw.close()
+
+    def _unchanged(self, name: str, length: int, modified_ms: int) -> BackupFile | None:
+        """The copy of a file that nothing was written to since."""
+        before = self._before.get(name)
+        if before is None or (before.length, before.modified_ms) != (length, modified_ms):
+            return None
+        info = self._medium.stat(stored_path(self._target, before))
+        return before if info is not None and info.size == length else None
+
+    def _copy(self, source: Path, name: str, length: int, modified_ms: int, base: int | None = None) -> BackupFile:
+        working = self._target / FILES / WORKING
+        digest = copy_hashed(self._medium, source, length, working)
+        entry = BackupFile(name, f"{source.name}-{length}-{digest[:16]}", length, digest, modified_ms, base)
+        path = stored_path(self._target, entry)
+        self._medium.rename(working, path)
+        self._medium.sync_directory(path.parent)
+        self._copied_files += 1
+        self._copied_bytes += length
+        return entry
+
+    def _sweep(self, manifest: Manifest) -> None:
+        named = {file.stored for file in manifest.files}
+        for info in self._medium.listing(self._target / FILES):
+            if info.name not in named:
+                self._medium.remove(self._target / FILES / info.name)
+
+
+def verify_backup(target: Path, *, medium: Medium | None = None) -> tuple[Manifest, list[Damage]]:
+    """Read all of a backup: its manifest, and what does not match it. Nothing is restored."""
+    medium = LocalMedium() if medium is None else medium
+    manifest = load_manifest(target, medium)
+    return manifest, check_files(target, manifest, medium)

@@ -1,0 +1,101 @@
+"""Which messages a damage of the log cost, as far as that can still be known.
+
+A record whose head is whole says it itself. Of others the queues know: an entry that points into the lost bytes names
+topic, queue, offset and size. What neither knows is told as bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from flintlog.care.queue_ends import queue_end
+from flintlog.care.repair_plan import LostMessage
+from flintlog.care.store_files import StoreFiles
+from flintlog.derive.finding import Finding
+from flintlog.errors import FormatError
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
+from flintlog.format.record import parse_record
+
+FAR = 1 << 62
+_ENTRY = struct.Struct("!qiq")
+_RANGES = frozenset({"damaged-range", "missing-log-file", "torn-tail", "short-log"})
+
+
+def find_lost(files: StoreFiles, findings: Sequence[Finding]) -> list[LostMessage]:
+    """The messages that these findings cost, in log order."""
+    lost = [_damaged(files, finding) for finding in findings if finding.id == "damaged-record"]
+    ranges = _ranges(findings)
+    by_entry = {message.physical_offset: message for message in entries_in(files, ranges)}
+    lost += by_entry.values()
+    for start, stop, why in ranges:
+        if not any(start <= offset < stop for offset in by_entry):
+            size = next(f.size for f in findings if f.physical_offset == start and f.id in _RANGES)
+            lost.append(LostMessage(start, size, why))
+    return sorted(lost, key=lambda message: message.physical_offset)
+
+
+def _ranges(findings: Sequence[Finding]) -> list[tuple[int, int, str]]:
+    found: list[tuple[int, int, str]] = []
+    for finding in findings:
+        if finding.id in _RANGES and finding.physical_offset is not None:
+            is_end = finding.id in ("torn-tail", "short-log")
+            start = finding.physical_offset
+            found.append((start, FAR if is_end else start + finding.size, finding.id))
+    return found
+
+
+def _damaged(files: StoreFiles, finding: Finding) -> LostMessage:
+    assert finding.file is not None
+    assert finding.offset is not None
+    assert finding.physical_offset is not None
+    view = files.read(finding.file, finding.offset, finding.offset + finding.size)
+    try:
+        record = parse_record(view)
+    except FormatError:
+        return LostMessage(finding.physical_offset, finding.size, finding.id)
+    return LostMessage(
+        finding.physical_offset,
+        finding.size,
+        finding.id,
+        record.topic,
+        record.queue_id,
+        record.queue_offset,
+        record.message_id,
+    )
+
+
+def entries_in(files: StoreFiles, ranges: Sequence[tuple[int, int, str]]) -> Iterator[LostMessage]:
+    """Queue entries that point into ranges (start, stop, why) of the log."""
+    if not ranges:
+        return
+    first = min(start for start, _, _ in ranges)
+    for queue in files.queues.values():
+        if queue.is_batch:
+            continue
+        begin, end = (queue.files[0].base if queue.files else 0), queue_end(files, queue) * ENTRY_SIZE
+        for file, place, view in queue.pieces(files.read, begin, end):
+            number = (file.base + place) // ENTRY_SIZE
+            for physical_offset, size, _ in _ENTRY.iter_unpack(view):
+                if physical_offset >= first and size > 0 and size != PREFILL_ENTRY.size:
+                    why = next((why for start, stop, why in ranges if start <= physical_offset < stop), None)
+                    if why is not None:
+                        yield LostMessage(physical_offset, size, why, queue.topic, queue.queue_id, number)
+                number += 1
+
+
+def readable_backups(files: StoreFiles, findings: Sequence[Finding]) -> frozenset[str]:
+    """The damaged config files whose `.bak` can be read."""
+    from flintlog.format.config_json import parse_config_object
+
+    found: set[str] = set()
+    for finding in findings:
+        if finding.id == "damaged-config" and finding.file is not None:
+            data = files.small(Path(finding.file + ".bak"))
+            try:
+                parse_config_object(data or b"")
+                found.add(finding.file)
+            except FormatError:
+                continue
+    return frozenset(found)

@@ -1,0 +1,352 @@
+"""`repair`: make a store whole that is not, and keep everything that is replaced.
+
+    plan_repair    verifies, and says what would be done and what is lost       changes nothing
+    repair         does it, with the store's lock held                          <store>.repaired-<time> beside it
+
+Every step keeps first, then changes, and can be done again; a run that was killed leaves `flintlog/repair.json`, and
+the next one looks at the store afresh and keeps in the same directory. Before anything derived is moved away, the
+checkpoint stops vouching for it and the store is marked as not cleanly stopped: whoever opens it in between builds
+it again from the log.
+
+Invariant: the log only loses what was no intact record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from flintlog import kernel
+from flintlog.care.delay_offsets import bring_delay_offsets_back
+from flintlog.care.fill import fill_range
+from flintlog.care.held_store import hold
+from flintlog.care.kept import Kept, copy_file
+from flintlog.care.lost_messages import find_lost, readable_backups
+from flintlog.care.lost_records import stand_in
+from flintlog.care.repair_plan import LostMessage, RepairPlan, Step, plan_steps
+from flintlog.care.settling import settle
+from flintlog.care.store_files import StoreFiles, look_at
+from flintlog.care.verify import Verification, verify
+from flintlog.derive.finding import Finding
+from flintlog.disk.local import LocalMedium
+from flintlog.disk.medium import Medium
+from flintlog.disk.ownership import take_after, take_all_after
+from flintlog.errors import DamagedStore, FormatError, StoreInUse
+from flintlog.format import names
+from flintlog.format.names import encode_abort
+from flintlog.format.record import encode_blank, parse_record
+from flintlog.store.checkpoint import CheckpointFile
+from flintlog.store.stop_marker import StopMarker
+
+if TYPE_CHECKING:
+    from flintlog.store.config import StoreConfig
+
+MAX_ROUNDS: Final = 4
+"""A step may bring to light what it hid: a file that gets its length back ends in a torn record."""
+
+_QUEUE_FOLDERS: Final = (names.CONSUME_QUEUE, names.CONSUME_QUEUE_EXT, names.BATCH_CONSUME_QUEUE)
+_TIMER_FILES: Final = (names.TIMER_WHEEL, names.TIMER_LOG, f"{names.CONFIG}/{names.TIMER_CHECK}")
+OnStep = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What was done, what was lost, what is left, and where that is which was replaced."""
+
+    steps: list[Step] = field(default_factory=list)
+    lost: list[LostMessage] = field(default_factory=list)
+    left: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    kept_in: Path | None = None
+
+
+class _Journal(msgspec.Struct):
+    """`flintlog/repair.json`: a repair is under way.
+
+    It says where things are kept, and the sizes that files told which may be among them by now.
+    """
+
+    kept_in: str
+    inferred: dict[str, int | bool | dict[str, str]]
+
+
+def plan_repair(root: Path, config: StoreConfig | None = None, medium: Medium | None = None) -> RepairPlan:
+    """What `repair` would do now."""
+    medium = LocalMedium() if medium is None else medium
+    files = look_at(root, config, medium)
+    return _plan(files, verify(root, config, medium=medium), must_settle=_load_journal(files) is not None)
+
+
+def _plan(files: StoreFiles, seen: Verification, *, must_settle: bool) -> RepairPlan:
+    """`must_settle`: a repair was interrupted, and how far it came is not known."""
+    restorable = readable_backups(files, seen.findings)
+    steps, left = plan_steps(seen.findings, restorable=restorable, must_settle=must_settle)
+    notes = [*seen.notes, *_guessed(files, steps)]
+    if any(step.action == "queues" for step in steps) and files.medium.exists(files.root / names.CONSUME_QUEUE_EXT):
+        notes.append("filter bitmaps of the queue extensions are not in the log; without them a filter reads messages")
+    return RepairPlan(tuple(steps), tuple(find_lost(files, seen.findings)), tuple(left), tuple(notes))
+
+
+def _guessed(files: StoreFiles, steps: list[Step]) -> list[str]:
+    """Sizes of files that are built anew and that neither a configuration nor another file tells."""
+    config, journal = files.config, _load_journal(files)
+    known = {**files.inferred.values, **({} if journal is None else journal.inferred)}
+    actions = {step.action for step in steps} if files.given is None else set()
+    made = (("queues", "mapped_file_size_consume_queue"), ("index", "max_hash_slot_num"), ("index", "max_index_num"))
+    return [
+        f"{name} is not known, and {getattr(config, name)} is taken: RocketMQ's default; if the broker has another, "
+        "name its broker.conf with --config"
+        for action, name in made
+        if action in actions and name not in known
+    ]
+
+
+def repair(
+    root: Path, config: StoreConfig | None = None, *, medium: Medium | None = None, on_step: OnStep | None = None
+) -> RepairReport:
+    """Repair the store in a directory; `StoreInUse` when it runs. `on_step` hears of each change before it is made."""
+    medium = LocalMedium() if medium is None else medium
+    files = look_at(root, config, medium)
+    if files.is_running:
+        raise StoreInUse("the store is in use", path=root, advice="stop the process that has it open")
+    report = RepairReport()
+    for _ in range(MAX_ROUNDS):
+        files = look_at(root, config, medium)
+        seen = verify(root, config, medium=medium)
+        plan = _plan(files, seen, must_settle=report.kept_in is None and _load_journal(files) is not None)
+        report.left = list(seen.findings)
+        if not plan.steps or set(plan.steps) <= set(report.steps):
+            break
+        report.steps += plan.steps
+        report.notes += [note for note in _guessed(files, report.steps) if note not in report.notes]
+        report.lost += [message for message in plan.lost if message not in report.lost]
+        report.kept_in = _Repairer(files, on_step or (lambda step: None)).run(plan)
+    medium.remove(_journal_path(files))
+    if report.kept_in is not None and not medium.listing(report.kept_in):
+        medium.remove_tree(report.kept_in)
+        report.kept_in = None
+    return report
+
+
+def _journal_path(files: StoreFiles) -> Path:
+    return files.paths.own / "repair.json"
+
+
+def _load_journal(files: StoreFiles) -> _Journal | None:
+    """What a repair that did not end left."""
+    data = files.small(_journal_path(files))
+    try:
+        return None if data is None else msgspec.json.decode(data, type=_Journal)
+    except msgspec.MsgspecError as error:
+        raise DamagedStore(
+            f"the journal of a repair: {error}", path=_journal_path(files), advice="remove it"
+        ) from error
+
+
+class _Repairer:
+    """One round: the steps of one plan."""
+
+    def __init__(self, files: StoreFiles, tell: OnStep) -> None:
+        self._files = files
+        self._medium = files.medium
+        self._tell = tell
+        self._journal = _load_journal(files) or _Journal(str(self._place()), dict(files.inferred.values))
+        self._kept = Kept(Path(self._journal.kept_in), files.medium)
+        self._is_marked = False
+
+    def _place(self) -> Path:
+        root = self._files.root.absolute()
+        stamp = time.strftime("%Y%m%dT%H%M%S")
+        place, number = root.with_name(f"{root.name}.repaired-{stamp}"), 1
+        while self._medium.exists(place):
+            number += 1
+            place = root.with_name(f"{root.name}.repaired-{stamp}-{number}")
+        return place
+
+    def run(self, plan: RepairPlan) -> Path:
+        with hold(self._files.paths, self._medium):
+            self._begin()
+            for step in plan.steps:
+                if step.action != "settle":
+                    self._tell(step.action)
+                    self._do(step)
+        self._tell("settle")
+        self._settle()
+        self._tell("offsets")
+        if any(step.action == "offsets" for step in plan.steps):
+            with hold(self._files.paths, self._medium):
+                # Those of groups were brought back when the store was opened.
+                bring_delay_offsets_back(self._files.root, self._files.given, self._medium)
+        self._tell("owners")
+        self._give_owners()
+        return self._kept.directory
+
+    def _begin(self) -> None:
+        self._tell("begin")
+        self._medium.make_directories(self._kept.directory)
+        take_after(self._kept.directory, self._files.root)
+        self._medium.make_directories(self._files.paths.own)
+        self._medium.replace(_journal_path(self._files), msgspec.json.encode(self._journal))
+
+    def _do(self, step: Step) -> None:
+        actions: dict[str, Callable[[Step], None]] = {
+            "move-away": self._move_away,
+            "resize": self._resize,
+            "restore": self._restore,
+            "end-mark": self._write_end_mark,
+            "stand-in": self._put_stand_in,
+            "fill": self._fill,
+            "cut": self._cut,
+            "drop-timer": lambda _: self._drop(_TIMER_FILES),
+            "offsets": self._keep_offsets,
+            "checkpoint": lambda _: self._drop_checkpoint(),
+            "queues": lambda _: self._drop_derived(_QUEUE_FOLDERS),
+            "index": lambda _: self._drop_derived((names.INDEX,)),
+        }
+        actions[step.action](step)
+
+    # ------------------------------------------------------------------ files
+
+    def _name(self, path: Path) -> str:
+        root = self._files.root
+        return str(path.relative_to(root)) if path.is_relative_to(root) else f"{names.COMMIT_LOG}/{path.name}"
+
+    def _move_away(self, step: Step) -> None:
+        path = Path(step.file or "")
+        if self._medium.exists(path):
+            self._kept.move(path, self._name(path))
+
+    def _resize(self, step: Step) -> None:
+        path = Path(step.file or "")
+        size = self._files.config.mapped_file_size_commit_log
+        info = self._medium.stat(path)
+        if info is not None and info.size > size:
+            raw = self._medium.open(path)
+            self._kept.keep_bytes(f"{self._name(path)}.behind-{size}", bytes(raw.buffer[size:]))
+            raw.close()
+        working = path.with_name(f".{path.name}.flintlog-new")
+        copy_file(self._medium, path, working, size=size)
+        take_after(working, path)
+        self._tell("resized")
+        self._medium.rename(working, path)
+        self._medium.sync_directory(path.parent)
+
+    def _restore(self, step: Step) -> None:
+        path = Path(step.file or "")
+        good = self._medium.read(path.with_name(path.name + names.BACKUP_SUFFIX))
+        self._kept.keep_bytes(self._name(path), self._medium.read(path))
+        self._tell("restored")
+        self._medium.replace(path, good)
+
+    def _drop(self, relative: tuple[str, ...]) -> None:
+        for name in relative:
+            path = self._files.root / name
+            if self._medium.exists(path):
+                self._tell(f"away {name}")
+                self._kept.move(path, name)
+
+    def _drop_checkpoint(self) -> None:
+        self._mark_unclean()
+        self._drop((names.CHECKPOINT,))
+
+    def _drop_derived(self, folders: tuple[str, ...]) -> None:
+        self._mark_unclean()
+        self._drop(folders)
+
+    def _mark_unclean(self) -> None:
+        paths = self._files.paths
+        if not self._medium.exists(paths.abort):
+            self._medium.write(paths.abort, encode_abort(0))
+        StopMarker(paths.stop_marker, self._medium).remove()
+        self._tell("unclean")
+        data = self._files.small(paths.checkpoint)
+        if data is not None and not self._is_marked:
+            self._is_marked = True
+            self._kept.keep_bytes(names.CHECKPOINT, data)
+            checkpoint = CheckpointFile(paths.checkpoint, self._medium)
+            checkpoint.load()
+            checkpoint.set(logics_physical_offset=0, logics_msg_timestamp=0, index_msg_timestamp=0)
+            checkpoint.flush()
+            checkpoint.close()
+
+    # ------------------------------------------------------------------ bytes of the log
+
+    def _overwrite(self, path: Path, start: int, data: bytes) -> None:
+        """Put other bytes in a place of the log; those that were there are kept first."""
+        raw = self._medium.open(path, writable=True)
+        try:
+            old = bytes(raw.buffer[start : start + len(data)])
+            if old != data:
+                self._kept.keep_bytes(f"{self._name(path)}.at-{start}", old)
+                self._tell("kept")
+                raw.write_at(start, memoryview(data))
+                raw.sync(start, start + len(data))
+        finally:
+            raw.close()
+
+    def _write_end_mark(self, step: Step) -> None:
+        path, start = Path(step.file or ""), step.offset or 0
+        info = self._medium.stat(path)
+        if info is not None:
+            self._overwrite(path, start, encode_blank(info.size - start))
+
+    def _put_stand_in(self, step: Step) -> None:
+        path, start = Path(step.file or ""), step.offset or 0
+        view = self._files.read(str(path), start, start + step.size)
+        try:
+            record = parse_record(view)
+        except FormatError:
+            return
+        self._overwrite(path, start, stand_in(record))
+
+    def _fill(self, step: Step) -> None:
+        path, start = Path(step.file or ""), step.offset or 0
+        data = fill_range(self._files, path, start, step.size)
+        if data is not None:
+            self._overwrite(path, start, data)
+
+    def _cut(self, step: Step) -> None:
+        end = step.physical_offset or 0
+        for file in self._files.log:
+            if file.end <= end:
+                continue
+            path, start = Path(file.path), max(0, end - file.base)
+            raw = self._medium.open(path, writable=True)
+            try:
+                stop = kernel.written_end(raw.buffer, start, max(start, raw.data_end(start)))
+                if stop > start:
+                    self._kept.keep_bytes(f"{self._name(path)}.from-{start}", bytes(raw.buffer[start:stop]))
+                    self._tell("kept")
+                    raw.clear(start, stop)
+                    raw.sync(start, stop)
+            finally:
+                raw.close()
+
+    # ------------------------------------------------------------------ the rest
+
+    def _keep_offsets(self, step: Step) -> None:
+        path = Path(step.file or "")
+        self._kept.keep_bytes(self._name(path), self._medium.read(path))
+
+    def _settle(self) -> None:
+        """Recovery builds what is missing, and writes checkpoint and stop marker."""
+        files = self._files
+        sizes = {**files.inferred.values, **self._journal.inferred}
+        settle(files.root, files.config.with_changes(**sizes), self._medium, is_guessed=files.given is None)
+
+    def _give_owners(self) -> None:
+        """What was made anew belongs to whom the log belongs."""
+        files = self._files
+        if not files.log:
+            return
+        file, folder = Path(files.log[0].path), Path(files.log[0].path).parent
+        for name in (*_QUEUE_FOLDERS, names.INDEX, "flintlog"):
+            take_all_after(files.root / name, file, folder)
+        for name in (names.CHECKPOINT, names.LOCK):
+            if self._medium.exists(files.root / name):
+                take_after(files.root / name, file)

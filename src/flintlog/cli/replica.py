@@ -1,0 +1,81 @@
+"""`flintlog replica status HOST:PORT`: role, positions and lag of a node and its peers, asked over its port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.cli.output import Output, Row
+from flintlog.cli.parameters import output_option
+
+if TYPE_CHECKING:
+    from flintlog.replication.ha.status import NodeStatus
+
+_COLUMNS = ("node", "role", "log_start", "log_end", "lag_bytes", "in_sync", "trouble")
+
+
+@click.group()
+def replica() -> None:
+    """Ask nodes that `flintlog serve` runs, or brokers of RocketMQ's, about their replication."""
+
+
+@replica.command()
+@click.argument("addresses", nargs=-1, required=True, metavar="HOST:PORT...")
+@output_option
+def status(addresses: tuple[str, ...], output: Output) -> int:
+    """Show the node at each HOST:PORT (its port for requests), and a master's slaves behind it."""
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            raise click.UsageError(f"{address!r} is no HOST:PORT")
+    found = asyncio.run(_ask_all(addresses))
+    output.rows((row for address, told in found for row in rows_of(address, told)), _COLUMNS)
+    return ExitCode.FINE
+
+
+async def _ask_all(addresses: tuple[str, ...]) -> list[tuple[str, NodeStatus]]:
+    from flintlog.errors import PeerFailed
+    from flintlog.remoting.client import RemotingClient
+    from flintlog.remoting.codes import GET_BROKER_HA_STATUS, SUCCESS
+    from flintlog.remoting.frame import Command
+    from flintlog.replication.ha.status import parse_status
+
+    found = []
+    for address in addresses:
+        client = RemotingClient(address)
+        try:
+            reply = await client.call(Command(GET_BROKER_HA_STATUS))
+        finally:
+            await client.close()
+        if reply.code != SUCCESS:
+            raise PeerFailed(f"{address} answers with {reply.code}: {reply.remark}")
+        found.append((address, parse_status(reply.body)))
+    return found
+
+
+def rows_of(address: str, told: NodeStatus) -> Iterator[Row]:
+    """The node itself, then each slave that is connected to it."""
+    is_slave = told.master_address is not None
+    yield {
+        "node": address,
+        "role": told.role,
+        "log_start": told.log_start,
+        "log_end": told.log_end,
+        "lag_bytes": None,
+        "in_sync": told.is_connected if is_slave else None,
+        "trouble": told.trouble,
+    }
+    for each in told.replicas:
+        yield {
+            "node": each.address,
+            "role": "SLAVE",
+            "log_start": None,
+            "log_end": each.acknowledged,
+            "lag_bytes": each.lag_bytes,
+            "in_sync": each.is_in_sync,
+            "trouble": None,
+        }

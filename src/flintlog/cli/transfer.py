@@ -1,0 +1,159 @@
+"""`consume`, `export` and `import`: a few messages out of a store and into another, by hand."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.cli.messages import BODY_FORMS, to_row
+from flintlog.cli.output import Output
+from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
+from flintlog.cli.times import parse_ms
+
+if TYPE_CHECKING:
+    from flintlog.store.config import StoreConfig
+    from flintlog.store.message import Message
+    from flintlog.store.store import Store
+
+_STORE_ADDS = frozenset({"__CRC32#"})
+
+
+def _open(store: Path, config: StoreConfig | None, output: Output, *, create: bool = False) -> Store:
+    """Open for writing; a store that is there tells its sizes itself."""
+    from flintlog.store.store import open_store
+
+    if store.exists() and any(store.iterdir()):
+        return open_store(store, look(store, config, output).config)
+    if not create:
+        raise click.UsageError(f"there is no store in {store}; --create makes one")
+    return open_store(store, config)
+
+
+@click.command()
+@store_argument
+@click.option("--group", required=True)
+@click.option("--topic", required=True)
+@click.option("--filter", "expression", help="Only messages with one of these tags: 'paid || shipped'.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many messages; all that are there by default.")
+@click.option("--start", default="earliest", show_default=True, help="Where a new group begins: earliest or latest.")
+@click.option("--wait", "wait_s", type=float, default=0.0, show_default=True, help="Seconds to wait for the next one.")
+@click.option("--body", type=click.Choice(BODY_FORMS), default="text", show_default=True, help="Form of bodies.")
+@store_config_option
+@output_option
+def consume(
+    store: Path,
+    group: str,
+    topic: str,
+    expression: str | None,
+    limit: int | None,
+    start: str,
+    wait_s: float,
+    body: str,
+    config: StoreConfig | None,
+    output: Output,
+) -> None:
+    """Read a topic of the store in STORE for a group; each message is acknowledged when it was written out."""
+    with _open(store, config, output) as opened:
+        consumer = opened.consumer(group, topic, filter=expression, start=start, timeout_s=wait_s)
+
+        def rows() -> Iterator[dict[str, object]]:
+            for count, message in enumerate(consumer, 1):
+                yield to_row(message, body)
+                consumer.acknowledge(message)
+                if count == limit:
+                    return
+
+        columns = ("topic", "queue_id", "queue_offset", "tags", "keys", "body")
+        output.rows(rows(), columns if body != "none" else columns[:-1])
+
+
+@click.command("export")
+@store_argument
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@click.option("--topic", help="Only messages of this topic.")
+@click.option("--queue", "queue_id", type=click.IntRange(0), help="Only messages of this queue id.")
+@click.option("--from", "start", help="Stored at or after this time.")
+@click.option("--until", "stop", help="Stored before this time.")
+@store_config_option
+@output_option
+def export(
+    store: Path,
+    file: str,
+    topic: str | None,
+    queue_id: int | None,
+    start: str | None,
+    stop: str | None,
+    config: StoreConfig | None,
+    output: Output,
+) -> int:
+    """Write messages of the store in STORE as JSON lines, bodies in base64, for `flintlog import`.
+
+    They go to FILE, or to standard output; how many there were is told only beside a file.
+    """
+    from flintlog.care.log_reader import LogReader, Wanted
+    from flintlog.care.store_files import look_at
+
+    damage: list[tuple[int, int, str]] = []
+    times = [None if text is None else parse_ms(text) for text in (start, stop)]
+    reader = LogReader(look_at(store, config), lambda *place: damage.append(place))
+    count = 0
+    with click.open_file(file, "w", encoding="utf-8") as lines:
+        for message in reader.messages(Wanted(topic, queue_id, *times)):
+            lines.write(json.dumps(to_row(message, "base64"), ensure_ascii=False) + "\n")
+            count += 1
+    if file != "-":
+        output.record({"messages": count})
+    for begin, end, evidence in damage:
+        output.note(f"passed over {end - begin} bytes at {begin}: {evidence}")
+    return ExitCode.PARTIAL if damage else ExitCode.FINE
+
+
+@click.command("import")
+@click.argument("store", type=click.Path(file_okay=False, path_type=Path), metavar="STORE")
+@click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
+@click.option("--topic", help="Put all of them under this topic.")
+@click.option("--create", is_flag=True, help="Make the store if there is none.")
+@store_config_option
+@output_option
+def import_(
+    store: Path, file: IO[str], topic: str | None, create: bool, config: StoreConfig | None, output: Output
+) -> int:
+    """Put messages that `flintlog export` wrote into the store in STORE; they get new offsets and store times."""
+    with _open(store, config, output, create=create) as opened:
+        count = refused = 0
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                receipt = opened.put(_message(line, number, topic))
+                count += bool(receipt)
+                refused += not receipt
+    output.record({"messages": count, "refused": refused})
+    return ExitCode.PARTIAL if refused else ExitCode.FINE
+
+
+def _message(line: str, number: int, topic: str | None) -> Message:
+    from flintlog.errors import InvalidMessage
+    from flintlog.format.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+    from flintlog.store.message import Message
+
+    try:
+        told = json.loads(line)
+        properties = {name: value for name, value in told.get("properties", {}).items() if name not in _STORE_ADDS}
+        return Message(
+            told["topic"] if topic is None else topic,
+            base64.b64decode(told["body"], validate=True),
+            queue_id=told.get("queue_id", 0),
+            properties=properties,
+            flag=told.get("flag", 0),
+            sys_flag=told.get("sys_flag", 0) & ~(BORN_HOST_V6 | STORE_HOST_V6),
+            born_timestamp=told.get("born_timestamp"),
+            born_host=told.get("born_host"),
+            reconsume_times=told.get("reconsume_times", 0),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidMessage(f"line {number} is no exported message: {error}") from error

@@ -1,0 +1,282 @@
+"""The job `export`: the messages of stores as a table, partitioned by topic and day, each message exactly once.
+
+    driver   hold the table, see how far it is, find the log's end, plan splits of the next batch
+    tasks    read a split, write Parquet with pyarrow                                       export_write.py
+    driver   commit files and new positions as one                                          parquet_table.py
+
+The table's own commits are the only memory: an export that is started again, after a crash or for what came since, goes
+on from them. `follow` does that again and again, so it needs no checkpoint beside the table. A batch is at most
+`batch_bytes` of log; what a killed batch had written belongs to nobody and is removed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from flintlog.derive.splits import SPLIT_BYTES
+from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.pipeline.export_write import ExportTask, WrittenFile
+from flintlog.pipeline.failures import plain_errors
+from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
+from flintlog.pipeline.parquet_table import ParquetTable, TableSpec
+from flintlog.pipeline.partitions import plan
+from flintlog.pipeline.source import check_start
+from flintlog.pipeline.tasks import Progress, run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BATCH_BYTES = 4 * 1024 * 1024 * 1024
+MIN_TASK_BYTES = 32 * 1024 * 1024
+SEARCH_INTERVAL_S = 10.0
+"""How often a log that does not grow is searched for records behind a damaged place."""
+
+FORMS = ("parquet", "delta")
+
+
+class Table(Protocol):
+    """What an export writes to."""
+
+    form: str
+
+    @property
+    def staged(self) -> Path:
+        """The directory that tasks put their files into."""
+
+    def position(self, store: str) -> int | None:
+        """The physical offset up to which the table holds a store; None before its first batch."""
+
+    def opened(self, spec: TableSpec) -> AbstractContextManager[None]:
+        """Hold the table for this export alone."""
+
+    def commit(self, files: Sequence[WrittenFile], positions: Mapping[str, int]) -> None:
+        """Add files and move positions on, both or neither."""
+
+
+@dataclass(slots=True)
+class ExportReport:
+    """What an export added."""
+
+    table: str
+    form: str
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    batches: int = 0
+    unparsed: int = 0
+    """Bodies that were not what the schema says."""
+
+    positions: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """How messages become rows. `value_schema` ("id bigint, sum double", as Spark writes it) parses JSON bodies."""
+
+    topics: tuple[str, ...] | None = None
+    include_body: bool = True
+    decompress: bool = True
+    value_schema: str | None = None
+    fail_on_data_loss: bool = True
+    compression: str = "snappy"
+    batch_bytes: int = BATCH_BYTES
+    split_bytes: int = SPLIT_BYTES
+
+
+def export(
+    spark: SparkSession,
+    store: str | Path | Sequence[str],
+    into: str | Path,
+    *,
+    form: str = "parquet",
+    options: ExportOptions | None = None,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Add to a table what stores hold and it does not; makes the table if there is none."""
+    job = _Export(spark, store, into, form, options or ExportOptions(), progress)
+    with job.opened():
+        job.catch_up()
+    return job.report
+
+
+def follow(
+    spark: SparkSession,
+    store: str | Path | Sequence[str],
+    into: str | Path,
+    *,
+    form: str = "parquet",
+    options: ExportOptions | None = None,
+    stop: threading.Event,
+    interval_s: float = 10.0,
+    progress: Progress | None = None,
+) -> Iterator[ExportReport]:
+    """Keep a table fresh until `stop` is set: a report after every round that added something."""
+    job = _Export(spark, store, into, form, options or ExportOptions(), progress)
+    with job.opened():
+        while not stop.is_set():
+            before = job.report.batches
+            job.catch_up(stop)
+            if job.report.batches > before:
+                yield job.report
+            stop.wait(interval_s)
+
+
+class _Export:
+    """One run of the job."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        store: str | Path | Sequence[str],
+        into: str | Path,
+        form: str,
+        options: ExportOptions,
+        progress: Progress | None,
+    ) -> None:
+        self._spark = spark
+        self._paths = (str(store),) if isinstance(store, (str, Path)) else tuple(store)
+        self._is_glob = is_glob(self._paths)
+        self._options = options
+        self._progress = progress
+        self._searched_at = 0.0
+        self._table = _make_table(form, Path(into).absolute())
+        self._task = self._make_task()
+        self.report = ExportReport(str(into), form)
+
+    def opened(self) -> AbstractContextManager[None]:
+        find_logs(self._paths)  # a table is not made for a store that is not there
+        options = self._options
+        spec = TableSpec(
+            topics=None if options.topics is None else sorted(options.topics),
+            include_body=options.include_body,
+            decompress=options.decompress,
+            value_schema=options.value_schema,
+            is_glob=self._is_glob,
+        )
+        return self._table.opened(spec)
+
+    def _make_task(self) -> ExportTask:
+        options = self._options
+        is_delta = self._table.form == "delta"
+        return ExportTask(
+            str(self._table.staged),
+            topics=options.topics,
+            with_broker=self._is_glob,
+            include_body=options.include_body,
+            decompress=options.decompress,
+            value_type=None if options.value_schema is None else parse_value_schema(options.value_schema),
+            fail_on_data_loss=options.fail_on_data_loss,
+            compression=options.compression,
+            by_partition=is_delta,
+        )
+
+    # ------------------------------------------------------------------ batches
+
+    def catch_up(self, stop: threading.Event | None = None) -> None:
+        """Batch after batch, until the table holds what the logs held at the beginning."""
+        began = time.perf_counter()
+        logs = find_logs(self._paths, strict=self._options.fail_on_data_loss)
+        starts = {log.broker: self._start(log) for log in logs}
+        ends = {log.broker: self._end(log, starts[log.broker]) for log in logs}
+        total = sum(ends[log.broker] - starts[log.broker] for log in logs)
+        done = 0
+        while any(starts[broker] < ends[broker] for broker in starts) and not (stop is not None and stop.is_set()):
+            stops = _limited(starts, ends, self._options.batch_bytes)
+            self._run_batch([(log, starts[log.broker], stops[log.broker]) for log in logs], done, total)
+            done += sum(stops[broker] - starts[broker] for broker in starts)
+            starts = stops
+        self.report.positions = starts
+        self.report.seconds += time.perf_counter() - began
+
+    def _start(self, log: Log) -> int:
+        position = self._table.position(self._key(log))
+        if position is None:
+            return log.first
+        check_start(position, log, self._options.fail_on_data_loss)
+        there = log.files[-1].end if log.files else 0
+        if position > there:
+            raise DamagedStore(
+                f"the table holds the log up to {position}, and it now ends before {there}",
+                path=log.uri,
+                advice="it was cut or replaced; export it into a new table",
+            )
+        return max(position, log.first)
+
+    def _end(self, log: Log, start: int) -> int:
+        now = time.monotonic()
+        end = find_end(log, start, search=False)
+        if end <= start and now - self._searched_at >= SEARCH_INTERVAL_S:
+            self._searched_at = now
+            end = find_end(log, start)
+        return max(start, end)
+
+    def _key(self, log: Log) -> str:
+        """Of a single store the directory's name does not matter."""
+        return log.broker if self._is_glob else ""
+
+    def _run_batch(self, ranges: list[tuple[Log, int, int]], done: int, total: int) -> None:
+        size = sum(stop - start for _, start, stop in ranges)
+        least = min(self._spark.sparkContext.defaultParallelism * 2, -(-size // MIN_TASK_BYTES))
+        splits = plan(ranges, split_bytes=self._options.split_bytes, least_count=max(1, least))
+
+        def tell(tasks: int, of: int) -> None:
+            if self._progress is not None:
+                self._progress(done + size * tasks // max(1, of), total)
+
+        with plain_errors("the export"):
+            written = run_tasks(self._spark, self._task.write, splits, tell)
+        files = [file for each in written for file in each]
+        self._table.commit(files, {self._key(log): stop for log, _, stop in ranges})
+        self._count(files)
+
+    def _count(self, files: Sequence[WrittenFile]) -> None:
+        report = self.report
+        report.batches += 1
+        report.files += len(files)
+        report.rows += sum(file.rows for file in files)
+        report.bytes += sum(file.bytes for file in files)
+        report.unparsed += sum(file.unparsed for file in files)
+
+
+def _make_table(form: str, root: Path) -> Table:
+    if form == "parquet":
+        return ParquetTable(root)
+    if form == "delta":
+        from flintlog.pipeline.delta_table import DeltaTable
+
+        return DeltaTable(root)
+    raise InvalidConfig(f"there is no table format {form}", advice=f"there are: {', '.join(FORMS)}")
+
+
+def _limited(starts: Mapping[str, int], ends: Mapping[str, int], most: int) -> dict[str, int]:
+    """No more than `most` bytes from the starts on, one log after the other.
+
+    >>> _limited({"a": 0, "b": 0}, {"a": 10, "b": 10}, 15)
+    {'a': 10, 'b': 5}
+    """
+    stops = {}
+    for broker, start in starts.items():
+        stops[broker] = min(ends[broker], start + most)
+        most -= stops[broker] - start
+    return stops
+
+
+def parse_value_schema(text: str) -> pa.DataType:
+    """Spark's way to write columns, as Arrow's type of a struct."""
+    from pyspark.sql.pandas.types import to_arrow_type
+    from pyspark.sql.types import DataType, StructType
+
+    with plain_errors("the schema"):
+        found = DataType.fromDDL(text)
+    if not isinstance(found, StructType):
+        raise InvalidConfig(f"the schema {text!r} is not one of columns", advice='such as "id bigint, sum double"')
+    return to_arrow_type(found, timezone="UTC")

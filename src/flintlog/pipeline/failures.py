@@ -1,0 +1,63 @@
+"""What Spark says about a failure, as one sentence of ours.
+
+Spark wraps an error of a task or of the source in Java's frames and in its own words. What flintlog refused is found in
+there and raised again as what it was; what the user asked wrongly is Spark's sentence without the plan below it;
+anything else is `JobFailed` with its first line.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flintlog import errors
+from flintlog.errors import FlintlogError, InvalidConfig, JobFailed
+
+_OURS = re.compile(r"flintlog\.errors\.([A-Za-z]+): (.+)")
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_SQL_STATE = re.compile(r" ?SQLSTATE: \w+;?")
+_MAX_CHARACTERS = 600
+
+
+@contextmanager
+def plain_errors(doing: str) -> Iterator[None]:
+    """Around whatever asks Spark for something."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    # It would write each failed query's Java frames to standard error.
+    told_twice = logging.getLogger("SQLQueryContextLogger")
+    was_disabled, told_twice.disabled = told_twice.disabled, True
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise to_plain(error, doing) from None
+    finally:
+        told_twice.disabled = was_disabled
+
+
+def to_plain(error: Exception, doing: str) -> FlintlogError:
+    """The error to raise instead of one of Spark's."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    text = str(error)
+    ours = _OURS.search(text)
+    if ours is not None:
+        kind = getattr(errors, ours[1], None)
+        if isinstance(kind, type) and issubclass(kind, FlintlogError):
+            return kind(ours[2].strip()[:_MAX_CHARACTERS])
+    if isinstance(error, (AnalysisException, ParseException)):
+        return InvalidConfig(first_sentence(text))
+    return JobFailed(f"{doing} failed: {first_sentence(text)}")
+
+
+def first_sentence(text: str) -> str:
+    """Spark's message without its code, its plan and its frames.
+
+    >>> first_sentence("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012" + chr(10) + "== SQL ==")
+    'Division by zero.'
+    """
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+    return _SQL_STATE.sub("", _CONDITION.sub("", line)).strip().rstrip(";")[:_MAX_CHARACTERS]

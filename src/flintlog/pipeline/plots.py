@@ -1,0 +1,105 @@
+"""Small plots as inline SVG: columns over time, bars by name. No script, no network; colours are the page's.
+
+Each mark carries its exact value as a tooltip (`<title>`); every text is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from math import ceil, log10
+
+WIDTH = 760
+HEIGHT = 220
+LEFT = 64
+RIGHT = 12
+TOP = 12
+BOTTOM = 34
+ROW = 24
+NAME_WIDTH = 220
+_MOST_LABELS = 6
+_MIN_GAP = 1.5
+
+Format = Callable[[float], str]
+
+
+def columns(
+    values: Sequence[float], labels: Sequence[str], title: str, show: Format, tips: Sequence[str] | None = None
+) -> str:
+    """A column for each value, in order, with a scale on the left."""
+    top = nice_top(max(values, default=0.0))
+    plot_width, plot_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+    step = plot_width / max(1, len(values))
+    gap = min(_MIN_GAP, step * 0.2)
+    parts = [_grid(top, show)]
+    for place, value in enumerate(values):
+        height = plot_height * max(0.0, value) / top
+        x, y = LEFT + place * step, TOP + plot_height - height
+        tip = labels[place] if tips is None else tips[place]
+        parts.append(
+            f'<rect class="mark" x="{x + gap / 2:.2f}" y="{y:.2f}" width="{max(0.5, step - gap):.2f}" '
+            f'height="{height:.2f}"><title>{escape(tip)}: {escape(show(value))}</title></rect>'
+        )
+    every = max(1, ceil(len(values) / _MOST_LABELS))
+    for place in range(0, len(values), every):
+        x = LEFT + (place + 0.5) * step
+        anchor = "start" if place == 0 and step < NAME_WIDTH / 4 else "middle"
+        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - 12}" text-anchor="{anchor}">{escape(labels[place])}</text>')
+    return _svg(parts, HEIGHT, title)
+
+
+def bars(rows: Sequence[tuple[str, float]], title: str, show: Format) -> str:
+    """A horizontal bar for each name, its value written behind it."""
+    most = max((value for _, value in rows), default=0.0) or 1.0
+    room = WIDTH - NAME_WIDTH - 110
+    parts = []
+    for place, (name, value) in enumerate(rows):
+        y = 4 + place * ROW
+        width = max(1.0, room * max(0.0, value) / most)
+        parts.append(
+            f'<text x="{NAME_WIDTH - 10}" y="{y + 15}" text-anchor="end">{escape(shortened(name))}'
+            f"<title>{escape(name)}</title></text>"
+            f'<rect class="mark" x="{NAME_WIDTH}" y="{y + 2}" width="{width:.1f}" height="{ROW - 7}" rx="2">'
+            f"<title>{escape(name)}: {escape(show(value))}</title></rect>"
+            f'<text class="value" x="{NAME_WIDTH + width + 8:.1f}" y="{y + 15}">{escape(show(value))}</text>'
+        )
+    return _svg(parts, 8 + ROW * len(rows), title)
+
+
+def nice_top(value: float) -> float:
+    """The end of a scale that holds a value: 1, 2 or 5 times a power of ten.
+
+    >>> nice_top(0), nice_top(7), nice_top(180)
+    (1.0, 10.0, 200.0)
+    """
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** int(log10(value) // 1)
+    return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0, 20.0) if value <= factor * power * 1.000001)
+
+
+def shortened(name: str, most: int = 30) -> str:
+    """
+    >>> shortened("a" * 40)
+    'aaaaaaaaaaaaaaaaaaaaaaaaaaaaa…'
+    """
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def _grid(top: float, show: Format) -> str:
+    plot_height = HEIGHT - TOP - BOTTOM
+    lines = []
+    for share in (0.0, 0.5, 1.0):
+        y = TOP + plot_height * (1 - share)
+        lines.append(
+            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(show(top * share))}</text>'
+        )
+    return "".join(lines)
+
+
+def _svg(parts: Sequence[str], height: int, title: str) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title, quote=True)}" '
+        f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+    )

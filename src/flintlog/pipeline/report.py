@@ -1,0 +1,209 @@
+"""The job `report`: what is in a store, as DataFrames: volume over time, sizes, delays, skew, keys, lag.
+
+    over_time    messages and bytes by step of time               queues     share of each queue of its topic
+    topics       counts, sizes, delays of each topic              keys       the most frequent keys
+    sizes        how many messages of which size                  groups     how far consumer groups are behind
+
+Bodies are not read. What is asked more than once is kept by Spark while the report is made. A delay is the time from a
+message's birth at its producer to its storing; where clocks differ it may be negative, and counts as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from flintlog.care.overview import groups as group_offsets
+from flintlog.care.store_files import look_at
+from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.pipeline.failures import plain_errors
+from flintlog.pipeline.logs import find_logs
+from flintlog.pipeline.sql import load_messages
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from flintlog.store.config import StoreConfig
+
+STEPS_MS: Final = (1000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000, 2_592_000_000)
+MOST_STEPS: Final = 120
+PERCENTILES: Final = (0.5, 0.9, 0.95, 0.99)
+_ACCURACY: Final = 10_000
+_GROUPS: Final = "`group` string, topic string, queue_id int, offset bigint, max_offset bigint, lag bigint"
+_COLUMNS: Final = ("topic", "queue_id", "size", "store_timestamp", "born_timestamp", "keys")
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The report as DataFrames; call `release` when they are not needed any more."""
+
+    totals: DataFrame
+    over_time: DataFrame
+    topics: DataFrame
+    sizes: DataFrame
+    queues: DataFrame
+    keys: DataFrame
+    groups: DataFrame
+    step_ms: int
+    messages: DataFrame
+
+    def release(self) -> None:
+        self.messages.unpersist()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The same as plain rows, for tables and pages."""
+
+    store: str
+    step_ms: int
+    totals: dict[str, object]
+    over_time: list[dict[str, object]]
+    topics: list[dict[str, object]]
+    sizes: list[dict[str, object]]
+    queues: list[dict[str, object]]
+    keys: list[dict[str, object]]
+    groups: list[dict[str, object]]
+
+
+def report_frames(
+    spark: SparkSession,
+    store: str | Path | Sequence[str],
+    *,
+    config: StoreConfig | None = None,
+    topics: Sequence[str] = (),
+    top: int = 20,
+) -> Frames:
+    """The figures of stores; `top` is how many keys are named."""
+    from pyspark.sql import functions as f
+
+    paths = [str(store)] if isinstance(store, (str, Path)) else list(store)
+    find_logs(tuple(paths), strict=False)
+    options = {"columns": ",".join(_COLUMNS), "failOnDataLoss": "false"}
+    if topics:
+        options["topics"] = ",".join(topics)
+    messages = load_messages(spark, paths, options).persist()
+    with plain_errors("the report"):
+        totals = messages.agg(f.min("store_timestamp").alias("first_ms"), f.max("store_timestamp").alias("last_ms"),
+                              f.countDistinct("topic").alias("topics"),
+                              f.countDistinct("topic", "queue_id").alias("queues"), *_figures())  # fmt: skip
+        first = totals.select("first_ms", "last_ms").first()
+    is_empty = first is None or first[0] is None
+    if is_empty and topics:
+        messages.unpersist()
+        raise InvalidConfig(f"there are no messages of topic {' or '.join(topics)}", path=paths[0])
+    step_ms = choose_step(0 if first is None or is_empty else first[1] - first[0])
+    return Frames(
+        totals,
+        _over_time(messages, step_ms),
+        messages.groupBy("topic").agg(*_figures()).orderBy(f.desc("messages"), "topic"),
+        _sizes(messages),
+        _queues(messages),
+        _keys(messages, top),
+        spark.createDataFrame(_group_rows(paths, config), _GROUPS),
+        step_ms,
+        messages,
+    )
+
+
+def report(
+    spark: SparkSession,
+    store: str | Path | Sequence[str],
+    *,
+    config: StoreConfig | None = None,
+    topics: Sequence[str] = (),
+    top: int = 20,
+) -> Report:
+    """The figures of stores as plain rows."""
+    frames = report_frames(spark, store, config=config, topics=topics, top=top)
+    try:
+        with plain_errors("the report"):
+            found = {
+                name: [row.asDict() for row in getattr(frames, name).collect()]
+                for name in ("totals", "over_time", "topics", "sizes", "queues", "keys", "groups")
+            }
+    finally:
+        frames.release()
+    (totals,) = found.pop("totals")
+    name = str(store) if isinstance(store, (str, Path)) else ", ".join(store)
+    return Report(name, frames.step_ms, totals, **found)
+
+
+def choose_step(span_ms: int) -> int:
+    """A step of time that gives a readable number of them.
+
+    >>> choose_step(0), choose_step(3_600_000)
+    (1000, 60000)
+    """
+    return next((step for step in STEPS_MS if span_ms // step < MOST_STEPS), STEPS_MS[-1])
+
+
+def _figures() -> list[Column]:
+    """Count, bytes, percentiles of size and of delay."""
+    from pyspark.sql import functions as f
+
+    delay = f.col("store_timestamp") - f.col("born_timestamp")
+    figures = [f.count("*").alias("messages"), f.sum("size").alias("bytes"), f.avg("size").alias("mean_size")]
+    for name, column in (("size", f.col("size")), ("delay_ms", delay)):
+        figures += [
+            f.percentile_approx(column, share, _ACCURACY).alias(f"{name}_p{round(share * 100)}")
+            for share in PERCENTILES
+        ]
+        figures.append(f.max(column).alias(f"{name}_max"))
+    return figures
+
+
+def _over_time(messages: DataFrame, step_ms: int) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    begin = (f.floor(f.col("store_timestamp") / step_ms) * step_ms).cast("bigint")
+    rates = messages.groupBy(begin.alias("from_ms")).agg(f.count("*").alias("messages"), f.sum("size").alias("bytes"))
+    return rates.withColumn("per_second", f.col("messages") * 1000 / step_ms).orderBy("from_ms")
+
+
+def _sizes(messages: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    power = f.ceil(f.log2(f.greatest(f.col("size"), f.lit(1))))
+    bound = f.pow(f.lit(2.0), power).cast("bigint").alias("up_to_bytes")
+    return messages.groupBy(bound).agg(f.count("*").alias("messages")).orderBy("up_to_bytes")
+
+
+def _queues(messages: DataFrame) -> DataFrame:
+    """`skew` is how many times its fair share a queue has; 1 is even."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    counts = messages.groupBy("topic", "queue_id").agg(f.count("*").alias("messages"), f.sum("size").alias("bytes"))
+    mean = f.avg("messages").over(Window.partitionBy("topic"))
+    return counts.withColumn("skew", f.col("messages") / mean).orderBy(f.desc("skew"), "topic", "queue_id")
+
+
+def _keys(messages: DataFrame, top: int) -> DataFrame:
+    """`share` is of all messages of the topic."""
+    from pyspark.sql import functions as f
+
+    counts = messages.select("topic", f.explode("keys").alias("key")).groupBy("topic", "key").count()
+    totals = messages.groupBy("topic").agg(f.count("*").alias("of"))
+    shared = counts.join(totals, "topic").withColumn("share", f.col("count") / f.col("of"))
+    found = shared.select("topic", "key", f.col("count").alias("messages"), "share")
+    return found.orderBy(f.desc("messages"), "topic", "key").limit(top)
+
+
+def _group_rows(paths: Sequence[str], config: StoreConfig | None) -> list[tuple[object, ...]]:
+    """Offsets of consumer groups; only stores on this machine's own file system have them."""
+    rows: list[tuple[object, ...]] = []
+    for log in find_logs(tuple(paths), strict=False):
+        if "://" in log.uri:
+            continue
+        try:
+            files = look_at(Path(log.uri).parent, config)
+        except DamagedStore:
+            continue  # a log alone has no groups
+        rows += [
+            (each.group, each.topic, each.queue_id, each.offset, each.max_offset, each.lag)
+            for each in group_offsets(files)
+        ]
+    return sorted(rows, key=lambda row: (-int(str(row[5])), *map(str, row[:3])))

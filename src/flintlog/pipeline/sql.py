@@ -1,0 +1,96 @@
+"""SQL over stores: the view `messages` has a row for each message, with the columns of the source.
+
+Python sources have no column pruning, so the view leaves bodies out when the question cannot mean them: it neither
+names `body` nor takes all columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flintlog.disk.local import LocalMedium
+from flintlog.errors import InvalidConfig
+from flintlog.pipeline.failures import plain_errors
+from flintlog.pipeline.logs import find_logs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+VIEW = "messages"
+FORMS = ("parquet", "csv")
+_COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
+_BODY = re.compile(r"\bbody\b|\*", re.IGNORECASE)
+
+
+def load_messages(spark: SparkSession, stores: Sequence[str], options: Mapping[str, str]) -> DataFrame:
+    """The messages of stores as rows; a wrong path or option is one sentence."""
+    pushdown = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false") or "false"
+    with plain_errors("reading the store"):
+        reader = spark.read.format("flintlog").option("pushdown", pushdown)
+        for name, value in options.items():
+            reader = reader.option(name, value)
+        return reader.load(list(stores)) if len(stores) > 1 else reader.load(stores[0])
+
+
+def query(
+    spark: SparkSession, store: str | Sequence[str], text: str, *, options: Mapping[str, str] | None = None
+) -> DataFrame:
+    """The answer to a question about the view `messages`; bodies are decompressed unless an option says otherwise."""
+    stores = [store] if isinstance(store, str) else list(store)
+    find_logs(tuple(stores), strict=False)
+    asked = {"decompress": "true", **(options or {})}
+    with plain_errors("the query"):
+        if _may_mean_bodies(text):
+            return _ask(spark, stores, text, asked)
+        answer = _ask(spark, stores, text, asked)
+        without = {**asked, "includeBody": "false", "decompress": "false"}
+        # `from messages` alone takes all columns without a star.
+        return answer if "body" in answer.columns else _ask(spark, stores, text, without)
+
+
+def _may_mean_bodies(text: str) -> bool:
+    """
+    >>> _may_mean_bodies("select topic, count(*) from messages"), _may_mean_bodies("select * from messages")
+    (False, True)
+    """
+    return _BODY.search(_COUNT.sub("", text)) is not None
+
+
+def _ask(spark: SparkSession, stores: Sequence[str], text: str, options: Mapping[str, str]) -> DataFrame:
+    load_messages(spark, stores, options).createOrReplaceTempView(VIEW)
+    return spark.sql(text)
+
+
+def write_answer(answer: DataFrame, target: Path, form: str) -> None:
+    """Write an answer by Spark's own writer into a new directory; nothing is left of a failed one."""
+    medium = LocalMedium()
+    if medium.exists(target):
+        raise InvalidConfig("the answer goes into a new directory", path=target)
+    uri = target.absolute().as_uri()
+    try:
+        with plain_errors("writing the answer"):
+            if form == "csv":
+                flat(answer).write.option("header", "true").csv(uri)
+            else:
+                answer.write.parquet(uri)
+    except BaseException:
+        medium.remove_tree(target)
+        raise
+
+
+def flat(answer: DataFrame) -> DataFrame:
+    """CSV has neither lists nor maps nor bytes: they become JSON, and bytes hexadecimal."""
+    from pyspark.sql import functions
+
+    columns = []
+    for name, kind in answer.dtypes:
+        column = answer[f"`{name}`"]
+        if kind == "binary":
+            column = functions.lower(functions.hex(column))
+        elif kind.startswith(("array", "map", "struct")):
+            column = functions.to_json(column)
+        columns.append(column.alias(name))
+    return answer.select(*columns)

@@ -1,0 +1,131 @@
+"""The job `verify`: the checks of `flintlog.derive.findings`, with ranges and index files looked at by Spark's tasks.
+
+    driver   find the files, plan ranges of the log
+    tasks    a range: its records, their queue entries and keys; an index file: its chains
+    driver   look again at ranges that met inside a record; judge all results; side files
+
+Planning and judging are `flintlog.care.verify`'s, so both find the same. A task gets names and places, and maps the
+files itself: they must be at the same path wherever tasks run. Nothing is changed, and the store may be running.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flintlog.care.verify import Mode, Verification
+from flintlog.care.verify import verify as verify_files
+from flintlog.derive.derived_files import DerivedFiles, QueueFilesView, QueueKey
+from flintlog.derive.finding import Finding
+from flintlog.derive.findings import IndexSequence, LogRange, RangeResult, check_index_file, check_range
+from flintlog.derive.index_files import IndexFileView
+from flintlog.disk.local import LocalMedium
+from flintlog.disk.source import MappedSource
+from flintlog.pipeline.tasks import Progress, run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from flintlog.store.config import StoreConfig
+
+RANGE_BYTES = 64 * 1024 * 1024
+OPEN_FILES = 256
+
+FINDING_COLUMNS = (
+    *(("id", "string"), ("severity", "string"), ("file", "string"), ("offset", "bigint")),
+    *(("physical_offset", "bigint"), ("size", "bigint"), ("evidence", "string"), ("remedy", "string")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KindCount:
+    """How often one kind of finding was seen, and where first."""
+
+    id: str
+    severity: str
+    count: int
+    first_file: str | None
+    first_offset: int | None
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFiles:
+    """What every task needs to know of the files that follow from the log: plain values that can be sent."""
+
+    queues: Mapping[QueueKey, QueueFilesView]
+    batch_topics: frozenset[str]
+    index: tuple[IndexFileView, ...] | None
+    delay_levels_ms: tuple[int, ...]
+
+
+def verify(
+    spark: SparkSession,
+    store: str | Path,
+    *,
+    config: StoreConfig | None = None,
+    mode: Mode = "full",
+    range_bytes: int = RANGE_BYTES,
+    progress: Progress | None = None,
+) -> Verification:
+    """Check a store on Spark; the findings are those of `flintlog.care.verify`."""
+
+    def look(
+        ranges: Sequence[LogRange],
+        chains: Sequence[IndexFileView],
+        derived: DerivedFiles,
+        index: IndexSequence | None,
+        delay_levels_ms: tuple[int, ...],
+    ) -> tuple[list[RangeResult], list[Finding]]:
+        told = None if index is None else index.files
+        shared = SharedFiles(dict(derived.queues), derived.batch_topics, told, delay_levels_ms)
+        # Chains first: an index file takes longer than a range, and should not be what all wait for.
+        items: list[LogRange | IndexFileView] = [*chains, *ranges]
+        found = run_tasks(spark, partial(look_at_item, shared), items, progress)
+        results = [each for each in found if isinstance(each, RangeResult)]
+        return results, [finding for each in found if isinstance(each, list) for finding in each]
+
+    return verify_files(Path(store).absolute(), config, mode=mode, range_bytes=range_bytes, look=look)
+
+
+def look_at_item(shared: SharedFiles, item: LogRange | IndexFileView) -> RangeResult | list[Finding]:
+    """One task: a range of the log, or the chains of an index file."""
+    source = MappedSource(LocalMedium(), max_files=OPEN_FILES)
+
+    def read(path: str, start: int, stop: int) -> memoryview:
+        return source.view(Path(path), start, stop)
+
+    if isinstance(item, IndexFileView):
+        return check_index_file(read, item)
+    derived = DerivedFiles(read, shared.queues, shared.batch_topics)
+    index = None if shared.index is None else IndexSequence(read, shared.index)
+    view = read(item.file.path, 0, item.file.size)
+    return check_range(view, item, derived, index, delay_levels_ms=shared.delay_levels_ms)
+
+
+def findings_frame(spark: SparkSession, findings: Sequence[Finding]) -> DataFrame:
+    """Findings as rows."""
+    rows = [tuple(getattr(finding, name) for name, _ in FINDING_COLUMNS) for finding in findings]
+    return spark.createDataFrame(rows, ", ".join(f"`{name}` {kind}" for name, kind in FINDING_COLUMNS))
+
+
+def count_kinds(findings: Sequence[Finding]) -> list[KindCount]:
+    """A line a kind, errors first, the most frequent first.
+
+    >>> found = [Finding("torn-tail", "error", "seen", "cut it", "a", 5), Finding("torn-tail", "error", "", "", "b", 6)]
+    >>> [(kind.id, kind.count, kind.first_offset) for kind in count_kinds(found)]
+    [('torn-tail', 2, 5)]
+    """
+    counts = Counter(finding.id for finding in findings)
+    firsts: dict[str, Finding] = {}
+    for finding in findings:
+        firsts.setdefault(finding.id, finding)
+    kinds = [
+        KindCount(first.id, first.severity, counts[first.id], first.file, first.offset, first.remedy)
+        for first in firsts.values()
+    ]
+    return sorted(kinds, key=lambda kind: (kind.severity, -kind.count, kind.id))

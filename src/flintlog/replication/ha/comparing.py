@@ -1,0 +1,104 @@
+"""Finding out, before a byte is taken, whether a slave's log is the beginning of its master's.
+
+    request COMPARE_LOG   start, stop       reply   digest (SHA-256, when the master holds the range), logStart, logEnd
+
+The slave asks for the digest of the last bytes that both have. When that differs it halves the range until it has the
+first byte that differs; the record that holds it is where the two logs part. A log that goes on behind its master's
+end parts there.
+
+A master that does not know the request is RocketMQ's: then nothing can be compared, as between two of RocketMQ's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from flintlog.errors import DamagedStore, InvalidOffset, PeerFailed
+from flintlog.remoting.client import RemotingClient
+from flintlog.remoting.codes import COMPARE_LOG, REQUEST_CODE_NOT_SUPPORTED, SUCCESS
+from flintlog.remoting.frame import Command
+from flintlog.store.raw_log import RawLog
+
+WINDOW_BYTES: Final = 64 * 1024
+_COMPARE_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a master says of a range: its digest, None when it does not hold all of it, and what its log holds."""
+
+    digest: str | None
+    log_start: int
+    log_end: int
+
+
+Ask = Callable[[int, int], Awaitable[Compared]]
+
+
+async def answer_compare(raw: RawLog, request: Command) -> Command:
+    """The master's side; the range is read in a thread, because it may be long."""
+    try:
+        start, stop = int(request.fields["start"]), int(request.fields["stop"])
+    except (KeyError, ValueError):
+        raise InvalidOffset("start and stop are needed, as numbers") from None
+    fields = {"logStart": str(raw.start), "logEnd": str(raw.end)}
+    if raw.start <= start <= stop <= raw.end:
+        fields["digest"] = await asyncio.to_thread(raw.digest, start, stop)
+    return request.reply(SUCCESS, fields=fields)
+
+
+async def ask_master(client: RemotingClient, start: int, stop: int) -> Compared | None:
+    """The master's answer; None from one that does not know the question."""
+    request = Command(COMPARE_LOG, fields={"start": str(start), "stop": str(stop)})
+    reply = await client.call(request, _COMPARE_TIMEOUT_S)
+    if reply.code == REQUEST_CODE_NOT_SUPPORTED:
+        return None
+    if reply.code != SUCCESS:
+        raise PeerFailed(f"{client.address} does not compare: {reply.remark}")
+    try:
+        return Compared(reply.fields.get("digest"), int(reply.fields["logStart"]), int(reply.fields["logEnd"]))
+    except (KeyError, ValueError):
+        raise PeerFailed(f"{client.address} answers a comparison with {dict(reply.fields)}") from None
+
+
+async def common_end(raw: RawLog, ask: Ask, max_range_bytes: int) -> int:
+    """Where our log and the master's part; our own end when they do not."""
+    if raw.end == raw.start:
+        return raw.end
+    theirs = await ask(raw.end, raw.end)
+    low, stop = max(raw.start, theirs.log_start), min(raw.end, theirs.log_end)
+    if stop <= low:
+        raise DamagedStore(
+            f"our log holds {raw.start} to {raw.end}, the master's {theirs.log_start} to {theirs.log_end}",
+            advice="nothing in common: move this store away and begin with an empty one",
+        )
+    if await _is_same(raw, ask, max(low, stop - WINDOW_BYTES), stop):
+        _check_range(raw.end - stop, max_range_bytes)
+        return raw.record_start(stop) if stop < raw.end else stop
+    same = max(low, raw.end - max_range_bytes)
+    if same >= stop or not await _is_same(raw, ask, max(low, same - WINDOW_BYTES), same):
+        _check_range(max_range_bytes + 1, max_range_bytes)
+    while stop - same > 1:
+        middle = (same + stop) // 2
+        if await _is_same(raw, ask, same, middle):
+            same = middle
+        else:
+            stop = middle
+    return raw.record_start(same)
+
+
+def _check_range(differing_bytes: int, max_range_bytes: int) -> None:
+    """Whoever differs in more than this was not a replica a moment ago: somebody must look at it."""
+    if differing_bytes > max_range_bytes:
+        raise DamagedStore(
+            f"our log differs from the master's by more than {max_range_bytes} bytes",
+            advice="raise maxChecksumRange, or move this store away and begin with an empty one",
+        )
+
+
+async def _is_same(raw: RawLog, ask: Ask, start: int, stop: int) -> bool:
+    theirs = await ask(start, stop)
+    return theirs.digest is not None and theirs.digest == await asyncio.to_thread(raw.digest, start, stop)

@@ -1,0 +1,149 @@
+"""What a slave needs besides the log: topics, groups, offsets, delay levels, request modes.
+
+The master answers RocketMQ's five requests from its `config` folder; the slave asks for all of them every POLL_S and
+writes what has changed into its own. RocketMQ's slaves and masters take part on either side.
+
+    code   reply                                              the slave's file
+    21     dataVersion, topicConfigTable, ...                 topics.json                 replaced
+    43     offsetTable                                        consumerOffset.json         merged
+    45     dataVersion, offsetTable                           delayOffset.json            replaced
+    201    dataVersion, subscriptionGroupTable, ...           subscriptionGroup.json      replaced
+    402    messageRequestModeMap                              messageRequestMode.json     replaced
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from flintlog.errors import FlintlogError, PeerFailed
+from flintlog.format.config_json import JsonObject, JsonValue, encode_config_json, parse_config_object
+from flintlog.remoting import codes
+from flintlog.remoting.client import RemotingClient
+from flintlog.remoting.frame import Command
+from flintlog.remoting.server import Handler
+from flintlog.store.json_file import JsonFile
+from flintlog.store.store import Store
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 10.0
+_NO_VERSION: Final[JsonObject] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One of the five: its file, its members with what they are when there is no file, and what is only on the wire."""
+
+    file: str
+    members: Mapping[str, JsonValue]
+    wire_only: Mapping[str, JsonValue]
+    total: tuple[str, str] | None = None
+    is_merged: bool = False
+
+
+PARTS: Final[Mapping[int, _Part]] = {
+    codes.GET_ALL_TOPIC_CONFIG: _Part(
+        "topics.json",
+        {"dataVersion": _NO_VERSION, "topicConfigTable": {}},
+        {"mappingDataVersion": _NO_VERSION, "topicQueueMappingDetailMap": {}, "topicQueueMappingInfoMap": {}},
+        ("totalTopicNum", "topicConfigTable"),
+    ),
+    codes.GET_ALL_CONSUMER_OFFSET: _Part("consumerOffset.json", {"offsetTable": {}}, {}, is_merged=True),
+    codes.GET_ALL_DELAY_OFFSET: _Part("delayOffset.json", {"dataVersion": _NO_VERSION, "offsetTable": {}}, {}),
+    codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _Part(
+        "subscriptionGroup.json",
+        {"dataVersion": _NO_VERSION, "forbiddenTable": {}, "subscriptionGroupTable": {}},
+        {},
+        ("totalGroupNum", "subscriptionGroupTable"),
+    ),
+    codes.GET_ALL_MESSAGE_REQUEST_MODE: _Part("messageRequestMode.json", {"messageRequestModeMap": {}}, {}),
+}
+
+
+def handlers_of(store: Store) -> dict[int, Handler]:
+    """The master's answers, by their codes."""
+
+    def handler_of(part: _Part) -> Handler:
+        async def answer(request: Command) -> Command:
+            return await asyncio.to_thread(_answer, store, part, request)
+
+        return answer
+
+    return {code: handler_of(part) for code, part in PARTS.items()}
+
+
+def _answer(store: Store, part: _Part, request: Command) -> Command:
+    if part.is_merged:
+        store.consumer_offsets.save()
+    content = _file(store, part).load() or {}
+    told: JsonObject = {name: content.get(name, absent) for name, absent in part.members.items()}
+    fields: dict[str, str] = {}
+    if part.total is not None:
+        name, member = part.total
+        table = told[member]
+        fields[name] = str(len(table) if isinstance(table, dict) else 0)
+    told.update(part.wire_only)
+    body = encode_config_json(dict(sorted(told.items(), key=lambda item: str(item[0]))), pretty=False)
+    return request.reply(codes.SUCCESS, body, fields=fields)
+
+
+class MetadataFollower:
+    """The slave's side: asks its master again and again."""
+
+    def __init__(self, store: Store, client: RemotingClient, *, poll_s: float = POLL_S) -> None:
+        self._store = store
+        self._client = client
+        self._poll_s = poll_s
+        self._trouble: str | None = None
+        self._polling: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._polling = asyncio.create_task(self._poll())
+
+    async def stop(self) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.gather(self._polling, return_exceptions=True)
+        await self._client.close()
+
+    async def _poll(self) -> None:
+        while True:
+            try:
+                written = [await self.fetch(code) for code in PARTS]
+                if any(written):
+                    await asyncio.to_thread(self._store.reload_settings)
+                self._trouble = None
+            except FlintlogError as failure:
+                if str(failure) != self._trouble:
+                    self._trouble = str(failure)
+                    log.warning("the master's settings cannot be followed: %s", failure)
+            await asyncio.sleep(self._poll_s)
+
+    async def fetch(self, code: int) -> bool:
+        """Ask for one part and write it if it is new; whether anything was written."""
+        reply = await self._client.call(Command(code))
+        if reply.code != codes.SUCCESS or not reply.body:
+            raise PeerFailed(f"{self._client.address} answers request {code} with {reply.code}: {reply.remark}")
+        content = parse_config_object(reply.body)
+        return await asyncio.to_thread(self._write, PARTS[code], content)
+
+    def _write(self, part: _Part, told: JsonObject) -> bool:
+        file = _file(self._store, part)
+        old = file.load() or {}
+        new: JsonObject = {**old, **{name: told[name] for name in part.members if name in told}}
+        if part.is_merged:
+            new["offsetTable"] = _merged(old.get("offsetTable"), told.get("offsetTable"))
+        return False if new == old else file.save(dict(sorted(new.items(), key=lambda item: str(item[0]))))
+
+
+def _merged(old: JsonValue, new: JsonValue) -> JsonValue:
+    return {**(old if isinstance(old, dict) else {}), **(new if isinstance(new, dict) else {})}
+
+
+def _file(store: Store, part: _Part) -> JsonFile:
+    return JsonFile(Path(store.path) / "config" / part.file, store.medium)

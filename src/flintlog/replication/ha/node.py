@@ -1,0 +1,235 @@
+"""One node of a master and its slaves: a store, its role, and the ports that belong to it.
+
+    master   HA port (the log)       remoting port: settings, comparison, status
+    slave    follows a master        remoting port: the same, of its own
+
+A Java slave asks for the topics at a broker's "fast" port, two below the other: a node listens there as well.
+
+A slave whose log is not the beginning of its master's has its store reopened with the rest cut off and kept aside
+(`flintlog/cut/`); a slave becomes a master by `promote`, which reopens its store in that role.
+
+Threads: all sockets are in `flintlog-ha`; a reopening runs in `flintlog-ha-reopen`, because the loop cannot wait for
+itself to end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import Final
+
+from flintlog.errors import InvalidConfig, PeerFailed, StoreClosed
+from flintlog.remoting.client import RemotingClient
+from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS, SUCCESS
+from flintlog.remoting.frame import Command
+from flintlog.remoting.server import RemotingServer
+from flintlog.replication.ha.comparing import Compared, answer_compare, ask_master, common_end
+from flintlog.replication.ha.loop_thread import LoopThread
+from flintlog.replication.ha.master_shell import HaMaster
+from flintlog.replication.ha.metadata import POLL_S, MetadataFollower, handlers_of
+from flintlog.replication.ha.slave_shell import RECONNECT_S, HaSlave
+from flintlog.replication.ha.status import NodeStatus, encode_status
+from flintlog.store.config import StoreConfig
+from flintlog.store.store import Store, open_store
+
+log = logging.getLogger(__name__)
+
+DEFAULT_PORT: Final = 10_911
+_FAST_PORT_BELOW: Final = 2
+_REOPEN_TIMEOUT_S: Final = 600.0
+
+
+class HaNode:
+    """A store and its place among its replicas. `start` and `stop` belong to one thread; the rest to any."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: StoreConfig,
+        *,
+        host: str = "127.0.0.1",
+        port: int = DEFAULT_PORT,
+        master_remoting: str | None = None,
+        reconnect_s: float = RECONNECT_S,
+        poll_s: float = POLL_S,
+    ) -> None:
+        """`port` is that of the settings; `master_remoting` the master's, one below its HA port when not given."""
+        self.path = path
+        self.config = config
+        self.host = host
+        self.port = port
+        self.ha_port = config.ha_listen_port
+        self._master_remoting = master_remoting
+        self._reconnect_s = reconnect_s
+        self._poll_s = poll_s
+        self._changing = threading.RLock()
+        self._store: Store | None = None
+        self._thread: LoopThread | None = None
+        self._master: HaMaster | None = None
+        self._slave: HaSlave | None = None
+        self._metadata: MetadataFollower | None = None
+        self._server: RemotingServer | None = None
+        self._fast_server: RemotingServer | None = None
+        self._reopening: threading.Thread | None = None
+        self._has_compared = False
+
+    @property
+    def store(self) -> Store:
+        """The store as it is open now; another one after a promotion or a cut."""
+        with self._changing:
+            if self._store is None:
+                raise StoreClosed("the node does not run", path=self.path)
+            return self._store
+
+    @property
+    def is_slave(self) -> bool:
+        return self.config.broker_role == "SLAVE"
+
+    def start(self) -> None:
+        """Open the store and take up the role."""
+        with self._changing:
+            if self.is_slave and self.config.ha_master_address is None:
+                raise InvalidConfig("a slave needs haMasterAddress", advice="give the master's HA host and port")
+            self._store = open_store(self.path, self.config)
+            self._thread = LoopThread()
+            try:
+                self._thread.call(self._take_up(self._store))
+            except BaseException:
+                self.stop()
+                raise
+
+    async def _take_up(self, store: Store) -> None:
+        handlers = handlers_of(store)
+        handlers[COMPARE_LOG] = lambda request: answer_compare(store.raw_log, request)
+        handlers[GET_BROKER_HA_STATUS] = self._answer_status
+        self._server, self._fast_server = RemotingServer(handlers), RemotingServer(handlers)
+        self.port = await self._server.start(self.host, self.port)
+        try:
+            await self._fast_server.start(self.host, max(1, self.port - _FAST_PORT_BELOW))
+        except OSError as failure:
+            log.warning("Java slaves will not find our topics: %s", failure)
+        if not self.is_slave:
+            self._master = HaMaster(store)
+            self.ha_port = await self._master.start(self.host, self.ha_port)
+            return
+        address = self.config.ha_master_address or ""
+        remoting = self._master_remoting or remoting_address(address)
+        client = RemotingClient(remoting)
+
+        async def agrees() -> bool:
+            return await self._agrees(store, client)
+
+        self._slave = HaSlave(store, address, compare=agrees, reconnect_s=self._reconnect_s)
+        await self._slave.start()
+        self._metadata = MetadataFollower(store, RemotingClient(remoting), poll_s=self._poll_s)
+        await self._metadata.start()
+
+    def stop(self) -> None:
+        """Leave the role and close the store. A second call does nothing."""
+        with self._changing:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                try:
+                    thread.call(self._leave())
+                finally:
+                    thread.stop()
+            store, self._store = self._store, None
+            if store is not None:
+                store.shutdown()
+        reopening = self._reopening
+        if reopening is not None and reopening is not threading.current_thread():
+            reopening.join(_REOPEN_TIMEOUT_S)
+
+    async def _leave(self) -> None:
+        for part in (self._slave, self._metadata, self._master, self._server, self._fast_server):
+            if part is not None:
+                await part.stop()
+        self._slave = self._metadata = self._master = self._server = self._fast_server = None
+
+    # ------------------------------------------------------------------ changing places
+
+    def promote(self, role: str = "ASYNC_MASTER") -> None:
+        """Make a slave a master: its store is reopened and takes puts."""
+        with self._changing:
+            self.stop()
+            self.config = self.config.with_changes(broker_role=role)
+            self.start()
+
+    async def _agrees(self, store: Store, client: RemotingClient) -> bool:
+        """Whether our log is the beginning of the master's; if not, a cut is on its way."""
+        raw = store.raw_log
+
+        async def ask(start: int, stop: int) -> Compared:
+            answer = await ask_master(client, start, stop)
+            if answer is None:
+                raise _NotOurs
+            return answer
+
+        try:
+            end = await common_end(raw, ask, self.config.max_checksum_range)
+        except _NotOurs:
+            return True
+        except PeerFailed as failure:
+            if self._has_compared:
+                raise
+            log.info("following without comparing: %s", failure)
+            return True
+        self._has_compared = True
+        if end == raw.end:
+            return True
+        log.warning("our log goes on to %d, the master's has something else from %d on", raw.end, end)
+        raw.ask_for_cut(end)
+        self._reopening = threading.Thread(target=self._reopen, args=(store,), name="flintlog-ha-reopen", daemon=True)
+        self._reopening.start()
+        return False
+
+    def _reopen(self, store: Store) -> None:
+        with self._changing:
+            if self._store is not store:
+                return
+            try:
+                self.stop()
+                self.start()
+            except Exception:
+                log.exception("the store could not be reopened after its cut")
+
+    # ------------------------------------------------------------------ status
+
+    def status(self) -> NodeStatus:
+        """Role, positions, and every peer."""
+        return self._status_of(self.store)
+
+    def _status_of(self, store: Store) -> NodeStatus:
+        slave, master = self._slave, self._master
+        return NodeStatus(
+            role=self.config.broker_role,
+            log_start=store.raw_log.start,
+            log_end=store.raw_log.end,
+            replicas=tuple(master.status()) if master is not None else (),
+            master_address=None if slave is None else slave.address,
+            is_connected=slave is not None and slave.is_connected,
+            trouble=None if slave is None else slave.trouble,
+        )
+
+    async def _answer_status(self, request: Command) -> Command:
+        store = self._store  # not under the lock: who holds it may wait for this loop
+        if store is None:
+            raise StoreClosed("the node is stopping", path=self.path)
+        return request.reply(SUCCESS, encode_status(self._status_of(store)))
+
+
+class _NotOurs(Exception):
+    """The master does not know our question."""
+
+
+def remoting_address(ha_address: str) -> str:
+    """RocketMQ's convention: the HA port is the one above the broker's.
+
+    >>> remoting_address("10.0.0.7:10912")
+    '10.0.0.7:10911'
+    """
+    host, _, port = ha_address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise InvalidConfig(f"{ha_address!r} is no host and port")
+    return f"{host}:{int(port) - 1}"

@@ -1,0 +1,97 @@
+"""What a node says of itself: request 907, in the JSON of RocketMQ's `haStatus`, with a few members more.
+
+{"master":true, "masterCommitLogMaxOffset":4096, "inSyncSlaveNums":1,
+ "haConnectionInfo":[{"addr":"10.0.0.8:40122", "slaveAckOffset":4096, "transferFromWhere":4096, "diff":0,
+                      "inSync":true, "transferredByteInSecond":0}],
+ "haClientRuntimeInfo":{"masterAddr":"", "maxOffset":0, "activated":false},
+ "brokerRole":"SYNC_MASTER", "logStart":0, "trouble":""}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from flintlog.errors import PeerFailed
+from flintlog.replication.ha.master_shell import ReplicaStatus
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """A node as it is now: a master with its replicas, or a slave with its master."""
+
+    role: str
+    log_start: int
+    log_end: int
+    replicas: tuple[ReplicaStatus, ...] = ()
+    master_address: str | None = None
+    is_connected: bool = False
+    trouble: str | None = None
+
+
+class _Connection(msgspec.Struct, rename="camel"):
+    addr: str
+    slave_ack_offset: int = 0
+    transfer_from_where: int = 0
+    diff: int = 0
+    in_sync: bool = False
+    transferred_byte_in_second: int = 0
+
+
+class _Client(msgspec.Struct, rename="camel"):
+    master_addr: str | None = ""
+    max_offset: int = 0
+    activated: bool = False
+
+
+class _Info(msgspec.Struct, rename="camel"):
+    master: bool
+    master_commit_log_max_offset: int = 0
+    in_sync_slave_nums: int = 0
+    ha_connection_info: list[_Connection] = []
+    ha_client_runtime_info: _Client = msgspec.field(default_factory=_Client)
+    broker_role: str = ""
+    log_start: int = 0
+    trouble: str = ""
+
+
+def encode_status(status: NodeStatus) -> bytes:
+    """The reply's body."""
+    is_master = status.master_address is None
+    info = _Info(
+        is_master,
+        status.log_end if is_master else 0,
+        sum(each.is_in_sync for each in status.replicas),
+        [
+            _Connection(each.address, each.acknowledged, each.sent, each.lag_bytes, each.is_in_sync)
+            for each in status.replicas
+        ],
+        _Client(status.master_address or "", 0 if is_master else status.log_end, status.is_connected),
+        status.role,
+        status.log_start,
+        status.trouble or "",
+    )
+    return msgspec.json.encode(info)
+
+
+def parse_status(body: bytes) -> NodeStatus:
+    """The status of a node of ours, or of a broker of RocketMQ's."""
+    try:
+        info = msgspec.json.decode(body, type=_Info)
+    except msgspec.MsgspecError as error:
+        raise PeerFailed(f"a status that cannot be read: {error}") from None
+    client = info.ha_client_runtime_info
+    replicas = [
+        ReplicaStatus(each.addr, each.slave_ack_offset, each.transfer_from_where, each.diff, each.in_sync)
+        for each in info.ha_connection_info
+    ]
+    return NodeStatus(
+        info.broker_role or ("MASTER" if info.master else "SLAVE"),
+        info.log_start,
+        info.master_commit_log_max_offset if info.master else client.max_offset,
+        tuple(replicas),
+        None if info.master else client.master_addr or "",
+        client.activated,
+        info.trouble or None,
+    )

@@ -1,0 +1,24 @@
+"""A stored message as one to be put again: in another queue, with other properties, and all else as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flintlog.store.message import Message
+from flintlog.store.stored import StoredMessage
+
+
+def put_again(stored: StoredMessage, topic: str, queue_id: int, properties: Mapping[str, str]) -> Message:
+    """What a service puts on from one queue to another."""
+    return Message(
+        topic,
+        stored.body,
+        queue_id=queue_id,
+        properties=properties,
+        flag=stored.flag,
+        sys_flag=stored.sys_flag,
+        born_timestamp=stored.born_timestamp,
+        born_host=stored.born_host,
+        store_host=stored.store_host,
+        reconsume_times=stored.reconsume_times,
+    )

@@ -1,0 +1,86 @@
+"""Puts that wait for something: a sync, replicas. Who completes one calls `finish` once, from any thread.
+
+A waiting thread has a lock of its own, a future its callbacks; asyncio producers are plain tuples, because many of them
+are made for each sync, and one call into their loop completes them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from concurrent.futures import Future
+from typing import TypeAlias
+
+from flintlog.store.message import PutStatus, Receipt, Receipts
+
+log = logging.getLogger(__name__)
+
+Outcome: TypeAlias = "Receipt | Receipts"
+
+Task: TypeAlias = "tuple[asyncio.Future[Outcome], Outcome, float]"
+"""An asyncio producer that waits: its future, its receipt, its deadline."""
+
+
+class Waiting:
+    """A put that waits until something has passed the end of its record."""
+
+    __slots__ = ("deadline", "done", "receipt", "target")
+
+    def __init__(self, receipt: Outcome, deadline: float) -> None:
+        self.receipt = receipt
+        self.target = receipt.end_offset
+        self.deadline = deadline
+        self.done = False
+
+    def finish(self, outcome: Outcome) -> None:
+        raise AssertionError("a waiting put knows how it is told")
+
+
+class WaitingThread(Waiting):
+    """A thread; it acquires `gate` and then reads `outcome`."""
+
+    __slots__ = ("gate", "outcome")
+
+    def __init__(self, receipt: Outcome, deadline: float) -> None:
+        super().__init__(receipt, deadline)
+        self.outcome = receipt
+        self.gate = threading.Lock()
+        self.gate.acquire()
+
+    def finish(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.gate.release()
+
+
+class WaitingFuture(Waiting):
+    """Whoever holds the future."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, receipt: Outcome, deadline: float) -> None:
+        super().__init__(receipt, deadline)
+        self.future: Future[Outcome] = Future()
+
+    def finish(self, outcome: Outcome) -> None:
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_result(outcome)
+
+
+def wake_loops(tasks: list[Task], status: PutStatus | None) -> None:
+    """One call into each loop, however many of its tasks wait; `status` replaces the one of their receipts."""
+    loops: dict[asyncio.AbstractEventLoop, list[Task]] = {}
+    for task in tasks:
+        loops.setdefault(task[0].get_loop(), []).append(task)
+    for loop, waiting in loops.items():
+        try:
+            loop.call_soon_threadsafe(_set_results, waiting, status)
+        except RuntimeError:
+            log.debug("the event loop of %d waiting puts was closed", len(waiting))
+
+
+def _set_results(tasks: list[Task], status: PutStatus | None) -> None:
+    """Runs in the loop, which alone may touch its futures; those that were given up on are done already."""
+    for future, receipt, _ in tasks:
+        if not future.done():
+            future.set_result(receipt if status is None else receipt.with_status(status))

@@ -1,0 +1,92 @@
+"""SQL over a store: answers in every form, and one sentence for a wrong question."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from flintlog.cli.main import run
+from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig
+from flintlog.pipeline.sql import query, write_answer
+
+from .conftest import COUNT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BY_TOPIC = "select topic, count(*) as n from messages group by topic order by topic"
+
+
+def test_a_question_is_answered_as_table_json_and_csv(
+    spark: SparkSession, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pipeline", "sql", str(store), BY_TOPIC]) == 0
+    assert "payments" in capsys.readouterr().out
+    assert run(["pipeline", "sql", str(store), BY_TOPIC, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"topic": "orders", "n": 200}, {"topic": "payments", "n": 100}]
+    assert run(["pipeline", "sql", str(store), BY_TOPIC, "-o", "csv", "--limit", "1"]) == 0
+    assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [["topic", "n"], ["orders", "200"]]
+
+
+def test_bodies_are_there_when_they_are_meant_and_decompressed(spark: SparkSession, store: Path) -> None:
+    (row,) = query(spark, str(store), "select BODY from messages where properties['number'] = '57'").collect()
+    assert bytes(row[0]) == b"body 57 " * 57
+    assert "body" in query(spark, str(store), "select * from messages").columns
+    assert "body" in query(spark, str(store), "from messages").columns
+    assert query(spark, str(store), "select count(distinct to_json(struct(*))) from messages").collect()[0][0] == COUNT
+
+
+def test_an_answer_goes_into_a_new_directory(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    answer = query(spark, str(store), "select queue_offset, keys, body from messages where topic = 'orders'")
+    write_answer(answer, tmp_path / "parquet", "parquet")
+    assert pq.read_table(tmp_path / "parquet").num_rows == 200
+    write_answer(answer, tmp_path / "csv", "csv")
+    parts = [part.read_text().splitlines() for part in (tmp_path / "csv").glob("*.csv")]
+    assert {part[0] for part in parts} == {"queue_offset,keys,body"}
+    assert sum(len(part) - 1 for part in parts) == 200
+    with pytest.raises(InvalidConfig, match="new directory"):
+        write_answer(answer, tmp_path / "csv", "csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("selec topic from messages", "Syntax error at or near 'selec'"),
+        ("select topik from messages", "`topik` cannot be resolved. Did you mean one of the following?"),
+        ("select 1 from nowhere", "`nowhere` cannot be found"),
+    ],
+)
+def test_a_wrong_question_is_one_sentence(spark: SparkSession, store: Path, text: str, expected: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        query(spark, str(store), text)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_fails_while_it_runs_is_one_sentence_and_leaves_nothing(
+    spark: SparkSession, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = query(spark, str(store), "select cast(tags as int) from messages")
+    with pytest.raises(FlintlogError) as caught:
+        write_answer(answer, tmp_path / "answer", "parquet")
+    assert "\n" not in str(caught.value) and "paid" in str(caught.value)
+    assert not (tmp_path / "answer").exists()
+    assert run(["pipeline", "sql", str(store), "select cast(tags as int) from messages"]) == 3
+    assert "\tat " not in capsys.readouterr().err
+
+
+def test_a_missing_store_and_a_wrong_option_are_named(
+    spark: SparkSession, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(DamagedStore, match="no store here"):
+        query(spark, str(tmp_path / "nowhere"), BY_TOPIC)
+    with pytest.raises(InvalidConfig, match="there is no option topiks"):
+        query(spark, str(store), BY_TOPIC, options={"topiks": "a"})
+    assert run(["pipeline", "sql", str(store), BY_TOPIC, "--option", "topics"]) == 2
+    assert "NAME=VALUE" in capsys.readouterr().err

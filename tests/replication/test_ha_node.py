@@ -1,0 +1,190 @@
+"""Nodes: changing places, logs that part, settings that follow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.replication.ha_pair import MASTER, files, fill, wait_until
+from tests.store.small_store import SMALL
+
+from flintlog import Message, PutStatus, StoreConfig, open_store
+from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.remoting.client import RemotingClient
+from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS
+from flintlog.remoting.frame import Command
+from flintlog.replication.ha.node import HaNode
+from flintlog.replication.ha.status import parse_status
+
+ANY_MASTER = MASTER.with_changes(ha_listen_port=0, slave_timeout=1000)
+
+
+@contextmanager
+def master_at(path: Path, config: StoreConfig = ANY_MASTER) -> Iterator[HaNode]:
+    node = HaNode(path, config, port=0)
+    node.start()
+    try:
+        yield node
+    finally:
+        node.stop()
+
+
+@contextmanager
+def slave_at(path: Path, master: HaNode, config: StoreConfig = SMALL) -> Iterator[HaNode]:
+    config = config.with_changes(
+        broker_role="SLAVE",
+        ha_master_address=f"127.0.0.1:{master.ha_port}",
+        ha_send_heartbeat_interval=200,
+        ha_listen_port=0,
+    )
+    remoting = f"127.0.0.1:{master.port}"
+    node = HaNode(path, config, port=0, master_remoting=remoting, reconnect_s=0.05, poll_s=0.1)
+    node.start()
+    try:
+        yield node
+    finally:
+        node.stop()
+
+
+def content_of(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
+def kept_bytes(path: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted((path / "flintlog" / "cut").iterdir()))
+
+
+def test_the_old_master_comes_back_as_the_slave_of_the_new_one(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    with master_at(old) as master, slave_at(new, master):
+        fill(master.store, 30)
+    with open_store(old, ANY_MASTER.with_changes(slave_timeout=50)) as alone:
+        for number in range(400):
+            assert not alone.put_async(Message("orders", b"never confirmed %d" % number * 20)).done()
+        end = alone.raw_log.end
+    with master_at(new, ANY_MASTER.with_changes(broker_role="ASYNC_MASTER")) as promoted:
+        common = promoted.store.raw_log.end
+        assert end > common
+        fill(promoted.store, 10, 30)
+        with slave_at(old, promoted) as slave:
+            wait_until(lambda: slave.store.raw_log.end == promoted.store.raw_log.end)
+            wait_until(lambda: slave.store.queues() == promoted.store.queues())
+            fill(promoted.store, 10, 40)
+            wait_until(lambda: slave.store.queues() == promoted.store.queues())
+    assert files(old) == files(new)
+    assert kept_bytes(old).count(b"never confirmed") == 400 * 20
+    with open_store(old, SMALL) as store:
+        assert store.recovery.findings == ()
+        assert store.get("orders", 0, 0, 64).messages[-1].body == bytes(48)
+
+
+def test_a_slave_that_is_ahead_of_its_master_is_cut_to_its_end(tmp_path: Path) -> None:
+    with master_at(tmp_path / "a") as master, slave_at(tmp_path / "b", master):
+        fill(master.store, 10)
+    with open_store(tmp_path / "b", SMALL) as ahead:
+        fill(ahead, 5, 10)
+    with master_at(tmp_path / "a", ANY_MASTER) as master, slave_at(tmp_path / "b", master) as slave:
+        wait_until(lambda: slave.store.raw_log.end == master.store.raw_log.end)
+        fill(master.store, 5, 10)
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+def test_a_slave_becomes_a_master_and_takes_puts(tmp_path: Path) -> None:
+    with master_at(tmp_path / "a") as master, slave_at(tmp_path / "b", master) as slave:
+        fill(master.store, 6)
+        assert slave.store.put(Message("orders", b"no")).status is PutStatus.SERVICE_NOT_AVAILABLE
+        master.stop()
+        slave.promote()
+        assert slave.status().role == "ASYNC_MASTER"
+        assert slave.store.put(Message("orders", b"yes")).check().queue_offset == 2
+
+
+def test_logs_without_anything_in_common_are_left_alone(tmp_path: Path) -> None:
+    with open_store(tmp_path / "b", SMALL) as other:
+        for number in range(300):
+            other.put(Message("other", bytes(number))).check()
+    before = files(tmp_path / "b")
+    config = ANY_MASTER.with_changes(max_checksum_range=1000)
+    with master_at(tmp_path / "a", config.with_changes(broker_role="ASYNC_MASTER")) as master:
+        fill(master.store, 500)
+        with slave_at(tmp_path / "b", master, SMALL.with_changes(max_checksum_range=1000)) as slave:
+            wait_until(lambda: slave.status().trouble is not None)
+            assert "differs" in str(slave.status().trouble)
+    assert files(tmp_path / "b") == before
+
+
+def test_an_empty_master_does_not_empty_its_slave(tmp_path: Path) -> None:
+    with open_store(tmp_path / "b", SMALL) as full:
+        fill(full, 10)
+    before = files(tmp_path / "b")
+    with master_at(tmp_path / "a") as master, slave_at(tmp_path / "b", master) as slave:
+        wait_until(lambda: slave.status().trouble is not None)
+        assert "the master's 0 to 0" in str(slave.status().trouble)
+    assert files(tmp_path / "b") == before
+
+
+def test_settings_follow(tmp_path: Path) -> None:
+    with master_at(tmp_path / "a") as master, slave_at(tmp_path / "b", master) as slave:
+        fill(master.store, 6)
+        master.store.topics.create("orders")
+        master.store.groups.create("billing")
+        master.store.consumer_offsets.commit("billing", "orders", 1, 2)
+        config = tmp_path / "b" / "config"
+        wait_until(lambda: b"orders@billing" in content_of(config / "consumerOffset.json"))
+        wait_until(lambda: b"billing" in content_of(config / "subscriptionGroup.json"))
+        wait_until(lambda: b"orders" in content_of(config / "topics.json"))
+        wait_until(lambda: "orders" in slave.store.topics and "billing" in slave.store.groups)
+        wait_until(lambda: slave.store.consumer_offsets.get("billing", "orders", 1) == 2)
+        master.store.topics.delete("orders")
+        wait_until(lambda: "orders" not in slave.store.topics)
+        master.store.topics.create("orders")
+        wait_until(lambda: "orders" in slave.store.topics)
+        slave.promote()
+        assert "orders" in slave.store.topics
+        assert "billing" in slave.store.groups
+        assert slave.store.consumer_offsets.get("billing", "orders", 1) == 2
+
+
+def test_the_status_tells_of_both_sides(tmp_path: Path) -> None:
+    async def ask(node: HaNode) -> bytes:
+        client = RemotingClient(f"127.0.0.1:{node.port}")
+        try:
+            return (await client.call(Command(GET_BROKER_HA_STATUS))).body
+        finally:
+            await client.close()
+
+    with master_at(tmp_path / "a") as master, slave_at(tmp_path / "b", master) as slave:
+        fill(master.store, 6)
+        told = parse_status(asyncio.run(ask(master)))
+        assert told == master.status()
+        assert told.replicas[0].lag_bytes == 0
+        assert parse_status(asyncio.run(ask(slave))) == slave.status()
+        assert slave.status().is_connected
+
+
+def test_a_comparison_without_numbers_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    async def ask(node: HaNode) -> Command:
+        client = RemotingClient(f"127.0.0.1:{node.port}")
+        try:
+            return await client.call(Command(COMPARE_LOG, fields={"start": "x"}))
+        finally:
+            await client.close()
+
+    with master_at(tmp_path / "a") as master:
+        assert asyncio.run(ask(master)).code == 1
+
+
+def test_a_slave_without_a_master_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig):
+        HaNode(tmp_path, SMALL.with_changes(broker_role="SLAVE")).start()
+
+
+def test_a_wish_to_cut_that_does_not_parse_stops_the_opening(tmp_path: Path) -> None:
+    with open_store(tmp_path / "a", SMALL) as store:
+        fill(store, 3)
+    (tmp_path / "a" / "flintlog" / "cut.json").write_text("{")
+    with pytest.raises(DamagedStore):
+        open_store(tmp_path / "a", SMALL)
