@@ -34,6 +34,13 @@ _ALL = (
         "Open the store or run `repair`: the log is cut there, and the bytes are kept in `flintlog/cut/`.",
     ),
     Kind(
+        "unclosed-batch",
+        "A batch at the end of the log that was never closed",
+        "Its writer, a Spark job for example, was stopped while it appended the batch.",
+        "Nothing: a batch counts when its closing marker is in the log, and its writer writes it again.",
+        "Open the store: the log is cut where the batch began, and the bytes are kept in `flintlog/cut/`.",
+    ),
+    Kind(
         "damaged-record",
         "A message whose body does not match its CRC",
         "Bytes changed on the disk or on the way to it; lengths and place are right, so only the body is lost.",

@@ -21,6 +21,8 @@ from flintlog.disk.local import LocalMedium
 from flintlog.disk.source import ByteSource, MappedSource
 from flintlog.errors import DamagedStore
 from flintlog.format.names import COMMIT_LOG
+from flintlog.store.batch_notes import parse_opened_start
+from flintlog.store.paths import StorePaths
 
 _WILD = frozenset("*?[")
 
@@ -117,10 +119,26 @@ def _broker_names(found: dict[str, tuple[str, ...]]) -> dict[str, str]:
 
 
 def find_end(log: Log, known: int = 0, *, search: bool = True) -> int:
-    """The physical offset behind the last record; `known` is a record's place that was the end before."""
+    """The physical offset behind the last record that counts; `known` is a record's place that was the end before."""
     if not log.files:
         return 0
     source, path = open_source(log.uri)
+    end = _records_end(log, source, path, known, search)
+    # After the end: a batch that was closed in between may be read in part now, and the rest of it later.
+    opened = _opened_batch_start(source, path)
+    return end if opened is None else max(log.first, min(end, opened))
+
+
+def _opened_batch_start(source: ByteSource, path: PurePath) -> int | None:
+    """Where a batch begins that is being appended: it may be cut again."""
+    notes = StorePaths.of(Path(path.parent), None).batches
+    for info in source.listing(PurePath(notes.parent)):
+        if info.name == notes.name:
+            return parse_opened_start(bytes(source.view(PurePath(notes), 0, info.size)))
+    return None
+
+
+def _records_end(log: Log, source: ByteSource, path: PurePath, known: int, search: bool) -> int:
     for file in reversed(log.files):
         view = source.view(path / file.name, 0, file.size)
         start = known if file.base < known < file.end else file.base

@@ -16,9 +16,11 @@ from flintlog import kernel
 from flintlog.derive.columns import to_record_batch
 from flintlog.derive.splits import Gap, Window, first_record, scan_split
 from flintlog.errors import DamagedRecord, DamagedStore
+from flintlog.format.sys_flag import TRANSACTION_MASK, TransactionType
 from flintlog.kernel import Decoded, ScanStop
 from flintlog.pipeline.partitions import LogSplit, load_window
 from flintlog.pipeline.rows import RowShape, decompressed
+from flintlog.store.batch_notes import MARKER_TOPIC
 from flintlog.store.config import StoreConfig
 
 BATCH_ROWS = 16_384
@@ -49,6 +51,8 @@ class Reading:
         pieces = self._decode_checked(planned) if self.verify_crc else self._decode(planned)
         for decoded in pieces:
             records = to_record_batch(decoded)
+            if self.topics is None:
+                records = without_markers(records)
             if self.starting_timestamp is not None:
                 records = records.filter(pc.greater_equal(records.column("store_timestamp"), self.starting_timestamp))
             if self.decompress:
@@ -120,6 +124,14 @@ class Reading:
             offset=position,
             advice="option failOnDataLoss=false reads what is around it; `flintlog verify` says what is lost",
         )
+
+
+def without_markers(records: pa.RecordBatch) -> pa.RecordBatch:
+    """The records but for those that close batches: these are no messages, and are shown when their topic is named."""
+    flags = pc.bit_wise_and(records.column("sys_flag"), TRANSACTION_MASK)
+    if not pc.any(pc.equal(flags, int(TransactionType.ROLLBACK))).as_py():
+        return records
+    return records.filter(pc.not_equal(records.column("topic"), MARKER_TOPIC))
 
 
 def _whole_size(window: Window, position: int) -> int:

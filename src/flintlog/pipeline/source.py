@@ -15,6 +15,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     EqualTo,
     Filter,
     GreaterThan,
@@ -30,6 +32,7 @@ from flintlog.pipeline.options import EARLIEST, SourceOptions, parse_source_opti
 from flintlog.pipeline.partitions import LogSplit, plan, start_at_time
 from flintlog.pipeline.reading import Reading
 from flintlog.pipeline.rows import RowShape
+from flintlog.pipeline.sink_options import parse_sink_options
 
 NAME = "flintlog"
 
@@ -46,11 +49,18 @@ class FlintlogSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.asked = parse_source_options(options)
+        self._asked: SourceOptions | None = None
 
     @classmethod
     def name(cls) -> str:
         return NAME
+
+    @property
+    def asked(self) -> SourceOptions:
+        """The options of a reader; a writer has others."""
+        if self._asked is None:
+            self._asked = parse_source_options(self.options)
+        return self._asked
 
     @property
     def shape(self) -> RowShape:
@@ -70,6 +80,20 @@ class FlintlogSource(DataSource):
 
         self._check_schema(schema)
         return make_stream_reader(self.asked, self.shape)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from flintlog.pipeline.sink import BatchWriter, check_sink
+
+        asked = parse_sink_options(self.options, is_streaming=False)
+        check_sink(asked, schema, overwrite=overwrite)
+        return BatchWriter(asked)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        from flintlog.pipeline.sink import StreamWriter, check_sink
+
+        asked = parse_sink_options(self.options, is_streaming=True)
+        check_sink(asked, schema, overwrite=overwrite)
+        return StreamWriter(asked)
 
     def _check_schema(self, schema: StructType) -> None:
         if schema.fieldNames() != [name for name, _ in self.shape.columns()]:

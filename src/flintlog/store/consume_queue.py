@@ -222,6 +222,12 @@ class ConsumeQueue(LogicalQueue):
         self.detach()
         super().truncate(physical_offset)
 
+    def set_back(self, end: int) -> None:
+        self.detach()
+        super().set_back(end)
+        if self.ext is not None and self.segments.segments:
+            self.ext.truncate_behind(self._last_address())
+
     def _data_end(self, view: memoryview) -> int:
         return count_entries(view, 0, len(view) - len(view) % ENTRY_SIZE)
 

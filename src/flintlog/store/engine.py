@@ -24,6 +24,7 @@ from flintlog.disk.overlay import OverlayMedium
 from flintlog.disk.page_toucher import PageToucher
 from flintlog.errors import DamagedStore, DiskFull, FlintlogError, StoreClosed, SyncFailed
 from flintlog.format.names import encode_abort
+from flintlog.store.batch_notes import BatchNotes, settle_opened_batch
 from flintlog.store.bloom import BloomFilter
 from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.clock import Milliseconds
@@ -104,6 +105,7 @@ class Engine:
         self.queue_flush: QueueFlush | None = None
         self.medium = medium
         self.now_ms = now_ms
+        self.batch_notes = BatchNotes(parts.paths.batches, medium)
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
         self._async_flush: AsyncFlush | None = None
@@ -161,12 +163,20 @@ class Engine:
         if self.config.enable_calc_filter_bit_map:
             self.subscriptions.load()  # before recovery, which may dispatch
         self._marker.load()
+        self._settle_batch()
         self._is_cutting = self._cut_as_asked(PendingCut(parts.paths, self.medium))
         self._dropped_index_files: list[str] = []
         if parts.index is not None:
             safe = parts.checkpoint.values.index_msg_timestamp
             self._dropped_index_files = parts.index.load(self._was_clean, safe)
         move_to(State.LOAD_INDEX_OK)
+
+    def _settle_batch(self) -> None:
+        parts = self.parts
+        self.batch_notes.load()
+        self._unclosed = settle_opened_batch(
+            self.batch_notes, parts.segments, parts.checkpoint, paths=parts.paths, medium=self.medium
+        )
 
     def _cut_as_asked(self, cut: PendingCut) -> bool:
         """End the log where an earlier run asked for; recovery then brings queues and index in line."""
@@ -203,6 +213,8 @@ class Engine:
             read_only=self.read_only,
         )
         self.recovery = Recovery(opening, clean=self._was_clean).run()
+        if self._unclosed is not None:
+            self.recovery = self.recovery.with_findings([self._unclosed])
         self.lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
 
     def _start(self) -> None:

@@ -361,6 +361,20 @@ class LogicalQueue(ABC):
             self.segments.delete_last()
         self._files_changed()
 
+    def set_back(self, end: int) -> None:
+        """End the queue at this byte of its files, whatever lies behind; what lies before is known to be whole."""
+        while (segment := self.segments.last) is not None and segment.base >= end:
+            self.segments.delete_last()
+        if segment is None:
+            self._files_changed()
+            return
+        self._cut(end, clear=True)
+        segment.sync()
+        selected = segment.select(0)
+        if selected is not None:
+            with selected:
+                self._see_end(selected.view, end - segment.base)
+
     def _keep_below(self, segment: Segment, physical_offset: int) -> int:
         selected = segment.select(0)
         if selected is None:

@@ -93,6 +93,21 @@ class StorePaths:
         return self.own / "stop.json"
 
     @property
+    def batches(self) -> Path:
+        """What is known of batches that are stored whole or not at all."""
+        return self.own / "batches.json"
+
+    @property
+    def staged(self) -> Path:
+        """Where tasks leave messages for the batch that they will be part of."""
+        return self.own / "staged"
+
+    @property
+    def dispatch(self) -> Path:
+        """What a store and a dispatcher outside it tell each other."""
+        return self.root / "dispatch"
+
+    @property
     def cut_wish(self) -> Path:
         """Where the next opening shall end the log."""
         return self.own / "cut.json"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,6 +30,7 @@ from flintlog.store.background import Background, Job
 from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds
+from flintlog.store.closed_batch import ClosedBatch, ClosedBatches
 from flintlog.store.config import StoreConfig
 from flintlog.store.config_folder import ConfigFolder
 from flintlog.store.consumer import MAX_UNACKNOWLEDGED, Consumer
@@ -132,6 +133,7 @@ class Store:
         self._get_figures = GetFigures(engine, self._reader)
         self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.open_short_way)
         self._consumers = Consumers(self)
+        self._closed_batches = ClosedBatches(engine, self._put_now)
         self._raw_log = RawLog(engine)
 
     @property
@@ -337,6 +339,24 @@ class Store:
         """
         receipt = self._appender.append_rebuilt(rebuilt)
         return self._wait_for(receipt) if wait else self._without_waiting(receipt)
+
+    def put_closed(
+        self, messages: Iterable[Message], *, writer_id: str | None = None, batch_id: int = 0
+    ) -> ClosedBatch | None:
+        """Store messages of any queues as one batch: after a crash all of them are there, or none.
+
+        A batch that its writer has written before is skipped: None. Nothing else may be put meanwhile.
+        """
+        return self._closed_batches.put(messages, writer_id, batch_id)
+
+    def _put_now(self, message: Message) -> Receipt:
+        """Append a message that a later flush makes durable."""
+        receipt: Receipt | None = self._put_plain(message)
+        if receipt is None:
+            return self._without_waiting(self._appender.append(message))
+        if self._put_lane.is_behind:
+            self._engine.after_append()
+        return receipt
 
     def _wait_for(self, receipt: Receipt) -> Receipt:
         if receipt.status is _OK and self._group_commit is not None:

@@ -1,0 +1,272 @@
+"""Dispatch in the place of the store's own, without Spark: one range of the log after another, each published.
+
+    readable end (the store's) ─▶ apply records to queues and index ─▶ sync their files ─▶ is the claim still ours?
+                                                        ─▶ one frame into the journal       store/dispatch_journal.py
+
+The journal is the truth. Whoever starts sets the files back to what it says: queues to their published ends, the index
+to its published count; what lay behind was never served, and is written again with the same bytes. So a dispatcher that
+is killed at any moment goes on without a gap and without a double entry.
+
+A new epoch says that the log was cut: what was published beyond its end is taken back before anything is added.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from flintlog import kernel
+from flintlog.disk.medium import LockFile, Medium
+from flintlog.errors import DamagedStore, StoreInUse
+from flintlog.format.index_file import IndexLayout
+from flintlog.format.record import parse_record
+from flintlog.kernel import Scan, ScanStop
+from flintlog.pipeline.index_mending import mend_tail
+from flintlog.store.config import StoreConfig
+from flintlog.store.dispatch import Dispatcher
+from flintlog.store.dispatch_journal import NOTHING, DispatchJournal, Frame, Progress, QueueMark, Readable, ReadableEnd
+from flintlog.store.index import IndexService
+from flintlog.store.logical_queue import LogicalQueue
+from flintlog.store.parts import make_parts
+from flintlog.store.segment_bytes import held
+
+MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
+_SCAN_BYTES: Final = 16 * 1024 * 1024
+
+
+class Claim:
+    """`dispatch/owner`: who dispatches. The lock keeps others out; the name beside it shows a claim that was lost."""
+
+    def __init__(self, directory: Path, medium: Medium) -> None:
+        medium.make_directories(directory)
+        self._medium = medium
+        self._path = directory / "owner.json"
+        self._name = uuid.uuid4().hex.encode()
+        self._lock: LockFile = medium.lock(directory / "owner")
+        medium.replace(self._path, self._name)
+
+    def check(self) -> None:
+        if self._medium.read(self._path) != self._name:
+            raise StoreInUse("another dispatcher has taken over", path=self._path)
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+class DispatchCore:
+    """One dispatcher at work on one store. Belongs to one thread."""
+
+    def __init__(
+        self,
+        root: Path,
+        config: StoreConfig,
+        medium: Medium,
+        *,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        journal_file_bytes: int | None = None,
+    ) -> None:
+        self._config = config
+        self._medium = medium
+        self._parts = parts = make_parts(root, config, medium, now_ms)
+        folder = parts.paths.dispatch
+        self._claim = Claim(folder, medium)
+        size = {} if journal_file_bytes is None else {"file_bytes": journal_file_bytes}
+        self._journal = DispatchJournal(folder, medium, **size)
+        self._readable = ReadableEnd(folder, medium)
+        self._index = self._make_index(now_ms)
+        self._dispatcher = Dispatcher(
+            parts.commit_log,
+            parts.queues,
+            self._index,
+            parts.lane,
+            readable_end=lambda: self.progress.end,
+            damage=parts.damage,
+            delay_levels_ms=config.delay_levels_ms,
+            extension=config.enable_consume_queue_ext,
+        )
+        self.progress = NOTHING
+        try:
+            parts.segments.load()
+            self._resume()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let everything go; what was not published is written again by whoever comes next."""
+        with ExitStack() as last_to_first:
+            last_to_first.callback(self._claim.release)
+            last_to_first.callback(self._journal.close)
+            last_to_first.callback(self._parts.segments.shut_down)
+            if self._index is not None:
+                last_to_first.callback(self._index.shut_down)
+            last_to_first.callback(self._parts.queues.shut_down)
+            last_to_first.callback(self._dispatcher.stop)
+
+    def _make_index(self, now_ms: Callable[[], int]) -> IndexService | None:
+        """Without the checkpoint, which is the store's."""
+        config = self._config
+        if self._parts.index is None:
+            return None
+        layout = IndexLayout(config.max_hash_slot_num, config.max_index_num)
+        return IndexService(self._parts.paths.index, self._medium, layout, now_ms=now_ms)
+
+    # ------------------------------------------------------------------ starting
+
+    def _resume(self) -> None:
+        """Set queues and index back to what was published."""
+        published = self._journal.load()
+        queues = self._parts.queues
+        queues.load()
+        self.progress = published or NOTHING
+        for queue in queues.all():
+            mark = self.progress.queues.get((queue.topic, queue.queue_id))
+            if mark is None:
+                queues.remove(queue.topic, queue.queue_id)
+            else:
+                queue.recover()
+                queue.set_back(mark.end_byte)
+        self._check_marks()
+        queues.rebuild_offsets(self._first)
+        if self._index is not None:
+            self._set_index_back(self._index)
+        self._dispatcher.start_at(max(self.progress.end, self._first))
+
+    @property
+    def _first(self) -> int:
+        return max(0, self._parts.segments.min_offset)
+
+    def _check_marks(self) -> None:
+        """Published files are synced: one that is not as it was published was changed by somebody else."""
+        for (topic, queue_id), mark in self.progress.queues.items():
+            queue = self._parts.queues.get(topic, queue_id)
+            if mark.next_offset and (queue is None or queue.max_offset != mark.next_offset):
+                found = "is missing" if queue is None else f"ends at {queue.max_offset}"
+                raise DamagedStore(
+                    f"the queue {topic}/{queue_id} {found}, and {mark.next_offset} was published",
+                    advice="rebuild the queues, and remove the directory dispatch",
+                )
+
+    def _set_index_back(self, index: IndexService) -> None:
+        index.load(last_exit_ok=True, index_safe_timestamp=0)
+        if not self.progress.index_name:
+            index.destroy()
+            return
+        index.roll_back(self.progress.index_name, self.progress.index_count, self._store_time_at)
+        mend_tail(index, self.progress.index_count, self._store_time_at)
+
+    def _store_time_at(self, offset: int) -> int:
+        segment = self._parts.segments.find(offset)
+        if segment is None:
+            return 0
+        with held(segment) as view:
+            return parse_record(view, offset - segment.base).store_timestamp
+
+    # ------------------------------------------------------------------ going on
+
+    def advance(self, max_bytes: int = MAX_BATCH_BYTES) -> bool:
+        """Dispatch and publish the next range that the store lets be read; False when there was none."""
+        readable = self._readable.load()
+        if readable is None:
+            return False
+        if readable.epoch != self.progress.epoch:
+            self._enter_epoch(readable)
+        if readable.end <= self.progress.end:
+            return False
+        start = max(self.progress.end, self._first)
+        end = self._apply(start, min(readable.end, start + max_bytes))
+        if end == start:  # one record that is longer than a batch
+            end = self._apply(start, readable.end)
+        if end > start:
+            self._publish(start, end)
+        return end > start
+
+    def _enter_epoch(self, readable: Readable) -> None:
+        """The log was cut and written anew: take back what is behind its end, and begin the epoch."""
+        if readable.end < self.progress.end:
+            self._parts.queues.truncate(readable.end)
+            if self._index is not None:
+                self._index.truncate(readable.end, self._store_time_at)
+            self._dispatcher.start_at(readable.end)
+        self._publish(min(self.progress.end, readable.end), min(self.progress.end, readable.end), readable.epoch)
+
+    def _apply(self, start: int, stop: int) -> int:
+        """Apply the records that lie in [start, stop) as a whole; behind the last of them."""
+        position = start
+        while position < stop:
+            segment = self._parts.segments.find(position)
+            if segment is None:
+                self._parts.segments.load()  # the store has made a file since
+                segment = self._parts.segments.find(position)
+            if segment is None:
+                raise DamagedStore("the log ends before its readable end", path=self._parts.paths.root, offset=position)
+            place = position - segment.base
+            with held(segment) as view:
+                until = min(segment.size, stop - segment.base)
+                seen = self._scan(view, place, min(until, place + _SCAN_BYTES), until, segment.base)
+                self._dispatcher.apply(view, segment.base, seen)
+            if seen.reason is ScanStop.BLANK:
+                position = segment.base + segment.size
+                continue
+            if seen.end == place:
+                if seen.reason in (ScanStop.SHORT, ScanStop.LIMIT) and segment.base + until == stop:
+                    return position  # the record goes on behind `stop`
+                raise DamagedStore("the log is damaged", path=segment.path, offset=position)
+            position = segment.base + seen.end
+        return position
+
+    def _scan(self, view: memoryview, place: int, soon: int, until: int, base: int) -> Scan:
+        """Some records; more than a piece when the first of them is longer."""
+        levels = self._config.delay_levels_ms
+        seen = kernel.scan(view, place, soon, base, delay_levels_ms=levels)
+        if not seen.count and seen.reason is ScanStop.SHORT and soon < until:
+            seen = kernel.scan(view, place, until, base, delay_levels_ms=levels, max_count=1)
+        return seen
+
+    # ------------------------------------------------------------------ publishing
+
+    def _publish(self, start: int, end: int, epoch: int | None = None) -> None:
+        """Make the files durable, then say so."""
+        queues = self._parts.queues
+        queues.flush_all()
+        queues.sync_names()
+        if self._index is not None:
+            self._index.flush()
+        before = self.progress
+        frame = Frame(
+            before.epoch if epoch is None else epoch,
+            before.sequence + 1,
+            start,
+            end,
+            self._changed(before),
+            *self._index_mark(),
+        )
+        self._claim.check()
+        self._journal.append(frame)
+        self.progress = before.after(frame)
+        queues.rebuild_offsets(self._first)
+
+    def _changed(self, before: Progress) -> list[QueueMark]:
+        marks = [_mark(queue) for queue in self._parts.queues.all()]
+        return [mark for mark in marks if before.queues.get((mark.topic, mark.queue_id)) != mark]
+
+    def _index_mark(self) -> tuple[str, int]:
+        files = () if self._index is None else self._index.files
+        return (files[-1].name, files[-1].header.next_entry) if files else ("", 0)
+
+
+def _mark(queue: LogicalQueue) -> QueueMark:
+    return QueueMark(queue.topic, queue.queue_id, queue.max_offset, queue.segments.max_offset)

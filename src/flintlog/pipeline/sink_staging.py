@@ -1,0 +1,68 @@
+"""What tasks leave for the driver: messages in files of their own, under names that no other attempt has.
+
+    flintlog/staged/<whose>/<attempt>-<number>        msgpack: an array of messages, at most a few MiB
+
+An attempt that fails or is run twice leaves files that nobody asks for; they go when the batch, or the next one of the
+same writer, is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from flintlog.disk.local import LocalMedium
+from flintlog.pipeline.sink_rows import StagedMessage
+from flintlog.pipeline.tasks import attempt_name
+
+MAX_FILE_BYTES: Final = 8 * 1024 * 1024
+_OVERHEAD_BYTES: Final = 64
+
+
+def folder_name(whose: str) -> str:
+    """A directory's name for a writer of any name."""
+    return hashlib.sha256(whose.encode()).hexdigest()[:32]
+
+
+def stage(messages: Iterable[StagedMessage], folder: Path) -> tuple[tuple[str, ...], int]:
+    """Write a task's messages; the files' names in their order, and how many messages they hold."""
+    medium, attempt = LocalMedium(), attempt_name()
+    medium.make_directories(folder)
+    names: list[str] = []
+    count = 0
+    for part in _cut(messages):
+        names.append(f"{attempt}-{len(names):06d}")
+        medium.replace(folder / names[-1], msgspec.msgpack.encode(part))
+        count += len(part)
+    return tuple(names), count
+
+
+def _cut(messages: Iterable[StagedMessage]) -> Iterator[list[StagedMessage]]:
+    part: list[StagedMessage] = []
+    size = 0
+    for message in messages:
+        part.append(message)
+        size += len(message.body) + _OVERHEAD_BYTES
+        if size >= MAX_FILE_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def staged(folder: Path, names: Iterable[str]) -> Iterator[StagedMessage]:
+    """The messages of some files, in order."""
+    medium = LocalMedium()
+    decoder = msgspec.msgpack.Decoder(list[StagedMessage])
+    for name in names:
+        yield from decoder.decode(medium.read(folder / name))
+
+
+def clear(folder: Path) -> None:
+    """Remove what tasks have staged."""
+    medium = LocalMedium()
+    medium.remove_tree(folder)

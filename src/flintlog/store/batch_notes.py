@@ -1,0 +1,209 @@
+"""Batches that are stored whole or not at all: what is written down about them, and what an opening does with that.
+
+    flintlog/batches.json       { "opened": the batch that is being appended, or null,
+                                  "closed": { writer: its last closed batch } }
+
+    log    … │ message │ message │ … │ closing marker │
+             ^ opened.start            writer and batch id; a record that no queue shows
+
+A batch is closed when its marker is in the log, behind nothing but intact records. The note of an opened batch is
+durable before its first message, and its messages are durable before the marker is appended. So an opening that finds a
+batch opened looks for the marker: with it the batch counts, without it the log is cut where the batch began, unless
+somebody else has run the store since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from flintlog import kernel
+from flintlog.disk.medium import Medium
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.errors import DamagedStore
+from flintlog.format.names import encode_abort
+from flintlog.format.record import parse_record
+from flintlog.format.sys_flag import TransactionType
+from flintlog.kernel import Scan, ScanStop
+from flintlog.store.checkpoint import CheckpointFile
+from flintlog.store.cutting import keep_aside
+from flintlog.store.message import Message
+from flintlog.store.paths import StorePaths
+from flintlog.store.recovery_report import Finding
+from flintlog.store.segment_bytes import held
+
+MARKER_TOPIC: Final = "rmq_sys_flintlog_batches"
+"""The topic of closing markers. RocketMQ lets no client send to a topic of such a name."""
+
+MAX_WRITERS: Final = 10_000
+"""Of so many writers the last batch is remembered; then the one that wrote longest ago is forgotten."""
+
+
+class OpenedBatch(msgspec.Struct, frozen=True):
+    """A batch that is being appended, and what the checkpoint said before it."""
+
+    writer_id: str
+    batch_id: int
+    start: int
+    process_id: int
+    """Who appends it. The file `abort` says who has run the store last, Java included."""
+    logics_physical_offset: int
+    logics_msg_timestamp: int
+    index_msg_timestamp: int
+    is_remembered: bool = True
+    """Whether its writer may come with it again."""
+
+
+class _Notes(msgspec.Struct):
+    opened: OpenedBatch | None = None
+    closed: dict[str, int] = {}
+
+
+class _Marker(msgspec.Struct, rename="camel"):
+    writer_id: str
+    batch_id: int
+
+
+class BatchNotes:
+    """`flintlog/batches.json` of a store. Belongs to whoever holds the store's lock."""
+
+    def __init__(self, path: Path, medium: Medium) -> None:
+        self._path = path
+        self._medium = medium
+        self._notes = _Notes()
+
+    @property
+    def opened(self) -> OpenedBatch | None:
+        return self._notes.opened
+
+    def load(self) -> None:
+        if not self._medium.exists(self._path):
+            return
+        try:
+            self._notes = msgspec.json.decode(self._medium.read(self._path), type=_Notes)
+        except msgspec.MsgspecError as error:
+            raise DamagedStore(
+                f"what was noted about batches cannot be read: {error}",
+                path=self._path,
+                advice="move the file away; if a batch was being written, a part of it stays in the log",
+            ) from error
+
+    def last_closed(self, writer_id: str) -> int | None:
+        """The last batch of a writer that is in the log."""
+        return self._notes.closed.get(writer_id)
+
+    def open(self, batch: OpenedBatch) -> None:
+        self._notes.opened = batch
+        self._save()
+
+    def close(self) -> None:
+        """The opened batch is in the log."""
+        opened, closed = self._notes.opened, self._notes.closed
+        if opened is not None and opened.is_remembered:
+            closed.pop(opened.writer_id, None)
+            closed[opened.writer_id] = opened.batch_id
+            while len(closed) > MAX_WRITERS:
+                del closed[next(iter(closed))]
+        self.forget()
+
+    def forget(self) -> None:
+        """The opened batch is not in the log, and leaves nothing there."""
+        self._notes.opened = None
+        self._save()
+
+    def _save(self) -> None:
+        self._medium.make_directories(self._path.parent)
+        self._medium.replace(self._path, msgspec.json.encode(self._notes))
+
+
+def parse_opened_start(notes: bytes) -> int | None:
+    """Where the opened batch begins, for those who only look; what cannot be read says nothing."""
+    try:
+        opened = msgspec.json.decode(notes, type=_Notes).opened
+    except msgspec.MsgspecError:
+        return None
+    return None if opened is None else opened.start
+
+
+def closing_marker(writer_id: str, batch_id: int) -> Message:
+    """The record that closes a batch. As a rolled back one it is in no queue and in no index, Java's included."""
+    return Message(
+        MARKER_TOPIC, msgspec.json.encode(_Marker(writer_id, batch_id)), sys_flag=int(TransactionType.ROLLBACK)
+    )
+
+
+def is_closed(segments: SegmentQueue, batch: OpenedBatch) -> bool:
+    """Whether the marker of a batch follows its beginning, with nothing but intact records between."""
+    position = batch.start
+    while (segment := segments.find(position)) is not None:
+        with held(segment) as view:
+            seen = kernel.scan(view, position - segment.base, segment.size, segment.base, check_crc=True)
+            if any(_is_marker_of(batch, record) for record in _marker_records(view, segment.base, seen)):
+                return True
+        if seen.reason not in (ScanStop.BLANK, ScanStop.LIMIT):
+            return False
+        position = segment.base + segment.size
+    return False
+
+
+def _marker_records(view: memoryview, base: int, seen: Scan) -> Iterator[memoryview]:
+    ordinals = {number for number, (topic, _) in enumerate(seen.queues) if topic == MARKER_TOPIC}
+    for number in range(seen.count) if ordinals else ():
+        row = seen.row(number)
+        if row.queue in ordinals:
+            place = row.physical_offset - base
+            yield view[place : place + row.size]
+
+
+def _is_marker_of(batch: OpenedBatch, record: memoryview) -> bool:
+    try:
+        marker = msgspec.json.decode(bytes(parse_record(record).body), type=_Marker)
+    except msgspec.MsgspecError:
+        return False
+    return (marker.writer_id, marker.batch_id) == (batch.writer_id, batch.batch_id)
+
+
+def settle_opened_batch(
+    notes: BatchNotes,
+    segments: SegmentQueue,
+    checkpoint: CheckpointFile,
+    *,
+    paths: StorePaths,
+    medium: Medium,
+) -> Finding | None:
+    """Close the batch that a crash left opened, or cut it out of the log; what was found.
+
+    The log is cut only when nobody has run the store since: what another program appended behind the batch is not ours
+    to take away. Queues and index may show messages that are cut, so the checkpoint is set back to what it vouched for
+    before them. A crash at any step only repeats all of it.
+    """
+    batch = notes.opened
+    if batch is None:
+        return None
+    if is_closed(segments, batch):
+        notes.close()
+        return None
+    if not medium.exists(paths.abort) or medium.read(paths.abort) != encode_abort(batch.process_id):
+        notes.forget()
+        return _finding(batch, "another program has run the store since", "what it left stays in the log")
+    now = checkpoint.values
+    checkpoint.set(
+        logics_physical_offset=min(now.logics_physical_offset, batch.logics_physical_offset),
+        logics_msg_timestamp=min(now.logics_msg_timestamp, batch.logics_msg_timestamp),
+        # Less by one: the last index file may have got keys of the batch in the same millisecond.
+        index_msg_timestamp=min(now.index_msg_timestamp, max(0, batch.index_msg_timestamp - 1)),
+    )
+    checkpoint.flush()
+    kept = keep_aside(segments, batch.start, paths.cut, medium)
+    notes.forget()
+    found = _finding(batch, "its writer was stopped", "the log ends before it; its writer may write it again")
+    return replace(found, kept_in=", ".join(map(str, kept)) or None)
+
+
+def _finding(batch: OpenedBatch, why: str, remedy: str) -> Finding:
+    evidence = f"batch {batch.batch_id} of {batch.writer_id} was not closed: {why}"
+    return Finding("unclosed-batch", "warning", evidence, remedy, physical_offset=batch.start)

@@ -1,0 +1,237 @@
+"""Batches that are stored whole or not at all: repeated, interrupted at every step, cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from flintlog import Message, Store, StoreConfig, open_store
+from flintlog.disk.faulty import FaultyMedium
+from flintlog.errors import DamagedStore, InvalidConfig, InvalidMessage, StoreClosed
+from flintlog.store.batch_notes import MARKER_TOPIC
+from flintlog.testing import FakeClock
+
+ROOT = Path("/store")
+CONFIG = StoreConfig(
+    flush="async",
+    mapped_file_size_commit_log=16 * 1024,
+    mapped_file_size_consume_queue=20 * 40,
+    max_hash_slot_num=20,
+    max_index_num=60,
+)
+BEFORE = 30
+COUNT = 60
+"""Messages of the batch: over two files of the log, several of its queues, and more than an index file."""
+
+
+def batch(count: int = COUNT, name: str = "b") -> list[Message]:
+    return [
+        Message("orders" if n % 3 else "payments", f"{name}{n}".encode() * 40, queue_id=n % 2, keys=[f"{name}{n}"])
+        for n in range(count)
+    ]
+
+
+def bodies(store: Store) -> list[bytes]:
+    found: list[bytes] = []
+    for info in store.queues():
+        offset = info.min_offset
+        while messages := store.get(info.topic, info.queue_id, offset).messages:
+            found += [message.body for message in messages]
+            offset = messages[-1].queue_offset + 1
+    return sorted(found)
+
+
+def filled(medium: FaultyMedium) -> list[bytes]:
+    with open_store(ROOT, CONFIG, medium=medium, clock=FakeClock()) as store:
+        for message in batch(BEFORE, "before"):
+            store.put(message).check()
+        store.wait_dispatched()
+        return bodies(store)
+
+
+def expected(*parts: list[bytes]) -> list[bytes]:
+    return sorted(body for part in parts for body in part)
+
+
+BATCH = [bytes(message.body) for message in batch()]
+
+
+def test_a_batch_is_in_the_log_once_however_often_it_is_written(tmp_path: Path) -> None:
+    with open_store(tmp_path, CONFIG) as store:
+        written = store.put_closed(batch(), writer_id="query", batch_id=7)
+        assert written is not None
+        assert written.message_count == COUNT
+        assert written.end == store.max_physical_offset
+        assert store.put_closed(batch(), writer_id="query", batch_id=7) is None
+        assert store.put_closed(batch(), writer_id="query", batch_id=3) is None
+    with open_store(tmp_path, CONFIG) as store:
+        assert store.put_closed(batch(), writer_id="query", batch_id=7) is None
+        assert store.put_closed(batch(1, "next"), writer_id="query", batch_id=8) is not None
+        assert store.put_closed(batch(1, "other"), writer_id="another", batch_id=7) is not None
+        store.wait_dispatched()
+        assert bodies(store) == expected(BATCH, [b"next0" * 40], [b"other0" * 40])
+
+
+def test_batches_without_a_writer_are_all_written(tmp_path: Path) -> None:
+    with open_store(tmp_path, CONFIG) as store:
+        assert store.put_closed(batch(2)) is not None
+        assert store.put_closed(batch(2)) is not None
+        store.wait_dispatched()
+        assert len(bodies(store)) == 4
+    assert b'closed":{}' in (tmp_path / "flintlog" / "batches.json").read_bytes()
+
+
+def test_the_marker_is_in_no_queue_and_no_index(tmp_path: Path) -> None:
+    with open_store(tmp_path, CONFIG) as store:
+        store.put_closed(batch(3), writer_id="query")
+        store.wait_dispatched()
+        assert store.queue_ids(MARKER_TOPIC) == []
+        assert sum(found.num_rows for found in store.scan(topics=[MARKER_TOPIC])) == 1
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt_at(medium: FaultyMedium, step: int, crash: Callable[[FaultyMedium], FaultyMedium]) -> FaultyMedium | None:
+    """Write the batch, and take the disk away at one of its steps; None when the batch has fewer."""
+    with open_store(ROOT, CONFIG, medium=medium, clock=FakeClock()) as store:
+        engine = store._engine
+        left = [step]
+        crashed: list[FaultyMedium] = []
+
+        def reach() -> None:
+            left[0] -= 1
+            if left[0] < 0 and not crashed:
+                crashed.append(crash(medium))
+                raise Interrupted
+
+        def counted(messages: list[Message]) -> Iterator[Message]:
+            for message in messages:
+                reach()
+                yield message
+
+        def watched(call: Callable[..., object]) -> Callable[..., object]:
+            def run(*arguments: object) -> object:
+                reach()
+                result = call(*arguments)
+                reach()
+                return result
+
+            return run
+
+        engine.flush = watched(engine.flush)  # type: ignore[method-assign, assignment]
+        engine.batch_notes.open = watched(engine.batch_notes.open)  # type: ignore[method-assign, assignment]
+        engine.batch_notes.close = watched(engine.batch_notes.close)  # type: ignore[method-assign, assignment]
+        append = store._closed_batches._append
+        store._closed_batches._append = lambda m: append(m) if m.topic != MARKER_TOPIC else watched(append)(m)  # type: ignore[assignment, return-value]
+        try:
+            store.put_closed(counted(batch()), writer_id="query", batch_id=1)
+        except Interrupted:
+            return crashed[0]
+    return None
+
+
+@pytest.mark.parametrize("kind", ["kill", "crash"])
+def test_interrupted_at_any_step_the_batch_is_there_or_it_is_not(kind: str) -> None:
+    step, outcomes = 0, []
+    while True:
+        medium = FaultyMedium()
+        before = filled(medium)
+        left = interrupt_at(
+            medium, step, FaultyMedium.kill if kind == "kill" else partial(FaultyMedium.crash, seed=step)
+        )
+        if left is None:
+            break
+        with open_store(ROOT, CONFIG, medium=left, clock=FakeClock()) as store:
+            store.wait_dispatched()
+            found = bodies(store)
+            assert found in (before, expected(before, BATCH)), step
+            outcomes.append(found != before)
+            was_skipped = store.put_closed(batch(), writer_id="query", batch_id=1) is None
+            assert was_skipped == outcomes[-1], step
+            store.wait_dispatched()
+            assert bodies(store) == expected(before, BATCH), step
+            assert len(store.query("orders", "b1")) == 1
+        with open_store(ROOT, CONFIG, medium=left, clock=FakeClock()) as store:
+            assert store.recovery.clean
+            assert not list(store.recovery)
+            assert bodies(store) == expected(before, BATCH), step
+        step += 1
+    assert step > COUNT
+    assert not outcomes[COUNT]
+    assert outcomes[-1]
+
+
+def test_a_refused_message_takes_its_batch_with_it_and_the_next_opening_says_so(tmp_path: Path) -> None:
+    with open_store(tmp_path, CONFIG) as store:
+        store.put(Message("orders", b"kept")).check()
+        with pytest.raises(InvalidMessage):
+            store.put_closed([*batch(5), Message("no/topic", b"x")], writer_id="query")
+        assert not store.put(Message("orders", b"behind a half batch"))
+        with pytest.raises(StoreClosed):
+            store.put_closed(batch(1))
+    with open_store(tmp_path, CONFIG, read_only=True) as store:
+        assert bodies(store) == [b"kept"]
+    with open_store(tmp_path, CONFIG) as store:
+        assert [found.id for found in store.recovery] == ["unclosed-batch"]
+        assert bodies(store) == [b"kept"]
+        assert store.put_closed(batch(5), writer_id="query") is not None
+    with open_store(tmp_path, CONFIG) as store:
+        assert not list(store.recovery)
+
+
+@pytest.mark.parametrize("left", [b"4711", None], ids=["it crashed", "it stopped cleanly"])
+def test_what_another_program_appended_behind_half_a_batch_is_not_cut(tmp_path: Path, left: bytes | None) -> None:
+    with open_store(tmp_path, CONFIG) as store, pytest.raises(InvalidMessage):
+        store.put_closed([*batch(2), Message("no/topic", b"x")], writer_id="query")
+    note = tmp_path / "flintlog" / "batches.json"
+    opened = note.read_bytes()
+    note.unlink()  # RocketMQ does not look at it
+    with open_store(tmp_path, CONFIG) as store:
+        store.put(Message("orders", b"acknowledged")).check()
+    note.write_bytes(opened)
+    if left is not None:
+        (tmp_path / "abort").write_bytes(left)
+    for expected_findings in (["unclosed-batch"], []):
+        with open_store(tmp_path, CONFIG) as store:
+            assert [found.id for found in store.recovery] == expected_findings
+            assert b"acknowledged" in bodies(store)
+            assert len(bodies(store)) == 3
+
+
+def test_a_batch_that_is_being_written_is_not_seen_by_those_who_read_beside_it(tmp_path: Path) -> None:
+    seen: list[list[bytes]] = []
+
+    def while_they_come() -> Iterator[Message]:
+        for number, message in enumerate(batch()):
+            if number == COUNT // 2:
+                with open_store(tmp_path, CONFIG, read_only=True) as reader:
+                    seen.append(bodies(reader))
+            yield message
+
+    with open_store(tmp_path, CONFIG) as store:
+        store.put(Message("orders", b"kept")).check()
+        store.put_closed(while_they_come())
+        with open_store(tmp_path, CONFIG, read_only=True) as reader:
+            seen.append(bodies(reader))
+    assert seen == [[b"kept"], expected([b"kept"], BATCH)]
+
+
+def test_notes_that_cannot_be_read_are_not_guessed(tmp_path: Path) -> None:
+    with open_store(tmp_path, CONFIG) as store:
+        store.put_closed(batch(1), writer_id="query")
+    (tmp_path / "flintlog" / "batches.json").write_bytes(b"{")
+    with pytest.raises(DamagedStore, match="batches"):
+        open_store(tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize(("writer", "number"), [("", 0), ("\ud800", 0), ("q" * 2000, 0), ("q", -1), ("q", 1 << 63)])
+def test_ids_that_cannot_be_are_refused_before_anything_is_written(tmp_path: Path, writer: str, number: int) -> None:
+    with open_store(tmp_path, CONFIG) as store:
+        with pytest.raises(InvalidConfig):
+            store.put_closed(batch(1), writer_id=writer, batch_id=number)
+        assert store.put(Message("orders", b"still fine"))
