@@ -19,11 +19,12 @@ pytestmark = pytest.mark.timeout(60)
 ALL = SMALL_FILES.with_changes(services={"schedule", "timer", "transaction"})
 
 
-def no_thread_is_left() -> bool:
-    return not [thread for thread in threading.enumerate() if thread.name.startswith("flintlog-")]
+def threads_of_stores() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("flintlog-")}
 
 
 def test_a_check_may_shut_the_store_down(tmp_path: Path) -> None:
+    before = threads_of_stores()
     clock = FakeClock()
     store = open_store(tmp_path, ALL, clock=clock)
 
@@ -36,7 +37,7 @@ def test_a_check_may_shut_the_store_down(tmp_path: Path) -> None:
     service.on_check(stop)
     service.begin(Message("orders", b"x"))
     clock.advance(60_000)
-    assert no_thread_is_left()
+    assert threads_of_stores() <= before
     with open_store(tmp_path, ALL, clock=clock) as again:
         later = again.service("transaction")
         assert isinstance(later, TransactionService)
@@ -44,6 +45,7 @@ def test_a_check_may_shut_the_store_down(tmp_path: Path) -> None:
 
 
 def test_an_arrival_listener_cannot_shut_the_store_down(tmp_path: Path) -> None:
+    before = threads_of_stores()
     store = open_store(tmp_path, ALL.with_changes(message_delay_level="1s"))
     refused: list[FlintlogError] = []
     heard = threading.Event()
@@ -61,7 +63,7 @@ def test_an_arrival_listener_cannot_shut_the_store_down(tmp_path: Path) -> None:
     assert heard.wait(20)
     store.shutdown()
     assert [type(error) for error in refused] == [StoreInUse, StoreInUse]
-    assert no_thread_is_left()
+    assert threads_of_stores() <= before
 
 
 def test_a_child_saves_nothing_of_its_parents_services_and_groups(tmp_path: Path) -> None:

@@ -221,22 +221,30 @@ class GroupCommit:
 
     def _tell(self, group: list[Waiting], tasks: list[Task], synced: bool) -> None:
         """Finish puts that nobody else has finished, or hand them to the next stage; once for each."""
-        then = self._then if synced else None
-        if tasks and then is None:
-            wake_loops(tasks, None if synced else PutStatus.FLUSH_DISK_TIMEOUT)
-        if self._counted is not None:
-            deadlines = [waiting.deadline for waiting in group]
-            deadlines += [deadline for _, _, deadline in tasks]
-            self._count(deadlines, synced, self._counted)
-        if then is not None:
-            then.take(group, tasks)
+        if synced and self._then is None:
+            self._finish(group, tasks, None)
+            self._count(group, tasks, synced)
             return
+        # Before those who may look at the figures go on, and before the next stage sets its own deadlines.
+        self._count(group, tasks, synced)
+        if self._then is not None and synced:
+            self._then.take(group, tasks)
+        else:
+            self._finish(group, tasks, PutStatus.FLUSH_DISK_TIMEOUT)
+
+    def _finish(self, group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
+        if tasks:
+            wake_loops(tasks, status)
         # Outside of the gate: the callback of a future is the user's code, and may put.
         for waiting in group:
             receipt = waiting.receipt
-            waiting.finish(receipt if synced else receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT))
+            waiting.finish(receipt if status is None else receipt.with_status(status))
 
-    def _count(self, deadlines: list[float], synced: bool, counted: PutCounts) -> None:
+    def _count(self, group: list[Waiting], tasks: list[Task], synced: bool) -> None:
+        counted = self._counted
+        if counted is None:
+            return
+        deadlines = [waiting.deadline for waiting in group] + [deadline for _, _, deadline in tasks]
         if not synced:
             counted.put_failed(len(deadlines))
         now = time.monotonic() + self._timeout_s
