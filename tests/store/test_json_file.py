@@ -51,7 +51,7 @@ def test_a_broken_file_is_replaced_by_its_backup(path: Path, broken: bytes) -> N
     path.write_bytes(broken)
     again = open_file(path)
     assert again.load() == {"a": 1}
-    assert again.restored
+    assert [finding.id for finding in again.findings] == ["config-restored"]
     again.save({"a": 3})
     assert again.backup.read_bytes() == b'{\n\t"a":1\n}', "a broken file must not become the backup"
 

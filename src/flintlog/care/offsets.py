@@ -4,6 +4,9 @@
     apply   holds the store's lock, keeps a copy          consumerOffset.json.before-20260131T180000
             beside the file, writes RocketMQ's own text
 
+A store with light queues has `lmqConsumerOffset.json` instead. Without a configuration that says so, the file that
+was written last is taken.
+
 The file's `.bak` is no backup for a person: a running broker replaces it within seconds. The copy stays until somebody
 removes it.
 """
@@ -42,7 +45,14 @@ class OffsetMove:
 
 def load_offsets(files: StoreFiles) -> ConsumerOffsets:
     """The store's offsets as its file, or the `.bak`, has them; `DamagedStore` when neither can be read."""
-    offsets = ConsumerOffsets(JsonFile(files.paths.consumer_offsets, files.medium), _now_ms, 0, flush=lambda: None)
+    offsets = ConsumerOffsets(
+        JsonFile(files.paths.consumer_offsets, files.medium),
+        _now_ms,
+        0,
+        flush=lambda: None,
+        is_light=files.paths.is_light,
+        other=JsonFile(files.paths.other_consumer_offsets, files.medium),
+    )
     offsets.load()
     return offsets
 

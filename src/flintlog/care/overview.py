@@ -115,11 +115,13 @@ def _batch_queue(files: StoreFiles, queue: QueueFilesView, log_min: int) -> Queu
 
 
 def groups(files: StoreFiles) -> Iterator[GroupOffset]:
-    """Every group's offset in every queue, from `consumerOffset.json`."""
-    table = config_table(files, "consumerOffset.json", "offsetTable")
-    for name in sorted(table, key=str):
-        topic, _, group = str(name).partition("@")
-        offsets = table[name]
+    """Every group's offset in every queue, from `consumerOffset.json`, or a store with light queues' own file."""
+    name = files.paths.consumer_offsets.name
+    light = {key: {0: offset} for key, offset in config_table(files, name, "lmqOffsetTable").items()}
+    table = {**config_table(files, name, "offsetTable"), **light}
+    for key in sorted(table, key=str):
+        topic, _, group = str(key).partition("@")
+        offsets = table[key]
         for queue_id, offset in sorted(offsets.items(), key=str) if isinstance(offsets, dict) else ():
             if isinstance(offset, int) and str(queue_id).isdecimal():
                 queue = files.queues.get((topic, int(queue_id)))

@@ -31,7 +31,7 @@ def references(files: StoreFiles, message: StoredMessage) -> Iterator[Reference]
         if (offset.topic, offset.queue_id) == (message.topic, message.queue_id):
             yield {
                 "kind": "group-offset",
-                "file": str(files.root / "config" / "consumerOffset.json"),
+                "file": str(files.paths.consumer_offsets),
                 "group": offset.group,
                 "offset": offset.offset,
                 "is_consumed": offset.offset > message.queue_offset,

@@ -16,7 +16,11 @@ from flintlog.derive.side_checks import (
 )
 from flintlog.format import names
 
-_CHECKS = {"consumerOffset.json": check_consumer_offsets, "delayOffset.json": check_delay_offsets}
+_CHECKS = {
+    "consumerOffset.json": check_consumer_offsets,
+    "delayOffset.json": check_delay_offsets,
+    "lmqConsumerOffset.json": check_consumer_offsets,
+}
 
 
 def check_side_files(files: StoreFiles, judgement: Judgement) -> tuple[list[Finding], list[str]]:

@@ -26,7 +26,7 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.format.names import parse_segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
-from flintlog.store.paths import StorePaths
+from flintlog.store.paths import StorePaths, guess_paths
 from flintlog.store.stop_marker import StopMarker
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None
     Sizes that `config` does not name are read from the files, where that is safe.
     """
     medium = LocalMedium() if medium is None else medium
-    paths = StorePaths.of(root, config)
+    paths = StorePaths.of(root, config) if config is not None else guess_paths(root, medium)
     files = StoreFiles(root, paths, config, Inferred(), medium, MappedSource(medium, max_files=256))
     if not any(medium.exists(path) for path in (*paths.commit_logs, paths.consume_queue, paths.index)):
         raise DamagedStore("there is no store here", path=root, advice="name the directory that holds commitlog")

@@ -230,6 +230,13 @@ _ALL = (
         "Nothing, if that is as it should be; groups may be given again what they consumed last.",
     ),
     Kind(
+        "offsets-taken-over",
+        "The groups' offsets were in the file of the other kind of store",
+        "`enable_lmq` was switched: with it offsets are in `lmqConsumerOffset.json`, without in `consumerOffset.json`.",
+        "Groups go on where the other file says. A RocketMQ broker would look at its own file alone and begin anew.",
+        "Nothing, if it was meant; the file that is used from now on has been written by the next clean stop.",
+    ),
+    Kind(
         "offset-beyond-queue",
         "A consumer is further than its queue",
         "The log or the queue lost its end, or offsets were copied from another broker.",

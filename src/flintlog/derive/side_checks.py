@@ -83,8 +83,11 @@ def parse_config(data: bytes, path: str, *, has_backup: bool) -> tuple[JsonObjec
 
 
 def check_consumer_offsets(table: JsonObject, path: str, max_offset: MaxOffset) -> list[Finding]:
-    """`consumerOffset.json`: no group is ahead of its queue."""
+    """`consumerOffset.json`: no group is ahead of its queue, nor is a light group of `lmqConsumerOffset.json`."""
     findings: list[Finding] = []
+    for name, offset in _mapping(table.get("lmqOffsetTable")).items():
+        topic, _, group = str(name).partition("@")
+        findings += _check_offset(path, f"group {group}", (topic, 0), _int(offset), max_offset)
     for name, offsets in _mapping(table.get("offsetTable")).items():
         topic, _, group = str(name).partition("@")
         for queue_id, offset in _mapping(offsets).items():

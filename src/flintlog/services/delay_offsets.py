@@ -16,7 +16,7 @@ from typing import Final
 from flintlog.errors import DamagedStore
 from flintlog.format.config_json import JsonObject
 from flintlog.store.clock import Milliseconds
-from flintlog.store.json_file import JsonFile
+from flintlog.store.json_file import JsonFile, check_objects
 
 FILE_NAME: Final = "delayOffset.json"
 VERSION_STEP: Final = 200
@@ -27,7 +27,7 @@ class DelayOffsets:
     """The table and its file. Owned by the thread that delivers."""
 
     def __init__(self, file: JsonFile, now_ms: Milliseconds) -> None:
-        self._file = file
+        self.file = file
         self._now_ms = now_ms
         self._table: dict[int, int] = {}
         self._counter = 0
@@ -37,8 +37,8 @@ class DelayOffsets:
         self.is_dirty = False
 
     def load(self) -> None:
-        """Take over what the file says; a file of another shape raises and is left alone."""
-        content = self._file.load()
+        """Take over what the file says; when no file has the right shape this raises, and they are left alone."""
+        content = self.file.load(lambda told: self._numbers(told, "offsetTable"))
         if content is None:
             return
         self._table = self._numbers(content, "offsetTable")
@@ -49,9 +49,10 @@ class DelayOffsets:
 
     def _numbers(self, content: JsonObject, member: str) -> dict[int, int]:
         table: dict[int, int] = {}
+        check_objects(content, member)
         for level, offset in _object(content, member).items():
             if not str(level).isdecimal() or not isinstance(offset, int) or offset < 0:
-                raise DamagedStore(f"{member} says {level!r}: {offset!r}", path=self._file.path)
+                raise DamagedStore(f"{member} says {level!r}: {offset!r}", path=self.file.path)
             table[int(level)] = offset
         return table
 
@@ -73,7 +74,7 @@ class DelayOffsets:
     def save(self) -> None:
         """Write the file, if it is not what it already says."""
         version = {"counter": self._counter, "stateVersion": self._state_version, "timestamp": self._timestamp}
-        self._file.save({"dataVersion": version, "offsetTable": self.as_table()})
+        self.file.save({"dataVersion": version, "offsetTable": self.as_table()})
         self.is_dirty = False
 
     def as_table(self) -> dict[int, int]:

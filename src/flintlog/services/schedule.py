@@ -83,6 +83,7 @@ class ScheduleService:
     def start(self) -> None:
         """Load the offsets, bring them into their queues, and find what a crash left delivered but not recorded."""
         self._offsets.load()
+        self._store.report(self._offsets.file.findings)
         found = deliveries_after(self._mark.load(self._offsets.as_table()), self._store, self._offsets, self._delays_ms)
         for number, offset in found.items():
             log.info(

@@ -5,20 +5,16 @@ The counts are figures and nothing is decided by them: they are written now and 
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from flintlog.errors import DamagedStore
 from flintlog.format.config_json import JsonObject, JsonValue
 from flintlog.format.java import concurrent_map_order
 from flintlog.format.names import CONFIG
 from flintlog.format.timer import TIMER_METRICS
-from flintlog.store.json_file import JsonFile
+from flintlog.store.json_file import JsonFile, check_objects
 
 if TYPE_CHECKING:
     from flintlog.store.store import Store
-
-log = logging.getLogger(__name__)
 
 _MAP_CAPACITY = 1024
 
@@ -28,19 +24,15 @@ class TimerMetrics:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._file: JsonFile | None = JsonFile(store.path / CONFIG / TIMER_METRICS, store.medium, pretty=False)
+        self._file = JsonFile(store.path / CONFIG / TIMER_METRICS, store.medium, pretty=False)
         self._counts: dict[str, int] = {}
-
         self._changes = 0
         self._is_changed = False
 
     def load(self, *, is_void: bool) -> None:
         """Take the counts that were saved, unless everything is entered and so counted anew."""
-        try:
-            found = None if self._file is None else self._file.load()
-        except DamagedStore as damage:
-            log.warning("the timer's counts begin at 0, and are not saved: %s", damage)
-            self._file = found = None
+        found = self._file.load_figures(lambda content: check_objects(content, "dataVersion", "timingCount"))
+        self._store.report(self._file.findings)
         version = _member(found, "dataVersion")
         self._changes = _number(version.get("counter"))
         if is_void:
@@ -61,7 +53,7 @@ class TimerMetrics:
 
     def save(self) -> None:
         """Write the counts, if they changed."""
-        if not self._is_changed or self._file is None:
+        if not self._is_changed:
             return
         self._is_changed = False
         now_ms = self._store.now_ms()

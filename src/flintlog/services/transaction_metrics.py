@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from flintlog.format.config_json import JsonObject, JsonValue
-from flintlog.store.json_file import JsonFile
+from flintlog.store.json_file import JsonFile, check_objects
 from flintlog.store.store import Store
 
 METRICS_NAME: Final = "transactionMetrics"
@@ -21,6 +21,7 @@ class TransactionMetrics:
     """Undecided transactions by topic; a topic that had one stays with 0, as in RocketMQ."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self._file = JsonFile(store.path / "config" / METRICS_NAME, store.medium, pretty=False)
         self._now_ms = store.now_ms
         self._metrics: dict[str, JsonObject] = {}
@@ -28,7 +29,9 @@ class TransactionMetrics:
         self._version_ms = 0
 
     def load(self) -> None:
-        content = self._file.load() or {}
+        members = ("dataVersion", "transactionCount")
+        content = self._file.load_figures(lambda told: check_objects(told, *members)) or {}
+        self._store.report(self._file.findings)
         version, told = content.get("dataVersion"), content.get("transactionCount")
         self._version_ms = self._now_ms()
         if isinstance(version, dict):

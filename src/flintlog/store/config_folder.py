@@ -2,11 +2,12 @@
 
     config/topics.json               store.topics
     config/subscriptionGroup.json    store.groups
-    config/consumerOffset.json       store.consumer_offsets
+    config/consumerOffset.json       store.consumer_offsets; lmqConsumerOffset.json in a store with light queues
+    config/consumerFilter.json       store.subscriptions
 
-Loading comes after recovery, because offsets are compared with what the queues hold. A file that does not parse is
-replaced by its `.bak`, and that is a finding; when neither parses, opening for writing fails and nothing is changed,
-while a read-only opening says so and goes on without.
+Loading comes after recovery, because offsets are compared with what the queues hold. In the place of a file that does
+not parse its `.bak` is used, and that is a finding; when neither parses, opening for writing fails and nothing is
+changed, while a read-only opening says so and goes on without.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from flintlog.derive.finding import Finding
 from flintlog.errors import DamagedStore, SyncFailed
@@ -23,14 +23,14 @@ from flintlog.store.config_table import ConfigTable
 from flintlog.store.consumer_offsets import ConsumerOffsets
 from flintlog.store.engine import Engine
 from flintlog.store.groups import GROUP_EXTRAS, SYSTEM_GROUPS, GroupConfig, Groups
-from flintlog.store.json_file import JsonFile
+from flintlog.store.json_file import JsonFile, broken_finding
 from flintlog.store.topics import SYSTEM_TOPICS, TopicConfig, Topics
 
 log = logging.getLogger(__name__)
 
 
 class ConfigFolder:
-    """The three files and what stands in them."""
+    """The four files and what stands in them."""
 
     def __init__(self, engine: Engine, background: Background, *, on_queue_type: Callable[[], None]) -> None:
         """`on_queue_type` is called when a topic got another kind of queue."""
@@ -58,6 +58,8 @@ class ConfigFolder:
             config.flush_consumer_offset_interval,
             flush=engine.flush,
             on_change=self._save_in_time,
+            is_light=paths.is_light,
+            other=JsonFile(paths.other_consumer_offsets, medium),
         )
         self.topics = Topics(
             self._topic_table,
@@ -76,6 +78,7 @@ class ConfigFolder:
             (topics_file, self._topic_table.load),
             (groups_file, self._group_table.load),
             (offsets_file, self.offsets.load),
+            (engine.subscriptions.file, engine.subscriptions.load),
         )
         self._is_loaded = False
 
@@ -88,13 +91,30 @@ class ConfigFolder:
             except DamagedStore as broken:
                 if not self._engine.read_only:
                     raise
-                findings.append(_broken(file.path, broken))
+                findings.append(broken_finding(file.path, broken))
             else:
-                findings += [_restored(file)] if file.restored else []
+                findings += file.findings
         self._is_loaded = True
+        findings += self._taken_over()
         if not self._engine.read_only and self._engine.config.broker_role != "SLAVE":
             findings += self._bring_back_offsets()
         return findings
+
+    def _taken_over(self) -> list[Finding]:
+        source = self.offsets.taken_from
+        if source is None:
+            return []
+        paths = self._engine.parts.paths
+        return [
+            Finding(
+                "offsets-taken-over",
+                "warning",
+                f"there is no {paths.consumer_offsets.name}, and {source.path.name} has offsets",
+                f"groups go on where {source.path.name} says; from now on {paths.consumer_offsets.name} is written",
+                file=str(source.path),
+            ),
+            *source.findings,
+        ]
 
     def _bring_back_offsets(self) -> list[Finding]:
         """A slave's offsets are its master's and may be ahead of its own log; anybody else's may not."""
@@ -137,23 +157,3 @@ class ConfigFolder:
         except SyncFailed as failure:
             # What was saved before stands; the groups are given again what they consumed since.
             log.error("the groups' offsets were not saved: %s", failure)
-
-
-def _restored(file: JsonFile) -> Finding:
-    return Finding(
-        "config-restored",
-        "warning",
-        f"{file.path.name} is missing or does not parse",
-        f"its backup {file.backup.name} is used",
-        file=str(file.path),
-    )
-
-
-def _broken(path: Path, error: DamagedStore) -> Finding:
-    return Finding(
-        "damaged-config",
-        "error",
-        f"{path.name}: {error.what}",
-        "repair it, or move it away to begin anew",
-        file=str(path),
-    )

@@ -92,18 +92,22 @@ class ConfigTable(Generic[E]):
         self._changing = threading.Lock()
 
     def load(self) -> None:
-        """Take what the file holds; a file of another shape raises, and nothing is changed."""
-        content = self.file.load()
+        """Take what the file holds; when no file has the right shape this raises, and nothing is changed."""
+        content = self.file.load(self._parse_all)
         if content is None:
             return
-        table = content.pop(self._member, {})
-        if not isinstance(table, dict):
-            raise DamagedStore(f"the {self._member} of this file is no object", path=self.file.path)
-        found = {str(name): self._parse(str(name), entry) for name, entry in table.items()}
+        found = self._parse_all(content)
+        content.pop(self._member, None)
         self.version = parse_data_version(content.pop("dataVersion", None), self._now_ms())
         self._beside.update(content)
         self._raw = {name: raw for name, (raw, _) in found.items()}
         self._entries = {**self._predefined, **{name: entry for name, (_, entry) in found.items()}}
+
+    def _parse_all(self, content: JsonObject) -> dict[str, tuple[JsonObject, E]]:
+        table = content.get(self._member, {})
+        if not isinstance(table, dict):
+            raise DamagedStore(f"the {self._member} of this file is no object", path=self.file.path)
+        return {str(name): self._parse(str(name), entry) for name, entry in table.items()}
 
     def _parse(self, name: str, entry: JsonValue) -> tuple[JsonObject, E]:
         if not isinstance(entry, dict):

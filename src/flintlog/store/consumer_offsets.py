@@ -7,6 +7,14 @@
       "pullOffsetTable":{}                                     a broker's memory of pulls; kept, never used
     }
 
+A broker that serves light queues (`enableLmq`) keeps all of this in `config/lmqConsumerOffset.json` and looks at no
+other file. There a light group, one whose name begins with %LMQ%, has one offset in a topic, for its queue 0:
+
+      "lmqOffsetTable":{ "%LMQ%device-7@%LMQ%device-7":15 }    topic@group: the next offset to consume
+
+What such a group has consumed of other queues stays in `offsetTable`, where the broker keeps it without looking. When
+the file is not there and the other one is, its offsets are taken over: somebody has switched `enable_lmq`.
+
 Invariant: an ordinary commit never moves an offset backwards; only `reset` does. Commits are kept in memory and saved
 `flush_consumer_offset_interval` after the first one that was not, and when the store stops: after a crash a group
 may be given again what it consumed in that time, and never misses anything. Before offsets are written the log is made
@@ -18,8 +26,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeAlias
 
+from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.errors import DamagedStore, InvalidConfig, InvalidTopic
 from flintlog.format.config_json import JsonObject, JsonValue
 from flintlog.format.java import concurrent_map_order, hash_map_order
@@ -36,7 +46,12 @@ _TOPICS_CAPACITY: Final = 8
 _COMMITS_A_VERSION: Final = 500
 """RocketMQ's `consumerOffsetUpdateVersionStep`."""
 
-_MEMBERS: Final = ("dataVersion", "groupTopicMap", "offsetTable")
+LIGHT_TABLE: Final = "lmqOffsetTable"
+_LIGHT_QUEUE_ID: Final = 0
+_MEMBERS: Final = ("dataVersion", "groupTopicMap", "offsetTable", LIGHT_TABLE)
+
+OffsetTable: TypeAlias = dict[str, dict[int, int]]
+"""topic@group → queue id → the next offset to consume."""
 
 
 class ConsumerOffsets:
@@ -50,8 +65,14 @@ class ConsumerOffsets:
         *,
         flush: Callable[[], None],
         on_change: Callable[[], None] | None = None,
+        is_light: bool = False,
+        other: JsonFile | None = None,
     ) -> None:
-        """`flush` makes the log durable. `on_change`: there is something to save, and there was nothing before."""
+        """`flush` makes the log durable. `on_change`: there is something to save, and there was nothing before.
+
+        `is_light`: the file is that of a store with light queues. `other` is read when there is no such file.
+        """
+        self.taken_from: JsonFile | None = None
         self._file = file
         self._now_ms = now_ms
         self._interval_ms = interval_ms
@@ -59,7 +80,9 @@ class ConsumerOffsets:
         self._on_change = on_change
         self._version = DataVersion(timestamp=now_ms())
         self._beside: JsonObject = {"pullOffsetTable": {}}
-        self._table: dict[str, dict[int, int]] = {}
+        self._table: OffsetTable = {}
+        self._is_light = is_light
+        self._other = other
         self._lock = threading.Lock()
         self._saving = threading.Lock()
         self._commits = 0
@@ -67,24 +90,23 @@ class ConsumerOffsets:
         self._written = 0
         self._changed_at_ms: int | None = None
 
+    @property
+    def path(self) -> Path:
+        """The file that they are saved in."""
+        return self._file.path
+
     def load(self) -> None:
-        """Take what the file holds; a file of another shape raises, and nothing is changed."""
-        content = self._file.load()
+        """Take what the file holds; when no file has the right shape this raises, and nothing is changed."""
+        file = load_from(self._file, self._other)
+        content = file.load(lambda told: parse_offsets(told, file.path))
         if content is None:
             return
-        table = content.get("offsetTable", {})
-        if not isinstance(table, dict):
-            raise DamagedStore("the offsetTable of this file is no object", path=self._file.path)
-        self._table = {str(key): self._parse(str(key), offsets) for key, offsets in table.items()}
+        self._table = parse_offsets(content, file.path)
         self._version = parse_data_version(content.get("dataVersion"), self._now_ms())
         self._beside.update({name: value for name, value in content.items() if name not in _MEMBERS})
-
-    def _parse(self, key: str, offsets: JsonValue) -> dict[int, int]:
-        try:
-            assert isinstance(offsets, dict)
-            return {int(queue_id): int(str(offset)) for queue_id, offset in offsets.items()}
-        except (AssertionError, ValueError):
-            raise DamagedStore(f"the offsets of {key!r} are no numbers", path=self._file.path) from None
+        if file is not self._file:
+            self.taken_from = file
+            self._changed_at_ms = self._now_ms()  # to be saved where it will be looked for
 
     # ------------------------------------------------------------------ looking
 
@@ -223,7 +245,8 @@ class ConsumerOffsets:
         return True
 
     def _encode(self) -> JsonObject:
-        keys = concurrent_map_order(self._table, _TABLE_CAPACITY)
+        table, light = _split_light(self._table) if self._is_light else (self._table, {})
+        keys = concurrent_map_order(table, _TABLE_CAPACITY)
         topics: dict[str, list[str]] = {}
         for topic, _, group in (key.partition(SEPARATOR) for key in keys if key.count(SEPARATOR) == 1):
             topics.setdefault(group, []).append(topic)
@@ -232,9 +255,48 @@ class ConsumerOffsets:
             **self._beside,
             "dataVersion": self._version.as_json(),
             "groupTopicMap": {group: hash_map_order(topics[group], _TOPICS_CAPACITY) for group in groups},
-            "offsetTable": {key: _in_map_order(self._table[key]) for key in keys},
+            "offsetTable": {key: _in_map_order(table[key]) for key in keys},
         }
+        if self._is_light:
+            members[LIGHT_TABLE] = {key: light[key] for key in concurrent_map_order(light, _TABLE_CAPACITY)}
         return dict(sorted(members.items(), key=lambda item: str(item[0])))
+
+
+def load_from(file: JsonFile, other: JsonFile | None) -> JsonFile:
+    """The file to load offsets from: the other one only when there is none, nor a backup of it."""
+    return other if other is not None and not file.exists and other.exists else file
+
+
+def parse_offsets(content: JsonObject, path: Path) -> OffsetTable:
+    """All offsets of a file, those of light groups too; `DamagedStore` when it has another shape."""
+    table, light = content.get("offsetTable", {}), content.get(LIGHT_TABLE, {})
+    if not isinstance(table, dict) or not isinstance(light, dict):
+        raise DamagedStore("the offsetTable of this file is no object", path=path)
+    found = {str(key): _numbers(str(key), offsets, path) for key, offsets in table.items()}
+    for key, offset in light.items():
+        found.setdefault(str(key), {}).update(_numbers(str(key), {_LIGHT_QUEUE_ID: offset}, path))
+    return found
+
+
+def _numbers(key: str, offsets: JsonValue, path: Path) -> dict[int, int]:
+    try:
+        assert isinstance(offsets, dict)
+        return {int(queue_id): int(str(offset)) for queue_id, offset in offsets.items()}
+    except (AssertionError, ValueError):
+        raise DamagedStore(f"the offsets of {key!r} are no numbers", path=path) from None
+
+
+def _split_light(table: OffsetTable) -> tuple[OffsetTable, dict[str, int]]:
+    """What stands in `offsetTable` and what in `lmqOffsetTable` of a store with light queues."""
+    plain: OffsetTable = {}
+    light: dict[str, int] = {}
+    for key, offsets in table.items():
+        rest = dict(offsets)
+        if key.partition(SEPARATOR)[2].startswith(LMQ_PREFIX) and _LIGHT_QUEUE_ID in rest:
+            light[key] = rest.pop(_LIGHT_QUEUE_ID)
+        if rest or key not in light:
+            plain[key] = rest
+    return plain, light
 
 
 def offset_key(group: str, topic: str) -> str:

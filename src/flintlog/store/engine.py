@@ -161,7 +161,7 @@ class Engine:
         move_to(State.LOAD_CONSUME_QUEUE_OK)
         parts.checkpoint.load()
         if self.config.enable_calc_filter_bit_map:
-            self.subscriptions.load()  # before recovery, which may dispatch
+            self._load_subscriptions()  # before recovery, which may dispatch
         self._marker.load()
         self._settle_batch()
         self._is_cutting = self._cut_as_asked(PendingCut(parts.paths, self.medium))
@@ -170,6 +170,13 @@ class Engine:
             safe = parts.checkpoint.values.index_msg_timestamp
             self._dropped_index_files = parts.index.load(self._was_clean, safe)
         move_to(State.LOAD_INDEX_OK)
+
+    def _load_subscriptions(self) -> None:
+        try:
+            self.subscriptions.load()
+        except DamagedStore:
+            if not self.read_only:
+                raise  # one that is only read goes on without, and says so once its config folder is loaded
 
     def _settle_batch(self) -> None:
         parts = self.parts

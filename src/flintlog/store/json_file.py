@@ -1,10 +1,17 @@
 """One file of a store's `config` folder, and the `.bak` beside it.
 
     save      old content ─▶ name.bak      new content ─▶ name         each replaced as a whole
-    load      name, and when that is missing or does not parse, name.bak, and that is said
+    load      name, and when that is missing, does not parse or has another shape, name.bak
 
-A crash between the two steps leaves the old content under both names. When neither parses, loading raises and nothing
-is written: whatever can still be read out of the two files stays there.
+One rule for all of them. That a `.bak` was used is a finding, and stands in `store.recovery`. When neither can be used,
+nothing is ever written over them: whatever can still be read out of the two files stays there. What then happens
+depends on what the file is for:
+
+    topics, groups, offsets, delay levels, filters      `load` raises, and the store or the service does not open
+    figures that decide nothing (timermetrics,          `load_figures` says so in a finding; they begin anew, and are
+    transactionMetrics)                                 not saved until the file was repaired or moved away
+
+A crash between the two steps of a save leaves the old content under both names.
 """
 
 from __future__ import annotations
@@ -13,6 +20,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from flintlog.derive.finding import Finding
 from flintlog.disk.medium import Medium
 from flintlog.errors import DamagedStore, FormatError
 from flintlog.format.config_json import JsonObject, JsonValue, encode_config_json, parse_config_object
@@ -22,9 +30,12 @@ log = logging.getLogger(__name__)
 BACKUP_SUFFIX = ".bak"
 MAX_BYTES = 256 * 1024 * 1024
 
+Accept = Callable[[JsonObject], object]
+"""Raises `FormatError` or `DamagedStore` for a content that cannot be used."""
+
 
 class JsonFile:
-    """Loads and saves one config file; `restored` says that the last load took the `.bak`."""
+    """Loads and saves one config file. What the last load found wrong is in `findings`."""
 
     def __init__(
         self, path: Path, medium: Medium, *, pretty: bool = True, before_save: Callable[[], None] | None = None
@@ -32,28 +43,39 @@ class JsonFile:
         """`before_save` may refuse a save by an error."""
         self.path = path
         self.backup = path.with_name(path.name + BACKUP_SUFFIX)
-        self.restored = False
+        self.findings: tuple[Finding, ...] = ()
         self._medium = medium
         self._pretty = pretty
         self._before_save = before_save
         self._saved: bytes | None = None
+        self._is_left_alone = False
 
-    def load(self) -> JsonObject | None:
-        """The content; None when there is none yet. An empty file is one that was never finished."""
-        self.restored = False
-        broken: FormatError | None = None
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything to load."""
+        return self._medium.exists(self.path) or self._medium.exists(self.backup)
+
+    def load(self, accept: Accept | None = None) -> JsonObject | None:
+        """The content; None when there is none yet. An empty file is one that was never finished.
+
+        `accept` looks at the content before it is taken.
+        """
+        self.findings = ()
+        broken: FormatError | DamagedStore | None = None
         for path in (self.path, self.backup):
             data = self._medium.read(path, MAX_BYTES) if self._medium.exists(path) else b""
             if not data.strip():
                 continue
             try:
                 found = parse_config_object(data)
-            except FormatError as error:
+                if accept is not None:
+                    accept(found)
+            except (FormatError, DamagedStore) as error:
                 broken = broken or error
                 continue
-            self.restored = path is self.backup
-            if self.restored:
+            if path is self.backup:
                 log.warning("%s is missing or does not parse: its backup %s is used", self.path, self.backup.name)
+                self.findings = (self._restored(),)
             else:
                 self._saved = data
             return found
@@ -65,8 +87,29 @@ class JsonFile:
             advice="nothing was changed; repair it, or move both away to begin anew",
         )
 
+    def load_figures(self, accept: Accept | None = None) -> JsonObject | None:
+        """`load` for figures: when nothing can be made of the file, there are none, and it is left as it is."""
+        try:
+            return self.load(accept)
+        except DamagedStore as damage:
+            log.warning("the figures begin anew, and are not saved: %s", damage)
+            self._is_left_alone = True
+            self.findings = (broken_finding(self.path, damage, "its figures begin anew, and are not saved meanwhile"),)
+            return None
+
+    def _restored(self) -> Finding:
+        return Finding(
+            "config-restored",
+            "warning",
+            f"{self.path.name} is missing or does not parse",
+            f"its backup {self.backup.name} is used",
+            file=str(self.path),
+        )
+
     def save(self, value: JsonValue) -> bool:
         """Write the content, if it is not the one that is there; whether anything was written."""
+        if self._is_left_alone:
+            return False
         if self._before_save is not None:
             self._before_save()
         data = encode_config_json(value, pretty=self._pretty)
@@ -78,3 +121,22 @@ class JsonFile:
         self._medium.replace(self.path, data)
         self._saved = data
         return True
+
+
+def broken_finding(path: Path, error: DamagedStore, meanwhile: str = "") -> Finding:
+    """Neither a config file nor its backup can be used, and the store is open all the same."""
+    remedy = "repair it, or move it away to begin anew"
+    return Finding(
+        "damaged-config",
+        "error",
+        f"{path.name}: {error.what}",
+        f"{remedy}; {meanwhile}" if meanwhile else remedy,
+        file=str(path),
+    )
+
+
+def check_objects(content: JsonObject, *names: str) -> None:
+    """Raise unless these members of a content, where it has them, are objects."""
+    for name in names:
+        if not isinstance(content.get(name, {}), dict):
+            raise FormatError(f"{name} is no object")

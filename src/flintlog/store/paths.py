@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 PATH_SEPARATOR = ","
 ROCKSDB_MARK = "CURRENT"
 LOG_NAME_DIGITS = 20
+PLAIN_OFFSETS = "consumerOffset.json"
+LIGHT_OFFSETS = "lmqConsumerOffset.json"
 CONFIG_FILES = (
     "consumerFilter.json",
-    "consumerOffset.json",
+    PLAIN_OFFSETS,
     "delayOffset.json",
+    LIGHT_OFFSETS,
     "subscriptionGroup.json",
     "timercheck",
     "timermetrics",
@@ -35,13 +38,16 @@ class StorePaths:
     root: Path
     commit_logs: tuple[Path, ...]
     read_only_commit_logs: tuple[Path, ...]
+    is_light: bool = False
+    """Whether light queues are served: then a broker keeps all offsets in another file."""
 
     @classmethod
     def of(cls, root: Path, config: StoreConfig | None) -> StorePaths:
         if config is None:
             return cls(root, (root / "commitlog",), ())
         given = _split(config.store_path_commit_log)
-        return cls(root, given or (root / "commitlog",), _split(config.read_only_commit_log_store_paths))
+        read_only = _split(config.read_only_commit_log_store_paths)
+        return cls(root, given or (root / "commitlog",), read_only, config.enable_lmq)
 
     @property
     def consume_queue(self) -> Path:
@@ -73,7 +79,17 @@ class StorePaths:
 
     @property
     def consumer_offsets(self) -> Path:
-        return self.root / "config" / "consumerOffset.json"
+        """Where a broker with the same `enableLmq` keeps the offsets of all groups."""
+        return self.root / "config" / (LIGHT_OFFSETS if self.is_light else PLAIN_OFFSETS)
+
+    @property
+    def other_consumer_offsets(self) -> Path:
+        """Where a broker with another `enableLmq` would keep them."""
+        return self.root / "config" / (PLAIN_OFFSETS if self.is_light else LIGHT_OFFSETS)
+
+    @property
+    def delay_offsets(self) -> Path:
+        return self.root / "config" / "delayOffset.json"
 
     @property
     def consumer_filter(self) -> Path:
@@ -128,6 +144,14 @@ class StorePaths:
 
 def _split(text: str | None) -> tuple[Path, ...]:
     return tuple(Path(part.strip()) for part in (text or "").split(PATH_SEPARATOR) if part.strip())
+
+
+def guess_paths(root: Path, medium: Medium) -> StorePaths:
+    """The paths of a store whose configuration nobody named: offsets are in the file that was written last."""
+    paths = StorePaths.of(root, None)
+    plain, light = medium.stat(paths.consumer_offsets), medium.stat(paths.other_consumer_offsets)
+    is_light = light is not None and (plain is None or light.mtime_ms > plain.mtime_ms)
+    return replace(paths, is_light=is_light)
 
 
 def refuse_rocksdb(paths: StorePaths, medium: Medium) -> None:

@@ -46,7 +46,7 @@ from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.raw_log import RawLog
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
-from flintlog.store.recovery_report import RecoveryReport
+from flintlog.store.recovery_report import Finding, RecoveryReport
 from flintlog.store.retention import Retention
 from flintlog.store.service import HOMES, HasFigures, Rewritten, Service, make_service
 from flintlog.store.stats import StoreStatsService
@@ -165,6 +165,11 @@ class Store:
         """What the opening found: what was cut, where, why, and where it is kept."""
         return self._engine.recovery
 
+    def report(self, findings: Sequence[Finding]) -> None:
+        """Add to what the opening found: for services, which read their files when they start."""
+        if findings:
+            self._engine.recovery = self._engine.recovery.with_findings(findings)
+
     def __enter__(self) -> Self:
         return self
 
@@ -174,9 +179,7 @@ class Store:
         self.shutdown()
 
     def _load_config_folder(self) -> None:
-        findings = self._folder.load()
-        if findings:
-            self._engine.recovery = self._engine.recovery.with_findings(findings)
+        self.report(self._folder.load())
 
     def _start_services(self) -> None:
         if self.read_only:

@@ -27,7 +27,7 @@ from flintlog.store.bloom import BloomFilter, GroupFilter, filter_bitmap
 from flintlog.store.checks import check_queue, check_text
 from flintlog.store.clock import Milliseconds
 from flintlog.store.filters import Extension, HasProperties
-from flintlog.store.json_file import JsonFile
+from flintlog.store.json_file import JsonFile, check_objects
 from flintlog.store.sql92 import Sql92
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Subscriptions:
     """The table of one store. Any thread may call; the dispatching thread reads whole tables that are only replaced."""
 
     def __init__(self, file: JsonFile, bloom: BloomFilter, now_ms: Milliseconds, *, read_only: bool) -> None:
-        self._file = file
+        self.file = file
         self._bloom = bloom
         self._now_ms = now_ms
         self._read_only = read_only
@@ -159,7 +159,7 @@ class Subscriptions:
 
     def _check_writable(self) -> None:
         if self._read_only:
-            raise StoreClosed("the store was opened read-only", path=self._file.path)
+            raise StoreClosed("the store was opened read-only", path=self.file.path)
         self.load()
 
     def _be_loaded(self) -> None:
@@ -189,7 +189,7 @@ class Subscriptions:
         """
         if self._is_loaded:
             return
-        told = self._file.load()
+        told = self.file.load(lambda content: check_objects(content, "filterDataByTopic"))
         self._is_loaded = True
         topics = None if told is None else told.get("filterDataByTopic")
         found: dict[str, dict[str, Subscription]] = {}
@@ -200,7 +200,7 @@ class Subscriptions:
                 if one is None:
                     continue
                 if one.judge.bit_count != self._bloom.bit_count:
-                    log.warning("the bitmaps have another size now: %s is ignored", self._file.path)
+                    log.warning("the bitmaps have another size now: %s is ignored", self.file.path)
                     return
                 found.setdefault(one.topic, {})[one.group] = one
         self._by_topic = found
@@ -212,7 +212,7 @@ class Subscriptions:
         try:
             condition = Sql92(expression)
         except InvalidFilter as error:
-            log.warning("the filter of %s on %s in %s is left out: %s", group, topic, self._file.path, error)
+            log.warning("the filter of %s on %s in %s is left out: %s", group, topic, self.file.path, error)
             return None
         born, dead = _whole(data.get("bornTime")), _whole(data.get("deadTime"))
         positions = bits.get("bitPos")
@@ -230,7 +230,7 @@ class Subscriptions:
             groups = self._by_topic[topic]
             shown: JsonObject = {group: _entry_of(groups[group]) for group in concurrent_map_order(groups)}
             topics[topic] = {"groupFilterData": shown, "topic": topic}
-        self._file.save({"filterDataByTopic": topics})
+        self.file.save({"filterDataByTopic": topics})
 
     def _forget_long_dead(self) -> None:
         now = self._now_ms()

@@ -5,7 +5,7 @@ writes what has changed into its own. RocketMQ's slaves and masters take part on
 
     code   reply                                              the slave's file
     21     dataVersion, topicConfigTable, ...                 topics.json                 replaced
-    43     offsetTable                                        consumerOffset.json         merged
+    43     offsetTable (and lmqOffsetTable)                   consumerOffset.json         merged
     45     dataVersion, offsetTable                           delayOffset.json            replaced
     201    dataVersion, subscriptionGroupTable, ...           subscriptionGroup.json      replaced
     402    messageRequestModeMap                              messageRequestMode.json     replaced
@@ -26,6 +26,7 @@ from flintlog.remoting import codes
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.frame import Command
 from flintlog.remoting.server import Handler
+from flintlog.store.consumer_offsets import LIGHT_TABLE
 from flintlog.store.json_file import JsonFile
 from flintlog.store.store import Store
 
@@ -37,12 +38,16 @@ _NO_VERSION: Final[JsonObject] = {"counter": 0, "stateVersion": 0, "timestamp": 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One of the five: its file, its members with what they are when there is no file, and what is only on the wire."""
+    """One of the five: its file, its members with what they are when there is no file, and what is only on the wire.
+
+    `if_there` are members that only some stores have.
+    """
 
     file: str
     members: Mapping[str, JsonValue]
     wire_only: Mapping[str, JsonValue]
     total: tuple[str, str] | None = None
+    if_there: tuple[str, ...] = ()
     is_merged: bool = False
 
 
@@ -53,7 +58,9 @@ PARTS: Final[Mapping[int, _Part]] = {
         {"mappingDataVersion": _NO_VERSION, "topicQueueMappingDetailMap": {}, "topicQueueMappingInfoMap": {}},
         ("totalTopicNum", "topicConfigTable"),
     ),
-    codes.GET_ALL_CONSUMER_OFFSET: _Part("consumerOffset.json", {"offsetTable": {}}, {}, is_merged=True),
+    codes.GET_ALL_CONSUMER_OFFSET: _Part(
+        "consumerOffset.json", {"offsetTable": {}}, {}, is_merged=True, if_there=(LIGHT_TABLE,)
+    ),
     codes.GET_ALL_DELAY_OFFSET: _Part("delayOffset.json", {"dataVersion": _NO_VERSION, "offsetTable": {}}, {}),
     codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _Part(
         "subscriptionGroup.json",
@@ -82,6 +89,7 @@ def _answer(store: Store, part: _Part, request: Command) -> Command:
         store.consumer_offsets.save()
     content = _file(store, part).load() or {}
     told: JsonObject = {name: content.get(name, absent) for name, absent in part.members.items()}
+    told.update({name: content[name] for name in part.if_there if name in content})
     fields: dict[str, str] = {}
     if part.total is not None:
         name, member = part.total
@@ -137,7 +145,9 @@ class MetadataFollower:
         old = file.load() or {}
         new: JsonObject = {**old, **{name: told[name] for name in part.members if name in told}}
         if part.is_merged:
-            new["offsetTable"] = _merged(old.get("offsetTable"), told.get("offsetTable"))
+            for name in (*part.members, *part.if_there):
+                if name in told:
+                    new[name] = _merged(old.get(name), told[name])
         return False if new == old else file.save(dict(sorted(new.items(), key=lambda item: str(item[0]))))
 
 
@@ -146,4 +156,6 @@ def _merged(old: JsonValue, new: JsonValue) -> JsonValue:
 
 
 def _file(store: Store, part: _Part) -> JsonFile:
+    if part.is_merged:
+        return JsonFile(store.consumer_offsets.path, store.medium)
     return JsonFile(Path(store.path) / "config" / part.file, store.medium)
