@@ -120,7 +120,7 @@ def test_offsets_that_do_not_parse_make_the_answer_partial(tmp_path: Path, capsy
     (store / "config/consumerOffset.json").write_text("{")
     assert len(rows(capsys, store, code=5)) == 4
     kept = rows(capsys, store, *at_any_hour(store, protect_unconsumed=True), code=5)
-    assert {row["goes"] for row in kept} == {"kept: it is not known what groups have consumed"}
+    assert {row["goes"] for row in kept} == {"kept: it is not known who needs it"}
 
 
 def test_beside_a_running_store_the_file_made_ahead_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from flintlog import StoreConfig
 from flintlog.disk.medium import DiskUsage
 from flintlog.store.disk_use import used_percent
+from flintlog.store.holds import Hold
 from flintlog.store.retention_rules import (
     HOUR_MS,
     LogFile,
@@ -23,7 +24,6 @@ from flintlog.store.retention_rules import (
     parse_hours,
     plan_files,
 )
-from flintlog.store.unconsumed import Unconsumed
 
 SIZE = 1000
 
@@ -178,13 +178,17 @@ def test_without_force_age_counts_on_any_disk() -> None:
 
 def test_what_a_group_has_not_consumed_is_named_and_kept_if_that_is_on() -> None:
     old = at(4) - 100 * HOUR_MS
-    lacking = [Unconsumed("billing", "orders", 0, 7, SIZE + 10), Unconsumed("audit", "orders", 0, 9, SIZE + 20)]
+    lacking = [
+        Hold(SIZE + 10, "group billing has not consumed", "orders", 0, 7, "billing"),
+        Hold(SIZE + 20, "delay level 3 waits", "SCHEDULE_TOPIC_XXXX", 2, 9),
+        Hold(SIZE + 30, "group billing has not consumed", "orders", 1, 7, "billing"),
+    ]
     for protects, expected in ((False, [at(4), at(4), at(4), None]), (True, [at(4), None, None, None])):
         chosen = rules(protect_unconsumed=protects)
         planned = list(plan_files(files(old, old, old, old), chosen, judge_space(chosen, [1], 1), at(4), lacking))
         assert [each.goes_at_ms for each in planned] == expected
-        assert [len(each.unconsumed) for each in planned] == [0, 2, 2, 2]
-    assert planned[1].why == "group audit and 1 more has not consumed"
+        assert [len(each.holds) for each in planned] == [0, 3, 3, 3]
+    assert planned[1].why == "group billing has not consumed (and 1 more)"
 
 
 def test_a_configuration_that_keeps_everything_has_no_rules() -> None:

@@ -215,10 +215,12 @@ def test_a_broken_file_is_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "store" / "config"
     folder.mkdir(parents=True)
     (folder / "consumerFilter.json").write_text("{")
-    with pytest.raises(DamagedStore, match="nothing was changed"):
-        open_store(tmp_path / "store", CONFIG)
-    with open_store(tmp_path / "store", ASYNC) as store, pytest.raises(DamagedStore):
-        store.subscriptions.register("g", "t", "a > 5")
+    for config in (CONFIG, ASYNC):
+        with pytest.raises(DamagedStore, match="nothing was changed"):
+            open_store(tmp_path / "store", config)
+    for config in (CONFIG, ASYNC):
+        with open_store(tmp_path / "store", config, read_only=True) as store:
+            assert [finding.id for finding in store.recovery] == ["damaged-config"]
     assert (folder / "consumerFilter.json").read_text() == "{"
 
 

@@ -1,7 +1,10 @@
 """`flintlog retention STORE --dry-run`: which files of the log would go, when, and why.
 
-A row a file, the oldest first. The store is neither opened nor locked, so this may be asked beside a running one.
-Without `--config` the answer is for RocketMQ's defaults, because most directories come from a broker.
+A row a file, the oldest first; `needed_by` says who still waits for something in it: groups that have not consumed,
+delay levels, timers, undecided transactions. With `protect_unconsumed` they keep it.
+
+The store is neither opened nor locked, so this may be asked beside a running one. Without `--config` the answer is
+for RocketMQ's defaults, because most directories come from a broker.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from flintlog.store.retention_report import Growth, RetentionReport
     from flintlog.store.retention_rules import PlannedFile
 
-_COLUMNS = ("file", "bytes", "first_stored", "last_written", "goes", "why", "unconsumed_by")
+_COLUMNS = ("file", "bytes", "first_stored", "last_written", "goes", "why", "needed_by")
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -35,7 +38,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 @output_option
 @click.pass_context
 def retention(context: click.Context, store: Path, dry_run: bool, config: StoreConfig, output: Output) -> int:
-    """Say which files of STORE's log would be deleted, when and why, and who has not consumed them yet."""
+    """Say which files of STORE's log would be deleted, when and why, and who still needs them."""
     if not dry_run:
         raise click.UsageError("an open store deletes by itself; this command only says what would go: add --dry-run")
     from flintlog.disk.local import LocalMedium
@@ -51,7 +54,7 @@ def retention(context: click.Context, store: Path, dry_run: bool, config: StoreC
         output.note(describe_growth(report.growth))
     if report.damage is None:
         return ExitCode.FINE
-    output.note(f"what groups have consumed is not known: {report.damage}")
+    output.note(f"who still needs which file is not known: {report.damage}")
     return ExitCode.PARTIAL
 
 
@@ -71,7 +74,8 @@ def _rows(report: RetentionReport, now_ms: int) -> Iterator[Row]:
             "last_written": _time(planned.file.modified_ms),
             "goes": describe_going(planned, now_ms),
             "why": planned.why,
-            "unconsumed_by": sorted({each.group for each in planned.unconsumed}),
+            "needed_by": list(dict.fromkeys(each.why for each in planned.holds)),
+            "unconsumed_by": sorted({each.group for each in planned.holds if each.group is not None}),
             "first_stored_ms": stored_ms,
             "last_written_ms": planned.file.modified_ms,
             "expires_at_ms": planned.expires_at_ms,

@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from flintlog.errors import InvalidMessage
+from flintlog.format import record
 from flintlog.format.java import hash_map_order
 from flintlog.format.properties import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
@@ -45,10 +46,10 @@ from flintlog.store.message import Message
 from flintlog.store.service import Rewritten
 from flintlog.store.stored import StoredMessage
 
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+HALF_TOPIC: Final = record.HALF_TOPIC
+OP_TOPIC: Final = record.OP_TOPIC
 DISCARD_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-GROUP: Final = "CID_RMQ_SYS_TRANS"
+GROUP: Final = record.TRANSACTION_GROUP
 QUEUE_ID: Final = 0
 """Half and op messages have one queue each."""
 

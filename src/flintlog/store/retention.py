@@ -26,10 +26,10 @@ from flintlog.store.clock import Milliseconds
 from flintlog.store.config import StoreConfig
 from flintlog.store.disk_use import existing, path_percent
 from flintlog.store.dispatch import Dispatcher
+from flintlog.store.keepers import Keepers
 from flintlog.store.lifecycle import Flag, Lifecycle
 from flintlog.store.parts import Parts
 from flintlog.store.retention_rules import RetentionRules, Space, is_delete_hour, judge_space
-from flintlog.store.unconsumed import GroupOffsets, find_unconsumed, load_group_offsets
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +56,10 @@ class Retention:
                 advice="open it with retention='on', or name an age: file_reserved_time, in hours",
             )
         self.rules = rules
-        self.group_offsets: Callable[[], GroupOffsets] = lambda: load_group_offsets(
-            parts.paths.consumer_offsets, parts.medium
-        )
+        self.before_look: Callable[[], object] = lambda: None
+        """Called before it is read from the files how far groups are; an error keeps everything."""
+        self._keepers = Keepers(parts)
+        self._said: str | None = None
         self._config = config
         self._parts = parts
         self._lifecycle = lifecycle
@@ -167,12 +168,24 @@ class Retention:
         if space.deletes and not count:
             log.warning("%s, and no file could be deleted", space.why)
 
+    def _is_first_expired(self) -> bool:
+        first = self._parts.segments.first
+        return first is not None and first.modified_ms + self.rules.reserved_ms <= self._now_ms()
+
     def _protected_from(self) -> int | None:
-        """From where on the log holds something that a group has not consumed, if that is kept."""
+        """From where on somebody still needs the log, if that is kept."""
         if not self.rules.protects_unconsumed:
             return None
-        lacking = find_unconsumed(self._parts.queues.all(), self.group_offsets())
-        return lacking[0].physical_offset if lacking else None
+        if not self._is_first_expired():
+            return 0  # nothing goes by age, so nobody has to be asked
+        self.before_look()
+        self._keepers.load()
+        holds = self._keepers.find()
+        why = holds[0].why if holds else None
+        if why != self._said:
+            self._said = why
+            log.info("expired files are kept: %s", why) if why else log.info("nobody needs what has expired")
+        return holds[0].physical_offset if holds else None
 
     def _retry_held(self) -> None:
         now_ms, config = self._now_ms(), self._config

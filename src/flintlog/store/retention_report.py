@@ -1,7 +1,7 @@
 """What retention would do to a store directory, without opening it: nothing is locked, recovered or written.
 
-Files are listed, not read: but for the first record of each log file (when it was stored) and, where groups have
-offsets, the queues of their topics. So it costs little beside a running store, whose files it may
+Files are listed, not read: but for the first record of each log file (when it was stored), the queues of topics that
+groups read or messages wait in, and the timer's log. So it costs little beside a running store, whose files it may
 look at: the answer is that of the moment.
 """
 
@@ -19,6 +19,8 @@ from flintlog.store.clock import Milliseconds
 from flintlog.store.config import StoreConfig
 from flintlog.store.disk_use import UNKNOWN_PERCENT, existing, used_percent
 from flintlog.store.file_sizes import with_found_sizes
+from flintlog.store.holds import Hold
+from flintlog.store.keepers import Keepers
 from flintlog.store.parts import Parts, make_parts
 from flintlog.store.paths import is_store
 from flintlog.store.retention_rules import (
@@ -28,7 +30,6 @@ from flintlog.store.retention_rules import (
     judge_space,
     plan_files,
 )
-from flintlog.store.unconsumed import Unconsumed, find_unconsumed, load_group_offsets
 
 DAY_MS: Final = 24 * 3_600_000
 
@@ -51,7 +52,7 @@ class RetentionReport:
     first_stored_ms: tuple[int | None, ...]
     growth: Growth | None
     damage: str | None
-    """Why it is not known what groups have consumed."""
+    """Why it is not known who needs what."""
 
 
 def report_retention(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> RetentionReport:
@@ -68,10 +69,10 @@ def report_retention(root: Path, config: StoreConfig, medium: Medium, now_ms: Mi
         LogFile(segment.path, segment.base, segment.size, segment.modified_ms)
         for segment in parts.segments.segments[: len(stored)]
     ]
-    lacking, damage = _load_unconsumed(parts)
+    holds, damage = _load_holds(parts)
     usages = _usages(parts)
     rules = RetentionRules.of(config)
-    planned = _plan(files, rules, usages, now_ms(), lacking, damage)
+    planned = _plan(files, rules, usages, now_ms(), holds, damage)
     return RetentionReport(tuple(planned), tuple(stored), _growth(files, stored, rules, usages, now_ms()), damage)
 
 
@@ -86,20 +87,18 @@ def _first_stored(parts: Parts) -> list[int | None]:
     return found
 
 
-def _load_unconsumed(parts: Parts) -> tuple[list[Unconsumed], str | None]:
+def _load_holds(parts: Parts) -> tuple[list[Hold], str | None]:
+    keepers = Keepers(parts)
     try:
-        offsets = load_group_offsets(parts.paths.consumer_offsets, parts.medium)
+        keepers.load()
     except DamagedStore as error:
         return [], str(error)
-    topics = {topic for topic, _ in offsets}
-    if not topics:
-        return [], None
     parts.queues.load()
-    queues = [queue for queue in parts.queues.all() if queue.topic in topics]
-    for queue in queues:
-        queue.recover(was_clean=True)
-        queue.correct_min_offset(max(0, parts.segments.min_offset))
-    return find_unconsumed(queues, offsets), None
+    for queue in parts.queues.all():
+        if queue.topic in keepers.topics:
+            queue.recover(was_clean=True)
+            queue.correct_min_offset(max(0, parts.segments.min_offset))
+    return keepers.find(), None
 
 
 def _usages(parts: Parts) -> tuple[DiskUsage | None, DiskUsage | None]:
@@ -121,21 +120,21 @@ def _plan(
     rules: RetentionRules | None,
     usages: tuple[DiskUsage | None, DiskUsage | None],
     now_ms: int,
-    lacking: Sequence[Unconsumed],
+    holds: Sequence[Hold],
     damage: str | None,
 ) -> list[PlannedFile]:
     if rules is None:
-        return [_kept(file, "this configuration keeps everything", lacking) for file in files]
+        return [_kept(file, "this configuration keeps everything", holds) for file in files]
     log, queues = (UNKNOWN_PERCENT if each is None else used_percent(each) for each in usages)
     space = judge_space(rules, [log], queues)
     if damage is not None and rules.protects_unconsumed and not (space.at_once and rules.may_force):
-        return [_kept(file, "it is not known what groups have consumed", lacking) for file in files]
+        return [_kept(file, "it is not known who needs it", holds) for file in files]
     to_free_bytes = max(_to_free(each, rules) for each in usages) if space.at_once else 0
-    return list(plan_files(files, rules, space, now_ms, lacking, to_free_bytes))
+    return list(plan_files(files, rules, space, now_ms, holds, to_free_bytes))
 
 
-def _kept(file: LogFile, why: str, lacking: Sequence[Unconsumed]) -> PlannedFile:
-    return PlannedFile(file, None, None, why, tuple(each for each in lacking if each.physical_offset < file.end))
+def _kept(file: LogFile, why: str, holds: Sequence[Hold]) -> PlannedFile:
+    return PlannedFile(file, None, None, why, tuple(each for each in holds if each.physical_offset < file.end))
 
 
 def _to_free(usage: DiskUsage | None, rules: RetentionRules) -> int:

@@ -23,7 +23,7 @@ from typing import Final
 
 from flintlog.store.config import StoreConfig
 from flintlog.store.disk_use import UNKNOWN_PERCENT, full_above_percent
-from flintlog.store.unconsumed import Unconsumed
+from flintlog.store.holds import Hold
 
 HOUR_MS: Final = 3_600_000
 _HOURS_TO_LOOK: Final = 49
@@ -95,7 +95,8 @@ class PlannedFile:
     expires_at_ms: int | None
     goes_at_ms: int | None
     why: str
-    unconsumed: tuple[Unconsumed, ...]
+    holds: tuple[Hold, ...]
+    """Who still needs something in it or before it."""
 
 
 def parse_hours(text: str) -> tuple[int, ...]:
@@ -165,7 +166,7 @@ def plan_files(
     rules: RetentionRules,
     space: Space,
     now_ms: int,
-    unconsumed: Sequence[Unconsumed] = (),
+    holds: Sequence[Hold] = (),
     to_free_bytes: int = 0,
 ) -> Iterator[PlannedFile]:
     """What will become of each file of the log, the oldest first, if nothing changes but the time.
@@ -175,25 +176,25 @@ def plan_files(
     kept_by: str | None = None
     expired_at_ms = now_ms
     for number, file in enumerate(files):
-        lacking = tuple(each for each in unconsumed if each.physical_offset < file.end)
+        needed = tuple(each for each in holds if each.physical_offset < file.end)
         expires_at_ms = file.modified_ms + rules.reserved_ms
         expired_at_ms = max(expired_at_ms, expires_at_ms)
         if number == len(files) - 1:
-            yield PlannedFile(file, expires_at_ms, None, "the newest file never goes", lacking)
+            yield PlannedFile(file, expires_at_ms, None, "the newest file never goes", needed)
         elif space.at_once and rules.may_force and to_free_bytes > 0:
             to_free_bytes -= file.size
-            yield PlannedFile(file, expires_at_ms, now_ms, f"{space.why}: the oldest files go at any age", lacking)
+            yield PlannedFile(file, expires_at_ms, now_ms, f"{space.why}: the oldest files go at any age", needed)
         else:
-            kept_by = kept_by or _keeper(lacking, rules)
-            yield _plan_by_age(file, rules, space, now_ms, expired_at_ms, lacking, kept_by)
+            kept_by = kept_by or _keeper(needed, rules)
+            yield _plan_by_age(file, rules, space, now_ms, expired_at_ms, needed, kept_by)
 
 
-def _keeper(lacking: Sequence[Unconsumed], rules: RetentionRules) -> str | None:
-    if not lacking or not rules.protects_unconsumed:
+def _keeper(holds: Sequence[Hold], rules: RetentionRules) -> str | None:
+    if not holds or not rules.protects_unconsumed:
         return None
-    groups = sorted({each.group for each in lacking})
-    others = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
-    return f"group {groups[0]}{others} has not consumed"
+    reasons = dict.fromkeys(each.why for each in holds)
+    others = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    return f"{next(iter(reasons))}{others}"
 
 
 def _plan_by_age(
@@ -202,16 +203,16 @@ def _plan_by_age(
     space: Space,
     now_ms: int,
     expired_at_ms: int,
-    lacking: tuple[Unconsumed, ...],
+    needed: tuple[Hold, ...],
     kept_by: str | None,
 ) -> PlannedFile:
     expires_at_ms = file.modified_ms + rules.reserved_ms
     if kept_by is not None:
-        return PlannedFile(file, expires_at_ms, None, kept_by, lacking)
+        return PlannedFile(file, expires_at_ms, None, kept_by, needed)
     if space.deletes:
-        return PlannedFile(file, expires_at_ms, expired_at_ms, f"expired, and {space.why}", lacking)
+        return PlannedFile(file, expires_at_ms, expired_at_ms, f"expired, and {space.why}", needed)
     goes_at_ms = next_delete_time(expired_at_ms, rules.hours)
     if goes_at_ms is None:
-        return PlannedFile(file, expires_at_ms, None, "delete_when names no hour", lacking)
+        return PlannedFile(file, expires_at_ms, None, "delete_when names no hour", needed)
     why = "expired" if expires_at_ms <= now_ms else f"{rules.reserved_ms // HOUR_MS} hours old by then"
-    return PlannedFile(file, expires_at_ms, goes_at_ms, why, lacking)
+    return PlannedFile(file, expires_at_ms, goes_at_ms, why, needed)

@@ -199,6 +199,8 @@ class Store:
     def _start_retention(self) -> None:
         engine = self._engine
         self._retention = Retention(engine.config, engine.parts, engine.lifecycle, engine.dispatcher, engine.now_ms)
+        # A group that has gone back, and is not saved yet, must not lose what it went back to.
+        self._retention.before_look = self._folder.offsets.save
         self._retention_job = self._background.add("retention", self._retention.run_due)
 
     def service(self, name: str) -> Service:
