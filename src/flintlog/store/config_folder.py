@@ -67,12 +67,14 @@ class ConfigFolder:
             queues=engine.parts.queues,
             on_queue_type=on_queue_type,
             remove=self._remove_topic,
+            is_light=paths.is_light,
         )
         self.groups = Groups(
             self._group_table,
             read_only=engine.read_only,
             remove_offsets=self.offsets.remove_group,
             forget=engine.broker_stats.forget_group,
+            is_light=paths.is_light,
         )
         self._files = (
             (topics_file, self._topic_table.load),

@@ -3,7 +3,8 @@
     store.groups.create("billing", retry_max_times=5)
 
 How far a group has read is kept elsewhere (`consumer_offsets.py`): a group may be deleted and its offsets stay, as in
-RocketMQ, unless they are to go too.
+RocketMQ, unless they are to go too. In a store with light queues every light group (%LMQ%...) is there, with the
+defaults, and is never written down: there may be as many as devices.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.errors import InvalidConfig, StoreClosed
 from flintlog.format.config_json import JsonObject
 from flintlog.store.config_table import ConfigTable
@@ -77,8 +79,10 @@ class Groups:
         read_only: bool,
         remove_offsets: Callable[[str], None],
         forget: Callable[[str], None],
+        is_light: bool = False,
     ) -> None:
-        """`forget` is called with a group that was deleted."""
+        """`forget` is called with a group that was deleted. `is_light`: light queues are served."""
+        self._is_light = is_light
         self._table = table
         self._read_only = read_only
         self._remove_offsets = remove_offsets
@@ -86,7 +90,10 @@ class Groups:
 
     def get(self, name: str) -> GroupConfig | None:
         """The group's configuration, or None."""
-        return self._table.get(name)
+        found = self._table.get(name)
+        if found is None and self._is_light and isinstance(name, str) and name.startswith(LMQ_PREFIX):
+            return GroupConfig(group_name=name)
+        return found
 
     def list(self, *, system: bool = False) -> list[GroupConfig]:
         """The groups by name; RocketMQ's own only when they are asked for."""
@@ -99,7 +106,7 @@ class Groups:
         return len(self.list())
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._table.get(name) is not None
+        return isinstance(name, str) and self.get(name) is not None
 
     def create(self, name: str, **values: object) -> GroupConfig:
         """Create a group; `values` are fields of `GroupConfig`. One that is there already is an error."""
@@ -114,7 +121,7 @@ class Groups:
 
     def get_or_create(self, name: str) -> GroupConfig:
         """The group; created with RocketMQ's defaults if need be, as a broker does for a group that consumes."""
-        found = self._table.get(name)
+        found = self.get(name)
         return self.create(name) if found is None else found
 
     def delete(self, name: str, *, clean_offsets: bool = False) -> None:

@@ -5,7 +5,8 @@
 
 A put asks nothing here: like RocketMQ's own store, this one takes a message for any topic, created or not. A topic's
 configuration is for those around the store: consumers (which queues there are, whether the topic may be read), brokers
-that open the directory, and the kind of queue that is made for its messages (`queue.type`).
+that open the directory, and the kind of queue that is made for its messages (`queue.type`). In a store with light
+queues every light topic (%LMQ%...) is there, with one queue, and is never written down.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.errors import InvalidConfig, InvalidTopic, StoreClosed
 from flintlog.store.config_table import ConfigTable
 from flintlog.store.queue_table import QueueTable
@@ -129,8 +131,13 @@ class Topics:
         queues: QueueTable,
         on_queue_type: Callable[[], None],
         remove: Callable[[str], None],
+        is_light: bool = False,
     ) -> None:
-        """`on_queue_type` is called when a topic got another kind of queue, `remove` when one was deleted."""
+        """`on_queue_type` is called when a topic got another kind of queue, `remove` when one was deleted.
+
+        `is_light`: light queues are served.
+        """
+        self._is_light = is_light
         self._table = table
         self._read_only = read_only
         self._queues = queues
@@ -139,7 +146,10 @@ class Topics:
 
     def get(self, name: str) -> TopicConfig | None:
         """The topic's configuration; None when it was never created, whether there are messages for it or not."""
-        return self._table.get(name)
+        found = self._table.get(name)
+        if found is None and self._is_light and isinstance(name, str) and name.startswith(LMQ_PREFIX):
+            return TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1)
+        return found
 
     def list(self, *, system: bool = False) -> list[TopicConfig]:
         """The topics by name; RocketMQ's own only when they are asked for."""
@@ -152,7 +162,7 @@ class Topics:
         return len(self.list())
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._table.get(name) is not None
+        return isinstance(name, str) and self.get(name) is not None
 
     def create(
         self,
@@ -194,7 +204,7 @@ class Topics:
 
     def get_or_create(self, name: str, queue_nums: int, perm: int = READ | WRITE) -> TopicConfig:
         """The topic; created if need be, as RocketMQ does for the topics of a group."""
-        found = self._table.get(name)
+        found = self.get(name)
         if found is not None:
             return found
         return self.create(name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm)
