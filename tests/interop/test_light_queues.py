@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from flintlog.format.config_json import parse_config_object
 from flintlog.store.config import StoreConfig
 from flintlog.store.message import Message
 from flintlog.store.store import open_store
 from flintlog.testing.clock import FakeClock
+from flintlog.testing.java_broker import JavaBroker
 from flintlog.testing.java_store import JavaStore
 from flintlog.testing.questions import GetQuestion, ask
 from flintlog.testing.workload import OPTIONS
@@ -86,3 +88,38 @@ def test_light_queues_and_extensions_byte_for_byte(tmp_path: Path) -> None:
     assert [name for name in ours if ours[name] != theirs[name]] == []
     with JavaStore(tmp_path / "ours", EXTENDED, topic_queue_types=TYPES) as java:
         assert java.answers(questions) == answers
+
+
+def test_light_groups_go_on_where_the_other_side_was(tmp_path: Path) -> None:
+    """Offsets of light and other groups, through `lmqConsumerOffset.json`, which a broker with enableLmq uses alone."""
+    folder, file = tmp_path / "store", tmp_path / "store/config/lmqConsumerOffset.json"
+    with open_store(folder, _config()) as store:
+        for _ in range(4):
+            store.put(Message("orders", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%dev0,%LMQ%dev1"})).check()
+        with store.consumer("%LMQ%dev0", "%LMQ%dev0", timeout_s=0.01) as consumer:
+            for message in [consumer.poll() for _ in range(3)]:
+                assert message is not None
+                consumer.acknowledge(message)
+        store.consumer_offsets.commit("billing", "orders", 0, 2)
+        store.consumer_offsets.commit("billing", "%LMQ%dev1", 0, 1)
+    ours = parse_config_object(file.read_bytes())
+    with JavaBroker(folder, EXTENDED) as broker:
+        assert broker.consumer_offset("%LMQ%dev0", "%LMQ%dev0", 0) == 3
+        assert broker.consumer_offset("billing", "orders", 0) == 2
+        assert broker.consumer_offset("billing", "%LMQ%dev1", 0) == 1
+        assert broker.consumer_offset("%LMQ%dev1", "%LMQ%dev1", 0) == -1
+        broker.persist()
+        theirs = parse_config_object(file.read_bytes())
+        assert {**theirs, "dataVersion": 0} == {**ours, "dataVersion": 0}, "it writes back what we wrote"
+        broker.commit_consumer_offset("%LMQ%dev0", "%LMQ%dev0", 0, 4)
+        broker.commit_consumer_offset("%LMQ%dev1", "%LMQ%dev1", 0, 2)
+        broker.commit_consumer_offset("billing", "orders", 0, 3)
+        broker.persist()
+    with open_store(folder, _config()) as store:
+        assert len(store.recovery) == 0
+        offsets = store.consumer_offsets
+        assert offsets.get("%LMQ%dev0", "%LMQ%dev0", 0) == 4
+        assert offsets.get("%LMQ%dev1", "%LMQ%dev1", 0) == 2
+        assert offsets.get("billing", "orders", 0) == 3
+        with store.consumer("%LMQ%dev1", "%LMQ%dev1", timeout_s=0.01) as consumer:
+            assert [message.offset for message in consumer] == [2, 3]

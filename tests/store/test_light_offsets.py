@@ -95,9 +95,7 @@ def test_javas_file_is_read_and_written_back_as_it_was(tmp_path: Path) -> None:
         assert offsets.get("plain", "%LMQ%dev0", 0) == 1
         assert offsets.topics_of("%LMQ%g1") == ["%LMQ%dev0", "%LMQ%dev1"]
         offsets.commit("plain2", "orders", 0, 3)
-    assert light_file(tmp_path).read_text() == JAVAS.replace(
-        '"orders@plain2":{\n\t\t\t0:2', '"orders@plain2":{\n\t\t\t0:3'
-    )
+    assert light_file(tmp_path).read_text() == JAVAS.replace("0:2", "0:3")
 
 
 def test_other_queues_of_a_light_group_are_not_forgotten(tmp_path: Path) -> None:
@@ -174,13 +172,8 @@ def test_commands_find_the_file_that_is_in_use(tmp_path: Path) -> None:
     for config in (None, LIGHT):
         files = look_at(tmp_path, config)
         (offset,) = groups(files)
-        assert (offset.group, offset.topic, offset.queue_id, offset.offset, offset.lag) == (
-            "%LMQ%g",
-            "%LMQ%dev0",
-            0,
-            2,
-            1,
-        )
+        assert (offset.group, offset.topic, offset.queue_id) == ("%LMQ%g", "%LMQ%dev0", 0)
+        assert (offset.offset, offset.lag) == (2, 1)
         assert load_offsets(files).get("%LMQ%g", "%LMQ%dev0", 0) == 2
 
 
