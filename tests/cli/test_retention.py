@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.store.small_store import SMALL, bytes_of
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.cli.main import run
 from flintlog.cli.retention import describe_going, describe_growth
+from flintlog.services.transaction import TransactionService
 from flintlog.store.retention_report import Growth
 from flintlog.store.retention_rules import LogFile, PlannedFile
 
@@ -111,6 +113,37 @@ def test_groups_that_have_not_consumed_are_named(tmp_path: Path, capsys: pytest.
     assert [row["goes"] for row in found[:3]] == ["now", "now", "now"]
     found = rows(capsys, store, *at_any_hour(store, protect_unconsumed=True))
     assert [row["goes"] for row in found[:3]] == ["now", *["kept: group behind has not consumed"] * 2]
+
+
+def test_everybody_who_still_waits_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "store"
+    config = SMALL.with_changes(services={"schedule", "timer", "transaction"})
+    with open_store(store, config) as opened:
+        opened.put(Message("mails", b"x", delay_level=18)).check()
+        opened.put(Message("mails", b"x", deliver_at_ms=opened.now_ms() + 3_600_000)).check()
+        transactions = opened.service("transaction")
+        assert isinstance(transactions, TransactionService)
+        transactions.begin(Message("payments", b"x"))
+    fill_files(store)
+    with open_store(store, SMALL) as opened:
+        opened.consumer("behind", "orders").close()
+        opened.groups.create("newcomer")
+    age(store, 80)
+    found = rows(capsys, store, *at_any_hour(store))
+    needed = found[0]["needed_by"]
+    assert isinstance(needed, list)
+    assert [re.sub(r"\d{4}-.*", "...", reason) for reason in needed] == [
+        "delay level 18 waits until ...",
+        "group newcomer has consumed nothing yet, and may read any topic",
+        "a timer waits until ...",
+        "a transaction of payments is undecided",
+        "group behind has not consumed",
+    ]
+    assert found[0]["unconsumed_by"] == ["behind", "newcomer"]
+    assert found[0]["goes"] == "now"
+    kept = rows(capsys, store, *at_any_hour(store, protect_unconsumed=True))
+    assert re.fullmatch(r"kept: delay level 18 waits until .* \(and 4 more\)", str(kept[0]["goes"]))
+    assert "behind" in ask(capsys, store, *at_any_hour(store), "-o", "csv")
 
 
 def test_offsets_that_do_not_parse_make_the_answer_partial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -148,6 +148,18 @@ def test_settings_follow(tmp_path: Path) -> None:
         assert slave.store.consumer_offsets.get("billing", "orders", 1) == 2
 
 
+def test_offsets_of_light_groups_follow(tmp_path: Path) -> None:
+    light = {"enable_lmq": True, "enable_multi_dispatch": True}
+    with master_at(tmp_path / "a", ANY_MASTER.with_changes(broker_role="ASYNC_MASTER", **light)) as master:
+        master.store.put(Message("orders", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%dev"})).check()
+        master.store.consumer_offsets.commit("%LMQ%dev", "%LMQ%dev", 0, 1)
+        master.store.consumer_offsets.commit("billing", "orders", 0, 1)
+        with slave_at(tmp_path / "b", master, SMALL.with_changes(**light)) as slave:
+            wait_until(lambda: slave.store.consumer_offsets.get("%LMQ%dev", "%LMQ%dev", 0) == 1)
+            wait_until(lambda: slave.store.consumer_offsets.get("billing", "orders", 0) == 1)
+            assert not (tmp_path / "b" / "config" / "consumerOffset.json").exists()
+
+
 def test_the_status_tells_of_both_sides(tmp_path: Path) -> None:
     async def ask(node: HaNode) -> bytes:
         client = RemotingClient(f"127.0.0.1:{node.port}")

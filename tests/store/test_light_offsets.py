@@ -14,6 +14,7 @@ from flintlog.care.settling import settle
 from flintlog.care.store_files import look_at
 from flintlog.disk.local import LocalMedium
 from flintlog.format.config_json import parse_config_object
+from flintlog.testing import FakeClock
 from tests.store.small_store import SMALL
 
 LIGHT = SMALL.with_changes(enable_lmq=True, enable_multi_dispatch=True)
@@ -127,10 +128,13 @@ def test_groups_go_on_when_light_queues_are_switched(tmp_path: Path, is_back: bo
     with open_store(tmp_path, before) as store:
         store.consumer_offsets.commit("%LMQ%g", "%LMQ%dev0", 0, 2)
         store.consumer_offsets.commit("plain", "orders", 0, 1)
-    with open_store(tmp_path, after) as store:
+    clock = FakeClock()
+    with open_store(tmp_path, after, clock=clock) as store:
         assert [finding.id for finding in store.recovery] == ["offsets-taken-over"]
         assert store.consumer_offsets.get("%LMQ%g", "%LMQ%dev0", 0) == 2
         assert store.consumer_offsets.get("plain", "orders", 0) == 1
+        clock.advance(after.flush_consumer_offset_interval)
+        assert (plain_file if is_back else light_file)(tmp_path).exists(), "not only at the stop"
     with open_store(tmp_path, after) as store:
         assert len(store.recovery) == 0, "they were saved where they are looked for"
         assert store.consumer_offsets.get("%LMQ%g", "%LMQ%dev0", 0) == 2

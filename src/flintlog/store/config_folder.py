@@ -106,6 +106,7 @@ class ConfigFolder:
         source = self.offsets.taken_from
         if source is None:
             return []
+        self._save_in_time()
         paths = self._engine.parts.paths
         return [
             Finding(

@@ -35,6 +35,7 @@ from flintlog.store.holds import Hold, first_entry, say_time
 from flintlog.store.parts import Parts
 
 _QUEUE_ID: Final = 0
+_NO_TELLING: Final = "timers wait, and it is not known which were delivered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,11 @@ class WaitingTimers:
         covers = checkpoint is not None and _covers(files, checkpoint)
         unit = self._first_waiting(files, checkpoint) if checkpoint is not None and covers else None
         if unit is not None:
-            until = say_time(self._due_ms(unit))
-            yield Hold(unit.physical_offset, f"a timer waits until {until}", TIMER_TOPIC, _QUEUE_ID, -1)
+            yield Hold(unit.physical_offset, self._why(unit.physical_offset), TIMER_TOPIC, _QUEUE_ID, -1)
             return
         entry = first_entry(queue, checkpoint.queue_offset if checkpoint is not None and covers else 0)
         if entry is not None:
-            why = "a timer waits" if covers else "timers wait, and it is not known which were delivered"
+            why = self._why(entry.physical_offset) if covers else _NO_TELLING
             yield Hold(entry.physical_offset, why, TIMER_TOPIC, _QUEUE_ID, entry.queue_offset)
 
     def _load_checkpoint(self) -> TimerCheckpoint | None:
@@ -125,14 +125,15 @@ class WaitingTimers:
             raw.close()
         return None
 
-    def _due_ms(self, unit: TimerUnit) -> int:
-        """When a message is due; its unit knows only when it is looked at next, if it rolls."""
-        data = self._parts.commit_log.record_at(unit.physical_offset, unit.size)
+    def _why(self, physical_offset: int) -> str:
+        """Until when a message waits; a unit would know only when it is looked at next, if it rolls."""
+        data = self._parts.commit_log.record_at(physical_offset)
         try:
             text = "" if data is None else parse_record(data).property_map().get(TIMER_OUT_MS, "")
         except FormatError:
             text = ""
-        return int(text) if text.isascii() and text.isdecimal() else unit.slot_ms
+        is_time = text.isascii() and text.isdecimal()
+        return f"a timer waits until {say_time(int(text))}" if is_time else "a timer waits"
 
 
 def _covers(files: list[_LogFile], checkpoint: TimerCheckpoint) -> bool:
