@@ -87,7 +87,8 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
         "Off keeps everything. Naming `file_reserved_time`, `delete_when` or a limit of disk usage turns it on; "
         "`from_rocketmq` has it on.")] = "off"
     protect_unconsumed: Annotated[bool, option(
-        about="Retention by age keeps files with messages that a group has not consumed yet.")] = False
+        about="Retention by age keeps what somebody still needs: messages that a configured group has not consumed, "
+        "delayed and timed messages that were not delivered, undecided transactions.")] = False
     offset_moved_event: Annotated[bool, option(
         about="A consumer whose offset had to be corrected puts a message to `OFFSET_MOVED_EVENT`.")] = False
     warm_ahead_bytes: Annotated[int, option(unit="bytes", low=0,
