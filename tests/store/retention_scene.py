@@ -59,6 +59,7 @@ class Scene:
         return [segment.base // SEGMENT_BYTES for segment in self.store._engine.parts.segments.segments]
 
     def age(self, by_ms: int) -> None:
+        self.store.flush()  # else the flush thread may hold an old file in the moment in which it could go
         for segment in self.store._engine.parts.segments.segments:
             moment_s = (self.clock.now_ms() - by_ms) / 1000
             os.utime(segment.path, (moment_s, moment_s))

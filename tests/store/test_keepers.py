@@ -339,6 +339,30 @@ def test_a_decision_counts_though_no_progress_was_saved(tmp_path: Path, is_noted
 # What does not protect
 
 
+@pytest.mark.parametrize("who", ["group", "timer"])
+def test_what_a_full_disk_has_taken_keeps_nothing_any_more(tmp_path: Path, who: str) -> None:
+    with scene(tmp_path, 1, **PROTECTED, services={"timer"}) as at:
+        if who == "group":
+            at.store.put(Message("old", b"x")).check()
+            at.store.consumer("billing", "old")
+        else:
+            at.store.put(Message("mails", b"lost", deliver_at_ms=at.clock.now_ms() + 9 * HOUR_MS)).check()
+        at.clock.advance(2000)
+        fill(at)
+        at.disk.ratios["commitlog"] = 0.87
+        rounds(at)
+        assert at.segments == [3]
+        del at.disk.ratios["commitlog"]
+        if who == "timer":
+            at.store.put(Message("mails", b"soon", deliver_at_ms=at.clock.now_ms() + 5000)).check()
+            at.clock.advance(10_000)
+            assert at.store.max_offset("mails", 0) == 1
+        fill(at, 3)
+        at.clock.advance(HOUR_MS)
+        rounds(at)
+        assert at.segments == [5]
+
+
 @pytest.mark.parametrize("hold", ["group", "delay", "timer", "transaction"])
 def test_a_full_disk_takes_even_what_somebody_needs(tmp_path: Path, hold: str) -> None:
     with scene(tmp_path, 1, **PROTECTED, services={"schedule", "timer", "transaction"}) as at:

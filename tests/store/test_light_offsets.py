@@ -14,6 +14,7 @@ from flintlog.care.settling import settle
 from flintlog.care.store_files import look_at
 from flintlog.disk.local import LocalMedium
 from flintlog.format.config_json import parse_config_object
+from flintlog.store.retention_report import report_retention
 from flintlog.testing import FakeClock
 from tests.store.small_store import SMALL
 
@@ -138,6 +139,15 @@ def test_groups_go_on_when_light_queues_are_switched(tmp_path: Path, is_back: bo
     with open_store(tmp_path, after) as store:
         assert len(store.recovery) == 0, "they were saved where they are looked for"
         assert store.consumer_offsets.get("%LMQ%g", "%LMQ%dev0", 0) == 2
+
+
+def test_retention_knows_the_groups_of_the_other_file(tmp_path: Path) -> None:
+    put_some(tmp_path)
+    with open_store(tmp_path, LIGHT) as store:
+        store.consumer_offsets.commit("plain", "orders", 0, 1)
+    for config in (SMALL, LIGHT):
+        report = report_retention(tmp_path, config, LocalMedium(), lambda: 0)
+        assert [hold.group for hold in report.files[0].holds] == ["plain"]
 
 
 def test_its_own_file_counts_when_both_are_there(tmp_path: Path) -> None:
