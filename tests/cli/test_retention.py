@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from tests.conftest import Golden
 from tests.store.small_store import SMALL, bytes_of
 
 from flintlog import Message, Store, StoreConfig, open_store
@@ -193,3 +194,9 @@ def test_growth_is_said_with_what_it_means() -> None:
     text = describe_growth(Growth(3 * 1024**3, None, 63, 12.34))
     assert text == "The log grows by about 3.0 GiB a day. Its disk is 63 % full: in about 12.3 days it is nearly full."
     assert describe_growth(Growth(100, 400, 63, None)).endswith("63 % full, and that is enough.")
+
+
+def test_a_store_of_javas_with_batch_queues_needs_no_configuration(
+    golden: Golden, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rows(capsys, golden("multi") / "store")

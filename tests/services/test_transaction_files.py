@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flintlog import DamagedStore, Message, PutFailed, PutStatus
+from flintlog import Message, PutFailed, PutStatus
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.errors import TransactionDecided
 from flintlog.format.config_json import parse_config_object
@@ -79,8 +79,9 @@ def test_broken_counts_are_not_overwritten(tmp_path: Path, clock: FakeClock) -> 
         assert len(service.undecided()) == 1
     file.write_bytes(b"{broken")
     backup.write_bytes(b"{also")
-    with pytest.raises(DamagedStore), opened(tmp_path, clock):
-        pass
+    with opened(tmp_path, clock) as (store, service):
+        assert [finding.id for finding in store.recovery] == ["damaged-config"]
+        assert len(service.undecided()) == 1
     assert (file.read_bytes(), backup.read_bytes()) == (b"{broken", b"{also")
 
 

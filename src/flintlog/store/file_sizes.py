@@ -1,4 +1,4 @@
-"""The file sizes of a store that lies there, read off its files.
+"""The file sizes of a store that lies there, and which topics have batch queues, read off its files.
 
 Whoever only looks at a directory need not be told the sizes it was written with: every file of a kind has the
 same size, so the first one that is found tells it. Where there is none, the configuration's stands; where
@@ -17,7 +17,7 @@ from flintlog.store.paths import StorePaths
 
 
 def with_found_sizes(root: Path, config: StoreConfig, medium: Medium) -> StoreConfig:
-    """The configuration with the sizes of the files that are there; an extension is read where there is one."""
+    """The configuration with the sizes and kinds of what is there; an extension is read where there is one."""
     paths = StorePaths.of(root, config)
     logs = (*paths.commit_logs, *paths.read_only_commit_logs)
     changes: dict[str, object] = {}
@@ -30,6 +30,9 @@ def with_found_sizes(root: Path, config: StoreConfig, medium: Medium) -> StoreCo
     changes.update({name: size for name, size in found.items() if size is not None})
     if found["mapped_file_size_consume_queue_ext"] is not None:
         changes["enable_consume_queue_ext"] = True
+    batch = {info.name: "BatchCQ" for info in medium.listing(root / BATCH_CONSUME_QUEUE) if info.is_directory}
+    if batch:
+        changes["topic_queue_types"] = {**batch, **config.topic_queue_types}
     return config.with_changes(**changes)
 
 
