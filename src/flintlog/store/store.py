@@ -653,7 +653,8 @@ def _waits_not(message: Message) -> bool:
     if not properties:
         return False
     try:
-        return properties.get(WAIT_STORE_MSG_OK, "true").lower() != "true"
+        wait = properties.get(WAIT_STORE_MSG_OK)
+        return wait is not None and wait.lower() != "true"
     except Exception:  # noqa: BLE001
         # A name of the user's own type failed to compare. The message is in the log by now: wait, which is safe.
         return False
