@@ -13,14 +13,25 @@ from typing import Any
 import pytest
 
 import flintlog
-from flintlog import FlintlogError, Message, Page, Receipt, Sql92, Store, StoreConfig, StoredMessage, open_store
+from flintlog import (
+    FlintlogError,
+    Message,
+    Page,
+    Receipt,
+    Sql92,
+    Store,
+    StoreConfig,
+    StoredMessage,
+    encoded_batch,
+    open_store,
+)
 from flintlog.testing import SMALL_FILES
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 NAMES = {
-    *("Consumer", "Decision", "Message", "Sql92", "Store", "StoreConfig", "open_store"),
+    *("Consumer", "Decision", "Message", "Sql92", "Store", "StoreConfig", "encoded_batch", "open_store"),
     *("Arrival", "GetStatus", "Page", "PutStatus", "QueueInfo", "Receipt", "StoredMessage"),
     *("FlintlogError", "DamagedRecord", "DamagedStore", "InvalidConfig", "InvalidFilter", "InvalidMessage"),
     *("InvalidOffset", "InvalidTopic", "PutFailed", "ServiceNotEnabled", "StoreClosed", "StoreInUse", "WrongFileSize"),
@@ -36,6 +47,8 @@ SIGNATURES: dict[Callable[..., object], str] = {
     StoreConfig.load: "(path)",
     Store.put: "(self, message)",
     Store.put_batch: "(self, messages)",
+    Store.put_encoded: "(self, batch)",
+    encoded_batch: "(messages)",
     Store.put_async: "(self, message)",
     Store.aput: "(self, message)",
     Store.wait_dispatched: "(self)",

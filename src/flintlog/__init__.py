@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from flintlog.store.consumer import (
         Consumer,
     )
+    from flintlog.store.encoded_batch import (
+        encoded_batch,
+    )
     from flintlog.store.message import (
         Message,
         PutStatus,
@@ -88,6 +91,7 @@ _HOMES = {
     "Receipt": "flintlog.store.message",
     "Sql92": "flintlog.store.sql92",
     "Store": "flintlog.store.store",
+    "encoded_batch": "flintlog.store.encoded_batch",
     "open_store": "flintlog.store.store",
     "Arrival": "flintlog.store.stored",
     "GetStatus": "flintlog.store.stored",
@@ -128,6 +132,7 @@ __all__ = [
     "TransactionError",
     "UnknownTransaction",
     "WrongFileSize",
+    "encoded_batch",
     "open_store",
 ]
 

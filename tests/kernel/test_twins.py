@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flintlog.errors import InvalidMessage
+from flintlog.format.client_batch import ClientMessage, encode_client_batch
 from flintlog.kernel import reference
 from flintlog.kernel.types import LaneStop
 
@@ -220,6 +221,45 @@ def test_batches(twin: ModuleType, seed: int, note: Make, random_note: Make) -> 
         setattr(rng.choice(notes), name, value)
     for options in ({"room": 5000}, {"room": 5000, "append_crc": True}, {"room": rng.randrange(100, 1500)}):
         assert batched(twin, note, notes, **options) == batched(reference, note, notes, **options)
+
+
+def client_encoded(kernel: ModuleType, note: Make, batch: Duck, room: int, **options: Duck) -> Duck:
+    encoder = kernel.Encoder(note, store_host="192.168.0.9:10911", max_message_size=4000, **options)
+    tail = kernel.Tail(bytearray(b"\xaa" * room), BASE, 7)
+    try:
+        result = encoder.append_encoded(tail, batch, 5, 1_700_000_000_000)
+    except InvalidMessage as error:
+        result = (type(error), error.status, str(error))
+    return result, tail.position, bytes(tail.buffer)
+
+
+client_messages = st.lists(
+    st.builds(ClientMessage, st.binary(max_size=60), st.binary(max_size=40), st.integers(-(1 << 31), (1 << 31) - 1)),
+    max_size=5,
+)
+outsides = st.sampled_from(["topic", "queue_id", "sys_flag", "tags", "keys", "properties", "body", "born_host"])
+
+
+@quiet
+@given(
+    inner=client_messages,
+    damage=st.none() | st.tuples(st.integers(0, 400), st.integers(0, 255)) | st.integers(0, 400),
+    outside=st.dictionaries(outsides, odd, max_size=2),
+    room=st.integers(100, 2000),
+    with_crc=st.booleans(),
+)
+def test_encoded_batches(
+    twin: ModuleType, inner: Duck, damage: Duck, outside: Duck, room: int, with_crc: bool, note: Make
+) -> None:
+    body = bytearray(encode_client_batch(inner))
+    if isinstance(damage, int):
+        del body[damage:]
+    elif damage is not None and body:
+        body[damage[0] % len(body)] = damage[1]
+    batch = note(**({"topic": "t", "body": bytes(body), "queue_id": 3} | outside))
+    for size in (4000, room):
+        told = client_encoded(twin, note, batch, size, append_crc=with_crc)
+        assert told == client_encoded(reference, note, batch, size, append_crc=with_crc)
 
 
 @quiet

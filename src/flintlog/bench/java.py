@@ -5,6 +5,7 @@ Before the first measurement of each task the same task runs for the warm-up tim
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 
@@ -25,6 +26,8 @@ class Java:
     version = f"RocketMQ {ROCKETMQ_VERSION}"
 
     def __init__(self) -> None:
+        # An interrupt is told by the benchmark; Py4J would print where it was, too.
+        logging.getLogger("py4j").addHandler(logging.NullHandler())
         self._process = JavaProcess(jvm_options=LONG_LIVED)
         self._warm: set[str] = set()
 
@@ -67,7 +70,13 @@ class Java:
             "keeps": kind in ("fill", "get", "rebuild"),
             "options": _options(task),
         }
-        return self._process.entry_point.measure(str(directory), msgspec.json.encode(asked).decode())
+        try:
+            return self._process.entry_point.measure(str(directory), msgspec.json.encode(asked).decode())
+        except AttributeError as trip:
+            # Ctrl-C in the middle of a call: Py4J trips over its own line, and hides the interrupt behind that.
+            if isinstance(trip.__context__, KeyboardInterrupt):
+                raise trip.__context__ from None
+            raise
 
 
 def _options(task: Task) -> dict[str, str]:

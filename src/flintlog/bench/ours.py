@@ -23,6 +23,7 @@ from flintlog.bench.tasks import (
     body_of,
 )
 from flintlog.store.config import StoreConfig
+from flintlog.store.encoded_batch import encoded_batch
 from flintlog.store.message import Message
 from flintlog.store.store import Store, open_store
 from flintlog.store.stored import Arrival
@@ -100,14 +101,17 @@ def _batches(task: Task, window: Window, directory: Path) -> Measurement:
         queue_id = first // BATCH_COUNT % QUEUE_COUNT
         return [make_message(first + place, queue_id, body) for place in range(BATCH_COUNT)]
 
-    ready = [make_batch(queue_id * BATCH_COUNT) for queue_id in range(QUEUE_COUNT)]
+    ready = [encoded_batch(make_batch(queue_id * BATCH_COUNT)) for queue_id in range(QUEUE_COUNT)]
     with open_store(directory, _config(task)) as store:
 
         def produce(deadline: float) -> int:
             done = 0
             while time.perf_counter() < deadline:
-                messages = ready[done // BATCH_COUNT % QUEUE_COUNT] if task.ready else make_batch(done)
-                done += BATCH_COUNT if store.put_batch(messages).status == 0 else 0
+                if task.ready:
+                    receipts = store.put_encoded(ready[done // BATCH_COUNT % QUEUE_COUNT])
+                else:
+                    receipts = store.put_batch(make_batch(done))
+                done += BATCH_COUNT if receipts.status == 0 else 0
             return done
 
         return _produced(store, 1, window.seconds, produce)

@@ -1,8 +1,8 @@
 """What is measured, and the values that a measurement gives.
 
 Every put makes its message anew, with a key, a unique key and a tag, as a producer does; making it is part of the
-time. Batches come in two lines: made anew, and ready before the clock runs (ours: a list of messages; Java: the
-encoded body of a batch, which leaves the encoding out). A `get` gives messages as objects, and looks at each
+time. Batches come in two lines: made anew, and ready before the clock runs (for both stores the encoded body of a
+batch, as a client sends it). A `get` gives messages as objects, and looks at each
 body. A task of puts ends when everything put is visible, and the CPU time of the whole process is counted until then:
 work that is put off to a background thread is not free. The first puts, which make the files, come before the clock.
 """
@@ -152,9 +152,13 @@ TASKS: tuple[Task, ...] = (
     Task(name="put 128 B", about="one thread, asynchronous flush", kind="put", body_bytes=128),
     Task(name="put 1 KiB", about="one thread, asynchronous flush", kind="put"),
     Task(
-        name="ready batch 128 B", about=f"{BATCH_COUNT} messages made before", kind="batch", body_bytes=128, ready=True
+        name="ready batch 128 B",
+        about=f"{BATCH_COUNT} messages, encoded before",
+        kind="batch",
+        body_bytes=128,
+        ready=True,
     ),
-    Task(name="ready batch 1 KiB", about=f"{BATCH_COUNT} messages made before", kind="batch", ready=True),
+    Task(name="ready batch 1 KiB", about=f"{BATCH_COUNT} messages, encoded before", kind="batch", ready=True),
     Task(name="new batch 128 B", about=f"{BATCH_COUNT} messages made anew", kind="batch", body_bytes=128),
     Task(name="new batch 1 KiB", about=f"{BATCH_COUNT} messages made anew", kind="batch"),
     Task(name="synced put, 1 thread", about="on disk before it returns", kind="synced"),

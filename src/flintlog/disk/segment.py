@@ -17,10 +17,10 @@ cache may unmap it while nobody holds it and its tail is not in use.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from flintlog.disk.counted import Counted
 from flintlog.disk.medium import PAGE_BYTES, Advice, Medium, RawFile
 from flintlog.disk.selected_range import SelectedRange
 from flintlog.errors import InvalidOffset, StoreClosed, SyncFailed, WrongFileSize
@@ -41,20 +41,16 @@ class WriteBuffer:
         self.give_back = give_back
 
 
-class Segment:
-    """One file: positions, tail, reference count."""
+class Segment(Counted):
+    """One file: positions, tail, flush."""
 
     __slots__ = (
         "__weakref__",
-        "_available",
-        "_first_shutdown_ms",
-        "_lock",
         "_medium",
         "_position",
         "_raw",
         "_raw_writable",
         "_read_view",
-        "_references",
         "_store_timestamp",
         "_sync_failure",
         "_tail",
@@ -80,6 +76,7 @@ class Segment:
         write_buffer: WriteBuffer | None = None,
     ) -> None:
         """`raw` is the file when it is mapped already, as `create` leaves it."""
+        super().__init__()
         self.path = path
         self.base = base
         self.size = size
@@ -90,7 +87,6 @@ class Segment:
         # an idle tail is unmapped; True promises that nobody has the tail any more.
         self.give_up_tail: Callable[[], bool] | None = None
         self._medium = medium
-        self._lock = threading.Lock()
         self._raw = raw
         self._raw_writable = raw is not None
         self._read_view: memoryview | None = None
@@ -98,9 +94,6 @@ class Segment:
         self._position = 0
         self._store_timestamp = 0
         self._write_buffer = write_buffer
-        self._references = 1
-        self._available = True
-        self._first_shutdown_ms: int | None = None
         self._sync_failure: SyncFailed | None = None
         self._touched_until = 0
         if raw is not None:
@@ -251,30 +244,7 @@ class Segment:
         if raw is not None:
             raw.close()
 
-    # Reference count
-
-    @property
-    def available(self) -> bool:
-        return self._available
-
-    @property
-    def references(self) -> int:
-        return self._references
-
-    def hold(self) -> bool:
-        """Keep the segment from being destroyed; False when it is on its way out."""
-        with self._lock:
-            if not self._available or self._references <= 0:
-                return False
-            self._references += 1
-            return True
-
-    def release(self) -> None:
-        """Undo one `hold`."""
-        with self._lock:
-            self._references -= 1
-            if self._references <= 0:
-                self._clean_up()
+    # The end
 
     def _clean_up(self) -> None:
         """Drop the map; runs once, when the last holder has gone or by force."""
@@ -290,17 +260,8 @@ class Segment:
 
     def shut_down(self, force_after_ms: int, now_ms: int) -> bool:
         """Serve no more; True when nobody holds the segment, or they held it for too long."""
-        with self._lock:
-            if self._available:
-                self._available = False
-                self._first_shutdown_ms = now_ms
-                self._references -= 1
-            held_ms = now_ms - (now_ms if self._first_shutdown_ms is None else self._first_shutdown_ms)
-            if self._references > 0 and held_ms >= force_after_ms:
-                self._references = -1000 - self._references
-            if self._references > 0:
-                return False
-            self._clean_up()
+        if not self.end_serving(force_after_ms, now_ms):
+            return False
         self._medium.maps.discard(self)
         return True
 

@@ -69,6 +69,11 @@ def parse_client_batch(data: bytes | bytearray | memoryview) -> list[ClientMessa
     return messages
 
 
+def count_client_messages(data: bytes | bytearray | memoryview) -> int:
+    """How many messages a batch's body holds."""
+    return len(parse_client_batch(data))
+
+
 def _parse_message(data: bytes | bytearray | memoryview, start: int) -> tuple[ClientMessage, int]:
     """The message at `start`, and where the next one begins."""
     room = len(data) - start

@@ -84,6 +84,15 @@ cdef class PutLane:
         finally:
             self.release()
 
+    def put_encoded(self, batch):
+        """The same for messages that a client encoded as the body of one."""
+        if not self.is_open or not self.is_plain(<PyObject *>batch) or not self.acquire(False):
+            return None
+        try:
+            return self.append_batch(batch, self.now())
+        finally:
+            self.release()
+
     cdef int64_t now(self) except? -1:
         cdef timespec now
         if self.now_ms is not None:
@@ -150,21 +159,24 @@ cdef class PutLane:
         store_host = encoder.store_host if host == Py_None else <object>host
         return self.receipt_type(self.ok, tail.base + start, queue_offset, size, stored_at, store_host)
 
-    cdef append_batch(self, list messages, int64_t stored_at):
+    cdef append_batch(self, messages, int64_t stored_at):
         cdef Tail tail = self.tail
         cdef Py_ssize_t start
         cdef PyObject *host
         if tail is None or tail.base + tail.at >= self.ready_until:
             return None
-        first = messages[0]
+        first = (<list>messages)[0] if type(messages) is list else messages
         key = (first.topic, first.queue_id)
         queue_offset = self.next_offsets.get(key, 0)
         tail.check_writable()
         start = tail.at
-        offsets = self.encoder.append_batch(tail, messages, queue_offset, stored_at)
+        if first is messages:
+            offsets = self.encoder.append_encoded(tail, messages, queue_offset, stored_at)
+        else:
+            offsets = self.encoder.append_batch(tail, messages, queue_offset, stored_at)
         if offsets is None:
             return None
-        self.next_offsets[key] = queue_offset + len(messages)
+        self.next_offsets[key] = queue_offset + len(offsets) - 1
         if self.dispatches:
             self.dispatch(tail, start, tail.at - start)
         host = field(<PyObject *>first, self.encoder.slots[STORE_HOST])

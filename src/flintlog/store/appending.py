@@ -21,7 +21,7 @@ from flintlog.derive.entries import may_multi_dispatch
 from flintlog.errors import InvalidMessage, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import INNER_MULTI_DISPATCH, INNER_NUM
 from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, is_compressed, takes_queue_offset
-from flintlog.store.checks import check_batch, check_types
+from flintlog.store.checks import check_batch, check_encoded_batch, check_types
 from flintlog.store.commit_log import Placement
 from flintlog.store.compression import Codec, compress
 from flintlog.store.engine import Engine
@@ -193,6 +193,23 @@ class Appender:
             for message in messages:
                 check_types(message)
             raise
+
+    def append_encoded(self, batch: Message) -> Receipts:
+        """Append the messages that a client encoded as the body of one; hooks see that one."""
+        count = check_encoded_batch(batch)
+        batch = _plainly_named(batch)
+        if not self._takes_puts:
+            return refused(self._refuse().status, count)
+        if self._is_busy():
+            return refused(PutStatus.OS_PAGE_CACHE_BUSY, count)
+        answer = self._ask_hooks(batch)
+        if isinstance(answer, Receipt):
+            return refused(answer.status, count)
+        if answer is not batch:
+            check_encoded_batch(answer)
+        if self._has_batch_topics and self._queues.type_of(answer.topic) is QueueType.BATCH:
+            raise InvalidMessage("a topic with a batch queue takes inner batches", advice="put each as one message")
+        return self._log.put_encoded(answer)
 
     def _ask_hooks(self, message: Message) -> Message | Receipt:
         for hook in self._hooks:

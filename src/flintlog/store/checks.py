@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from flintlog.errors import InvalidFilter, InvalidMessage, InvalidOffset, InvalidTopic
-from flintlog.kernel.reference.encoder import encode_topic
+from flintlog.errors import FormatError, InvalidFilter, InvalidMessage, InvalidOffset, InvalidTopic
+from flintlog.format.client_batch import count_client_messages
+from flintlog.format.sys_flag import INNER_BATCH
+from flintlog.kernel.reference.encoder import check_encoded, encode_topic
 from flintlog.store.message import Message
 
 INT32_MAX = (1 << 31) - 1
@@ -54,6 +56,22 @@ def check_batch(messages: Iterable[Message]) -> list[Message]:
         if message.delay_level or message.deliver_at_ms is not None:
             raise InvalidMessage("a delayed message cannot be in a batch")
     return batch
+
+
+def check_encoded_batch(batch: Message) -> int:
+    """How many messages an encoded batch holds, if it is one."""
+    if type(batch) is not Message:
+        raise InvalidMessage(f"an encoded batch is a Message, not {type(batch).__name__}")
+    check_types(batch)
+    if batch.delay_level or batch.deliver_at_ms is not None:
+        raise InvalidMessage("a delayed message cannot be in a batch")
+    if batch.compress is not None or batch.sys_flag & INNER_BATCH:
+        raise InvalidMessage("an encoded batch is neither compressed as a whole nor an inner batch")
+    check_encoded(batch)
+    try:
+        return count_client_messages(batch.body)
+    except FormatError as error:
+        raise InvalidMessage(f"the body is no encoded batch: {error.what}") from error
 
 
 def check_int64(what: str, value: int) -> None:

@@ -24,6 +24,7 @@ from typing import Protocol, cast
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DiskFull, InvalidMessage, InvalidOffset, StoreClosed
+from flintlog.format.client_batch import count_client_messages
 from flintlog.format.properties import encode_properties
 from flintlog.format.record import END_RESERVE, encode_blank
 from flintlog.kernel import Encoder, Lane, PutLane, Tail, scan
@@ -148,17 +149,43 @@ class CommitLog:
 
     def put_batch(self, messages: Sequence[Message]) -> Receipts:
         """Append messages of one queue as one write, within one segment."""
+        most_bytes = sum(len(message.body) for message in messages) + len(messages) * RECORD_SLACK_BYTES
+
+        def append(tail: Tail, queue_offset: int, now: int) -> Sequence[int] | None:
+            return self._encoder.append_batch(tail, messages, queue_offset, now)
+
+        return self._put_many(messages[0], append, most_bytes, len(messages))
+
+    def put_encoded(self, batch: Message) -> Receipts:
+        """The same for messages that a client encoded as the body of one."""
+        count = count_client_messages(batch.body)
+        most_bytes = len(batch.body) + count * RECORD_SLACK_BYTES
+
+        def append(tail: Tail, queue_offset: int, now: int) -> Sequence[int] | None:
+            return self._encoder.append_encoded(tail, batch, queue_offset, now)
+
+        return self._put_many(batch, append, most_bytes, count)
+
+    def _put_many(
+        self,
+        first: Message,
+        append: Callable[[Tail, int, int], Sequence[int] | None],
+        most_bytes: int,
+        count: int,
+    ) -> Receipts:
         with self.lock:
-            first = messages[0]
             key = (first.topic, first.queue_id)
             queue_offset = self.put_lane.next_offsets.get(key, 0)
             now = self._now_ms()
-            offsets: Sequence[int] | None = self._encoder.append_batch(self._ready_tail(), messages, queue_offset, now)
+            offsets = append(self._ready_tail(), queue_offset, now)
             if offsets is None:
-                offsets = self._batch_to_next(messages, queue_offset, now)
+                scratch = Tail(bytearray(min(most_bytes, self.segments.segment_size)), 0)
+                if append(scratch, queue_offset, now) is None:
+                    raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
+                offsets = append(self._tail, queue_offset, now) if self._roll() else None
                 if offsets is None:
-                    return refused(self._refusal, len(messages))
-            self.put_lane.next_offsets[key] = queue_offset + len(messages)
+                    return refused(self._refusal, count)
+            self.put_lane.next_offsets[key] = queue_offset + count
             return Receipts(_OK, offsets, queue_offset, now, first.store_host or self._store_host)
 
     def append_raw(self, offset: int, data: bytes) -> None:
@@ -201,15 +228,6 @@ class CommitLog:
         if not self._roll():
             return None
         return self._tail, self._append(self._tail, message, queue_offset, now, text)
-
-    def _batch_to_next(self, messages: Sequence[Message], queue_offset: int, now: int) -> Sequence[int] | None:
-        most = sum(len(message.body) for message in messages) + len(messages) * RECORD_SLACK_BYTES
-        scratch = Tail(bytearray(min(most, self.segments.segment_size)), 0)
-        if self._encoder.append_batch(scratch, messages, queue_offset, now) is None:
-            raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
-        if not self._roll():
-            return None
-        return self._encoder.append_batch(self._tail, messages, queue_offset, now)
 
     def _roll(self) -> bool:
         """Close the current segment with a blank and take the next; False when none can be made."""

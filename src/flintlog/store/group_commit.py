@@ -44,9 +44,13 @@ class PutCounts(Protocol):
 
 def _take_all(waiting: deque[_T]) -> list[_T]:
     """All that wait now; after `stop` a late producer may be at the same list."""
+    take = waiting.popleft
     taken: list[_T] = []
-    with contextlib.suppress(IndexError):
-        taken.extend(waiting.popleft() for _ in range(len(waiting)))
+    try:
+        for _ in range(len(waiting)):
+            taken.append(take())  # noqa: PERF401 (what was taken before another took the last must be kept)
+    except IndexError:
+        pass
     return taken
 
 
@@ -181,10 +185,8 @@ class GroupCommit:
     def _flush_group(self) -> None:
         self._in_flight = group = _take_all(self._requests)
         self._tasks_in_flight = tasks = _take_all(self._tasks)
-        target = max(
-            max((waiting.target for waiting in group), default=0),
-            max((receipt.end_offset for _, receipt, _ in tasks), default=0),
-        )
+        ends = [waiting.target for waiting in group] + [receipt.end_offset for _, receipt, _ in tasks]
+        target = max(ends, default=0)
         synced = False
         try:
             synced = self._flush_to(target)
@@ -193,8 +195,9 @@ class GroupCommit:
             with self._gate:
                 self._in_flight, self._tasks_in_flight = [], []
                 still_waiting = [waiting for waiting in group if not waiting.done]
-                still_open = [task for task in tasks if task[0] not in self._given_up]
-                if len(still_open) < len(tasks):
+                still_open = tasks
+                if self._given_up:
+                    still_open = [task for task in tasks if task[0] not in self._given_up]
                     self._given_up.difference_update([task[0] for task in tasks])
             self._tell(still_waiting, still_open, synced)
 
@@ -247,8 +250,15 @@ class GroupCommit:
         deadlines = [waiting.deadline for waiting in group] + [deadline for _, _, deadline in tasks]
         if not synced:
             counted.put_failed(len(deadlines))
-        now = time.monotonic() + self._timeout_s
-        for elapsed_ms, count in Counter([int((now - deadline) * 1000) for deadline in deadlines]).items():
+        if not deadlines:
+            return
+        began = time.monotonic() + self._timeout_s
+        least_ms, most_ms = int((began - max(deadlines)) * 1000), int((began - min(deadlines)) * 1000)
+        if least_ms == most_ms:  # a group mostly came within a moment
+            times_ms = {most_ms: len(deadlines)}
+        else:
+            times_ms = Counter([int((began - deadline) * 1000) for deadline in deadlines])
+        for elapsed_ms, count in times_ms.items():
             if elapsed_ms > 0:
                 counted.put_took(elapsed_ms, count)
 

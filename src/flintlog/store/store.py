@@ -313,11 +313,22 @@ class Store:
     def put_batch(self, messages: Sequence[Message]) -> Receipts:
         """Store messages of one queue as one write; a receipt for each."""
         receipts: Receipts | None = self._put_lane.put_batch(messages)
-        if receipts is None:
-            receipts = self._appender.append_batch(messages)
-            if receipts.status is not _OK:
-                self._engine.counters.put_failed(len(receipts))
-                return receipts
+        return self._wait_for_all(self._appender.append_batch(messages) if receipts is None else receipts)
+
+    def put_encoded(self, batch: Message) -> Receipts:
+        """Store messages that a client encoded one behind the other as the body of `batch`; a receipt for each.
+
+        `flintlog.encoded_batch` makes such a batch, and a client's request to a broker holds one. Topic, queue, born
+        and store host are the batch's; body, flag and properties each message's own.
+        """
+        receipts: Receipts | None = self._put_lane.put_encoded(batch)
+        return self._wait_for_all(self._appender.append_encoded(batch) if receipts is None else receipts)
+
+    def _wait_for_all(self, receipts: Receipts) -> Receipts:
+        """Make a batch as durable as the configuration says, or visible, when its put did not."""
+        if receipts.status is not _OK:
+            self._engine.counters.put_failed(len(receipts))
+            return receipts
         if self._group_commit is None:
             if self._put_lane.is_behind:
                 self._engine.after_append()
@@ -647,7 +658,8 @@ def _waits_not(message: Message) -> bool:
     if not properties:
         return False
     try:
-        return properties.get(WAIT_STORE_MSG_OK, "true").lower() != "true"
+        wait = properties.get(WAIT_STORE_MSG_OK)
+        return wait is not None and wait.lower() != "true"
     except Exception:  # noqa: BLE001
         # A name of the user's own type failed to compare. The message is in the log by now: wait, which is safe.
         return False

@@ -69,10 +69,9 @@ class WaitingFuture(Waiting):
 
 def wake_loops(tasks: list[Task], status: PutStatus | None) -> None:
     """One call into each loop, however many of its tasks wait; `status` replaces the one of their receipts."""
-    loops: dict[asyncio.AbstractEventLoop, list[Task]] = {}
-    for task in tasks:
-        loops.setdefault(task[0].get_loop(), []).append(task)
-    for loop, waiting in loops.items():
+    loops = {task[0].get_loop() for task in tasks}
+    for loop in loops:
+        waiting = tasks if len(loops) == 1 else [task for task in tasks if task[0].get_loop() is loop]
         try:
             loop.call_soon_threadsafe(_set_results, waiting, status)
         except RuntimeError:

@@ -79,9 +79,13 @@ class JavaProcess:
     def end(self) -> None:
         """Close the line; the process halts. Nothing of a store is shut down by this."""
         gateway = getattr(self, "_gateway", None)
-        if gateway is not None:
-            gateway.close()
-        self.kill()
+        try:
+            if gateway is not None:
+                gateway.close()
+        except (AttributeError, OSError):
+            pass  # a call was interrupted in its middle, and Py4J trips over what is left of its line
+        finally:
+            self.kill()
 
     @property
     def pid(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import SupportsIndex
 
 from flintlog.errors import FormatError, InvalidMessage, InvalidTopic
+from flintlog.format.client_batch import ClientMessage, parse_client_batch
 from flintlog.format.host import parse_host
 from flintlog.format.properties import (
     CRC32,
@@ -105,6 +106,39 @@ class Encoder:
         tail.store_timestamp = store_timestamp
         tail.position += len(batch)
         return offsets
+
+    def append_encoded(
+        self, tail: Tail, batch: MessageFields, queue_offset: int, store_timestamp: int
+    ) -> array[int] | None:
+        """Write the messages that a client encoded as the body of `batch`, as `append_batch` would."""
+        view = tail._writable()
+        records, offsets = self.encode_encoded(batch, queue_offset, tail.end, store_timestamp)
+        if len(records) + END_RESERVE > tail.capacity - tail.position:
+            return None
+        _publish(view, tail.position, records)
+        tail.store_timestamp = store_timestamp
+        tail.position += len(records)
+        return offsets
+
+    def encode_encoded(
+        self, batch: MessageFields, queue_offset: int, physical_offset: int, store_timestamp: int
+    ) -> tuple[bytes, array[int]]:
+        """The records of an encoded batch, and where each starts, and the end."""
+        check_encoded(batch)
+        offsets = array("q", [physical_offset])
+        records = []
+        try:
+            inner = parse_client_batch(self._body(batch.body))
+        except FormatError as error:
+            raise InvalidMessage(f"the body is no encoded batch: {error.what}") from error
+        if not inner:
+            raise InvalidMessage("a batch has at least one message")
+        for index, each in enumerate(inner):
+            message = _Inner(batch, each)
+            record = self.encode(message, queue_offset + index, offsets[-1], store_timestamp, each.properties, True)
+            offsets.append(offsets[-1] + len(record))
+            records.append(record)
+        return b"".join(records), offsets
 
     def encode(
         self,
@@ -210,6 +244,26 @@ class Encoder:
         return packed
 
 
+class _Inner:
+    """One message of an encoded batch: its own body and flag, all else from the batch."""
+
+    tags: None = None
+    keys: tuple[str, ...] = ()
+    properties: None = None
+
+    def __init__(self, batch: MessageFields, inner: ClientMessage) -> None:
+        self.topic = batch.topic
+        self.body = inner.body
+        self.queue_id = batch.queue_id
+        self.flag = inner.flag
+        self.sys_flag = batch.sys_flag
+        self.born_timestamp = batch.born_timestamp
+        self.born_host = batch.born_host
+        self.store_host = batch.store_host
+        self.reconsume_times = batch.reconsume_times
+        self.prepared_transaction_offset = 0
+
+
 def encode_host(text: str, what: str) -> bytes:
     """A host as a record holds it."""
     if not isinstance(text, str):
@@ -251,6 +305,13 @@ def check_in_batch(message: MessageFields, first: MessageFields) -> None:
             raise InvalidMessage("a message of a batch has no prepared transaction offset")
     except AttributeError as error:
         raise InvalidMessage(f"not a message: {type(message).__name__}") from error
+
+
+def check_encoded(batch: MessageFields) -> None:
+    """Raise unless this can be the outside of an encoded batch."""
+    check_in_batch(batch, batch)
+    if _has_properties(batch):
+        raise InvalidMessage("tags, keys and properties belong to the messages inside of an encoded batch")
 
 
 def _has_properties(message: MessageFields) -> bool:

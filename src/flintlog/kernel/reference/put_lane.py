@@ -111,18 +111,32 @@ class PutLane(Generic[R, B]):
         finally:
             self._lock.release()
 
-    def _append_batch(self, messages: Sequence[PlainMessage], stored_at: int) -> B | None:
+    def put_encoded(self, batch: PlainMessage) -> B | None:
+        """The same for messages that a client encoded as the body of one."""
+        if not self.is_open or type(batch) is not self.encoder.message_type or not _is_plain(batch):
+            return None
+        if not self._lock.acquire(False):
+            return None
+        try:
+            return self._append_batch(batch, self._now_ms())
+        finally:
+            self._lock.release()
+
+    def _append_batch(self, messages: Sequence[PlainMessage] | PlainMessage, stored_at: int) -> B | None:
         tail = self.tail
         if tail is None or tail.end >= self.ready_until:
             return None
-        first = messages[0]
+        first = messages[0] if isinstance(messages, Sequence) else messages
         key = (first.topic, first.queue_id)
         queue_offset = self.next_offsets.get(key, 0)
         start = tail.position
-        offsets = self.encoder.append_batch(tail, messages, queue_offset, stored_at)
+        if isinstance(messages, Sequence):
+            offsets = self.encoder.append_batch(tail, messages, queue_offset, stored_at)
+        else:
+            offsets = self.encoder.append_encoded(tail, messages, queue_offset, stored_at)
         if offsets is None:
             return None
-        self.next_offsets[key] = queue_offset + len(messages)
+        self.next_offsets[key] = queue_offset + len(offsets) - 1
         if self.dispatches:
             self._dispatch(tail, start, tail.position - start)
         host = first.store_host or self.encoder.store_host
