@@ -13,7 +13,7 @@ _HEAD = """# Errors
 
 Made from `flintlog.errors`; `make docs` writes it again.
 
-Everything that flintlog raises on purpose is a `FlintlogError`: `except FlintlogError` is enough. Each has a `code` that
+Everything that flintlog raises by intent is a `FlintlogError`: `except FlintlogError` is enough. Each has a `code` that
 is fixed, and says what was wrong (`what`), where (`path` and `offset`, when there is a place) and what can be done
 (`advice`). `str(error)` is all of it in a line. The exit code is what a command ends with that met the error.
 
