@@ -47,15 +47,18 @@ class TcpLink:
             for writer in self._open:
                 writer.transport.abort()
 
+    def _refuses(self) -> bool:
+        return self._is_cut
+
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         mine = {writer}
         try:
-            if self._is_cut:
+            if self._refuses():
                 return
             there_reader, there_writer = await asyncio.open_connection(*self._target)
             mine.add(there_writer)
             self._open |= mine
-            if self._is_cut:
+            if self._refuses():
                 return
             await asyncio.gather(
                 self._pump(reader, there_writer, True),
