@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., object])
 
 JOBS: Mapping[str, Entry] = {
+    "dispatch": Entry("flintlog.cli.pipeline_dispatch", "dispatch", "Build queues and index for a store that runs."),
     "export": Entry("flintlog.cli.pipeline_export", "export", "Add messages to a table of Parquet files or of Delta."),
     "rebuild": Entry("flintlog.cli.pipeline_rebuild", "rebuild", "Build queues and index again, from the log alone."),
     "report": Entry("flintlog.cli.pipeline_report", "report", "Say what is in a store: tables, and a page with plots."),
