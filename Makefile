@@ -20,7 +20,7 @@ help:
 	@echo "make lint       ruff and mypy"
 	@echo "make demo       kill a writer, recover, read: what was acknowledged is there; then Spark"
 	@echo "make bench      how fast this machine is with it"
-	@echo "make docs       write the generated pages again"
+	@echo "make docs       write the reference from the code again, and build the site"
 	@echo "make clean      remove everything that was built"
 
 setup: $(STAMPS)/installed $(STAMPS)/java
@@ -64,8 +64,9 @@ bench: $(STAMPS)/installed
 	$(BIN)/python benchmarks/store.py
 
 docs: $(STAMPS)/installed
-	$(BIN)/python -m flintlog.store.options > docs/options.md.new
-	mv docs/options.md.new docs/options.md
+	$(BIN)/python -m scripts.reference
+	$(BIN)/python -m sphinx --quiet --nitpicky --fail-on-warning --keep-going -c docs/site . build/site
+	@echo "The site is build/site/index.html"
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

@@ -176,7 +176,11 @@ def test_what_nobody_waited_for_is_found_by_key_after_a_clean_stop(disk: Hanging
     store.put(Message("orders", b"last", keys=["o-2"], properties=NOT_WAITING)).check()
     stopping = threading.Thread(target=store.shutdown)
     stopping.start()
-    wait_until(lambda: store._engine.group_commit is not None and store._engine.group_commit._stopped.is_set())
+    wait_until(
+        lambda: (
+            store._engine.flushing.group_commit is not None and store._engine.flushing.group_commit._stopped.is_set()
+        )
+    )
     disk.let_go()
     stopping.join()
     with _open(disk, SMALL) as again:

@@ -4,9 +4,7 @@ Opening loads the files, recovers them (see `recovery.py`) and starts the thread
 which they feed each other: flush, dispatch, queues, index, checkpoint, and at last the `abort` file, whose absence
 says that all of it happened.
 
-Threads, each owned by its class: group commit and its watcher (`group_commit.py`) or the async flush, the commit of
-pool buffers (`flush.py`), the queue flush (`housekeeping.py`), the allocator, the page toucher. A put
-needs none but group commit.
+Its threads are those of `flushing.py` and the allocator's. A put needs none but group commit.
 """
 
 from __future__ import annotations
@@ -21,8 +19,7 @@ from pathlib import Path
 
 from flintlog.disk.medium import LockFile, Medium
 from flintlog.disk.overlay import OverlayMedium
-from flintlog.disk.page_toucher import PageToucher
-from flintlog.errors import DamagedStore, DiskFull, FlintlogError, StoreClosed, SyncFailed
+from flintlog.errors import DamagedStore, DiskFull, FlintlogError, StoreClosed
 from flintlog.format.names import encode_abort
 from flintlog.store.batch_notes import BatchNotes, settle_opened_batch
 from flintlog.store.bloom import BloomFilter
@@ -30,12 +27,9 @@ from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.clock import Milliseconds
 from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
-from flintlog.store.confirmation import Confirmation
 from flintlog.store.dispatch import BitmapHook, Dispatcher
-from flintlog.store.flush import AsyncFlush, Commit
+from flintlog.store.flushing import Flushing
 from flintlog.store.forking import close_in_children
-from flintlog.store.group_commit import GroupCommit
-from flintlog.store.housekeeping import QueueFlush
 from flintlog.store.json_file import JsonFile
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
@@ -57,10 +51,6 @@ Progress = Callable[[int, int], None]
 """Told (done, total) in bytes while a long opening goes on."""
 
 
-def _nothing() -> None:
-    """Group commit has dispatched already."""
-
-
 class Engine:
     """One store directory, running. Any thread may call its public methods."""
 
@@ -74,7 +64,6 @@ class Engine:
         self.lifecycle = Lifecycle()
         self.parts = parts = make_parts(path, config, medium, now_ms)
         self.log = parts.commit_log
-        self.is_sync = config.flush == "sync"
         kind = ConcurrentDispatcher if config.enable_build_consume_queue_concurrently else Dispatcher
         self.dispatcher = kind(
             parts.commit_log,
@@ -98,18 +87,13 @@ class Engine:
             read_only=read_only,
         )
         self.use_bitmap_hook(None)
-        self.group_commit: GroupCommit | None = None
-        self.confirmation: Confirmation | None = None
+        self.flushing = Flushing(config, parts, self.dispatcher, self.lifecycle, self.counters)
         self.is_replica = config.broker_role == "SLAVE"
-        self.commit: Commit | None = None
-        self.queue_flush: QueueFlush | None = None
         self.medium = medium
         self.now_ms = now_ms
         self.batch_notes = BatchNotes(parts.paths.batches, medium)
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
-        self._async_flush: AsyncFlush | None = None
-        self._toucher: PageToucher | None = None
         self._offsets_before = 0
         self._totals = (0, 0)
         self._next_sample_s = 0.0
@@ -225,7 +209,7 @@ class Engine:
         self.lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
 
     def _start(self) -> None:
-        parts, config = self.parts, self.config
+        parts = self.parts
         self.put_figures.start()
         if self.read_only:
             self.lifecycle.set(Flag.NOT_WRITEABLE)
@@ -239,77 +223,20 @@ class Engine:
         self._offsets_before = parts.queues.offsets_handed_out
         self._mark_unclean()
         self._marker.remove()
-        self._start_threads(config)
+        self.flushing.start(self.tick)
         self.dispatcher.start()
         close_in_children(self)
         self.lifecycle.move_to(State.RUNNING)
-        if not self._was_clean and self.queue_flush is not None:
-            self.queue_flush.flush_all()
+        if not self._was_clean and self.flushing.queue_flush is not None:
+            self.flushing.queue_flush.flush_all()
 
     def _mark_unclean(self) -> None:
         self.medium.write(self.parts.paths.abort, encode_abort(os.getpid()))
 
-    def _start_threads(self, config: StoreConfig) -> None:
-        parts = self.parts
-        if parts.pool is not None:
-            self.commit = Commit(
-                parts.segments.commit,
-                interval_ms=config.commit_interval_commit_log,
-                least_pages=config.commit_commit_log_least_pages,
-                thorough_interval_ms=config.commit_commit_log_thorough_interval,
-                after_commit=self._after_commit,
-            )
-        if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1:
-            self.confirmation = Confirmation(
-                timeout_ms=config.slave_timeout,
-                before_wait=_nothing if self.is_sync else self.after_append,
-                counted=self.counters,
-            )
-            self.confirmation.start()
-        if self.is_sync:
-            self.group_commit = GroupCommit(
-                parts.segments,
-                timeout_ms=config.sync_flush_timeout,
-                before_flush=None if self.commit is None else self.commit.commit_now,
-                after_flush=self._after_flush,
-                on_failure=self._on_sync_failure,
-                counted=self.counters,
-                then=self.confirmation,
-            )
-            self.group_commit.start()
-        else:
-            self._async_flush = AsyncFlush(
-                parts.segments,
-                interval_ms=config.flush_interval_commit_log,
-                least_pages=config.flush_commit_log_least_pages,
-                thorough_interval_ms=config.flush_commit_log_thorough_interval,
-                after_flush=self._note_flushed,
-                on_failure=self._on_sync_failure,
-            )
-            self._async_flush.start()
-        if self.commit is not None:
-            self.commit.start()
-        self.queue_flush = QueueFlush(
-            parts.segments,
-            parts.queues,
-            parts.checkpoint,
-            self.dispatcher,
-            interval_ms=config.flush_interval_consume_queue,
-            least_pages=config.flush_consume_queue_least_pages,
-            thorough_interval_ms=config.flush_consume_queue_thorough_interval,
-            on_tick=self.tick,
-        )
-        self.queue_flush.start()
-        if config.warm_ahead_bytes:
-            self._toucher = PageToucher(lambda: parts.segments.last, ahead_bytes=config.warm_ahead_bytes)
-            self._toucher.start()
-
     def _abandon(self) -> None:
         """Opening failed: give everything back, leave the directory as it is."""
-        stages = (self.commit, self.group_commit, self.confirmation, self._async_flush, self.queue_flush)
-        for service in (self._toucher, *stages):
-            if service is not None:
-                service.stop()
+        self.flushing.stop()
+        self.flushing.stop_queue_flush()
         self.parts.allocator.shut_down()
         self._give_back()
 
@@ -333,29 +260,26 @@ class Engine:
                     self.lifecycle.move_to(State.SHUTDOWN_OK)
 
     def _stop_threads(self) -> None:
-        for service in (self._toucher, self.commit, self.group_commit, self.confirmation, self._async_flush):
-            if service is not None:
-                service.stop()
+        self.flushing.stop()
         if self.lifecycle.flags & Flag.NOT_WRITEABLE == 0:
             # What nobody waits for may have come while the last flush ran; under sync flush only flushed records are
             # dispatched, and a clean stop promises that all are.
             self.parts.segments.flush_all()
         self.dispatcher.advance_and_wait()
-        if self.queue_flush is not None:
-            self.queue_flush.stop()
+        self.flushing.stop_queue_flush()
 
     def _close_files(self) -> None:
         """Make everything durable; only if all of it worked is the stop a clean one."""
         parts = self.parts
         is_clean = not self.lifecycle.flags & Flag.NOT_WRITEABLE and self.dispatcher.backlog_bytes == 0
         try:
-            if is_clean and self.queue_flush is not None:
+            if is_clean and self.flushing.queue_flush is not None:
                 parts.segments.flush_all()
-                self._note_flushed()
+                self.flushing.note_flushed()
                 if parts.index is not None:
                     parts.index.flush()
                     parts.checkpoint.set(index_msg_timestamp=parts.index.last_header.end_timestamp)
-                self.queue_flush.flush_all()
+                self.flushing.queue_flush.flush_all()
         finally:
             parts.allocator.shut_down()
         if is_clean:
@@ -427,42 +351,12 @@ class Engine:
             hook = self.subscriptions.bitmap_of
         self.dispatcher.bitmap_hook = hook
 
-    @property
-    def waiting(self) -> GroupCommit | Confirmation | None:
-        """Where a put waits; nowhere when it is done once it is appended."""
-        return self.group_commit if self.group_commit is not None else self.confirmation
-
     def readable_end(self) -> int:
         """How far dispatch may go: what is flushed under sync flush, what can be read under async flush."""
         segments = self.parts.segments
-        if self.is_sync and not self.config.read_un_committed:
+        if self.config.flush == "sync" and not self.config.read_un_committed:
             return segments.flushed_where
         return segments.max_offset
-
-    def after_append(self) -> None:
-        if self.commit is not None and self.config.wake_commit_when_put_message:
-            self.commit.nudge()
-        if self.config.wake_flush_when_put_message and self._async_flush is not None:
-            self._async_flush.nudge()
-        self.dispatcher.advance()
-
-    def _after_flush(self) -> None:
-        self.dispatcher.advance()
-        self._note_flushed()
-
-    def _after_commit(self) -> None:
-        if self.group_commit is not None:
-            self.group_commit.nudge()
-        self.dispatcher.advance()
-
-    def _note_flushed(self) -> None:
-        timestamp = self.parts.segments.store_timestamp
-        if timestamp > 0:
-            self.parts.checkpoint.set(physic_msg_timestamp=timestamp)
-
-    def _on_sync_failure(self, failure: SyncFailed) -> None:
-        """After a failed sync nothing is known about the dirty pages: stop writing, go on serving."""
-        self.lifecycle.set(Flag.NOT_WRITEABLE)
 
     def tick(self) -> None:
         """Once a second: totals are kept for the rates, and what stalled for want of space is tried again."""
@@ -480,23 +374,13 @@ class Engine:
         """Make everything put so far durable, in the caller's thread."""
         if self.read_only:
             return
-        if self.commit is not None:
-            self.commit.commit_now()
-        try:
-            self.parts.segments.flush_all()
-        except SyncFailed as failure:
-            self._on_sync_failure(failure)
-            raise
-        self._after_flush()
+        self.flushing.flush()
 
     def wait_dispatched(self) -> None:
         """Return when everything put so far is visible; in an arrival listener it returns at once."""
         if self.read_only:
             return
-        if self.commit is not None:
-            self.commit.commit_now()
-        if self.is_sync:
-            self.parts.segments.flush_all()
+        self.flushing.make_readable()
         self.dispatcher.advance_and_wait()
 
     # ------------------------------------------------------------------ figures
