@@ -22,9 +22,9 @@ An index file, `index/<20 digits>`; the record of entry i stands at i x 32:
     +-------+-----------+-------+-----------+-----------+
 
 Big-endian and signed. `size` counts the head too; `position` is the entry's own place in the log, from the start of the
-first file there ever was. The channel and both CRCs are always written as 0 by Java and compared with 0 by its followers,
-so a body has to guard itself: the body of a broker's entry is one commit log record, whose own physical offset is
-`position + 48`. An entry must leave 8 bytes free behind it in its file, for a blank.
+first file there ever was. Java always writes the channel and both CRCs as 0, so a body has to guard itself: that of a
+broker's entry is one commit log record, whose own physical offset is `position + 48`. An entry must leave 8 bytes free
+behind it in its file, for a blank.
 
 The first two numbers tell an entry from a plain record (`flintlog.format.record`), whose second number is its magic: no
 entry is as large as a record's magic says.
@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from flintlog.errors import FormatError
+from flintlog.format.record import parse_blank
 
 ENTRY_MAGIC: Final = 1
 ENTRY_BLANK_MAGIC: Final = -1
@@ -98,12 +99,9 @@ def encode_entry_head(head: EntryHead) -> bytes:
     """The 48 bytes before the body."""
     if not 0 <= head.body_size <= MAX_ENTRY_SIZE - ENTRY_HEAD_SIZE:
         raise FormatError(f"a body of {head.body_size} bytes", advice=f"an entry has at most {MAX_ENTRY_SIZE} bytes")
-    return _packed(
-        _HEAD,
-        head,
-        (ENTRY_MAGIC, head.size, head.index, head.term, head.position)
-        + (head.channel, head.chain_crc, head.body_crc, head.body_size),
-    )
+    place = (head.index, head.term, head.position)
+    rest = (head.channel, head.chain_crc, head.body_crc, head.body_size)
+    return _packed(_HEAD, head, (ENTRY_MAGIC, head.size, *place, *rest))
 
 
 def parse_entry_head(buffer: Buffer, place: int = 0) -> EntryHead:
@@ -133,6 +131,18 @@ def parse_entry_blank(buffer: Buffer, place: int = 0) -> int | None:
         return None
     magic, remaining = _BLANK.unpack_from(buffer, place)
     return remaining if magic == ENTRY_BLANK_MAGIC else None
+
+
+def size_at(buffer: Buffer, place: int) -> int:
+    """How many bytes a record says it takes, with DLedger's head if that is what stands at the place."""
+    first, second = _BLANK.unpack_from(buffer, place)
+    return int(second if first == ENTRY_MAGIC else first)
+
+
+def blank_at(buffer: Buffer, place: int) -> int | None:
+    """How many bytes the blank at a place says remain, DLedger's or a plain log's; None if no blank is there."""
+    plain = parse_blank(buffer, place)
+    return parse_entry_blank(buffer, place) if plain is None else plain
 
 
 def encode_index_record(record: IndexRecord) -> bytes:

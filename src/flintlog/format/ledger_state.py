@@ -6,8 +6,8 @@
     | currTerm=3    |               | endIndex=105          |
     +---------------+               +-----------------------+
 
-Lines of Java's properties text. `voteLeader` is empty as long as the member has voted for nobody in this term; -1 is the
-index before the first. Java writes the lines in this order, reads them in any, and takes a line of `#` or `!` for a comment.
+Lines of Java's properties text. `voteLeader` is empty as long as the member has voted for nobody in this term; -1 is
+the index before the first. Java writes the lines in this order, reads them in any, and passes comments (`#`, `!`).
 """
 
 from __future__ import annotations
