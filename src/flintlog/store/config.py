@@ -132,6 +132,11 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
         """Waiting times of the delay levels; level 1 comes first."""
         return parse_delay_levels("message_delay_level", self.message_delay_level)
 
+    @property
+    def waits_for_replicas(self) -> bool:
+        """Whether a put is acknowledged only when other nodes hold it too."""
+        return self.broker_role == "SYNC_MASTER" and self.in_sync_replicas > 1
+
     def with_changes(self, **values: object) -> Self:
         """Return a config with some options changed."""
         return type(self)(**{**msgspec.structs.asdict(self), **_with_retention(values)})

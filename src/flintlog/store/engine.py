@@ -36,9 +36,10 @@ from flintlog.store.parts import make_parts, scan_threads
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
 from flintlog.store.pending_cut import PendingCut
 from flintlog.store.put_figures import PutFigures
+from flintlog.store.put_waits import PutWaits
 from flintlog.store.recovery import Opening, Recovery
 from flintlog.store.recovery_report import RecoveryReport
-from flintlog.store.stats import StoreStatsService
+from flintlog.store.stats import PutTotals, StoreStatsService
 from flintlog.store.stop_marker import StopMarker
 from flintlog.store.subscriptions import Subscriptions
 from flintlog.store.swap import finish_swap
@@ -75,9 +76,15 @@ class Engine:
             delay_levels_ms=config.delay_levels_ms,
             extension=config.enable_consume_queue_ext,
         )
-        self.counters = StoreStatsService(now_ms, self._put_totals)
         self.put_figures = PutFigures(parts.queues, lambda: self.log.end_offset, lambda: self.dispatcher.position)
-        self.broker_stats = BrokerStats(now_ms, self.put_figures.take, lambda: self.counters.get_transferred_count)
+        self.broker_stats = BrokerStats(
+            now_ms,
+            self.put_figures.take,
+            lambda: self.counters.get_transferred_count,
+            puts_wait=config.flush == "sync" or config.waits_for_replicas,
+            light_as_one=config.enable_lmq,
+        )
+        self.counters = StoreStatsService(now_ms, self._put_totals, self.broker_stats.put_totals)
         self.samples_itself = True
         self.is_left_to_parent = False
         self.subscriptions = Subscriptions(
@@ -87,7 +94,9 @@ class Engine:
             read_only=read_only,
         )
         self.use_bitmap_hook(None)
-        self.flushing = Flushing(config, parts, self.dispatcher, self.lifecycle, self.counters)
+        self.flushing = Flushing(
+            config, parts, self.dispatcher, self.lifecycle, PutWaits(self.counters, self.broker_stats)
+        )
         self.is_replica = config.broker_role == "SLAVE"
         self.medium = medium
         self.now_ms = now_ms
@@ -95,7 +104,7 @@ class Engine:
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
         self._offsets_before = 0
-        self._totals = (0, 0)
+        self._totals = PutTotals(0, 0)
         self._next_sample_s = 0.0
         self._closing = threading.Lock()
 
@@ -414,12 +423,12 @@ class Engine:
         except FlintlogError:
             return -1.0
 
-    def _put_totals(self) -> tuple[int, int]:
+    def _put_totals(self) -> PutTotals:
         """Puts and their bytes since the opening, read off the queue offsets and the log instead of being counted."""
         if self.read_only:
-            return 0, 0
+            return PutTotals(0, 0)
         appended = self.log.appended_bytes
-        if appended != self._totals[1]:  # adding up 100,000 queues is not for every second
+        if appended != self._totals.bytes:  # adding up 100,000 queues is not for every second
             times = self.parts.queues.offsets_handed_out - self._offsets_before + self.log.unqueued_count
-            self._totals = times, appended
+            self._totals = PutTotals(times, appended)
         return self._totals
