@@ -14,16 +14,16 @@ KERNEL_SOURCES := $(wildcard src/flintlog/kernel/*.pyx src/flintlog/kernel/*.pxd
 .PHONY: help setup test test-slow lint demo bench docs clean
 
 help:
-	@echo "make setup      .venv with locked dependencies, the compiled kernel, a look for Java"
+	@echo "make setup      .venv with locked dependencies, the compiled kernel, a look for Java and tmux"
 	@echo "make test       lint, types, import rules and all tests that are not slow"
 	@echo "make test-slow  the slow tests"
 	@echo "make lint       ruff and mypy"
 	@echo "make demo       kill a writer, recover, read: what was acknowledged is there; then Spark"
 	@echo "make bench      how fast this machine is with it"
-	@echo "make docs       write the generated pages again"
+	@echo "make docs       write the reference from the code again, and build the site"
 	@echo "make clean      remove everything that was built"
 
-setup: $(STAMPS)/installed $(STAMPS)/java
+setup: $(STAMPS)/installed $(STAMPS)/java $(STAMPS)/tmux
 
 $(STAMPS)/venv:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
@@ -41,6 +41,10 @@ $(STAMPS)/installed: setup.py pyproject.toml $(KERNEL_SOURCES) $(STAMPS)/locked
 
 $(STAMPS)/java: scripts/check-java.sh $(STAMPS)/venv
 	@scripts/check-java.sh
+	@touch $@
+
+$(STAMPS)/tmux: scripts/check-tmux.sh $(STAMPS)/venv
+	@scripts/check-tmux.sh
 	@touch $@
 
 lint: $(STAMPS)/installed
@@ -64,8 +68,9 @@ bench: $(STAMPS)/installed
 	$(BIN)/python benchmarks/store.py
 
 docs: $(STAMPS)/installed
-	$(BIN)/python -m flintlog.store.options > docs/options.md.new
-	mv docs/options.md.new docs/options.md
+	$(BIN)/python -m scripts.reference
+	$(BIN)/python -m sphinx --quiet --nitpicky --fail-on-warning --keep-going -c docs/site . build/site
+	@echo "The site is build/site/index.html"
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

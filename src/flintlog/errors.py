@@ -23,6 +23,7 @@
     ├── DiskError               the operating system refused an operation on a file
     ├── SyncFailed              the operating system could not make data durable
     ├── PeerFailed              another node did not answer, or answered what cannot be
+    ├── LedgerHalted            a node of a ledger group that stopped rather than give up what was committed
     └── PutFailed               `receipt.check()` of a put that was not acknowledged
 
 Each says what was wrong, where (file and offset, when there is one), and what the reader can do.
@@ -215,3 +216,9 @@ class PeerFailed(FlintlogError):
     """Another node did not answer, or answered what cannot be."""
 
     code = "peer-failed"
+
+
+class LedgerHalted(FlintlogError):
+    """A node of a ledger group was asked to give up what is committed, and stopped instead."""
+
+    code = "ledger-halted"

@@ -55,7 +55,7 @@ def test_an_idle_store_looks_at_no_queue(tmp_path: Path, monkeypatch: pytest.Mon
     config = CONFIG.with_changes(flush_interval_consume_queue=10, flush_consume_queue_thorough_interval=20)
     with open_store(tmp_path / "store", config) as store:
         store.put(Message(topic_name(0), b"two")).check()
-        tide = store._engine.queue_flush
+        tide = store._engine.flushing.queue_flush
         assert tide is not None
         wait_until(lambda: tide._thorough_at == tide._passed_at == store.max_physical_offset)
         asked: list[object] = []

@@ -58,3 +58,11 @@ def test_the_table_has_a_row_a_task_and_a_dash_where_someone_has_no_figure() -> 
         {"task": RATE.name, "flintlog": "300/s (1.00)", "java": "100/s (10.00) ×3.00", "lmdb": "-"}
     ]
     assert [(row["contender"], row["ratio"]) for row in figures(outcomes)] == [("flintlog", 1.0), ("java", 3.0)]
+
+
+def test_who_takes_messages_faster_than_they_become_readable_shows_both_rates() -> None:
+    ours, theirs = Measurement(300, 1.0, 1.0, 0.0003), Measurement(200, 1.0, 4.0, 0.001)
+    outcomes = [Outcome(RATE, "flintlog", [ours], ours), Outcome(RATE, "java", [theirs], theirs)]
+    [row] = cells(outcomes, ["flintlog", "java"])
+    assert row["flintlog"] == "300/s (1.00)"
+    assert row["java"] == "200/s (5.00) ×1.50; visible 50/s ×6.00"

@@ -136,8 +136,8 @@ class World:
 
     def tide(self) -> None:
         """What the queue flush thread does once a minute."""
-        assert self.store._engine.queue_flush is not None
-        self.store._engine.queue_flush.flush_all()
+        assert self.store._engine.flushing.queue_flush is not None
+        self.store._engine.flushing.queue_flush.flush_all()
         self.kept.update({o: s for o, s in self.loose.items() if s.receipt.end_offset <= self.store.flushed_offset})
 
     def stop(self) -> None:

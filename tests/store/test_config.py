@@ -342,7 +342,7 @@ def test_the_options_without_effect_are_those_that_nothing_reads() -> None:
 
 
 def test_the_page_of_options_is_up_to_date() -> None:
-    page = Path(__file__).parents[2] / "docs" / "options.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
     assert page.read_text("utf-8") == render_page(OPTIONS, ignored_names(OPTIONS)), "run `make docs`"
 
 

@@ -1,6 +1,7 @@
 """The table that people read, and the JSON that is kept.
 
-A ratio says how many times as good ours is: for a rate ours through theirs, for a latency theirs through ours.
+A ratio says how many times as good ours is: for a rate ours through theirs, for a latency theirs through ours. A store
+that takes messages faster than it makes them readable shows both rates: only the second can be kept up.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from flintlog.bench.run import Outcome
 from flintlog.bench.tasks import Measurement, Task, Window
 
 OURS = "flintlog"
+
+# Below this part of the rate of puts, the rate at which they became readable is shown too.
+LAGGING = 0.9
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -131,7 +135,20 @@ def _cell(ours: Outcome | None, outcome: Outcome | None) -> str:
     text = _latency(measured) if task.by_latency else f"{measured.per_second:,.0f}/s"
     text += f" ({measured.cpu_us:.2f})"
     times = None if ours is None or outcome is ours else ratio(task, ours.median, measured)
-    return text if times is None else f"{text} ×{times:.2f}"
+    if times is not None:
+        text += f" ×{times:.2f}"
+    return text + _visible(None if ours is None else ours.median, measured) if _lags(measured) else text
+
+
+def _lags(measured: Measurement) -> bool:
+    return measured.visible_per_second < LAGGING * measured.per_second
+
+
+def _visible(ours: Measurement | None, measured: Measurement) -> str:
+    text = f"; visible {measured.visible_per_second:,.0f}/s"
+    if ours is None or ours is measured:
+        return text
+    return f"{text} ×{ours.visible_per_second / measured.visible_per_second:.2f}"
 
 
 def _latency(measured: Measurement) -> str:

@@ -48,6 +48,7 @@ COMMANDS: Mapping[str, Entry] = {
     "serve": Entry("flintlog.cli.serve", "serve", "Run a store as a master or a slave until SIGTERM."),
     "stats": Entry("flintlog.cli.stats", "stats", "Show figures of a store: messages, bytes, offsets, disks."),
     "tail": Entry("flintlog.cli.cat", "tail", "Show the last messages of a store, and follow it."),
+    "top": Entry("flintlog.cli.top", "top", "Watch a store while it is written: rates, topics, groups, lag."),
     "verify": Entry("flintlog.cli.verify", "verify", "Prove a store, or say what is wrong with it and where."),
 }
 

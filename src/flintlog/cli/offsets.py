@@ -57,8 +57,8 @@ def show(store: Path, group: str | None, topic: str | None, config: StoreConfig 
 @click.command("set")
 @store_argument
 @click.argument("place", metavar="OFFSET|earliest|latest")
-@click.option("--group", required=True)
-@click.option("--topic", required=True)
+@click.option("--group", required=True, help="The group.")
+@click.option("--topic", required=True, help="The topic.")
 @click.option("--queue", "queue_id", type=click.IntRange(0), help="Only this queue; all of the topic by default.")
 @click.option("--dry-run", is_flag=True, help="Say what would move, and write nothing.")
 @store_config_option
@@ -82,7 +82,7 @@ def set_(
 
 @click.command()
 @store_argument
-@click.option("--group", required=True)
+@click.option("--group", required=True, help="The group.")
 @click.option("--time", "moment", required=True, help="Messages stored from then on: ISO 8601 (UTC) or milliseconds.")
 @click.option(
     "--topic", "topics", multiple=True, help="Only this topic; may be repeated. All of the group's by default."

@@ -19,7 +19,14 @@ from flintlog.cli.pipeline import master_option, progress_bar, session
 @click.command("export")
 @click.argument("store")
 @click.argument("table", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(["parquet", "delta"]), default="parquet", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["parquet", "delta"]),
+    default="parquet",
+    show_default=True,
+    help="What kind of table; one that is there stays what it is.",
+)
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be given more than once.")
 @click.option("--json-schema", metavar="COLUMNS", help='Parse JSON bodies into `value`, as "id bigint, sum double".')
 @click.option("--no-body", is_flag=True, help="Leave the bodies out.")

@@ -37,8 +37,8 @@ def _open(store: Path, config: StoreConfig | None, output: Output, *, create: bo
 
 @click.command()
 @store_argument
-@click.option("--group", required=True)
-@click.option("--topic", required=True)
+@click.option("--group", required=True, help="The group; what it has consumed is kept.")
+@click.option("--topic", required=True, help="The topic.")
 @click.option("--filter", "expression", help="Only messages with one of these tags: 'paid || shipped'.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many messages; all that are there by default.")
 @click.option("--start", default="earliest", show_default=True, help="Where a new group begins: earliest or latest.")

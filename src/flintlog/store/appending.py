@@ -79,9 +79,9 @@ class Appender:
         )
         self.lane.dispatches = (
             engine.dispatcher.leaves_puts_to_lane
-            and not engine.is_sync
+            and not engine.flushing.is_sync
             and not engine.config.wake_flush_when_put_message
-            and engine.commit is None
+            and engine.flushing.commit is None
         )
 
     def append(self, message: Message) -> Receipt:

@@ -4,9 +4,7 @@ Opening loads the files, recovers them (see `recovery.py`) and starts the thread
 which they feed each other: flush, dispatch, queues, index, checkpoint, and at last the `abort` file, whose absence
 says that all of it happened.
 
-Threads, each owned by its class: group commit and its watcher (`group_commit.py`) or the async flush, the commit of
-pool buffers (`flush.py`), the queue flush (`housekeeping.py`), the allocator, the page toucher. A put
-needs none but group commit.
+Its threads are those of `flushing.py` and the allocator's. A put needs none but group commit.
 """
 
 from __future__ import annotations
@@ -21,8 +19,7 @@ from pathlib import Path
 
 from flintlog.disk.medium import LockFile, Medium
 from flintlog.disk.overlay import OverlayMedium
-from flintlog.disk.page_toucher import PageToucher
-from flintlog.errors import DamagedStore, DiskFull, FlintlogError, StoreClosed, SyncFailed
+from flintlog.errors import DamagedStore, DiskFull, FlintlogError, StoreClosed
 from flintlog.format.names import encode_abort
 from flintlog.store.batch_notes import BatchNotes, settle_opened_batch
 from flintlog.store.bloom import BloomFilter
@@ -30,21 +27,22 @@ from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.clock import Milliseconds
 from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
-from flintlog.store.confirmation import Confirmation
 from flintlog.store.dispatch import BitmapHook, Dispatcher
-from flintlog.store.flush import AsyncFlush, Commit
+from flintlog.store.dispatch_journal import Progress as Published
+from flintlog.store.dispatch_side import DispatchSide
+from flintlog.store.external_dispatch import ExternalDispatcher
+from flintlog.store.flushing import Flushing
 from flintlog.store.forking import close_in_children
-from flintlog.store.group_commit import GroupCommit
-from flintlog.store.housekeeping import QueueFlush
 from flintlog.store.json_file import JsonFile
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
 from flintlog.store.pending_cut import PendingCut
 from flintlog.store.put_figures import PutFigures
+from flintlog.store.put_waits import PutWaits
 from flintlog.store.recovery import Opening, Recovery
 from flintlog.store.recovery_report import RecoveryReport
-from flintlog.store.stats import StoreStatsService
+from flintlog.store.stats import PutTotals, StoreStatsService
 from flintlog.store.stop_marker import StopMarker
 from flintlog.store.subscriptions import Subscriptions
 from flintlog.store.swap import finish_swap
@@ -55,10 +53,6 @@ SAMPLE_INTERVAL_MS = 1000
 
 Progress = Callable[[int, int], None]
 """Told (done, total) in bytes while a long opening goes on."""
-
-
-def _nothing() -> None:
-    """Group commit has dispatched already."""
 
 
 class Engine:
@@ -74,21 +68,17 @@ class Engine:
         self.lifecycle = Lifecycle()
         self.parts = parts = make_parts(path, config, medium, now_ms)
         self.log = parts.commit_log
-        self.is_sync = config.flush == "sync"
-        kind = ConcurrentDispatcher if config.enable_build_consume_queue_concurrently else Dispatcher
-        self.dispatcher = kind(
-            parts.commit_log,
-            parts.queues,
-            parts.index,
-            parts.lane,
-            readable_end=self.readable_end,
-            damage=parts.damage,
-            delay_levels_ms=config.delay_levels_ms,
-            extension=config.enable_consume_queue_ext,
-        )
-        self.counters = StoreStatsService(now_ms, self._put_totals)
+        self._side = DispatchSide(parts.paths.dispatch, medium, patience_ms=config.dispatch_patience_ms)
+        self.dispatcher = self._make_dispatcher()
         self.put_figures = PutFigures(parts.queues, lambda: self.log.end_offset, lambda: self.dispatcher.position)
-        self.broker_stats = BrokerStats(now_ms, self.put_figures.take, lambda: self.counters.get_transferred_count)
+        self.broker_stats = BrokerStats(
+            now_ms,
+            self.put_figures.take,
+            lambda: self.counters.get_transferred_count,
+            puts_wait=config.flush == "sync" or config.waits_for_replicas,
+            light_as_one=config.enable_lmq,
+        )
+        self.counters = StoreStatsService(now_ms, self._put_totals, self.broker_stats.put_totals)
         self.samples_itself = True
         self.is_left_to_parent = False
         self.subscriptions = Subscriptions(
@@ -98,22 +88,41 @@ class Engine:
             read_only=read_only,
         )
         self.use_bitmap_hook(None)
-        self.group_commit: GroupCommit | None = None
-        self.confirmation: Confirmation | None = None
+        self.flushing = Flushing(
+            config, parts, self.dispatcher, self.lifecycle, PutWaits(self.counters, self.broker_stats)
+        )
         self.is_replica = config.broker_role == "SLAVE"
-        self.commit: Commit | None = None
-        self.queue_flush: QueueFlush | None = None
         self.medium = medium
         self.now_ms = now_ms
         self.batch_notes = BatchNotes(parts.paths.batches, medium)
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
-        self._async_flush: AsyncFlush | None = None
-        self._toucher: PageToucher | None = None
         self._offsets_before = 0
-        self._totals = (0, 0)
+        self._totals = PutTotals(0, 0)
         self._next_sample_s = 0.0
         self._closing = threading.Lock()
+
+    def _make_dispatcher(self) -> Dispatcher:
+        parts, config = self.parts, self.config
+        kind = ConcurrentDispatcher if config.enable_build_consume_queue_concurrently else Dispatcher
+        made = (ExternalDispatcher if self._is_external else kind)(
+            parts.commit_log,
+            parts.queues,
+            parts.index,
+            parts.lane,
+            readable_end=self.readable_end,
+            damage=parts.damage,
+            delay_levels_ms=config.delay_levels_ms,
+            extension=config.enable_consume_queue_ext,
+        )
+        if isinstance(made, ExternalDispatcher):
+            patience_ms, read_only = config.dispatch_patience_ms, self.read_only
+            made.use(self._side, poll_ms=config.dispatch_poll_ms, patience_ms=patience_ms, read_only=read_only)
+        return made
+
+    @property
+    def _is_external(self) -> bool:
+        return self.config.dispatch == "external"
 
     # ------------------------------------------------------------------ opening
 
@@ -122,10 +131,12 @@ class Engine:
         refuse_rocksdb(paths, medium)
         if not self.read_only:
             self._claim(paths)
-            finish_swap(paths, medium)
         elif not medium.exists(self.path):
             raise DamagedStore("there is no such directory", path=self.path)
         try:
+            self._take_dispatch()
+            if not self.read_only:
+                finish_swap(paths, medium)
             self._load()
             self._recover(progress)
             if self._is_cutting:
@@ -142,6 +153,26 @@ class Engine:
             self._load_only()
         self.medium.make_directories(self.path)
         self._lock = self.medium.lock(paths.lock)
+
+    def _take_dispatch(self) -> None:
+        """Nobody outside writes queues and index while the store opens; nor later, if it dispatches itself."""
+        if not self.read_only and (self._is_external or self._side.is_there):
+            self._side.take("store" if self._is_external else "embedded")
+
+    def _load_published(self) -> Published | None:
+        """What a dispatcher outside has published, if that is to be believed.
+
+        After a clean stop the files are complete. And RocketMQ, which may have had the store since, knows no journal
+        but moves the checkpoint.
+        """
+        if not self._side.is_there or (self.read_only and not self._is_external):
+            return None
+        published = self._side.load()
+        if not self.read_only and not self._is_external:
+            self._side.forget()
+        if published is None or self._was_clean or self._is_cutting:
+            return None
+        return published if self.parts.checkpoint.values.logics_physical_offset <= published.end else None
 
     def _load_only(self) -> None:
         medium = OverlayMedium(self.medium)
@@ -165,10 +196,11 @@ class Engine:
         self._marker.load()
         self._settle_batch()
         self._is_cutting = self._cut_as_asked(PendingCut(parts.paths, self.medium))
+        self._published = self._load_published()
         self._dropped_index_files: list[str] = []
         if parts.index is not None:
             safe = parts.checkpoint.values.index_msg_timestamp
-            self._dropped_index_files = parts.index.load(self._was_clean, safe)
+            self._dropped_index_files = parts.index.load(self._was_clean or self._published is not None, safe)
         move_to(State.LOAD_INDEX_OK)
 
     def _load_subscriptions(self) -> None:
@@ -200,6 +232,9 @@ class Engine:
     def _recover(self, progress: Progress | None) -> None:
         parts = self.parts
         self.lifecycle.move_to(State.RECOVER_BEGIN)
+        if self.read_only and self._published is not None and isinstance(self.dispatcher, ExternalDispatcher):
+            self._look_at_published(self.dispatcher, self._published)
+            return
         opening = Opening(
             segments=parts.segments,
             queues=parts.queues,
@@ -218,16 +253,28 @@ class Engine:
             dropped_index_files=self._dropped_index_files,
             progress=progress,
             read_only=self.read_only,
+            published=self._published,
         )
         self.recovery = Recovery(opening, clean=self._was_clean).run()
         if self._unclosed is not None:
             self.recovery = self.recovery.with_findings([self._unclosed])
         self.lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
 
+    def _look_at_published(self, dispatcher: ExternalDispatcher, published: Published) -> None:
+        """Another process runs the store: serve what was published, and nothing has to be recovered."""
+        self.parts.segments.follow(published.end)
+        self.parts.queues.recover()
+        dispatcher.adopt(published)
+        self.parts.queues.rebuild_offsets(max(0, self.parts.segments.min_offset))
+        self.recovery = RecoveryReport((), clean=self._was_clean, log_end=published.end, dispatched_from=published.end)
+        self.lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
+
     def _start(self) -> None:
-        parts, config = self.parts, self.config
+        parts = self.parts
         self.put_figures.start()
         if self.read_only:
+            if self._is_external and (self._published is not None or self._was_clean):
+                self.dispatcher.start()
             self.lifecycle.set(Flag.NOT_WRITEABLE)
             self.lifecycle.move_to(State.RUNNING)
             return
@@ -239,77 +286,20 @@ class Engine:
         self._offsets_before = parts.queues.offsets_handed_out
         self._mark_unclean()
         self._marker.remove()
-        self._start_threads(config)
+        self.flushing.start(self.tick)
         self.dispatcher.start()
         close_in_children(self)
         self.lifecycle.move_to(State.RUNNING)
-        if not self._was_clean and self.queue_flush is not None:
-            self.queue_flush.flush_all()
+        if not self._was_clean and self.flushing.queue_flush is not None:
+            self.flushing.queue_flush.flush_all()
 
     def _mark_unclean(self) -> None:
         self.medium.write(self.parts.paths.abort, encode_abort(os.getpid()))
 
-    def _start_threads(self, config: StoreConfig) -> None:
-        parts = self.parts
-        if parts.pool is not None:
-            self.commit = Commit(
-                parts.segments.commit,
-                interval_ms=config.commit_interval_commit_log,
-                least_pages=config.commit_commit_log_least_pages,
-                thorough_interval_ms=config.commit_commit_log_thorough_interval,
-                after_commit=self._after_commit,
-            )
-        if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1:
-            self.confirmation = Confirmation(
-                timeout_ms=config.slave_timeout,
-                before_wait=_nothing if self.is_sync else self.after_append,
-                counted=self.counters,
-            )
-            self.confirmation.start()
-        if self.is_sync:
-            self.group_commit = GroupCommit(
-                parts.segments,
-                timeout_ms=config.sync_flush_timeout,
-                before_flush=None if self.commit is None else self.commit.commit_now,
-                after_flush=self._after_flush,
-                on_failure=self._on_sync_failure,
-                counted=self.counters,
-                then=self.confirmation,
-            )
-            self.group_commit.start()
-        else:
-            self._async_flush = AsyncFlush(
-                parts.segments,
-                interval_ms=config.flush_interval_commit_log,
-                least_pages=config.flush_commit_log_least_pages,
-                thorough_interval_ms=config.flush_commit_log_thorough_interval,
-                after_flush=self._note_flushed,
-                on_failure=self._on_sync_failure,
-            )
-            self._async_flush.start()
-        if self.commit is not None:
-            self.commit.start()
-        self.queue_flush = QueueFlush(
-            parts.segments,
-            parts.queues,
-            parts.checkpoint,
-            self.dispatcher,
-            interval_ms=config.flush_interval_consume_queue,
-            least_pages=config.flush_consume_queue_least_pages,
-            thorough_interval_ms=config.flush_consume_queue_thorough_interval,
-            on_tick=self.tick,
-        )
-        self.queue_flush.start()
-        if config.warm_ahead_bytes:
-            self._toucher = PageToucher(lambda: parts.segments.last, ahead_bytes=config.warm_ahead_bytes)
-            self._toucher.start()
-
     def _abandon(self) -> None:
         """Opening failed: give everything back, leave the directory as it is."""
-        stages = (self.commit, self.group_commit, self.confirmation, self._async_flush, self.queue_flush)
-        for service in (self._toucher, *stages):
-            if service is not None:
-                service.stop()
+        self.flushing.stop()
+        self.flushing.stop_queue_flush()
         self.parts.allocator.shut_down()
         self._give_back()
 
@@ -333,32 +323,30 @@ class Engine:
                     self.lifecycle.move_to(State.SHUTDOWN_OK)
 
     def _stop_threads(self) -> None:
-        for service in (self._toucher, self.commit, self.group_commit, self.confirmation, self._async_flush):
-            if service is not None:
-                service.stop()
+        self.flushing.stop()
         if self.lifecycle.flags & Flag.NOT_WRITEABLE == 0:
             # What nobody waits for may have come while the last flush ran; under sync flush only flushed records are
             # dispatched, and a clean stop promises that all are.
             self.parts.segments.flush_all()
-        self.dispatcher.advance_and_wait()
-        if self.queue_flush is not None:
-            self.queue_flush.stop()
+        self._is_finished = self.dispatcher.finish()
+        self.flushing.stop_queue_flush()
 
     def _close_files(self) -> None:
         """Make everything durable; only if all of it worked is the stop a clean one."""
         parts = self.parts
-        is_clean = not self.lifecycle.flags & Flag.NOT_WRITEABLE and self.dispatcher.backlog_bytes == 0
+        is_clean = not self.lifecycle.flags & Flag.NOT_WRITEABLE and self._is_finished
         try:
-            if is_clean and self.queue_flush is not None:
+            if is_clean and self.flushing.queue_flush is not None:
                 parts.segments.flush_all()
-                self._note_flushed()
+                self.flushing.note_flushed()
                 if parts.index is not None:
                     parts.index.flush()
                     parts.checkpoint.set(index_msg_timestamp=parts.index.last_header.end_timestamp)
-                self.queue_flush.flush_all()
+                self.flushing.queue_flush.flush_all()
         finally:
             parts.allocator.shut_down()
         if is_clean:
+            self._side.forget()
             self._write_marker()
             self.medium.remove(parts.paths.abort)
             self.medium.sync_directory(self.path)
@@ -379,6 +367,7 @@ class Engine:
         parts = self.parts
         with ExitStack() as last_to_first:
             last_to_first.callback(self._release_lock)
+            last_to_first.callback(self._side.close)
             last_to_first.callback(parts.checkpoint.close)
             if parts.pool is not None:
                 last_to_first.callback(parts.pool.shut_down)
@@ -393,6 +382,7 @@ class Engine:
         self._closing = threading.Lock()
         self.is_left_to_parent = True
         self.lifecycle.end()
+        self._side.release()
         self._release_lock()
 
     def check_open(self) -> None:
@@ -427,42 +417,12 @@ class Engine:
             hook = self.subscriptions.bitmap_of
         self.dispatcher.bitmap_hook = hook
 
-    @property
-    def waiting(self) -> GroupCommit | Confirmation | None:
-        """Where a put waits; nowhere when it is done once it is appended."""
-        return self.group_commit if self.group_commit is not None else self.confirmation
-
     def readable_end(self) -> int:
         """How far dispatch may go: what is flushed under sync flush, what can be read under async flush."""
         segments = self.parts.segments
-        if self.is_sync and not self.config.read_un_committed:
+        if self.config.flush == "sync" and not self.config.read_un_committed:
             return segments.flushed_where
         return segments.max_offset
-
-    def after_append(self) -> None:
-        if self.commit is not None and self.config.wake_commit_when_put_message:
-            self.commit.nudge()
-        if self.config.wake_flush_when_put_message and self._async_flush is not None:
-            self._async_flush.nudge()
-        self.dispatcher.advance()
-
-    def _after_flush(self) -> None:
-        self.dispatcher.advance()
-        self._note_flushed()
-
-    def _after_commit(self) -> None:
-        if self.group_commit is not None:
-            self.group_commit.nudge()
-        self.dispatcher.advance()
-
-    def _note_flushed(self) -> None:
-        timestamp = self.parts.segments.store_timestamp
-        if timestamp > 0:
-            self.parts.checkpoint.set(physic_msg_timestamp=timestamp)
-
-    def _on_sync_failure(self, failure: SyncFailed) -> None:
-        """After a failed sync nothing is known about the dirty pages: stop writing, go on serving."""
-        self.lifecycle.set(Flag.NOT_WRITEABLE)
 
     def tick(self) -> None:
         """Once a second: totals are kept for the rates, and what stalled for want of space is tried again."""
@@ -480,23 +440,13 @@ class Engine:
         """Make everything put so far durable, in the caller's thread."""
         if self.read_only:
             return
-        if self.commit is not None:
-            self.commit.commit_now()
-        try:
-            self.parts.segments.flush_all()
-        except SyncFailed as failure:
-            self._on_sync_failure(failure)
-            raise
-        self._after_flush()
+        self.flushing.flush()
 
     def wait_dispatched(self) -> None:
         """Return when everything put so far is visible; in an arrival listener it returns at once."""
         if self.read_only:
             return
-        if self.commit is not None:
-            self.commit.commit_now()
-        if self.is_sync:
-            self.parts.segments.flush_all()
+        self.flushing.make_readable()
         self.dispatcher.advance_and_wait()
 
     # ------------------------------------------------------------------ figures
@@ -530,12 +480,12 @@ class Engine:
         except FlintlogError:
             return -1.0
 
-    def _put_totals(self) -> tuple[int, int]:
+    def _put_totals(self) -> PutTotals:
         """Puts and their bytes since the opening, read off the queue offsets and the log instead of being counted."""
         if self.read_only:
-            return 0, 0
+            return PutTotals(0, 0)
         appended = self.log.appended_bytes
-        if appended != self._totals[1]:  # adding up 100,000 queues is not for every second
+        if appended != self._totals.bytes:  # adding up 100,000 queues is not for every second
             times = self.parts.queues.offsets_handed_out - self._offsets_before + self.log.unqueued_count
-            self._totals = times, appended
+            self._totals = PutTotals(times, appended)
         return self._totals

@@ -176,9 +176,8 @@ def render_page(table: Mapping[str, Option], ignored: Iterable[str]) -> str:
         "`retention`: `StoreConfig()` flushes synchronously and deletes nothing; `from_rocketmq` deletes, and flushes",
         "asynchronously unless `flushDiskType` says otherwise.",
         "",
-        "Options of parts that this version does not have (timer, transactions, replication, ...) are checked and",
-        "kept, so that a broker's file can be used as it is; they have no effect until that part is there. So are",
-        "options of RocketMQ's that this store has no use for. Both kinds are marked: *no effect*.",
+        "Options of parts that this version does not have, and those of RocketMQ's that this store has no use for,",
+        "are checked and kept, so that a broker's file can be used as it is. They are marked: *no effect*.",
     ]
     group = None
     for option in table.values():

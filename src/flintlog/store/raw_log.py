@@ -72,10 +72,10 @@ class RawLog:
         for start, stop in damage:
             self._engine.parts.damage.add(Damage(start, stop, "the log that this was copied from is damaged here"))
         self._engine.log.append_raw(offset, data)
-        if self._engine.is_sync:
+        if self._engine.flushing.is_sync:
             self._engine.flush()
         else:
-            self._engine.after_append()
+            self._engine.flushing.after_append()
         return self.end
 
     def record_start(self, offset: int) -> int:
