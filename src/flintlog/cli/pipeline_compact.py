@@ -15,7 +15,14 @@ from flintlog.cli.pipeline import master_option, progress_bar, session
 @click.command("compact")
 @click.argument("store")
 @click.argument("into", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(["store", "parquet", "delta"]), default="store", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["store", "parquet", "delta"]),
+    default="store",
+    show_default=True,
+    help="What INTO becomes.",
+)
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be given more than once.")
 @click.option("--key", metavar="SQL", help="What is one key, in the place of a message's own: an expression of SQL.")
 @click.option("--drop-tombstones", is_flag=True, help="Leave out keys whose latest message has an empty body.")
