@@ -10,6 +10,9 @@ from collections.abc import Mapping
 import click
 from click.shell_completion import get_completion_class, shell_complete
 
+from flintlog.cli.output import Output, TableOutput
+from flintlog.cli.parameters import output_option
+
 PROGRAM = "flintlog"
 COMPLETE_VARIABLE = "_FLINTLOG_COMPLETE"
 
@@ -38,9 +41,13 @@ _INSTRUCTIONS: Mapping[str, str] = {
 
 @click.command()
 @click.argument("shell", type=click.Choice(list(_INSTRUCTIONS)))
-def completion(shell: str) -> None:
+@output_option
+def completion(shell: str, output: Output) -> None:
     """Print what makes SHELL complete flintlog's commands, options, topics and groups; its first lines say how."""
-    click.echo(script_of(shell), nl=False)
+    if isinstance(output, TableOutput):
+        output.stream.write(script_of(shell))
+    else:
+        output.record({"shell": shell, "script": script_of(shell)})
 
 
 def script_of(shell: str) -> str:
