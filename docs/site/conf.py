@@ -39,7 +39,12 @@ pygments_style = "tango"
 pygments_dark_style = "monokai"
 
 CONTENTS = {
+    "Begin": ["docs/start", "docs/concepts"],
     "Guides": [
+        "docs/guides/embed",
+        "docs/guides/history",
+        "docs/guides/rescue",
+        "docs/guides/lakehouse",
         "docs/services",
         "docs/mending",
         "docs/pipeline",

@@ -120,7 +120,7 @@ def test_a_group_commit_that_failed_once_never_acknowledges_again() -> None:
     commit = GroupCommit(FailsOnce(), timeout_ms=5000, after_flush=lambda: None, on_failure=failures.append)
     commit.start()
     receipt = Receipt(PutStatus.PUT_OK, 0, 0, 100)
-    statuses = [commit.wait(receipt).status for _ in range(3)]
+    statuses = [commit.wait(receipt, Message("orders", b"x")).status for _ in range(3)]
     commit.stop()
     assert statuses == [PutStatus.FLUSH_DISK_TIMEOUT] * 3
     assert len(failures) == 1

@@ -30,6 +30,7 @@ POOL = ASYNC.with_changes(
     wake_commit_when_put_message=False,
 )
 NOT_WAITING = {"WAIT": "false"}
+MESSAGE = Message("orders", b"x")
 
 
 class HangingDisk(FaultyMedium):
@@ -233,7 +234,9 @@ def test_a_flush_that_fails_oddly_leaves_nobody_waiting() -> None:
     commit = GroupCommit(_OddSegments(), timeout_ms=60_000, after_flush=lambda: None, on_failure=lambda _: None)
     commit.start()
     with ThreadPoolExecutor(4) as pool:
-        waiting = [pool.submit(commit.wait, Receipt(PutStatus.PUT_OK, 100 * n, n, 100, 0, "")) for n in range(8)]
+        waiting = [
+            pool.submit(commit.wait, Receipt(PutStatus.PUT_OK, 100 * n, n, 100, 0, ""), MESSAGE) for n in range(8)
+        ]
         assert {done.result(10).status for done in waiting} == {PutStatus.FLUSH_DISK_TIMEOUT}
     commit.stop()
 
@@ -280,14 +283,14 @@ def test_threads_and_asyncio_in_one_group_all_wait_for_their_own_record(thread_e
 
     async def tasks() -> None:
         receipt = Receipt(PutStatus.PUT_OK, 200, 2, 100, 0, "")
-        waiting = commit.task(receipt)
+        waiting = commit.task(receipt, MESSAGE)
         commit.start()
         await waiting
         reached.append((receipt.end_offset, segments.flushed_where))
 
     def thread() -> None:
         receipt = Receipt(PutStatus.PUT_OK, thread_end - 100, 0, 100, 0, "")
-        commit.wait(receipt)
+        commit.wait(receipt, MESSAGE)
         reached.append((receipt.end_offset, segments.flushed_where))
 
     with ThreadPoolExecutor(1) as pool:

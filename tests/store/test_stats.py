@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintlog.store.stats import LATENCY_BOUNDS, SAMPLES_KEPT, StoreStatsService, java_double, two_decimals
+from flintlog.store.stats import (
+    LATENCY_BOUNDS,
+    SAMPLES_KEPT,
+    PutTotals,
+    StoreStatsService,
+    java_double,
+    two_decimals,
+)
 
 BOOT_MS = 1_700_000_000_000
 
@@ -27,9 +34,24 @@ def clock() -> Clock:
     return Clock()
 
 
+class Puts:
+    """What the queues of a store would tell."""
+
+    def __init__(self) -> None:
+        self.times = self.bytes = 0
+
+    def totals(self) -> PutTotals:
+        return PutTotals(self.times, self.bytes)
+
+
 @pytest.fixture
-def stats(clock: Clock) -> StoreStatsService:
-    return StoreStatsService(clock)
+def puts() -> Puts:
+    return Puts()
+
+
+@pytest.fixture
+def stats(clock: Clock, puts: Puts) -> StoreStatsService:
+    return StoreStatsService(clock, puts.totals)
 
 
 def test_a_store_that_did_nothing(stats: StoreStatsService) -> None:
@@ -56,11 +78,9 @@ def test_asking_before_the_first_sample_is_allowed(stats: StoreStatsService) -> 
     assert stats.runtime_info()["putTps"] == "  "
 
 
-def test_names_and_values_of_the_runtime_map(stats: StoreStatsService) -> None:
-    stats.put_done(10, 12345, 20_000, "T")
-    counters = stats.topic("U")
-    counters.times += 5
-    counters.bytes += 15
+def test_names_and_values_of_the_runtime_map(stats: StoreStatsService, puts: Puts) -> None:
+    puts.times, puts.bytes = 15, 12360
+    stats.put_took(20_000, 10)
     stats.put_failed(3)
     for _ in range(7):
         stats.get_done(11, 33)
@@ -87,7 +107,6 @@ def test_names_and_values_of_the_runtime_map(stats: StoreStatsService) -> None:
         "putLatency999": "0.00",
     }
     assert (stats.get_found_times, stats.get_miss_times, stats.get_transferred_count) == (7, 1, 77)
-    assert {name: counted.times for name, counted in stats.topics.items()} == {"T": 10, "U": 5}
 
 
 # RocketMQ's texts for i-th samples 1003 ms apart, in which the total is 7 · i²
@@ -104,10 +123,12 @@ def test_names_and_values_of_the_runtime_map(stats: StoreStatsService) -> None:
         (602, "8319.042871385844 7970.089730807577 4201.395812562313"),
     ],
 )
-def test_rates_over_10_60_and_600_samples(stats: StoreStatsService, clock: Clock, samples: int, put_tps: str) -> None:
+def test_rates_over_10_60_and_600_samples(
+    stats: StoreStatsService, puts: Puts, clock: Clock, samples: int, put_tps: str
+) -> None:
     for i in range(samples):
         clock.now_ms = BOOT_MS + i * 1003
-        stats.topic("T").times = 7 * i * i
+        puts.times = 7 * i * i
         stats.sample()
     assert stats.runtime_info()["putTps"] == put_tps
 
@@ -124,17 +145,17 @@ def test_all_gets_are_found_and_missed_ones(stats: StoreStatsService, clock: Clo
     assert info["getTransferredTps"] == "109.67098703888335  "
 
 
-def test_samples_at_one_moment_have_no_rate(stats: StoreStatsService) -> None:
+def test_samples_at_one_moment_have_no_rate(stats: StoreStatsService, puts: Puts) -> None:
     for _ in range(11):
-        stats.topic("T").times += 1
+        puts.times += 1
         stats.sample()
     assert stats.rate("put", 10) == 0.0
 
 
-def test_only_so_many_samples_are_kept(stats: StoreStatsService, clock: Clock) -> None:
+def test_only_so_many_samples_are_kept(stats: StoreStatsService, puts: Puts, clock: Clock) -> None:
     for i in range(SAMPLES_KEPT + 50):
         clock.now_ms = BOOT_MS + i * 1000
-        stats.topic("T").times += 1
+        puts.times += 1
         stats.sample()
     assert stats.rate("put", SAMPLES_KEPT - 1) == 1.0
     assert stats.rate("put", SAMPLES_KEPT) is None
@@ -143,7 +164,7 @@ def test_only_so_many_samples_are_kept(stats: StoreStatsService, clock: Clock) -
 def test_the_distribution_is_that_of_the_last_full_minute(stats: StoreStatsService, clock: Clock) -> None:
     times_ms = [-1, 0, 1, 5, 9, 10, 11, 49, 50, 51, 99, 100, 150, 200, 499, 500, 999, 1000, 1999, 2000]
     for elapsed_ms in [*times_ms, 3000, 4000, 5000, 9999, 10_000, 20_000]:
-        stats.put_done(1, 100, elapsed_ms)
+        stats.put_took(elapsed_ms)
     clock.now_ms += 59_999
     stats.sample()
     assert stats.runtime_info()["putMessageDistributeTime"] == "null"
@@ -159,14 +180,14 @@ def test_the_distribution_is_that_of_the_last_full_minute(stats: StoreStatsServi
     assert stats.put_entire_time_max_ms == 20_000
 
 
-def test_puts_that_nobody_reported_took_no_time(stats: StoreStatsService, clock: Clock) -> None:
-    for puts in (1000, 500):
-        stats.topic("T").times += puts
+def test_puts_that_nobody_reported_took_no_time(stats: StoreStatsService, puts: Puts, clock: Clock) -> None:
+    for count in (1000, 500):
+        puts.times += count
         stats.put_took(7, count=2)
         clock.now_ms += 60_000
         stats.sample()
         assert stats.runtime_info()["putMessageDistributeTime"].startswith(
-            f"[<=0ms]:{puts - 2} [0~10ms]:2 [10~50ms]:0 "
+            f"[<=0ms]:{count - 2} [0~10ms]:2 [10~50ms]:0 "
         )
 
 
@@ -188,7 +209,7 @@ def test_puts_that_nobody_reported_took_no_time(stats: StoreStatsService, clock:
 )
 def test_percentiles(stats: StoreStatsService, clock: Clock, times_ms: list[int], expected: list[float]) -> None:
     for elapsed_ms in times_ms:
-        stats.put_done(1, 1, elapsed_ms)
+        stats.put_took(elapsed_ms)
     clock.now_ms += 60_000
     stats.sample()
     parts = (0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1)
@@ -196,16 +217,18 @@ def test_percentiles(stats: StoreStatsService, clock: Clock, times_ms: list[int]
 
 
 def test_a_latency_beyond_all_buckets_is_the_last_bound(stats: StoreStatsService, clock: Clock) -> None:
-    stats.put_done(10, 1, 3_600_000)
+    stats.put_took(3_600_000, 10)
     clock.now_ms += 60_000
     stats.sample()
     assert stats.runtime_info()["putLatency99"] == f"{LATENCY_BOUNDS[-1]}.00" == "10000.00"
 
 
-def test_the_minute_is_logged(stats: StoreStatsService, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_minute_is_logged(
+    stats: StoreStatsService, puts: Puts, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "flintlog.store.stats")
     for _ in range(61):
-        stats.put_done(2, 10, 0)
+        puts.times += 2
         stats.sample()
         clock.now_ms += 1000
     assert caplog.messages[0] == "[STORETPS] put_tps 2.0 get_found_tps 0.0 get_miss_tps 0.0 get_transferred_tps 0.0"

@@ -57,13 +57,14 @@ def send_back(
         raise InvalidMessage(f"a delay level is a number, not {type(delay_level).__name__}")
     config = store.groups.get_or_create(group)
     most = config.retry_max_times if max_reconsume_times is None else max_reconsume_times
-    if message.reconsume_times >= most or delay_level < 0:
+    is_dead = message.reconsume_times >= most or delay_level < 0
+    if is_dead:
         receipt = store.put_rewritten(_dead_letter(store, group, message), Rewritten)
     else:
         receipt = _put_retry(store, config, message, delay_level)
     if receipt:
         topic = message.properties.get(RETRY_TOPIC, message.topic)
-        store.broker_stats.add("SNDBCK_PUT_NUMS", f"{topic}@{group}", 1)
+        store.broker_stats.sent_back(group, topic, is_dead=is_dead)
     return receipt
 
 

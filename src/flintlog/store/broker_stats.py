@@ -8,8 +8,13 @@
     QUEUE_GET_NUMS, _SIZE             topic@queue@group       `Store.get` with a group
     GROUP_GET_LATENCY                 queue@topic@group       `Store.get` with a group
     GROUP_GET_FALL_SIZE, _FALL_TIME   queue@topic@group       `Store.get` with a group (moment items)
-    TOPIC_PUT_LATENCY                 queue@topic             whoever measures it: `add_latency`
-    all others                        as in RocketMQ          services and brokers: `add`
+    GROUP_GET_FROM_DISK_NUMS, _SIZE   topic@group             `Store.get` with a group, far behind the log's end
+    BROKER_GET_FROM_DISK_NUMS, _SIZE  cluster                 the store
+    GROUP_ACK_NUMS, BROKER_ACK_NUMS   topic@group, cluster    consumers
+    TOPIC_PUT_LATENCY                 queue@topic             where puts wait: `PutWaits`
+    SNDBCK_PUT_NUMS, DLQ_PUT_NUMS     topic@group             `send_back`
+    SNDBCK2DLQ_TIMES                  owner@topic@group@…     `send_back`
+    the others of STATS_NAMES         as in RocketMQ          nobody here (NOT_COUNTED says why); `add` is for all
 
 Puts are not counted one by one. A queue's offsets say how many messages it took since the last look, and its end
 how many bytes their records have: `PutFigures`. Both are exact; what is not known that way is how many calls they
@@ -23,36 +28,56 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
+from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.errors import InvalidConfig
 from flintlog.store.clock import Milliseconds
+from flintlog.store.figure_names import LATENCY_NAMES, MOMENT_NAMES, STATS_NAMES, parse_key
 from flintlog.store.put_figures import QueuePuts
-from flintlog.store.stats_items import PERIODS, MomentItem, Pace, Period, StatsItem, StatsSnapshot
+from flintlog.store.queue_table import QueueKey
+from flintlog.store.stats import PutTotals
+from flintlog.store.stats_items import (
+    PERIODS,
+    MomentItem,
+    Pace,
+    Period,
+    StatsItem,
+    StatsSnapshot,
+    after_each,
+    next_morning_ms,
+    next_whole,
+)
 from flintlog.store.topics import is_system_topic
 
 log = logging.getLogger(__name__)
 
 DEFAULT_CLUSTER: Final = "DefaultCluster"
-LATENCY_NAMES: Final = frozenset({"TOPIC_PUT_LATENCY", "GROUP_GET_LATENCY"})
-MOMENT_NAMES: Final = ("GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME")
-STATS_NAMES: Final = (
-    *("QUEUE_PUT_NUMS", "QUEUE_PUT_SIZE", "QUEUE_GET_NUMS", "QUEUE_GET_SIZE"),
-    *("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS", "GROUP_GET_SIZE"),
-    *("GROUP_ACK_NUMS", "GROUP_CK_NUMS", "GROUP_GET_LATENCY", "TOPIC_PUT_LATENCY"),
-    *("SNDBCK_PUT_NUMS", "DLQ_PUT_NUMS", "SNDBCK2DLQ_TIMES"),
-    *("BROKER_PUT_NUMS", "BROKER_GET_NUMS", "BROKER_ACK_NUMS", "BROKER_CK_NUMS"),
-    *("BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC", "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC"),
-    *("GROUP_GET_FROM_DISK_NUMS", "GROUP_GET_FROM_DISK_SIZE"),
-    *("BROKER_GET_FROM_DISK_NUMS", "BROKER_GET_FROM_DISK_SIZE"),
-    *("COMMERCIAL_SEND_TIMES", "COMMERCIAL_RCV_TIMES", "COMMERCIAL_SEND_SIZE", "COMMERCIAL_RCV_SIZE"),
-    *("COMMERCIAL_RCV_EPOLLS", "COMMERCIAL_SNDBCK_TIMES", "COMMERCIAL_PERM_FAILURES"),
-    *("CONSUMER_REGISTER_TIME", "PRODUCER_REGISTER_TIME", "CHANNEL_ACTIVITY"),
-)
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 _MOMENTS_MS = 300_000
+_NO_OWNER: Final = "null"
+"""What RocketMQ writes into a key for an account that nobody named."""
+
+
+class QueueWait(NamedTuple):
+    """Puts to a queue that waited, and their milliseconds together."""
+
+    queue: QueueKey
+    times: int
+    elapsed_ms: int
+
+
+class Tally:
+    """A count that its one owner adds to, and that is looked at now and then."""
+
+    __slots__ = ("count", "is_closed", "key", "seen")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.count = 0
+        self.seen = 0
+        self.is_closed = False
 
 
 class BrokerStats:
@@ -64,8 +89,15 @@ class BrokerStats:
         take_puts: Callable[[], list[QueuePuts]],
         got_total: Callable[[], int],
         cluster: str = DEFAULT_CLUSTER,
+        *,
+        puts_wait: bool = False,
+        light_as_one: bool = False,
     ) -> None:
-        """`take_puts` says what was put since it was last asked, `got_total` how many messages were ever got."""
+        """`take_puts` says what was put since it was last asked, `got_total` how many messages were ever got.
+
+        Where no put waits (`puts_wait`) all take less than a millisecond. As in a broker with light queues, the groups'
+        figures of all of them may go under one name (`light_as_one`): there can be a great many.
+        """
         self.cluster = cluster
         self.msg_put_total_yesterday_morning = 0
         self.msg_put_total_today_morning = 0
@@ -76,19 +108,23 @@ class BrokerStats:
         self._got_total = got_total
         self._got_seen = 0
         self._got_of_system = self._got_of_system_seen = 0
+        self._puts_wait = puts_wait
+        self._light_as_one = light_as_one
+        self._waits: dict[QueueKey, QueueWait] = {}
+        self._tallies: list[Tally] = []
         self._lock = threading.Lock()
         self._refreshing = threading.Lock()
         self._items: dict[str, dict[str, StatsItem]] = {name: {} for name in STATS_NAMES}
         self._moments: dict[str, dict[str, MomentItem]] = {name: {} for name in MOMENT_NAMES}
         self._awake: dict[Period, dict[StatsItem, None]] = {period: {} for period in PERIODS}
         now = now_ms()
-        self._samplings = {period: Pace(_after(period.interval_ms), now, at_once=True) for period in PERIODS}
+        self._samplings = {period: Pace(after_each(period.interval_ms), now, at_once=True) for period in PERIODS}
         self._prints = {
-            Period.MINUTE: Pace(_next_whole(_MINUTE_MS), now),
-            Period.HOUR: Pace(_next_whole(_HOUR_MS), now),
+            Period.MINUTE: Pace(next_whole(_MINUTE_MS), now),
+            Period.HOUR: Pace(next_whole(_HOUR_MS), now),
             Period.DAY: Pace(next_morning_ms, now),
         }
-        self._moment_print = Pace(_next_whole(_MOMENTS_MS), now)
+        self._moment_print = Pace(next_whole(_MOMENTS_MS), now)
 
     # ------------------------------------------------------------------ counting
 
@@ -109,9 +145,28 @@ class BrokerStats:
             if item.wake(period):
                 awake[item] = None
 
-    def add_latency(self, topic: str, queue_id: int, elapsed_ms: int) -> None:
-        """A put took so long, as whoever waited for it measured; the store itself measures only all puts together."""
-        self.add("TOPIC_PUT_LATENCY", f"{queue_id}@{topic}", elapsed_ms)
+    def puts_waited(self, waits: Iterable[QueueWait]) -> None:
+        """Puts were completed; added up here, and to the items with the next look."""
+        with self._lock:
+            for queue, times, elapsed_ms in waits:
+                _, known, known_ms = self._waits.get(queue, QueueWait(queue, 0, 0))
+                self._waits[queue] = QueueWait(queue, known + times, known_ms + elapsed_ms)
+
+    def acknowledgements(self, group: str, topic: str) -> Tally:
+        """A count for one owner to add to: messages of a topic that a group has done."""
+        tally = Tally(self._group_key(group, topic))
+        with self._lock:
+            self._tallies.append(tally)
+        return tally
+
+    def sent_back(self, group: str, topic: str, *, is_dead: bool) -> None:
+        """A message of a topic was stored again for a group, for another try or as a dead letter."""
+        key = self._group_key(group, topic)
+        with self._lock:
+            self._add("SNDBCK_PUT_NUMS", key, 1, 1)
+            if is_dead:
+                self._add("DLQ_PUT_NUMS", key, 1, 1)
+                self._add("SNDBCK2DLQ_TIMES", f"{_NO_OWNER}@{key}@SEND_BACK_TO_DLQ", 1, 1)
 
     def got_of_system(self, count: int) -> None:
         """Messages of RocketMQ's own topics were read; all others are the rest of all."""
@@ -120,17 +175,28 @@ class BrokerStats:
 
     def got(self, group: str, topic: str, queue_id: int, count: int, size: int, elapsed_ms: int) -> None:
         """One answer to a reader of a group."""
+        key = self._group_key(group, topic)
         with self._lock:
-            self._add("GROUP_GET_LATENCY", f"{queue_id}@{topic}@{group}", elapsed_ms, 1)
+            self._add("GROUP_GET_LATENCY", f"{queue_id}@{key}", elapsed_ms, 1)
             if count:
-                self._add("GROUP_GET_NUMS", f"{topic}@{group}", count, 1)
-                self._add("GROUP_GET_SIZE", f"{topic}@{group}", size, 1)
+                self._add("GROUP_GET_NUMS", key, count, 1)
+                self._add("GROUP_GET_SIZE", key, size, 1)
                 self._add("QUEUE_GET_NUMS", f"{topic}@{queue_id}@{group}", count, 1)
                 self._add("QUEUE_GET_SIZE", f"{topic}@{queue_id}@{group}", size, 1)
 
+    def got_from_disk(self, group: str | None, topic: str, count: int, size: int) -> None:
+        """Messages of an answer lay so far back that they are taken to be on disk only."""
+        keys = {"BROKER": self.cluster}
+        if group is not None:
+            keys["GROUP"] = self._group_key(group, topic)
+        with self._lock:
+            for kind, key in keys.items():
+                self._add(f"{kind}_GET_FROM_DISK_NUMS", key, count, 1)
+                self._add(f"{kind}_GET_FROM_DISK_SIZE", key, size, 1)
+
     def fell_behind(self, group: str, topic: str, queue_id: int, *, size: int, elapsed_ms: int | None) -> None:
         """How far behind the log's end, and behind the time, a group reads a queue."""
-        key = f"{queue_id}@{topic}@{group}"
+        key = f"{queue_id}@{self._group_key(group, topic)}"
         told = (size, elapsed_ms)
         with self._lock:
             for name, value in zip(MOMENT_NAMES, told, strict=True):
@@ -138,20 +204,47 @@ class BrokerStats:
                     moment = self._moments[name].setdefault(key, MomentItem(name, key))
                     moment.value, moment.updated_at_ms = value, self._now_ms()
 
+    def _group_key(self, group: str, topic: str) -> str:
+        if self._light_as_one:
+            group, topic = (LMQ_PREFIX if name.startswith(LMQ_PREFIX) else name for name in (group, topic))
+        return f"{topic}@{group}"
+
     def refresh(self) -> None:
         """Count the puts up to now; a question does it too, so that its answer is not ten seconds old."""
         with self._refreshing:
             puts = self._take_puts()
             with self._lock:
                 for put in puts:
-                    self._add("TOPIC_PUT_NUMS", put.topic, put.message_count, put.message_count)
-                    self._add("TOPIC_PUT_SIZE", put.topic, put.byte_count, put.message_count)
-                    self._add("QUEUE_PUT_NUMS", f"{put.topic}@{put.queue_id}", put.message_count, put.message_count)
-                    self._add("QUEUE_PUT_SIZE", f"{put.topic}@{put.queue_id}", put.byte_count, put.message_count)
-                    self._add("BROKER_PUT_NUMS", self.cluster, put.message_count, 0)
-                    if not is_system_topic(put.topic):
-                        self._add("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", self.cluster, put.message_count, 0)
+                    self._add_put(put)
+                self._add_waits()
                 self._add_got()
+                self._add_acknowledged()
+
+    def _add_put(self, put: QueuePuts) -> None:
+        topic, queue_id, count, size = put
+        self._add("TOPIC_PUT_NUMS", topic, count, count)
+        self._add("TOPIC_PUT_SIZE", topic, size, count)
+        self._add("QUEUE_PUT_NUMS", f"{topic}@{queue_id}", count, count)
+        self._add("QUEUE_PUT_SIZE", f"{topic}@{queue_id}", size, count)
+        self._add("BROKER_PUT_NUMS", self.cluster, count, 0)
+        if not is_system_topic(topic):
+            self._add("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", self.cluster, count, 0)
+        if not self._puts_wait:
+            self._add("TOPIC_PUT_LATENCY", f"{queue_id}@{topic}", 0, count)
+
+    def _add_waits(self) -> None:
+        for (topic, queue_id), times, elapsed_ms in self._waits.values():
+            self._add("TOPIC_PUT_LATENCY", f"{queue_id}@{topic}", elapsed_ms, times)
+        self._waits.clear()
+
+    def _add_acknowledged(self) -> None:
+        for tally in self._tallies:
+            count = tally.count - tally.seen
+            if count:
+                tally.seen += count
+                self._add("GROUP_ACK_NUMS", tally.key, count, count)
+                self._add("BROKER_ACK_NUMS", self.cluster, count, 0)
+        self._tallies = [tally for tally in self._tallies if not tally.is_closed]
 
     def _add_got(self) -> None:
         total, of_system = self._got_total(), self._got_of_system
@@ -164,23 +257,22 @@ class BrokerStats:
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: so are its figures."""
-        self._forget(lambda parts: topic in parts[:2])
+        self._forget("topic", topic)
 
     def forget_group(self, group: str) -> None:
         """A consumer group was deleted: so are its figures."""
-        self._forget(lambda parts: len(parts) > 1 and parts[-1] == group)
+        self._forget("group", group)
 
-    def _forget(self, is_gone: Callable[[list[str]], bool]) -> None:
+    def _forget(self, field: str, value: str) -> None:
+        self.refresh()
         with self._lock:
             for name, items in self._items.items():
-                if name.startswith(("BROKER_", "CHANNEL_", "CONSUMER_", "PRODUCER_")):
-                    continue
-                for key in [key for key in items if is_gone(key.split("@"))]:
+                for key in [key for key in items if parse_key(name, key).get(field) == value]:
                     item = items.pop(key)
                     for awake in self._awake.values():
                         awake.pop(item, None)
-            for moments in self._moments.values():
-                for key in [key for key in moments if is_gone(key.split("@"))]:
+            for name, moments in self._moments.items():
+                for key in [key for key in moments if parse_key(name, key).get(field) == value]:
                     del moments[key]
 
     # ------------------------------------------------------------------ once a second
@@ -245,6 +337,11 @@ class BrokerStats:
         with self._lock:
             return dict(self._moments[name])
 
+    def put_totals(self) -> dict[str, PutTotals]:
+        """Messages and bytes that were put to each topic since the opening."""
+        counts, sizes = self.items("TOPIC_PUT_NUMS"), self.items("TOPIC_PUT_SIZE")
+        return {topic: PutTotals(item.value, sizes[topic].value) for topic, item in counts.items()}
+
     def tps_topic_put_nums(self, topic: str) -> float:
         """Messages a second that a topic took, over the last minute."""
         return self._minute("TOPIC_PUT_NUMS", topic).tps
@@ -291,17 +388,3 @@ class BrokerStats:
         """The lines that RocketMQ logs every five minutes."""
         with self._lock:
             return [item.line() for table in self._moments.values() for item in table.values()]
-
-
-def _after(interval_ms: int) -> Callable[[int], int]:
-    return lambda now_ms: now_ms + interval_ms
-
-
-def _next_whole(interval_ms: int) -> Callable[[int], int]:
-    return lambda now_ms: now_ms - now_ms % interval_ms + interval_ms
-
-
-def next_morning_ms(now_ms: int) -> int:
-    """The next midnight of the local time zone; days may have 23 or 25 hours."""
-    today = time.localtime(now_ms / 1000)
-    return int(time.mktime((today.tm_year, today.tm_mon, today.tm_mday + 1, 0, 0, 0, 0, 0, -1)) * 1000)

@@ -19,9 +19,8 @@ from concurrent.futures import Future
 from typing import Final
 
 from flintlog.store.flush import join
-from flintlog.store.group_commit import PutCounts
-from flintlog.store.message import PutStatus
-from flintlog.store.waiting import Outcome, Task, Waiting, WaitingFuture, WaitingThread, wake_loops
+from flintlog.store.message import Message, PutStatus
+from flintlog.store.waiting import Outcome, PutCounts, Task, Waiting, WaitingFuture, WaitingThread, wake_loops
 
 _WATCHES_PER_TIMEOUT: Final = 10
 
@@ -37,8 +36,9 @@ class Confirmation:
         self._timeout_s = timeout_ms / 1000
         self._before_wait = before_wait
         self._counted = counted
-        self._waiting: list[Waiting] = []
-        self._tasks: list[Task] = []
+        # Each with its deadline: its time here begins when it comes here, not when its put began.
+        self._waiting: list[tuple[float, Waiting]] = []
+        self._tasks: list[tuple[float, Task]] = []
         self._gate = threading.Lock()
         self._stopped = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="flintlog-confirm-watcher", daemon=True)
@@ -54,24 +54,25 @@ class Confirmation:
 
     # ------------------------------------------------------------------ waiting
 
-    def wait(self, receipt: Outcome) -> Outcome:
+    def wait(self, receipt: Outcome, message: Message) -> Outcome:
         """Block until the record is confirmed, or give FLUSH_SLAVE_TIMEOUT."""
-        waiting = WaitingThread(receipt, 0.0)
+        waiting = WaitingThread(receipt, message, time.monotonic())
         self._before_wait()
         self.take([waiting], [])
         waiting.gate.acquire()
         return waiting.outcome
 
-    def future(self, receipt: Outcome) -> Future[Outcome]:
-        waiting = WaitingFuture(receipt, 0.0)
+    def future(self, receipt: Outcome, message: Message) -> Future[Outcome]:
+        waiting = WaitingFuture(receipt, message, time.monotonic())
         self._before_wait()
         self.take([waiting], [])
         return waiting.future
 
-    def task(self, receipt: Outcome) -> asyncio.Future[Outcome]:
+    def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        began = time.monotonic()
         self._before_wait()
-        self.take([], [(future, receipt, 0.0)])
+        self.take([], [(future, receipt, began, message)])
         return future
 
     def nudge(self) -> None:
@@ -81,11 +82,9 @@ class Confirmation:
     def take(self, group: list[Waiting], tasks: list[Task]) -> None:
         """Wait for a whole group; its time begins now."""
         deadline = time.monotonic() + self._timeout_s
-        for waiting in group:
-            waiting.deadline = deadline
         with self._gate:
-            self._waiting += group
-            self._tasks += [(future, receipt, deadline) for future, receipt, _ in tasks]
+            self._waiting += [(deadline, waiting) for waiting in group]
+            self._tasks += [(deadline, task) for task in tasks]
         if self._stopped.is_set():
             self._give_up(float("inf"))
             return
@@ -101,28 +100,32 @@ class Confirmation:
             reached = self.confirmed_where = max(self.confirmed_where, offset)
             if not self._waiting and not self._tasks:
                 return
-            through = [waiting for waiting in self._waiting if waiting.target <= reached]
-            self._waiting = [waiting for waiting in self._waiting if waiting.target > reached]
-            tasks = [task for task in self._tasks if task[1].end_offset <= reached]
-            self._tasks = [task for task in self._tasks if task[1].end_offset > reached]
+            through = [waiting for _, waiting in self._waiting if waiting.target <= reached]
+            self._waiting = [each for each in self._waiting if each[1].target > reached]
+            tasks = [task for _, task in self._tasks if task[1].end_offset <= reached]
+            self._tasks = [each for each in self._tasks if each[1][1].end_offset > reached]
         # Outside of the gate: the callback of a future is the user's code, and may put.
         if tasks:
             wake_loops(tasks, None)
         for waiting in through:
             waiting.finish(waiting.receipt)
+        self._counted.took(through, tasks)
 
     def _give_up(self, now: float) -> None:
         with self._gate:
-            late = [waiting for waiting in self._waiting if waiting.deadline < now]
-            self._waiting = [waiting for waiting in self._waiting if waiting.deadline >= now]
-            tasks = [task for task in self._tasks if task[2] < now]
-            self._tasks = [task for task in self._tasks if task[2] >= now]
+            late = [waiting for deadline, waiting in self._waiting if deadline < now]
+            self._waiting = [each for each in self._waiting if each[0] >= now]
+            tasks = [task for deadline, task in self._tasks if deadline < now]
+            self._tasks = [each for each in self._tasks if each[0] >= now]
+        if not late and not tasks:
+            return
+        # Before those who may look at the figures go on.
+        self._counted.failed(len(late) + len(tasks))
         if tasks:
             wake_loops(tasks, PutStatus.FLUSH_SLAVE_TIMEOUT)
         for waiting in late:
             waiting.finish(waiting.receipt.with_status(PutStatus.FLUSH_SLAVE_TIMEOUT))
-        if late or tasks:
-            self._counted.put_failed(len(late) + len(tasks))
+        self._counted.took(late, tasks)
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._timeout_s / _WATCHES_PER_TIMEOUT):

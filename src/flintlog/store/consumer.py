@@ -363,6 +363,8 @@ class Consumer:
         """End: whoever polls gets None. What was not acknowledged is for the next consumer of the group."""
         self._closed = True
         self._wait.wake()
+        for queue in tuple(self._turns):
+            queue.acknowledged.is_closed = True
         self._on_close(self)
 
     def __enter__(self) -> Self:

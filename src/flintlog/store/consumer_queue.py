@@ -94,6 +94,7 @@ class ConsumerQueue:
         self._buffer: deque[ReceivedMessage] = deque()
         self._pending: deque[int] = deque()
         self._open: set[int] = set()
+        self.acknowledged = store.broker_stats.acknowledgements(group, source[0])
 
     @property
     def floor(self) -> int:
@@ -123,6 +124,7 @@ class ConsumerQueue:
         if offset not in self._open:
             return
         self._open.remove(offset)
+        self.acknowledged.count += 1
         while self._pending and self._pending[0] not in self._open:
             self._pending.popleft()
         self.commit()

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from flintlog import kernel
 from flintlog.derive.entries import Place, places_of
@@ -110,7 +110,7 @@ class Dispatcher:
 
     def remove_topic(self, topic: str) -> None:
         """Delete the queues of a topic; a record for it that is dispatched later begins a new one."""
-        with self.alone():
+        with self.exclusively():
             for queue_id in self._queues.queue_ids(topic):
                 self.lane.set_queue(topic, queue_id, None)
             self._queues.remove_topic(topic)
@@ -130,6 +130,10 @@ class Dispatcher:
                     self.lane.is_owned = False
         finally:
             self.advance()
+
+    def exclusively(self) -> AbstractContextManager[None]:
+        """As `alone`, for whoever deletes queues: nobody outside writes them meanwhile either."""
+        return self.alone()
 
     @property
     def leaves_puts_to_lane(self) -> bool:
@@ -164,6 +168,16 @@ class Dispatcher:
         with self._running:
             self._run_owned()
         self.advance()
+
+    def finish(self) -> bool:
+        """Dispatch all there is, before the store stops; whether that was possible."""
+        self.advance_and_wait()
+        return self.backlog_bytes == 0
+
+    @property
+    def last_dispatched(self) -> tuple[int, int]:
+        """Physical offset and store time of the last record that was dispatched; -1 when none was."""
+        return self.lane.last_physical_offset, self.lane.last_store_timestamp
 
     @property
     def backlog_bytes(self) -> int:
@@ -392,7 +406,9 @@ class Dispatcher:
     def _notify(self, base: int, start: int) -> None:
         """Tell the listeners of the records from `start` to the position, all in the segment just read."""
         stop = min(self.position - base, len(self._view))
-        seen = kernel.scan(self._view, start - base, stop, base, delay_levels_ms=self._delay_levels_ms)
+        self._tell_rows(kernel.scan(self._view, start - base, stop, base, delay_levels_ms=self._delay_levels_ms))
+
+    def _tell_rows(self, seen: Scan) -> None:
         for place in range(seen.count):
             row = seen.row(place)
             if takes_queue_offset(row.sys_flag):

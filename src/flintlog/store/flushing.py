@@ -21,7 +21,7 @@ from flintlog.store.group_commit import GroupCommit
 from flintlog.store.housekeeping import QueueFlush
 from flintlog.store.lifecycle import Flag, Lifecycle
 from flintlog.store.parts import Parts
-from flintlog.store.stats import StoreStatsService
+from flintlog.store.waiting import PutCounts
 
 
 class Flushing:
@@ -33,7 +33,7 @@ class Flushing:
         parts: Parts,
         dispatcher: Dispatcher,
         lifecycle: Lifecycle,
-        counters: StoreStatsService,
+        counted: PutCounts,
     ) -> None:
         self.is_sync = config.flush == "sync"
         self.commit: Commit | None = None
@@ -44,7 +44,7 @@ class Flushing:
         self._parts = parts
         self._dispatcher = dispatcher
         self._lifecycle = lifecycle
-        self._counters = counters
+        self._counted = counted
         self._async_flush: AsyncFlush | None = None
         self._toucher: PageToucher | None = None
 
@@ -58,7 +58,7 @@ class Flushing:
         config = self._config
         if self._parts.pool is not None:
             self.commit = self._make_commit()
-        if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1:
+        if config.waits_for_replicas:
             self.confirmation = self._make_confirmation()
             self.confirmation.start()
         if self.is_sync:
@@ -88,7 +88,7 @@ class Flushing:
         return Confirmation(
             timeout_ms=self._config.slave_timeout,
             before_wait=_nothing if self.is_sync else self.after_append,
-            counted=self._counters,
+            counted=self._counted,
         )
 
     def _make_group_commit(self) -> GroupCommit:
@@ -98,7 +98,7 @@ class Flushing:
             before_flush=None if self.commit is None else self.commit.commit_now,
             after_flush=self._after_flush,
             on_failure=self._on_sync_failure,
-            counted=self._counters,
+            counted=self._counted,
             then=self.confirmation,
         )
 

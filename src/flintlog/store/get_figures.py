@@ -32,6 +32,9 @@ class GetFigures:
         self._counters.get_done(count, elapsed_ms)
         if is_system_topic(topic):
             self._figures.got_of_system(count)
+        from_disk, size_from_disk = self._reader.on_disk_only(page)
+        if from_disk:
+            self._figures.got_from_disk(group, topic, from_disk, size_from_disk)
         if group is None:
             return
         size = sum(message.size for message in page.messages)

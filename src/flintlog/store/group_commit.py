@@ -18,28 +18,20 @@ import contextlib
 import logging
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush import Flushable, join
-from flintlog.store.message import PutStatus
-from flintlog.store.waiting import Outcome, Task, Waiting, WaitingFuture, WaitingThread, wake_loops
+from flintlog.store.message import Message, PutStatus
+from flintlog.store.waiting import Outcome, PutCounts, Task, Waiting, WaitingFuture, WaitingThread, wake_loops
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 WATCHES_PER_TIMEOUT = 10
-
-
-class PutCounts(Protocol):
-    """The part of the statistics that waiting puts are for."""
-
-    def put_took(self, elapsed_ms: int, count: int = 1) -> None: ...
-
-    def put_failed(self, count: int = 1) -> None: ...
 
 
 def _take_all(waiting: deque[_T]) -> list[_T]:
@@ -60,7 +52,7 @@ class Stage(Protocol):
     def take(self, group: list[Waiting], tasks: list[Task]) -> None:
         """Complete these in time."""
 
-    def wait(self, receipt: Outcome) -> Outcome:
+    def wait(self, receipt: Outcome, message: Message) -> Outcome:
         """Block until the record is through."""
 
 
@@ -115,35 +107,35 @@ class GroupCommit:
         for thread in self._threads:
             join(thread)
 
-    def wait(self, receipt: Outcome) -> Outcome:
+    def wait(self, receipt: Outcome, message: Message) -> Outcome:
         """Block until the record is synced, or give FLUSH_DISK_TIMEOUT."""
         if threading.get_ident() == self._threads[0].ident:
-            return self._flush_here(receipt)
-        waiting = WaitingThread(receipt, time.monotonic() + self._timeout_s)
+            return self._flush_here(receipt, message)
+        waiting = WaitingThread(receipt, message, time.monotonic())
         self._submit(waiting)
         waiting.gate.acquire()
         return waiting.outcome
 
-    def _flush_here(self, receipt: Outcome) -> Outcome:
+    def _flush_here(self, receipt: Outcome, message: Message) -> Outcome:
         """A listener puts from within the flush thread: nobody else would sync for it."""
         synced = self._flush_to(receipt.end_offset)
         self._after_flush()
         if not synced:
             return receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
-        return receipt if self._then is None else self._then.wait(receipt)
+        return receipt if self._then is None else self._then.wait(receipt, message)
 
-    def future(self, receipt: Outcome) -> Future[Outcome]:
+    def future(self, receipt: Outcome, message: Message) -> Future[Outcome]:
         if threading.get_ident() == self._threads[0].ident:
             done: Future[Outcome] = Future()
-            done.set_result(self._flush_here(receipt))
+            done.set_result(self._flush_here(receipt, message))
             return done
-        waiting = WaitingFuture(receipt, time.monotonic() + self._timeout_s)
+        waiting = WaitingFuture(receipt, message, time.monotonic())
         self._submit(waiting)
         return waiting.future
 
-    def task(self, receipt: Outcome) -> asyncio.Future[Outcome]:
+    def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._tasks.append((future, receipt, time.monotonic() + self._timeout_s))
+        self._tasks.append((future, receipt, time.monotonic(), message))
         self._wake()
         return future
 
@@ -185,7 +177,7 @@ class GroupCommit:
     def _flush_group(self) -> None:
         self._in_flight = group = _take_all(self._requests)
         self._tasks_in_flight = tasks = _take_all(self._tasks)
-        ends = [waiting.target for waiting in group] + [receipt.end_offset for _, receipt, _ in tasks]
+        ends = [waiting.target for waiting in group] + [task[1].end_offset for task in tasks]
         target = max(ends, default=0)
         synced = False
         try:
@@ -224,16 +216,16 @@ class GroupCommit:
 
     def _tell(self, group: list[Waiting], tasks: list[Task], synced: bool) -> None:
         """Finish puts that nobody else has finished, or hand them to the next stage; once for each."""
-        if synced and self._then is None:
-            self._finish(group, tasks, None)
-            self._count(group, tasks, synced)
-            return
-        # Before those who may look at the figures go on, and before the next stage sets its own deadlines.
-        self._count(group, tasks, synced)
+        counted = self._counted
+        if counted is not None and not synced:
+            # Before those who may look at the figures go on.
+            counted.failed(len(group) + len(tasks))
         if self._then is not None and synced:
             self._then.take(group, tasks)
-        else:
-            self._finish(group, tasks, PutStatus.FLUSH_DISK_TIMEOUT)
+            return
+        self._finish(group, tasks, None if synced else PutStatus.FLUSH_DISK_TIMEOUT)
+        if counted is not None:
+            counted.took(group, tasks)
 
     def _finish(self, group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
         if tasks:
@@ -243,38 +235,19 @@ class GroupCommit:
             receipt = waiting.receipt
             waiting.finish(receipt if status is None else receipt.with_status(status))
 
-    def _count(self, group: list[Waiting], tasks: list[Task], synced: bool) -> None:
-        counted = self._counted
-        if counted is None:
-            return
-        deadlines = [waiting.deadline for waiting in group] + [deadline for _, _, deadline in tasks]
-        if not synced:
-            counted.put_failed(len(deadlines))
-        if not deadlines:
-            return
-        began = time.monotonic() + self._timeout_s
-        least_ms, most_ms = int((began - max(deadlines)) * 1000), int((began - min(deadlines)) * 1000)
-        if least_ms == most_ms:  # a group mostly came within a moment
-            times_ms = {most_ms: len(deadlines)}
-        else:
-            times_ms = Counter([int((began - deadline) * 1000) for deadline in deadlines])
-        for elapsed_ms, count in times_ms.items():
-            if elapsed_ms > 0:
-                counted.put_took(elapsed_ms, count)
-
     def _finish_rest(self) -> None:
         while self._requests or self._tasks:
             self._flush_group()
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._timeout_s / WATCHES_PER_TIMEOUT):
-            now = time.monotonic()
+            late_since = time.monotonic() - self._timeout_s
             with self._gate:
-                late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.deadline < now and not w.done]
+                late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.began < late_since and not w.done]
                 for waiting in late:
                     waiting.done = True
                 asleep = (*self._tasks_in_flight, *tuple(self._tasks))
-                late_tasks = [task for task in asleep if task[2] < now and task[0] not in self._given_up]
+                late_tasks = [task for task in asleep if task[2] < late_since and task[0] not in self._given_up]
                 self._given_up.update(task[0] for task in late_tasks)
             if late or late_tasks:
                 self._tell(late, late_tasks, synced=False)

@@ -104,6 +104,14 @@ class Reader:
         self._pull(queue, pull, message_filter)
         return Page(pull.status, pull.next_offset, low, high, pull.messages)
 
+    def on_disk_only(self, page: Page) -> tuple[int, int]:
+        """How many messages of a page, and bytes, lie further back than what memory is taken to hold."""
+        in_memory_from = self._log.max_offset - self._memory_bytes
+        if not page.messages or page.messages[0].physical_offset >= in_memory_from:
+            return 0, 0
+        sizes = [message.size for message in page.messages if message.physical_offset < in_memory_from]
+        return len(sizes), sum(sizes)
+
     def last_examined(self, topic: str, queue_id: int, page: Page) -> int:
         """Where in the log the last entry lies that a page looked at."""
         if page.messages and page.messages[-1].queue_offset == page.next_offset - 1:

@@ -1,12 +1,8 @@
 """What the store counts, under RocketMQ's names.
 
-A put may cost a microsecond, so it only adds to the two numbers of its topic, an object that the putting code holds
-anyway and changes under the put lock:
-
-    counters = stats.topic("orders")        once
-    counters.times += 1                     each put
-    counters.bytes += size
-    stats.put_took(elapsed_ms)              only if the put waited: for a flush, a new file, a replica
+A put may cost a microsecond, so it counts nothing. How many there were, and their bytes, is read off the queues and the
+log when somebody asks (`put_totals`, `topic_totals`), and only puts that waited say how long they took (`put_took`):
+for a flush, a new file, a replica.
 
 Puts that nobody reported took less than a millisecond; they are the difference between all puts and the
 reported ones, and are added to the distribution when a minute ends. Totals are summed up once a second, by
@@ -23,8 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import accumulate, chain, repeat
-from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 log = logging.getLogger(__name__)
 
@@ -46,14 +41,11 @@ _LATENCY_STEPS = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000,
 LATENCY_BOUNDS: Final = tuple(accumulate(chain.from_iterable(repeat(step, count) for step, count in _LATENCY_STEPS)))
 
 
-class TopicCounters:
-    """The puts of one topic; changed under the put lock only."""
+class PutTotals(NamedTuple):
+    """Messages that were put since the start, and the bytes of their records."""
 
-    __slots__ = ("bytes", "times")
-
-    def __init__(self) -> None:
-        self.times = 0
-        self.bytes = 0
+    times: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +97,21 @@ class _Latencies:
 class StoreStatsService:
     """The store's counters, latencies and rates.
 
-    `TopicCounters` belong to the holder of the put lock, the samples to the thread that calls `sample`; everything
-    else is behind a lock of its own, which is never held while another is taken.
+    The samples belong to the thread that calls `sample`; everything else is behind a lock of its own, which is never
+    held while another is taken.
     """
 
-    def __init__(self, clock_ms: Callable[[], int], put_totals: Callable[[], tuple[int, int]] | None = None) -> None:
-        """`put_totals` tells (messages, bytes) that were put without going through `topic` or `put_done`."""
+    def __init__(
+        self,
+        clock_ms: Callable[[], int],
+        put_totals: Callable[[], PutTotals],
+        topic_totals: Callable[[], Mapping[str, PutTotals]] = dict,
+    ) -> None:
+        """`put_totals` tells what was put in all, `topic_totals` what to each topic."""
         self._clock_ms = clock_ms
         self._put_totals = put_totals
+        self._topic_totals = topic_totals
         self._lock = threading.Lock()
-        self._topics: dict[str, TopicCounters] = {}
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_KEPT)
         self._latencies = _Latencies()
         self._last_minute: _Latencies | None = None
@@ -131,29 +128,12 @@ class StoreStatsService:
 
     # -- counting
 
-    def topic(self, name: str) -> TopicCounters:
-        """The counters of a topic, to be held and added to."""
-        counters = self._topics.get(name)
-        return counters if counters is not None else self._topics.setdefault(name, TopicCounters())
-
-    @property
-    def topics(self) -> Mapping[str, TopicCounters]:
-        """The counters of all topics that had a put."""
-        return MappingProxyType(self._topics)
-
     def put_took(self, elapsed_ms: int, count: int = 1) -> None:
         """Puts that took noticeably long; those under a millisecond need not be reported."""
         with self._lock:
             self._latencies.add(elapsed_ms, count)
             self._ever.add(elapsed_ms, count)
             self.put_entire_time_max_ms = max(self.put_entire_time_max_ms, elapsed_ms)
-
-    def put_done(self, count: int, size: int, elapsed_ms: int, topic: str = "") -> None:
-        """Everything about some puts at once, for places that are slow anyway; under the put lock."""
-        counters = self.topic(topic)
-        counters.times += count
-        counters.bytes += size
-        self.put_took(elapsed_ms, count)
 
     def put_failed(self, count: int = 1) -> None:
         """Puts that were refused or not acknowledged."""
@@ -177,14 +157,17 @@ class StoreStatsService:
     @property
     def put_times_total(self) -> int:
         """Messages put since the start."""
-        others = 0 if self._put_totals is None else self._put_totals()[0]
-        return others + sum(counters.times for counters in tuple(self._topics.values()))
+        return self._put_totals().times
 
     @property
     def put_size_total(self) -> int:
         """Bytes of the records put since the start."""
-        others = 0 if self._put_totals is None else self._put_totals()[1]
-        return others + sum(counters.bytes for counters in tuple(self._topics.values()))
+        return self._put_totals().bytes
+
+    @property
+    def topics(self) -> Mapping[str, PutTotals]:
+        """What was put to each topic since the start."""
+        return self._topic_totals()
 
     # -- once a second
 
@@ -237,8 +220,8 @@ class StoreStatsService:
 
     def runtime_info(self) -> dict[str, str]:
         """All values as RocketMQ's admin tools show them."""
-        times = self.put_times_total or 1
-        size = self.put_size_total
+        times, size = self._put_totals()
+        times = times or 1
         return {
             "bootTimestamp": str(self.boot_timestamp),
             "runtime": self._runtime_text(),
@@ -261,7 +244,7 @@ class StoreStatsService:
 
     def values(self) -> dict[str, int | float | str]:
         """The same names with numbers in place of texts, where there is one number, and 0 in place of RocketMQ's 1."""
-        times, size = self.put_times_total, self.put_size_total
+        times, size = self._put_totals()
         return {
             **self.runtime_info(),
             "bootTimestamp": self.boot_timestamp,

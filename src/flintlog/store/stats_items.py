@@ -14,6 +14,7 @@ A moment item has no history: it holds the last value that it was told.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -178,3 +179,19 @@ class Pace:
         is_due = now_ms >= self._next_ms
         self._next_ms = following
         return is_due
+
+
+def after_each(interval_ms: int) -> Callable[[int], int]:
+    """The time this long after a time."""
+    return lambda now_ms: now_ms + interval_ms
+
+
+def next_whole(interval_ms: int) -> Callable[[int], int]:
+    """The next whole minute, hour, or whatever it is."""
+    return lambda now_ms: now_ms - now_ms % interval_ms + interval_ms
+
+
+def next_morning_ms(now_ms: int) -> int:
+    """The next midnight of the local time zone; days may have 23 or 25 hours."""
+    today = time.localtime(now_ms / 1000)
+    return int(time.mktime((today.tm_year, today.tm_mon, today.tm_mday + 1, 0, 0, 0, 0, 0, -1)) * 1000)

@@ -9,28 +9,40 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from flintlog.store.message import PutStatus, Receipt, Receipts
+from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 
 log = logging.getLogger(__name__)
 
 Outcome: TypeAlias = "Receipt | Receipts"
 
-Task: TypeAlias = "tuple[asyncio.Future[Outcome], Outcome, float]"
-"""An asyncio producer that waits: its future, its receipt, its deadline."""
+Task: TypeAlias = "tuple[asyncio.Future[Outcome], Outcome, float, Message]"
+"""An asyncio producer that waits: its future, its receipt, since when, and its message, or the first of its batch."""
+
+
+class PutCounts(Protocol):
+    """The part of the statistics that waiting puts are for."""
+
+    def took(self, group: Sequence[Waiting], tasks: Sequence[Task]) -> None:
+        """These were completed just now."""
+
+    def failed(self, count: int) -> None:
+        """So many were not acknowledged."""
 
 
 class Waiting:
-    """A put that waits until something has passed the end of its record."""
+    """A put that waits until something has passed the end of its record; `message` is the first of a batch."""
 
-    __slots__ = ("deadline", "done", "receipt", "target")
+    __slots__ = ("began", "done", "message", "receipt", "target")
 
-    def __init__(self, receipt: Outcome, deadline: float) -> None:
+    def __init__(self, receipt: Outcome, message: Message, began: float) -> None:
         self.receipt = receipt
+        self.message = message
         self.target = receipt.end_offset
-        self.deadline = deadline
+        self.began = began
         self.done = False
 
     def finish(self, outcome: Outcome) -> None:
@@ -42,8 +54,8 @@ class WaitingThread(Waiting):
 
     __slots__ = ("gate", "outcome")
 
-    def __init__(self, receipt: Outcome, deadline: float) -> None:
-        super().__init__(receipt, deadline)
+    def __init__(self, receipt: Outcome, message: Message, began: float) -> None:
+        super().__init__(receipt, message, began)
         self.outcome = receipt
         self.gate = threading.Lock()
         self.gate.acquire()
@@ -58,8 +70,8 @@ class WaitingFuture(Waiting):
 
     __slots__ = ("future",)
 
-    def __init__(self, receipt: Outcome, deadline: float) -> None:
-        super().__init__(receipt, deadline)
+    def __init__(self, receipt: Outcome, message: Message, began: float) -> None:
+        super().__init__(receipt, message, began)
         self.future: Future[Outcome] = Future()
 
     def finish(self, outcome: Outcome) -> None:
@@ -80,6 +92,6 @@ def wake_loops(tasks: list[Task], status: PutStatus | None) -> None:
 
 def _set_results(tasks: list[Task], status: PutStatus | None) -> None:
     """Runs in the loop, which alone may touch its futures; those that were given up on are done already."""
-    for future, receipt, _ in tasks:
+    for future, receipt, _began, _message in tasks:
         if not future.done():
             future.set_result(receipt if status is None else receipt.with_status(status))

@@ -47,12 +47,16 @@ class Writable(Readable):
         if _waits_not(message):
             self._group_commit.nudge()
             return receipt
-        return cast(Receipt, self._group_commit.wait(receipt))
+        return cast(Receipt, self._group_commit.wait(receipt, message))
 
     def put_batch(self, messages: Sequence[Message]) -> Receipts:
         """Store messages of one queue as one write; a receipt for each."""
+        if not isinstance(messages, (list, tuple)):
+            messages = tuple(messages)
         receipts: Receipts | None = self._put_lane.put_batch(messages)
-        return self._wait_for_all(self._appender.append_batch(messages) if receipts is None else receipts)
+        if receipts is None:
+            receipts = self._appender.append_batch(messages)
+        return self._wait_for_all(receipts, messages)
 
     def put_encoded(self, batch: Message) -> Receipts:
         """Store messages that a client encoded one behind the other as the body of `batch`; a receipt for each.
@@ -61,9 +65,11 @@ class Writable(Readable):
         and store host are the batch's; body, flag and properties each message's own.
         """
         receipts: Receipts | None = self._put_lane.put_encoded(batch)
-        return self._wait_for_all(self._appender.append_encoded(batch) if receipts is None else receipts)
+        if receipts is None:
+            receipts = self._appender.append_encoded(batch)
+        return self._wait_for_all(receipts, (batch,))
 
-    def _wait_for_all(self, receipts: Receipts) -> Receipts:
+    def _wait_for_all(self, receipts: Receipts, messages: Sequence[Message]) -> Receipts:
         """Make a batch as durable as the configuration says, or visible, when its put did not."""
         if receipts.status is not _OK:
             self._engine.counters.put_failed(len(receipts))
@@ -72,20 +78,20 @@ class Writable(Readable):
             if self._put_lane.is_behind:
                 self._flushing.after_append()
             return receipts
-        return cast(Receipts, self._group_commit.wait(receipts))
+        return cast(Receipts, self._group_commit.wait(receipts, messages[0]))
 
     def put_async(self, message: Message) -> Future[Receipt]:
         """Store one message; the future is done when it is as durable as the configuration says."""
         receipt = self._appender.append(message)
         if receipt.status is _OK and self._group_commit is not None and not _waits_not(message):
-            return cast("Future[Receipt]", self._group_commit.future(receipt))
+            return cast("Future[Receipt]", self._group_commit.future(receipt, message))
         done: Future[Receipt] = Future()
         done.set_result(self._without_waiting(receipt))
         return done
 
     def put_rewritten(self, message: Message, rewrite: Rewrite) -> Receipt:
         """Store what a service makes of a message; hooks and compression come first, as in `put`."""
-        return self._wait_for(self._appender.append_rewritten(message, rewrite))
+        return self._wait_for(self._appender.append_rewritten(message, rewrite), message)
 
     def put_rebuilt(self, rebuilt: Rewritten, *, wait: bool = True) -> Receipt:
         """Store a message that was made from a stored one, its property text in the order that Java would give it.
@@ -93,7 +99,7 @@ class Writable(Readable):
         Without `wait` it is durable after a later `flush`, as many are then together.
         """
         receipt = self._appender.append_rebuilt(rebuilt)
-        return self._wait_for(receipt) if wait else self._without_waiting(receipt)
+        return self._wait_for(receipt, rebuilt.message) if wait else self._without_waiting(receipt)
 
     def put_closed(
         self, messages: Iterable[Message], *, writer_id: str | None = None, batch_id: int = 0
@@ -113,9 +119,9 @@ class Writable(Readable):
             self._flushing.after_append()
         return receipt
 
-    def _wait_for(self, receipt: Receipt) -> Receipt:
+    def _wait_for(self, receipt: Receipt, message: Message) -> Receipt:
         if receipt.status is _OK and self._group_commit is not None:
-            return cast(Receipt, self._group_commit.wait(receipt))
+            return cast(Receipt, self._group_commit.wait(receipt, message))
         return self._without_waiting(receipt)
 
     async def aput(self, message: Message) -> Receipt:
@@ -124,14 +130,16 @@ class Writable(Readable):
         if receipt is None:
             receipt = self._appender.append(message)
         if receipt.status is _OK and self._group_commit is not None and not _waits_not(message):
-            return cast(Receipt, await self._group_commit.task(receipt))
+            return cast(Receipt, await self._group_commit.task(receipt, message))
         return self._without_waiting(receipt)
 
     async def aput_batch(self, messages: Sequence[Message]) -> Receipts:
         """`put_batch` from asyncio."""
+        if not isinstance(messages, (list, tuple)):
+            messages = tuple(messages)
         receipts = self._appender.append_batch(messages)
         if receipts.status is _OK and self._group_commit is not None:
-            return cast(Receipts, await self._group_commit.task(receipts))
+            return cast(Receipts, await self._group_commit.task(receipts, messages[0]))
         if receipts.status is _OK:
             self._flushing.after_append()
         else:

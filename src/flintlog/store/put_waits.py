@@ -1,0 +1,52 @@
+"""What puts that waited add to the figures: how long they took, all together and by queue.
+
+A group of puts is counted at once, by whoever completes it: one reading of the clock, one look at each put's message.
+A put's time begins when its record is in the log, and its queue is the one that the producer named.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final
+
+from flintlog.store.broker_stats import BrokerStats, QueueWait
+from flintlog.store.stats import StoreStatsService
+from flintlog.store.waiting import Task, Waiting
+
+_QUEUE_OF: Final = attrgetter("topic", "queue_id")
+
+
+class PutWaits:
+    """Counts groups of puts. Any thread."""
+
+    def __init__(self, counters: StoreStatsService, figures: BrokerStats) -> None:
+        self._counters = counters
+        self._figures = figures
+
+    def took(self, group: Sequence[Waiting], tasks: Sequence[Task]) -> None:
+        """These were completed just now."""
+        begun = [waiting.began for waiting in group] + [task[2] for task in tasks]
+        if not begun:
+            return
+        now = time.monotonic()
+        queues = map(_QUEUE_OF, [waiting.message for waiting in group] + [task[3] for task in tasks])
+        least_ms, most_ms = int((now - max(begun)) * 1000), int((now - min(begun)) * 1000)
+        if least_ms == most_ms:  # a group mostly came within a moment
+            times_ms = {most_ms: len(begun)}
+            waits = [QueueWait(queue, count, count * most_ms) for queue, count in Counter(queues).items()]
+        else:
+            each_ms = [int((now - began) * 1000) for began in begun]
+            times_ms = Counter(each_ms)
+            found = Counter(zip(queues, each_ms, strict=True))
+            waits = [QueueWait(queue, count, count * elapsed_ms) for (queue, elapsed_ms), count in found.items()]
+        for elapsed_ms, count in times_ms.items():
+            if elapsed_ms > 0:
+                self._counters.put_took(elapsed_ms, count)
+        self._figures.puts_waited(waits)
+
+    def failed(self, count: int) -> None:
+        """So many were not acknowledged."""
+        self._counters.put_failed(count)
