@@ -114,6 +114,12 @@ def test_a_decision_is_half_a_page(path: Path) -> None:
     assert len(text.splitlines()) <= 45
 
 
+def test_pictures_are_small() -> None:
+    pictures = list((ROOT / "docs" / "images").iterdir())
+    assert [path.name for path in pictures if path.stat().st_size > 150 * 1024] == []
+    assert pictures
+
+
 def test_every_thread_is_in_the_architecture() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     rooms = [PACKAGE / room for room in ("disk", "derive", "store", "replication", "pipeline")]
