@@ -14,7 +14,7 @@ KERNEL_SOURCES := $(wildcard src/flintlog/kernel/*.pyx src/flintlog/kernel/*.pxd
 .PHONY: help setup test test-slow lint demo bench docs clean
 
 help:
-	@echo "make setup      .venv with locked dependencies, the compiled kernel, a look for Java"
+	@echo "make setup      .venv with locked dependencies, the compiled kernel, a look for Java and tmux"
 	@echo "make test       lint, types, import rules and all tests that are not slow"
 	@echo "make test-slow  the slow tests"
 	@echo "make lint       ruff and mypy"
@@ -23,7 +23,7 @@ help:
 	@echo "make docs       write the reference from the code again, and build the site"
 	@echo "make clean      remove everything that was built"
 
-setup: $(STAMPS)/installed $(STAMPS)/java
+setup: $(STAMPS)/installed $(STAMPS)/java $(STAMPS)/tmux
 
 $(STAMPS)/venv:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
@@ -41,6 +41,10 @@ $(STAMPS)/installed: setup.py pyproject.toml $(KERNEL_SOURCES) $(STAMPS)/locked
 
 $(STAMPS)/java: scripts/check-java.sh $(STAMPS)/venv
 	@scripts/check-java.sh
+	@touch $@
+
+$(STAMPS)/tmux: scripts/check-tmux.sh $(STAMPS)/venv
+	@scripts/check-tmux.sh
 	@touch $@
 
 lint: $(STAMPS)/installed

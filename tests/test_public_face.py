@@ -1,14 +1,11 @@
-"""The public face: exactly these names, with these signatures; what the documents show runs."""
+"""The public face: exactly these names, with these signatures, each with a docstring whose example runs."""
 
 from __future__ import annotations
 
 import doctest
 import inspect
-import re
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,14 +22,6 @@ from flintlog import (
     encoded_batch,
     open_store,
 )
-from flintlog.testing import SMALL_FILES
-
-ROOT = Path(__file__).parents[1]
-# The reference shows signatures, and its examples are doctests.
-DOCUMENTS = [
-    ROOT / "README.md",
-    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "reference" not in path.parts),
-]
 
 NAMES = {
     *("Consumer", "Decision", "Message", "Sql92", "Store", "StoreConfig", "encoded_batch", "open_store"),
@@ -129,38 +118,6 @@ def test_errors_have_one_root_and_a_code_each() -> None:
 def test_examples_in_docstrings_run(name: str) -> None:
     result = doctest.testmod(import_module(f"flintlog.{name}"))
     assert result.attempted > 0 and result.failed == 0
-
-
-def _blocks() -> list[Any]:
-    found = []
-    for document in DOCUMENTS:
-        text = document.read_text("utf-8")
-        for match in re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-            line = text[: match.start()].count("\n") + 2
-            found.append(pytest.param(match[1], id=f"{document.relative_to(ROOT)}:{line}"))
-    return found
-
-
-def test_there_are_examples_in_the_documents() -> None:
-    assert len(_blocks()) >= 1
-
-
-@pytest.mark.parametrize("code", _blocks())
-def test_what_the_documents_show_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_small_files(path: str, config: StoreConfig | None = None, **options: Any) -> Store:  # noqa: ANN401
-        return open_store(path, SMALL_FILES if config is None else config, **options)
-
-    monkeypatch.setattr(flintlog, "open_store", with_small_files)
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code, "<document>", "exec"), {})
-    assert any(tmp_path.iterdir()) or "temporary_store" in code, "it made a store"
-
-
-def test_the_first_example_of_the_readme_prints_its_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    test_what_the_documents_show_runs(_blocks()[0].values[0], tmp_path, monkeypatch)
-    assert capsys.readouterr().out == "0 b'42 pieces'\n"
 
 
 def test_a_filter_by_sql_is_at_hand() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = get_session("local[2]", {"spark.sql.shuffle.partitions": "2"})
+def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory in which Spark was started: relative paths begin here, for Java and for tasks."""
+    return tmp_path_factory.mktemp("spark-home")
+
+
+@pytest.fixture(scope="session")
+def spark(spark_home: Path) -> Iterator[SparkSession]:
+    with chdir(spark_home):
+        session = get_session("local[2]", {"spark.sql.shuffle.partitions": "2"})
     yield session
     session.stop()
 

@@ -12,7 +12,7 @@ from flintlog import Message, StoreConfig, open_store
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.errors import DamagedStore, StoreInUse
 from flintlog.pipeline.dispatch_core import DispatchCore
-from flintlog.store.dispatch_journal import DispatchJournal, Readable, ReadableEnd
+from flintlog.store.dispatch_journal import DispatchJournal, Progress, Readable, ReadableEnd
 from flintlog.testing import FakeClock
 
 ROOT = Path("/store")
@@ -62,6 +62,7 @@ def log_alone() -> tuple[FaultyMedium, int, Files]:
     for name in ("consumequeue", "index"):
         medium.remove_tree(ROOT / name)
     medium.sync_directory(ROOT)
+    DispatchJournal(ROOT / "dispatch", medium).begin(Progress(1, 1, 0, {}, "", 0))
     ReadableEnd(ROOT / "dispatch", medium).publish(Readable(1, end))
     return medium, end, expected
 
@@ -113,7 +114,7 @@ class Stopped(Exception):
 def test_stopped_at_any_sync_and_started_again_nothing_is_missing_or_double(kind: str) -> None:
     step = 0
     while True:
-        medium, _, expected = log_alone()
+        medium, end, expected = log_alone()
         left = [step]
         after: list[FaultyMedium] = []
 
@@ -129,6 +130,7 @@ def test_stopped_at_any_sync_and_started_again_nothing_is_missing_or_double(kind
             run(medium)
         if not after:
             break
+        ReadableEnd(ROOT / "dispatch", after[0]).publish(Readable(1, end))  # as a store that opens
         run(after[0])
         assert files(after[0]) == expected, step
         step += 7
@@ -140,27 +142,35 @@ def test_a_second_dispatcher_is_kept_out_and_one_that_lost_its_claim_publishes_n
     with open_core(medium) as core:
         with pytest.raises(StoreInUse):
             open_core(medium)
-        medium.replace(ROOT / "dispatch" / "owner.json", b"another")
+        medium.replace(ROOT / "dispatch" / "owner.json", b'{"name": "another", "kind": "dispatcher"}')
         with pytest.raises(StoreInUse, match="taken over"):
             core.advance()
-    assert DispatchJournal(ROOT / "dispatch", medium).load() is None
+    progress = DispatchJournal(ROOT / "dispatch", medium).load()
+    assert progress is not None
+    assert progress.end == 0
 
 
-def test_a_new_epoch_takes_back_what_lies_behind_the_logs_end() -> None:
+def test_it_reads_nothing_of_an_epoch_that_is_not_its_own() -> None:
     medium, end, expected = log_alone()
-    with open_store(ROOT, CONFIG, medium=medium.kill(), read_only=True) as store:
-        offsets = [n for batch in store.scan(include_body=False) for n in batch.column("physical_offset").to_pylist()]
     readable = ReadableEnd(ROOT / "dispatch", medium)
     with open_core(medium) as core:
+        readable.publish(Readable(2, end))
+        assert not core.advance()
+        readable.publish(Readable(1, -1))
+        assert not core.advance()
+        readable.publish(Readable(1, end))
         while core.advance(BATCH_BYTES):
             pass
-        readable.publish(Readable(2, offsets[70]))
-        assert not core.advance()
-        assert (core.progress.epoch, core.progress.end) == (2, offsets[70])
-        assert sum(mark.next_offset for mark in core.progress.queues.values()) == 70
-    readable.publish(Readable(2, end))
-    run(medium)
     assert files(medium) == expected
+
+
+def test_a_store_that_nobody_gave_away_is_left_alone() -> None:
+    medium = FaultyMedium()
+    put_some(medium)
+    before = files(medium)
+    with open_core(medium) as core:
+        assert not core.advance()
+    assert files(medium) == before
 
 
 def test_a_published_queue_that_is_gone_is_not_passed_over() -> None:

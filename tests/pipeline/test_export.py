@@ -17,7 +17,7 @@ from flintlog import Message, open_store
 from flintlog.cli.main import run
 from flintlog.disk.local import LocalMedium
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse
-from flintlog.pipeline import export as export_module
+from flintlog.pipeline import tables as tables_module
 from flintlog.pipeline.export import ExportOptions, export, follow
 from flintlog.pipeline.export_write import by_topic_and_day
 from flintlog.pipeline.parquet_table import ParquetTable, TableSpec
@@ -104,7 +104,7 @@ def test_a_table_that_dies_at_any_step_has_every_message_once(
     for after in (0, 1, 2, 3, 5, 4, 6, 2):
         dying = Dying(after)
         with monkeypatch.context() as patched:
-            patched.setattr(export_module, "ParquetTable", lambda root, medium=dying: ParquetTable(root, medium))
+            patched.setattr(tables_module, "ParquetTable", lambda root, medium=dying: ParquetTable(root, medium))
             try:
                 export(spark, store, table, options=options)
             except KeyboardInterrupt:

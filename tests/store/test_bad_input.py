@@ -140,13 +140,6 @@ def test_a_message_that_can_never_be_stored(store: Store, message: Message) -> N
             store.put_batch([Message("orders", BODY), message])
 
 
-@pytest.mark.parametrize("changed", [{"dispatch": "external"}], ids=str)
-def test_a_configuration_that_asks_for_what_is_not_here(tmp_path: Path, changed: dict[str, Any]) -> None:
-    with pytest.raises(InvalidConfig, match="this version"):
-        open_store(tmp_path / "store", SMALL.with_changes(**changed))
-    assert not (tmp_path / "store").exists()
-
-
 class Unequal(str):
     """A text that refuses to be compared, with the hash of another."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from flintlog.care.file_kinds import kind_of
 from flintlog.care.log_reader import LogReader
 from flintlog.care.queue_ends import queue_end
 from flintlog.care.store_files import StoreFiles
-from flintlog.derive.derived_files import DataFile, QueueFilesView
+from flintlog.derive.derived_files import DataFile, QueueFilesView, QueueKey
 from flintlog.derive.log_end import records_end
 from flintlog.errors import FormatError
 from flintlog.format import names
@@ -58,7 +58,8 @@ def log_end(files: StoreFiles) -> tuple[int, int | None, int | None]:
         return (files.log[0].base if files.log else 0), None, None
     last = with_data[-1]
     view = files.read(last.path, 0, last.size)
-    end = records_end(view, last.base, last.base)
+    written = min(last.size, files.source.data_end(Path(last.path), 0))
+    end = records_end(view, last.base, last.base, max(1, written))
     return end, reader.first_store_time(with_data[0]), _last_store_time(view, last)
 
 
@@ -114,8 +115,11 @@ def _batch_queue(files: StoreFiles, queue: QueueFilesView, log_min: int) -> Queu
     return QueueOverview(queue.topic, queue.queue_id, "BatchCQ", max(0, first), end, count, total)
 
 
-def groups(files: StoreFiles) -> Iterator[GroupOffset]:
-    """Every group's offset in every queue, from `consumerOffset.json`, or a store with light queues' own file."""
+def groups(files: StoreFiles, ends: Mapping[QueueKey, int] | None = None) -> Iterator[GroupOffset]:
+    """Every group's offset in every queue, from `consumerOffset.json`, or a store with light queues' own file.
+
+    `ends` is where the queues end, for a caller who has looked already.
+    """
     name = files.paths.consumer_offsets.name
     light = {key: {0: offset} for key, offset in config_table(files, name, "lmqOffsetTable").items()}
     table = {**config_table(files, name, "offsetTable"), **light}
@@ -124,9 +128,15 @@ def groups(files: StoreFiles) -> Iterator[GroupOffset]:
         offsets = table[key]
         for queue_id, offset in sorted(offsets.items(), key=str) if isinstance(offsets, dict) else ():
             if isinstance(offset, int) and str(queue_id).isdecimal():
-                queue = files.queues.get((topic, int(queue_id)))
-                end = 0 if queue is None else queue_end(files, queue)
+                end = _end_of(files, (topic, int(queue_id)), ends)
                 yield GroupOffset(group, topic, int(queue_id), offset, end, max(0, end - offset))
+
+
+def _end_of(files: StoreFiles, key: QueueKey, ends: Mapping[QueueKey, int] | None) -> int:
+    if ends is not None:
+        return ends.get(key, 0)
+    queue = files.queues.get(key)
+    return 0 if queue is None else queue_end(files, queue)
 
 
 def config_table(files: StoreFiles, name: str, member: str) -> dict[str | int, JsonValue]:

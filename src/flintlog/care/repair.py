@@ -41,6 +41,7 @@ from flintlog.format import names
 from flintlog.format.names import encode_abort
 from flintlog.format.record import encode_blank, parse_record
 from flintlog.store.checkpoint import CheckpointFile
+from flintlog.store.dispatch_side import without_dispatcher
 from flintlog.store.stop_marker import StopMarker
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class _Repairer:
         return place
 
     def run(self, plan: RepairPlan) -> Path:
-        with hold(self._files.paths, self._medium):
+        with hold(self._files.paths, self._medium), without_dispatcher(self._files.paths.dispatch, self._medium):
             self._begin()
             for step in plan.steps:
                 if step.action != "settle":

@@ -26,7 +26,7 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.format.names import parse_segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
-from flintlog.store.paths import StorePaths, guess_paths
+from flintlog.store.paths import StorePaths, guess_paths, is_store
 from flintlog.store.stop_marker import StopMarker
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None
     medium = LocalMedium() if medium is None else medium
     paths = StorePaths.of(root, config) if config is not None else guess_paths(root, medium)
     files = StoreFiles(root, paths, config, Inferred(), medium, MappedSource(medium, max_files=256))
-    if not any(medium.exists(path) for path in (*paths.commit_logs, paths.consume_queue, paths.index)):
+    has_files = any(medium.exists(path) for path in (*paths.commit_logs, paths.consume_queue, paths.index))
+    if not has_files and not is_store(paths, medium):
         raise DamagedStore("there is no store here", path=root, advice="name the directory that holds commitlog")
     files.is_clean = not medium.exists(paths.abort)
     files.is_running = medium.exists(paths.lock) and is_locked(paths.lock)

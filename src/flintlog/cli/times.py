@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import click
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SPAN = re.compile(r"([+-]?[0-9]{1,15})(ms|s|m|h|d)")
 
 
 def format_ms(value: object) -> str | None:
@@ -38,3 +41,15 @@ def parse_ms(text: str) -> int:
         raise click.BadParameter(f"{text!r} is no time; 2026-01-31T18:00 or milliseconds are") from error
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return int((moment - _EPOCH) / timedelta(milliseconds=1))
+
+
+def parse_span_ms(text: str) -> int:
+    """A span of time, forwards or backwards: 1500ms, 90s, 5m, -2h, 7d.
+
+    >>> parse_span_ms("-2h"), parse_span_ms("90s")
+    (-7200000, 90000)
+    """
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no span of time; 90s, 5m, -2h and 7d are")
+    return int(found[1]) * _UNIT_MS[found[2]]

@@ -114,6 +114,25 @@ class SegmentQueue:
         segment.set_positions(self.segment_size)
         return segment
 
+    def files_there(self) -> list[int]:
+        """Where the files begin that lie there now, known or not."""
+        return [_parse_base(info.name, path) for path, info in self._find_files() if info.size == self.segment_size]
+
+    def follow(self, end: int) -> None:
+        """Another process has written the files up to `end`: take them as they are, and change none."""
+        segments = [segment for segment in self._segments if segment.base < end]
+        known = segments[-1].end if segments else 0
+        if not segments or known < end:
+            for path, info in self._find_files():
+                base = _parse_base(info.name, path)
+                if known <= base < end and info.size == self.segment_size:
+                    segments.append(self._loaded(path, base))
+        for segment in segments:
+            segment.set_positions(min(end - segment.base, segment.size))
+        with self._lock:
+            self._segments = tuple(segments)
+        self.flushed_where = self.committed_where = end
+
     # Looking
 
     @property
@@ -285,6 +304,13 @@ class SegmentQueue:
                 segment.set_positions(offset - segment.base)
                 if clear:
                     segment.clear_behind()
+        self._lower_to(offset)
+
+    def drop_from(self, offset: int) -> None:
+        """Delete the segments that begin at `offset` or behind it, the last first."""
+        for segment in reversed(self._segments):
+            if segment.base >= offset:
+                self._drop(segment)
         self._lower_to(offset)
 
     def _lower_to(self, offset: int) -> None:

@@ -36,6 +36,8 @@ class DeltaTable:
     """The writer's side of a table; one at a time, held by a lock."""
 
     form = "delta"
+    keeps_topic = False
+    is_staged_in_place = True
 
     def __init__(self, root: Path) -> None:
         try:

@@ -7,13 +7,13 @@ The journal is the truth. Whoever starts sets the files back to what it says: qu
 to its published count; what lay behind was never served, and is written again with the same bytes. So a dispatcher that
 is killed at any moment goes on without a gap and without a double entry.
 
-A new epoch says that the log was cut: what was published beyond its end is taken back before anything is added.
+A new epoch says that the store has had queues and index itself, to open or to stop. It asks for the claim before that
+(`is_wanted`); whoever gives it up begins anew afterwards.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,41 +21,22 @@ from types import TracebackType
 from typing import Final, Self
 
 from flintlog import kernel
-from flintlog.disk.medium import LockFile, Medium
-from flintlog.errors import DamagedStore, StoreInUse
+from flintlog.disk.medium import Medium
+from flintlog.errors import DamagedStore
 from flintlog.format.index_file import IndexLayout
 from flintlog.format.record import parse_record
 from flintlog.kernel import Scan, ScanStop
-from flintlog.pipeline.index_mending import mend_tail
 from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import Dispatcher
+from flintlog.store.dispatch_claim import Claim
 from flintlog.store.dispatch_journal import NOTHING, DispatchJournal, Frame, Progress, QueueMark, Readable, ReadableEnd
 from flintlog.store.index import IndexService
-from flintlog.store.logical_queue import LogicalQueue
 from flintlog.store.parts import make_parts
+from flintlog.store.published import index_mark, mark_of, set_back
 from flintlog.store.segment_bytes import held
 
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 _SCAN_BYTES: Final = 16 * 1024 * 1024
-
-
-class Claim:
-    """`dispatch/owner`: who dispatches. The lock keeps others out; the name beside it shows a claim that was lost."""
-
-    def __init__(self, directory: Path, medium: Medium) -> None:
-        medium.make_directories(directory)
-        self._medium = medium
-        self._path = directory / "owner.json"
-        self._name = uuid.uuid4().hex.encode()
-        self._lock: LockFile = medium.lock(directory / "owner")
-        medium.replace(self._path, self._name)
-
-    def check(self) -> None:
-        if self._medium.read(self._path) != self._name:
-            raise StoreInUse("another dispatcher has taken over", path=self._path)
-
-    def release(self) -> None:
-        self._lock.release()
 
 
 class DispatchCore:
@@ -110,11 +91,17 @@ class DispatchCore:
         with ExitStack() as last_to_first:
             last_to_first.callback(self._claim.release)
             last_to_first.callback(self._journal.close)
+            last_to_first.callback(self._readable.close)
             last_to_first.callback(self._parts.segments.shut_down)
             if self._index is not None:
                 last_to_first.callback(self._index.shut_down)
             last_to_first.callback(self._parts.queues.shut_down)
             last_to_first.callback(self._dispatcher.stop)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the store waits for the claim: then it is time to close."""
+        return self._claim.is_wanted
 
     def _make_index(self, now_ms: Callable[[], int]) -> IndexService | None:
         """Without the checkpoint, which is the store's."""
@@ -127,46 +114,25 @@ class DispatchCore:
     # ------------------------------------------------------------------ starting
 
     def _resume(self) -> None:
-        """Set queues and index back to what was published."""
+        """Set queues and index back to what was published; nothing is touched where nothing was."""
         published = self._journal.load()
-        queues = self._parts.queues
-        queues.load()
-        self.progress = published or NOTHING
-        for queue in queues.all():
-            mark = self.progress.queues.get((queue.topic, queue.queue_id))
-            if mark is None:
-                queues.remove(queue.topic, queue.queue_id)
-            else:
-                queue.recover()
-                queue.set_back(mark.end_byte)
-        self._check_marks()
-        queues.rebuild_offsets(self._first)
+        if published is None:
+            return
+        self.progress = published
+        self._parts.queues.load()
         if self._index is not None:
-            self._set_index_back(self._index)
-        self._dispatcher.start_at(max(self.progress.end, self._first))
+            self._index.load(last_exit_ok=True, index_safe_timestamp=0)
+        try:
+            set_back(published, self._parts.queues, self._index, self._store_time_at)
+        except DamagedStore as mismatch:
+            advice = "open the store, which then builds its queues and index again"
+            raise DamagedStore(mismatch.what, path=self._parts.paths.root, advice=advice) from None
+        self._parts.queues.sync_names()
+        self._dispatcher.start_at(max(published.end, self._first))
 
     @property
     def _first(self) -> int:
         return max(0, self._parts.segments.min_offset)
-
-    def _check_marks(self) -> None:
-        """Published files are synced: one that is not as it was published was changed by somebody else."""
-        for (topic, queue_id), mark in self.progress.queues.items():
-            queue = self._parts.queues.get(topic, queue_id)
-            if mark.next_offset and (queue is None or queue.max_offset != mark.next_offset):
-                found = "is missing" if queue is None else f"ends at {queue.max_offset}"
-                raise DamagedStore(
-                    f"the queue {topic}/{queue_id} {found}, and {mark.next_offset} was published",
-                    advice="rebuild the queues, and remove the directory dispatch",
-                )
-
-    def _set_index_back(self, index: IndexService) -> None:
-        index.load(last_exit_ok=True, index_safe_timestamp=0)
-        if not self.progress.index_name:
-            index.destroy()
-            return
-        index.roll_back(self.progress.index_name, self.progress.index_count, self._store_time_at)
-        mend_tail(index, self.progress.index_count, self._store_time_at)
 
     def _store_time_at(self, offset: int) -> int:
         segment = self._parts.segments.find(offset)
@@ -179,12 +145,8 @@ class DispatchCore:
 
     def advance(self, max_bytes: int = MAX_BATCH_BYTES) -> bool:
         """Dispatch and publish the next range that the store lets be read; False when there was none."""
-        readable = self._readable.load()
-        if readable is None:
-            return False
-        if readable.epoch != self.progress.epoch:
-            self._enter_epoch(readable)
-        if readable.end <= self.progress.end:
+        readable = self.readable()
+        if readable is None or readable.end <= self.progress.end:
             return False
         start = max(self.progress.end, self._first)
         end = self._apply(start, min(readable.end, start + max_bytes))
@@ -194,14 +156,12 @@ class DispatchCore:
             self._publish(start, end)
         return end > start
 
-    def _enter_epoch(self, readable: Readable) -> None:
-        """The log was cut and written anew: take back what is behind its end, and begin the epoch."""
-        if readable.end < self.progress.end:
-            self._parts.queues.truncate(readable.end)
-            if self._index is not None:
-                self._index.truncate(readable.end, self._store_time_at)
-            self._dispatcher.start_at(readable.end)
-        self._publish(min(self.progress.end, readable.end), min(self.progress.end, readable.end), readable.epoch)
+    def readable(self) -> Readable | None:
+        """How far the log may be read now; None while the store has its queues itself, or never gave them away."""
+        readable = self._readable.load()
+        if readable is None or readable.end < 0 or readable.epoch != self.progress.epoch:
+            return None
+        return readable
 
     def _apply(self, start: int, stop: int) -> int:
         """Apply the records that lie in [start, stop) as a whole; behind the last of them."""
@@ -238,7 +198,7 @@ class DispatchCore:
 
     # ------------------------------------------------------------------ publishing
 
-    def _publish(self, start: int, end: int, epoch: int | None = None) -> None:
+    def _publish(self, start: int, end: int) -> None:
         """Make the files durable, then say so."""
         queues = self._parts.queues
         queues.flush_all()
@@ -246,27 +206,11 @@ class DispatchCore:
         if self._index is not None:
             self._index.flush()
         before = self.progress
-        frame = Frame(
-            before.epoch if epoch is None else epoch,
-            before.sequence + 1,
-            start,
-            end,
-            self._changed(before),
-            *self._index_mark(),
-        )
+        frame = Frame(before.epoch, before.sequence + 1, start, end, self._changed(before), *index_mark(self._index))
         self._claim.check()
         self._journal.append(frame)
         self.progress = before.after(frame)
-        queues.rebuild_offsets(self._first)
 
     def _changed(self, before: Progress) -> list[QueueMark]:
-        marks = [_mark(queue) for queue in self._parts.queues.all()]
-        return [mark for mark in marks if before.queues.get((mark.topic, mark.queue_id)) != mark]
-
-    def _index_mark(self) -> tuple[str, int]:
-        files = () if self._index is None else self._index.files
-        return (files[-1].name, files[-1].header.next_entry) if files else ("", 0)
-
-
-def _mark(queue: LogicalQueue) -> QueueMark:
-    return QueueMark(queue.topic, queue.queue_id, queue.max_offset, queue.segments.max_offset)
+        marks = (mark_of(queue) for queue in self._parts.queues.all())
+        return [mark for mark in marks if mark.end_byte and before.queues.get(mark.key) != mark]

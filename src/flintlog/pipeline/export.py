@@ -2,7 +2,7 @@
 
     driver   hold the table, see how far it is, find the log's end, plan splits of the next batch
     tasks    read a split, write Parquet with pyarrow                                       export_write.py
-    driver   commit files and new positions as one                                          parquet_table.py
+    driver   commit files and new positions as one                                          tables.py
 
 The table's own commits are the only memory: an export that is started again, after a crash or for what came since, goes
 on from them. `follow` does that again and again, so it needs no checkpoint beside the table. A batch is at most
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,9 +26,10 @@ from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.pipeline.export_write import ExportTask, WrittenFile
 from flintlog.pipeline.failures import plain_errors
 from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
-from flintlog.pipeline.parquet_table import ParquetTable, TableSpec
+from flintlog.pipeline.parquet_table import TableSpec
 from flintlog.pipeline.partitions import plan
 from flintlog.pipeline.source import check_start
+from flintlog.pipeline.tables import make_table
 from flintlog.pipeline.tasks import Progress, run_tasks
 
 if TYPE_CHECKING:
@@ -38,27 +39,6 @@ BATCH_BYTES = 4 * 1024 * 1024 * 1024
 MIN_TASK_BYTES = 32 * 1024 * 1024
 SEARCH_INTERVAL_S = 10.0
 """How often a log that does not grow is searched for records behind a damaged place."""
-
-FORMS = ("parquet", "delta")
-
-
-class Table(Protocol):
-    """What an export writes to."""
-
-    form: str
-
-    @property
-    def staged(self) -> Path:
-        """The directory that tasks put their files into."""
-
-    def position(self, store: str) -> int | None:
-        """The physical offset up to which the table holds a store; None before its first batch."""
-
-    def opened(self, spec: TableSpec) -> AbstractContextManager[None]:
-        """Hold the table for this export alone."""
-
-    def commit(self, files: Sequence[WrittenFile], positions: Mapping[str, int]) -> None:
-        """Add files and move positions on, both or neither."""
 
 
 @dataclass(slots=True)
@@ -148,7 +128,7 @@ class _Export:
         self._options = options
         self._progress = progress
         self._searched_at = 0.0
-        self._table = _make_table(form, Path(into).absolute())
+        self._table = make_table(form, Path(into).absolute())
         self._task = self._make_task()
         self.report = ExportReport(str(into), form)
 
@@ -166,7 +146,6 @@ class _Export:
 
     def _make_task(self) -> ExportTask:
         options = self._options
-        is_delta = self._table.form == "delta"
         return ExportTask(
             str(self._table.staged),
             topics=options.topics,
@@ -176,7 +155,8 @@ class _Export:
             value_type=None if options.value_schema is None else parse_value_schema(options.value_schema),
             fail_on_data_loss=options.fail_on_data_loss,
             compression=options.compression,
-            by_partition=is_delta,
+            keep_topic=self._table.keeps_topic,
+            by_partition=self._table.is_staged_in_place,
         )
 
     # ------------------------------------------------------------------ batches
@@ -245,16 +225,6 @@ class _Export:
         report.rows += sum(file.rows for file in files)
         report.bytes += sum(file.bytes for file in files)
         report.unparsed += sum(file.unparsed for file in files)
-
-
-def _make_table(form: str, root: Path) -> Table:
-    if form == "parquet":
-        return ParquetTable(root)
-    if form == "delta":
-        from flintlog.pipeline.delta_table import DeltaTable
-
-        return DeltaTable(root)
-    raise InvalidConfig(f"there is no table format {form}", advice=f"there are: {', '.join(FORMS)}")
 
 
 def _limited(starts: Mapping[str, int], ends: Mapping[str, int], most: int) -> dict[str, int]:

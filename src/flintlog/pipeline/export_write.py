@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -76,15 +76,22 @@ class ExportTask:
 
     def write(self, planned: LogSplit) -> list[WrittenFile]:
         """The files of one split. A second attempt writes others, and those of the first are nobody's."""
+        return self.write_rows(self.reading().read(planned))
+
+    def reading(self) -> Reading:
+        """How a split is read for this table."""
         reads_body = self.include_body or self.value_type is not None
-        reading = Reading(
+        return Reading(
             RowShape("record", reads_body, self.with_broker),
             topics=self.topics,
             decompress=self.decompress and reads_body,
             fail_on_data_loss=self.fail_on_data_loss,
         )
+
+    def write_rows(self, batches: Iterable[pa.RecordBatch]) -> list[WrittenFile]:
+        """Files of rows that were read so, or of some of them."""
         parts = _Parts(self)
-        for batch in reading.read(planned):
+        for batch in batches:
             for key, rows in by_topic_and_day(batch):
                 parts.add(key, *self._shape(rows))
         return parts.close()

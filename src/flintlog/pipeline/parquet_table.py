@@ -41,6 +41,7 @@ class TableSpec(msgspec.Struct, frozen=True, kw_only=True):
     decompress: bool = True
     value_schema: str | None = None
     is_glob: bool = False
+    is_compacted: bool = False
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -64,6 +65,8 @@ class ParquetTable:
     """The writer's side of a table; one at a time, held by a lock."""
 
     form = "parquet"
+    keeps_topic = False
+    is_staged_in_place = False
 
     def __init__(self, root: Path, medium: Medium | None = None) -> None:
         self.root = root

@@ -39,6 +39,7 @@ from flintlog.pipeline.rebuild_serial import rebuild_serially
 from flintlog.pipeline.tasks import Progress, run_tasks
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.config import StoreConfig
+from flintlog.store.dispatch_side import without_dispatcher
 from flintlog.store.parts import load_queue_types, make_parts
 from flintlog.store.paths import StorePaths
 from flintlog.store.swap import begin_swap, finish_swap, rebuild_room
@@ -148,15 +149,19 @@ class _Rebuild:
         self._check_store()
         lock: LockFile = self._medium.lock(self._paths.lock)
         try:
-            finish_swap(self._paths, self._medium)
-            room = rebuild_room(self._paths)
-            self._medium.remove_tree(room)
-            checkpoint = self._build(room / "staged", room / "spill")
-            begin_swap(self._paths, self._medium, self._names(), self._report.log_end, checkpoint)
-            finish_swap(self._paths, self._medium)
+            with without_dispatcher(self._paths.dispatch, self._medium):
+                self._replace_derived()
         finally:
             lock.release()
         return self._report
+
+    def _replace_derived(self) -> None:
+        finish_swap(self._paths, self._medium)
+        room = rebuild_room(self._paths)
+        self._medium.remove_tree(room)
+        checkpoint = self._build(room / "staged", room / "spill")
+        begin_swap(self._paths, self._medium, self._names(), self._report.log_end, checkpoint)
+        finish_swap(self._paths, self._medium)
 
     def run_into(self, target: Path) -> RebuildReport:
         self._check_store()

@@ -80,6 +80,10 @@ class StagingArea:
         finally:
             clear(self.folder)
 
+    def settle(self) -> None:
+        """Open the store once: a batch that a crash left open is then closed, or gone."""
+        open_store(self.root, self._config()).shutdown()
+
     @contextmanager
     def _opened(self) -> Iterator[Store]:
         """The store; when the batch fails it is opened once more, so that no part of the batch is left behind."""
@@ -90,7 +94,7 @@ class StagingArea:
         except BaseException:
             store.shutdown()
             with suppress(FlintlogError):
-                open_store(self.root, config).shutdown()
+                self.settle()
             raise
         store.shutdown()
 
@@ -162,9 +166,13 @@ def check_sink(asked: SinkOptions, schema: StructType, *, overwrite: bool) -> No
         raise InvalidConfig("a store is not overwritten", advice='use mode("append")')
     columns = {field.name: field.dataType.simpleString() for field in schema.fields}
     check_columns(columns, has_topic=asked.topic is not None)
-    root = Path(asked.path).absolute()
+    check_place(Path(asked.path).absolute())
+
+
+def check_place(root: Path) -> None:
+    """Refuse a place where no store can be written now."""
     held = LocalMedium().stat(root)
     if held is not None and not held.is_directory:
-        raise InvalidConfig("option path is a file, not a store's directory", path=root)
+        raise InvalidConfig("this is a file, not a store's directory", path=root)
     if is_locked(StorePaths.of(root, None).lock):
         raise StoreInUse("the store is in use", path=root, advice="a sink is the only writer: stop the other one")

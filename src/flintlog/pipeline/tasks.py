@@ -17,7 +17,7 @@ from flintlog.errors import FlintlogError, InvalidConfig
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -63,6 +63,23 @@ def run_tasks(
     context = _context(spark)
     with _told(context, len(items), progress):
         found = context.parallelize(items, len(items)).mapPartitions(_Task(function)).collect()
+    return _accepted(found)
+
+
+def run_on_rows(frame: DataFrame, function: Callable[[Row], Result], progress: Progress | None = None) -> list[Result]:
+    """`function` of each row of a frame, where the row is; the first error of ours is raised."""
+    with watched(frame.sparkSession, progress):
+        return _accepted(frame.rdd.mapPartitions(_Task(function)).collect())
+
+
+@contextmanager
+def watched(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
+    """Tell how many of the tasks that are known so far are done, while Spark answers a question about a frame."""
+    with _told(_context(spark), None, progress):
+        yield
+
+
+def _accepted(found: Sequence[Result | Refusal]) -> list[Result]:
     for each in found:
         if isinstance(each, Refusal):
             raise each.error()
@@ -77,7 +94,7 @@ def _context(spark: SparkSession) -> SparkContext:
 
 
 @contextmanager
-def _told(context: SparkContext, total: int, progress: Progress | None) -> Iterator[None]:
+def _told(context: SparkContext, total: int | None, progress: Progress | None) -> Iterator[None]:
     """Look at the running job from a thread of its own, while this one waits for it."""
     if progress is None:
         yield
@@ -88,7 +105,8 @@ def _told(context: SparkContext, total: int, progress: Progress | None) -> Itera
 
     def look() -> None:
         while not is_over.wait(_LOOK_INTERVAL_S):
-            progress(_done_count(context, group), total)
+            done, known = _task_counts(context, group)
+            progress(done, known if total is None else total)
 
     watcher = threading.Thread(target=look, name="flintlog-progress", daemon=True)
     watcher.start()
@@ -98,18 +116,22 @@ def _told(context: SparkContext, total: int, progress: Progress | None) -> Itera
         is_over.set()
         watcher.join()
         context.setLocalProperty("spark.jobGroup.id", "")
+    if total is None:
+        total = 1
     progress(total, total)
 
 
-def _done_count(context: SparkContext, group: str) -> int:
+def _task_counts(context: SparkContext, group: str) -> tuple[int, int]:
+    """How many tasks are done, and how many there are in the stages that began."""
     tracker = context.statusTracker()
-    done = 0
+    done = known = 0
     for job in tracker.getJobIdsForGroup(group):
         info = tracker.getJobInfo(job)
         for stage in [] if info is None else info.stageIds:
             seen = tracker.getStageInfo(stage)
             done += 0 if seen is None else seen.numCompletedTasks
-    return done
+            known += 0 if seen is None else seen.numTasks
+    return done, known
 
 
 def attempt_name() -> str:

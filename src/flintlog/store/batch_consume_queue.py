@@ -114,6 +114,16 @@ class BatchConsumeQueue(LogicalQueue):
         super().truncate(physical_offset)
         self._revise_offsets()
 
+    def set_back(self, end: int) -> None:
+        super().set_back(end)
+        self._revise_offsets()
+
+    def follow(self, end: int) -> int:
+        size = super().follow(end)
+        self._record_bytes += size
+        self._revise_offsets()
+        return size
+
     def _revise_offsets(self) -> None:
         """Take the offsets from the first and the last entry."""
         filled = [segment for segment in self.segments.segments if segment.read_position >= ENTRY_SIZE]

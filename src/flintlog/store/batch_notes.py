@@ -129,6 +129,14 @@ def parse_opened_start(notes: bytes) -> int | None:
     return None if opened is None else opened.start
 
 
+def parse_closed(notes: bytes) -> dict[str, int]:
+    """The last closed batch of each writer, for those who only look."""
+    try:
+        return msgspec.json.decode(notes, type=_Notes).closed
+    except msgspec.MsgspecError as error:
+        raise DamagedStore(f"the notes about batches cannot be read: {error}") from error
+
+
 def closing_marker(writer_id: str, batch_id: int) -> Message:
     """The record that closes a batch. As a rolled back one it is in no queue and in no index, Java's included."""
     return Message(

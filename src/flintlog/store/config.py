@@ -76,6 +76,11 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
         about="Services that run with the store: `schedule`, `timer`, `transaction`.")] = frozenset()
     dispatch: Annotated[Literal["embedded", "external"], option(
         about="Whether the store builds its queues and index itself or leaves that to a job outside.")] = "embedded"
+    dispatch_poll_ms: Annotated[int, option(unit="ms", low=1, high=60_000,
+        about='How often a store with `dispatch="external"` looks at what was published.')] = 10
+    dispatch_patience_ms: Annotated[int, option(unit="ms", low=0, high=86_400_000,
+        about="How long a store waits for a dispatcher outside: until it lets the store open or stop, or until one "
+        "is there at all when `wait_dispatched` needs it.")] = 60_000
     topic_queue_types: Annotated[Mapping[str, str], option(
         about='Topics with another kind of queue, as `{"topic": "BatchCQ"}`.')] = msgspec.field(default_factory=dict)
     medium: Annotated[str, option(

@@ -222,6 +222,16 @@ class ConsumeQueue(LogicalQueue):
         self.detach()
         super().truncate(physical_offset)
 
+    let_go = detach
+
+    def follow(self, end: int) -> int:
+        self.detach()
+        size = super().follow(end)
+        self.end.record_bytes += size
+        if self.ext is not None:
+            self.ext.follow()
+        return size
+
     def set_back(self, end: int) -> None:
         self.detach()
         super().set_back(end)

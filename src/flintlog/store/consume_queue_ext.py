@@ -44,6 +44,12 @@ class ConsumeQueueExt:
         """Find the files."""
         self.segments.load()
 
+    def follow(self) -> None:
+        """Another process writes the files; only addresses in entries that count are ever asked for."""
+        files = self.segments.files_there()
+        if files:
+            self.segments.follow(files[-1] + self.segments.segment_size)
+
     def put(self, tags_code: int, store_timestamp: int, bitmap: bytes | None = None) -> int:
         """Append a unit; its address, or the tags code itself when it could not be stored."""
         unit = ExtensionUnit(tags_code, store_timestamp, bitmap or b"")

@@ -17,12 +17,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from flintlog import kernel
 from flintlog.derive.entries import Place, places_of
 from flintlog.disk.segment import Segment
 from flintlog.errors import DiskFull, FlintlogError
+from flintlog.format.ledger_entry import size_at
 from flintlog.format.record import END_RESERVE, MIN_RECORD_SIZE
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import Lane, LaneStop, Row, Scan
@@ -109,7 +110,7 @@ class Dispatcher:
 
     def remove_topic(self, topic: str) -> None:
         """Delete the queues of a topic; a record for it that is dispatched later begins a new one."""
-        with self.alone():
+        with self.exclusively():
             for queue_id in self._queues.queue_ids(topic):
                 self.lane.set_queue(topic, queue_id, None)
             self._queues.remove_topic(topic)
@@ -129,6 +130,10 @@ class Dispatcher:
                     self.lane.is_owned = False
         finally:
             self.advance()
+
+    def exclusively(self) -> AbstractContextManager[None]:
+        """As `alone`, for whoever deletes queues: nobody outside writes them meanwhile either."""
+        return self.alone()
 
     @property
     def leaves_puts_to_lane(self) -> bool:
@@ -163,6 +168,16 @@ class Dispatcher:
         with self._running:
             self._run_owned()
         self.advance()
+
+    def finish(self) -> bool:
+        """Dispatch all there is, before the store stops; whether that was possible."""
+        self.advance_and_wait()
+        return self.backlog_bytes == 0
+
+    @property
+    def last_dispatched(self) -> tuple[int, int]:
+        """Physical offset and store time of the last record that was dispatched; -1 when none was."""
+        return self.lane.last_physical_offset, self.lane.last_store_timestamp
 
     @property
     def backlog_bytes(self) -> int:
@@ -291,13 +306,13 @@ class Dispatcher:
 
     def _queue_step(self, view: memoryview, position: int, base: int) -> None:
         """Do by hand what the lane would not: the queue entry of the record at this position."""
-        size = int.from_bytes(view[position : position + 4], "big")
-        scan = kernel.scan(view, position, position + size, base, delay_levels_ms=self._delay_levels_ms)
+        stop = position + size_at(view, position)
+        scan = kernel.scan(view, position, stop, base, delay_levels_ms=self._delay_levels_ms)
         row = scan.row(0)
         if not takes_queue_offset(row.sys_flag):
             return
         topic, queue_id = scan.queues[0]
-        record = bytes(view[position : position + size])
+        record = bytes(view[stop - row.size : stop])
         places = places_of(topic, queue_id, row, record, is_batch=self._is_batch, lmq=self.lane.lmq)
         if not places:
             where = f"{topic[:80]!a}/{queue_id} at {row.queue_offset}"
@@ -391,7 +406,9 @@ class Dispatcher:
     def _notify(self, base: int, start: int) -> None:
         """Tell the listeners of the records from `start` to the position, all in the segment just read."""
         stop = min(self.position - base, len(self._view))
-        seen = kernel.scan(self._view, start - base, stop, base, delay_levels_ms=self._delay_levels_ms)
+        self._tell_rows(kernel.scan(self._view, start - base, stop, base, delay_levels_ms=self._delay_levels_ms))
+
+    def _tell_rows(self, seen: Scan) -> None:
         for place in range(seen.count):
             row = seen.row(place)
             if takes_queue_offset(row.sys_flag):

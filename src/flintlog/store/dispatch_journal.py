@@ -32,6 +32,10 @@ FILE_BYTES: Final = 1024 * 1024
 _NAME: Final = "journal-"
 _MAGIC: Final = b"FLDJ"
 _HEAD: Final = struct.Struct(">4sII")
+_READABLE: Final = struct.Struct(">4sqq")
+_READABLE_BYTES: Final = _READABLE.size + 4
+_READABLE_MAGIC: Final = b"FLDR"
+_LOOKS: Final = 5
 
 
 class QueueMark(msgspec.Struct, array_like=True, frozen=True):
@@ -41,6 +45,10 @@ class QueueMark(msgspec.Struct, array_like=True, frozen=True):
     queue_id: int
     next_offset: int
     end_byte: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.topic, self.queue_id
 
 
 class Frame(msgspec.Struct, array_like=True, frozen=True):
@@ -66,7 +74,7 @@ class Progress(msgspec.Struct, frozen=True):
     index_count: int
 
     def after(self, frame: Frame) -> Progress:
-        queues = {**self.queues, **{(mark.topic, mark.queue_id): mark for mark in frame.queues}}
+        queues = {**self.queues, **{mark.key: mark for mark in frame.queues}}
         return Progress(frame.epoch, frame.sequence, frame.end, queues, frame.index_name, frame.index_count)
 
     def snapshot(self) -> Frame:
@@ -105,6 +113,41 @@ class DispatchJournal:
                 break
         return self.progress
 
+    def poll(self) -> tuple[QueueMark, ...] | None:
+        """What was published since the last look: the queues that moved. None: begin anew with `progress`.
+
+        Costs next to nothing when there is nothing new, and changes no file.
+        """
+        before = self.progress
+        if before is None or not self._medium.exists(self._path):
+            return None if self.load() != before else ()
+        if self._medium.exists(self._directory / _name(before.sequence + 1)):
+            self.load()
+            return None
+        file = self._file = self._file or self._medium.open(self._path)
+        moved: list[QueueMark] = []
+        for frame, end in _frames(file.buffer, self._position):
+            if frame.sequence != before.sequence + 1:
+                break
+            before, self._position = before.after(frame), end
+            moved += frame.queues
+        self.progress = before
+        return tuple(moved)
+
+    def begin(self, progress: Progress) -> None:
+        """Publish everything anew, whatever was published before; when this returns, it is durable."""
+        self._begin(_encode(progress.snapshot()), progress)
+
+    def forget(self) -> None:
+        """Remove it: from here on the files alone say how far dispatch has come."""
+        self.close()
+        self.progress = None
+        names = self._names()
+        for name in names:
+            self._medium.remove(self._directory / name)
+        if names:
+            self._medium.sync_directory(self._directory)
+
     def append(self, frame: Frame) -> None:
         """Publish: when this returns, the frame is durable."""
         before = self.progress
@@ -124,7 +167,7 @@ class DispatchJournal:
     def _begin(self, data: bytes, progress: Progress) -> None:
         """Begin a file with a snapshot, which says what the new frame says and all before it."""
         old = self._names()
-        path = self._directory / f"{_NAME}{progress.sequence:020d}"
+        path = self._directory / _name(progress.sequence)
         self._medium.make_directories(self._directory)
         self._medium.remove(path)  # one that a crash left behind before its first frame was durable
         file = self._medium.create(path, max(self._file_bytes, 2 * len(data)))
@@ -157,6 +200,10 @@ class DispatchJournal:
             file.close()
 
 
+def _name(sequence: int) -> str:
+    return f"{_NAME}{sequence:020d}"
+
+
 def _encode(frame: Frame) -> bytes:
     payload = msgspec.msgpack.encode(frame)
     return _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload)) + payload
@@ -174,8 +221,7 @@ def _read(data: bytes, first_sequence: int) -> tuple[list[Frame], int]:
     return frames, position
 
 
-def _frames(data: bytes) -> Iterator[tuple[Frame, int]]:
-    position = 0
+def _frames(data: bytes | memoryview, position: int = 0) -> Iterator[tuple[Frame, int]]:
     while position + _HEAD.size <= len(data):
         magic, length, crc = _HEAD.unpack_from(data, position)
         payload = data[position + _HEAD.size : position + _HEAD.size + length]
@@ -186,27 +232,61 @@ def _frames(data: bytes) -> Iterator[tuple[Frame, int]]:
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """What a store lets a dispatcher read: the log up to `end`. A new epoch: what was below the end may be gone."""
+    """What a store lets a dispatcher read: the log up to `end`. A new epoch: the store has had the queues itself."""
 
     epoch: int
     end: int
 
 
 class ReadableEnd:
-    """`dispatch/readable.json`: written by the store, read by the dispatcher."""
+    """`dispatch/readable`: written by the store with every put, read by the dispatcher.
+
+        0       4       12      20     24
+        +-------+-------+-------+------+
+        | FLDR  | epoch | end   | CRC  |        the end is -1 while nothing may be read
+        +-------+-------+-------+------+
+
+    It is never synced: a store that opens writes it anew. A look while it is written sees a wrong CRC and is repeated.
+    """
 
     def __init__(self, directory: Path, medium: Medium) -> None:
-        self._path = directory / "readable.json"
+        self._path = directory / "readable"
         self._medium = medium
+        self._file: RawFile | None = None
+        self._is_writable = False
 
     def publish(self, readable: Readable) -> None:
+        if not self._is_writable:
+            self.close()
+            self._file, self._is_writable = self._open_or_make(), True
+        assert self._file is not None
+        head = _READABLE.pack(_READABLE_MAGIC, readable.epoch, readable.end)
+        self._file.buffer[:_READABLE_BYTES] = head + zlib.crc32(head).to_bytes(4, "big")
+
+    def _open_or_make(self) -> RawFile:
         self._medium.make_directories(self._path.parent)
-        self._medium.replace(self._path, msgspec.json.encode(readable))
+        info = self._medium.stat(self._path)
+        if info is not None and info.size == _READABLE_BYTES:
+            return self._medium.open(self._path, writable=True)
+        if info is not None:  # what a crash left of it
+            self._medium.remove(self._path)
+        return self._medium.create(self._path, _READABLE_BYTES)
 
     def load(self) -> Readable | None:
-        if not self._medium.exists(self._path):
-            return None
-        try:
-            return msgspec.json.decode(self._medium.read(self._path), type=Readable)
-        except msgspec.MsgspecError as error:
-            raise DamagedStore(f"the readable end cannot be read: {error}", path=self._path) from error
+        """What was published last; None when nothing was, or not wholly yet."""
+        for _ in range(_LOOKS):
+            if self._file is None:
+                info = self._medium.stat(self._path)
+                if info is None or info.size != _READABLE_BYTES:
+                    return None
+                self._file = self._medium.open(self._path)
+            data = bytes(self._file.buffer[:_READABLE_BYTES])
+            magic, epoch, end = _READABLE.unpack_from(data)
+            if magic == _READABLE_MAGIC and zlib.crc32(data[: _READABLE.size]) == int.from_bytes(data[-4:], "big"):
+                return Readable(epoch, end)
+        return None
+
+    def close(self) -> None:
+        file, self._file, self._is_writable = self._file, None, False
+        if file is not None:
+            file.close()

@@ -28,6 +28,9 @@ from flintlog.store.clock import Milliseconds
 from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import BitmapHook, Dispatcher
+from flintlog.store.dispatch_journal import Progress as Published
+from flintlog.store.dispatch_side import DispatchSide
+from flintlog.store.external_dispatch import ExternalDispatcher
 from flintlog.store.flushing import Flushing
 from flintlog.store.forking import close_in_children
 from flintlog.store.json_file import JsonFile
@@ -65,17 +68,8 @@ class Engine:
         self.lifecycle = Lifecycle()
         self.parts = parts = make_parts(path, config, medium, now_ms)
         self.log = parts.commit_log
-        kind = ConcurrentDispatcher if config.enable_build_consume_queue_concurrently else Dispatcher
-        self.dispatcher = kind(
-            parts.commit_log,
-            parts.queues,
-            parts.index,
-            parts.lane,
-            readable_end=self.readable_end,
-            damage=parts.damage,
-            delay_levels_ms=config.delay_levels_ms,
-            extension=config.enable_consume_queue_ext,
-        )
+        self._side = DispatchSide(parts.paths.dispatch, medium, patience_ms=config.dispatch_patience_ms)
+        self.dispatcher = self._make_dispatcher()
         self.put_figures = PutFigures(
             parts.queues, lambda: self.log.end_offset, lambda: self.dispatcher.position, self.log.unqueued
         )
@@ -110,6 +104,28 @@ class Engine:
         self._next_sample_s = 0.0
         self._closing = threading.Lock()
 
+    def _make_dispatcher(self) -> Dispatcher:
+        parts, config = self.parts, self.config
+        kind = ConcurrentDispatcher if config.enable_build_consume_queue_concurrently else Dispatcher
+        made = (ExternalDispatcher if self._is_external else kind)(
+            parts.commit_log,
+            parts.queues,
+            parts.index,
+            parts.lane,
+            readable_end=self.readable_end,
+            damage=parts.damage,
+            delay_levels_ms=config.delay_levels_ms,
+            extension=config.enable_consume_queue_ext,
+        )
+        if isinstance(made, ExternalDispatcher):
+            patience_ms, read_only = config.dispatch_patience_ms, self.read_only
+            made.use(self._side, poll_ms=config.dispatch_poll_ms, patience_ms=patience_ms, read_only=read_only)
+        return made
+
+    @property
+    def _is_external(self) -> bool:
+        return self.config.dispatch == "external"
+
     # ------------------------------------------------------------------ opening
 
     def open(self, progress: Progress | None) -> None:
@@ -117,10 +133,12 @@ class Engine:
         refuse_rocksdb(paths, medium)
         if not self.read_only:
             self._claim(paths)
-            finish_swap(paths, medium)
         elif not medium.exists(self.path):
             raise DamagedStore("there is no such directory", path=self.path)
         try:
+            self._take_dispatch()
+            if not self.read_only:
+                finish_swap(paths, medium)
             self._load()
             self._recover(progress)
             if self._is_cutting:
@@ -137,6 +155,26 @@ class Engine:
             self._load_only()
         self.medium.make_directories(self.path)
         self._lock = self.medium.lock(paths.lock)
+
+    def _take_dispatch(self) -> None:
+        """Nobody outside writes queues and index while the store opens; nor later, if it dispatches itself."""
+        if not self.read_only and (self._is_external or self._side.is_there):
+            self._side.take("store" if self._is_external else "embedded")
+
+    def _load_published(self) -> Published | None:
+        """What a dispatcher outside has published, if that is to be believed.
+
+        After a clean stop the files are complete. And RocketMQ, which may have had the store since, knows no journal
+        but moves the checkpoint.
+        """
+        if not self._side.is_there or (self.read_only and not self._is_external):
+            return None
+        published = self._side.load()
+        if not self.read_only and not self._is_external:
+            self._side.forget()
+        if published is None or self._was_clean or self._is_cutting:
+            return None
+        return published if self.parts.checkpoint.values.logics_physical_offset <= published.end else None
 
     def _load_only(self) -> None:
         medium = OverlayMedium(self.medium)
@@ -160,10 +198,11 @@ class Engine:
         self._marker.load()
         self._settle_batch()
         self._is_cutting = self._cut_as_asked(PendingCut(parts.paths, self.medium))
+        self._published = self._load_published()
         self._dropped_index_files: list[str] = []
         if parts.index is not None:
             safe = parts.checkpoint.values.index_msg_timestamp
-            self._dropped_index_files = parts.index.load(self._was_clean, safe)
+            self._dropped_index_files = parts.index.load(self._was_clean or self._published is not None, safe)
         move_to(State.LOAD_INDEX_OK)
 
     def _load_subscriptions(self) -> None:
@@ -195,6 +234,9 @@ class Engine:
     def _recover(self, progress: Progress | None) -> None:
         parts = self.parts
         self.lifecycle.move_to(State.RECOVER_BEGIN)
+        if self.read_only and self._published is not None and isinstance(self.dispatcher, ExternalDispatcher):
+            self._look_at_published(self.dispatcher, self._published)
+            return
         opening = Opening(
             segments=parts.segments,
             queues=parts.queues,
@@ -213,16 +255,28 @@ class Engine:
             dropped_index_files=self._dropped_index_files,
             progress=progress,
             read_only=self.read_only,
+            published=self._published,
         )
         self.recovery = Recovery(opening, clean=self._was_clean).run()
         if self._unclosed is not None:
             self.recovery = self.recovery.with_findings([self._unclosed])
         self.lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
 
+    def _look_at_published(self, dispatcher: ExternalDispatcher, published: Published) -> None:
+        """Another process runs the store: serve what was published, and nothing has to be recovered."""
+        self.parts.segments.follow(published.end)
+        self.parts.queues.recover()
+        dispatcher.adopt(published)
+        self.parts.queues.rebuild_offsets(max(0, self.parts.segments.min_offset))
+        self.recovery = RecoveryReport((), clean=self._was_clean, log_end=published.end, dispatched_from=published.end)
+        self.lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
+
     def _start(self) -> None:
         parts = self.parts
         self.put_figures.start()
         if self.read_only:
+            if self._is_external and (self._published is not None or self._was_clean):
+                self.dispatcher.start()
             self.lifecycle.set(Flag.NOT_WRITEABLE)
             self.lifecycle.move_to(State.RUNNING)
             return
@@ -276,13 +330,13 @@ class Engine:
             # What nobody waits for may have come while the last flush ran; under sync flush only flushed records are
             # dispatched, and a clean stop promises that all are.
             self.parts.segments.flush_all()
-        self.dispatcher.advance_and_wait()
+        self._is_finished = self.dispatcher.finish()
         self.flushing.stop_queue_flush()
 
     def _close_files(self) -> None:
         """Make everything durable; only if all of it worked is the stop a clean one."""
         parts = self.parts
-        is_clean = not self.lifecycle.flags & Flag.NOT_WRITEABLE and self.dispatcher.backlog_bytes == 0
+        is_clean = not self.lifecycle.flags & Flag.NOT_WRITEABLE and self._is_finished
         try:
             if is_clean and self.flushing.queue_flush is not None:
                 parts.segments.flush_all()
@@ -294,6 +348,7 @@ class Engine:
         finally:
             parts.allocator.shut_down()
         if is_clean:
+            self._side.forget()
             self._write_marker()
             self.medium.remove(parts.paths.abort)
             self.medium.sync_directory(self.path)
@@ -314,6 +369,7 @@ class Engine:
         parts = self.parts
         with ExitStack() as last_to_first:
             last_to_first.callback(self._release_lock)
+            last_to_first.callback(self._side.close)
             last_to_first.callback(parts.checkpoint.close)
             if parts.pool is not None:
                 last_to_first.callback(parts.pool.shut_down)
@@ -328,6 +384,7 @@ class Engine:
         self._closing = threading.Lock()
         self.is_left_to_parent = True
         self.lifecycle.end()
+        self._side.release()
         self._release_lock()
 
     def check_open(self) -> None:

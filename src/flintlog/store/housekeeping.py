@@ -89,8 +89,7 @@ class QueueFlush:
 
     def flush_all(self) -> None:
         """A thorough pass: everything dispatched so far is durable, and the checkpoint says so."""
-        lane = self._dispatcher.lane
-        offset, timestamp = lane.last_physical_offset, lane.last_store_timestamp
+        offset, timestamp = self._dispatcher.last_dispatched
         self._segments.flush_all()
         self._queues.flush_all()
         if offset >= 0:

@@ -66,6 +66,7 @@ class IndexService:
         self._on_full = on_full
         self._run = run
         self._files: tuple[IndexFile, ...] = ()
+        self._below: int | None = None
         self._lock = threading.Lock()
 
     @property
@@ -181,7 +182,7 @@ class IndexService:
         found: list[int] = []
         for file in reversed(files):
             try:
-                file.collect(found, key_hash, max_count, begin, end)
+                file.collect(found, key_hash, max_count, begin, end, self._below)
                 begins_before = file.header.begin_timestamp < begin
             except DiskError:
                 if not file.is_deleted:
@@ -190,6 +191,27 @@ class IndexService:
             if begins_before or len(found) >= max_count:
                 break
         return IndexAnswer(found, last.end_timestamp, last.end_physical_offset)
+
+    def follow(self, name: str, below: int) -> None:
+        """Another process writes the files: up to `name`, and the keys of records before `below`, they count."""
+        known = {file.name: file for file in self._files}
+        if name not in known or self._files[-1].name != name:
+            names = [info.name for info in self._medium.listing(self.directory) if _is_index_name(info) and info.size]
+            new = (known.get(each) or IndexFile(self.directory / each, self.layout, self._medium) for each in names)
+            with self._lock:
+                before, self._files = self._files, tuple(file for file in new if file.name <= name)
+            if before and len(self._files) > 1 and self._on_full is not None and not self.read_only:
+                self._on_full(self._files[-2].header.end_timestamp)
+        self._below = below
+
+    def stop_following(self) -> None:
+        """The files are this process's again: all that they hold counts."""
+        self._below = None
+
+    def let_go(self) -> None:
+        """Unmap the files, so that another process may write them; a look maps them again, for reading."""
+        for file in self._files:
+            file.close()
 
     def delete_expired(self, commit_log_min: int) -> int:
         """Delete leading files, never the last, whose messages the log no longer has; how many."""

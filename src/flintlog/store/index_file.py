@@ -80,8 +80,11 @@ class IndexFile:
             self.buffer, layout.slot_count, layout.index_count, key_hash, physical_offset, store_timestamp
         )
 
-    def collect(self, found: list[int], key_hash: int, max_count: int, begin: int, end: int) -> None:
-        """Append the offsets of a key hash and time, newest first, until there are `max_count`."""
+    def collect(
+        self, found: list[int], key_hash: int, max_count: int, begin: int, end: int, below: int | None = None
+    ) -> None:
+        """Append the offsets of a key hash and time, newest first, until there are `max_count`; only those before
+        `below`, if that is given."""
         buffer = self._file().buffer
         header = parse_index_header(buffer)
         if not _overlaps(header, begin, end):
@@ -95,7 +98,7 @@ class IndexFile:
             if entry.time_difference_s < 0:
                 return
             time = header.begin_timestamp + entry.time_difference_s * _MS_PER_S
-            if entry.key_hash == key_hash and begin <= time <= end:
+            if entry.key_hash == key_hash and begin <= time <= end and (below is None or entry.physical_offset < below):
                 found.append(entry.physical_offset)
             if entry.previous_entry == number or time < begin:
                 return

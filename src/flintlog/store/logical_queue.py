@@ -361,6 +361,29 @@ class LogicalQueue(ABC):
             self.segments.delete_last()
         self._files_changed()
 
+    def let_go(self) -> None:  # noqa: B027 - most keep nothing
+        """Another process will write the files: no lane of this one may."""
+
+    def follow(self, end: int) -> int:
+        """Another process has built the queue up to this byte of its files; the size of the records that are new."""
+        start = self.segments.max_offset
+        self.segments.follow(end)
+        size = 0
+        for segment in self.segments.segments:
+            if segment.end > start and (selected := segment.select(0)) is not None:
+                with selected:
+                    new = selected.view[max(0, start - segment.base) :]
+                    size += sum(row[0] for row in self._sizes.iter_unpack(new[: len(new) - len(new) % self.entry_size]))
+                    self._built_to(selected.view, len(selected.view))
+        if end < start or not end:
+            self._files_changed()
+        return size
+
+    @property
+    def _sizes(self) -> struct.Struct:
+        """An entry, of which only the record's size is read."""
+        return struct.Struct(f">8xi{self.entry_size - 12}x")
+
     def set_back(self, end: int) -> None:
         """End the queue at this byte of its files, whatever lies behind; what lies before is known to be whole."""
         while (segment := self.segments.last) is not None and segment.base >= end:

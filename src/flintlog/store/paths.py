@@ -136,10 +136,8 @@ class StorePaths:
     @property
     def derived(self) -> tuple[Path, ...]:
         """Directories that hold nothing but what follows from the log."""
-        return tuple(
-            self.root / name
-            for name in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "timerlog", "flintlog")
-        )
+        queues = ("consumequeue", "consumequeue_ext", "batchconsumequeue")
+        return tuple(self.root / name for name in (*queues, "index", "timerlog", "flintlog", "dispatch"))
 
 
 def _split(text: str | None) -> tuple[Path, ...]:

@@ -7,6 +7,8 @@ they are behind, missing or doubtful:
     clean     believed; all built again if there are none   believed; built again if there is none
     unclean   believed up to the checkpoint's offset,       full files that the checkpoint covers are believed,
               cut and built again behind it                 the others deleted and built again
+    unclean,  both believed as far as a dispatcher outside has published, cut and built again behind it
+    external
 
 Whatever is deleted here can be built again from the log, so a crash at any step only makes the next opening do the
 same once more. Three rules keep that true: before anything derived is deleted, the checkpoint stops vouching for it;
@@ -26,15 +28,17 @@ from flintlog.derive.parallel_scan import Batch
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.errors import FormatError
+from flintlog.errors import DamagedStore, FormatError
 from flintlog.format.record import Record, parse_record
 from flintlog.kernel import Scan
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.cutting import keep_aside
 from flintlog.store.damage import DamageMap
 from flintlog.store.dispatch import Dispatcher
+from flintlog.store.dispatch_journal import Progress
 from flintlog.store.index import IndexService
 from flintlog.store.log_recovery import LogRecovery
+from flintlog.store.published import set_back
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.recovery_report import Finding, RecoveryReport
 from flintlog.store.segment_bytes import held
@@ -65,6 +69,7 @@ class Opening:
     dropped_index_files: list[str]
     progress: Callable[[int, int], None] | None = None
     read_only: bool = False
+    published: Progress | None = None
 
 
 class Recovery:
@@ -82,8 +87,7 @@ class Recovery:
         parts = self._open
         if parts.segments.first is None:
             return self._without_log()
-        queues_from = self._check_queues()
-        index_from = self._check_index()
+        queues_from, index_from = self._check_derived()
         dispatch_from = min(queues_from, index_from)
         parts.dispatcher.start_at(dispatch_from)
         start = self._scan_start(dispatch_from)
@@ -104,6 +108,24 @@ class Recovery:
         return RecoveryReport(self._findings, clean=self._clean, log_end=0, dispatched_from=0)
 
     # ------------------------------------------------------------------ what is believed
+
+    def _check_derived(self) -> tuple[int, int]:
+        """Cut queues and index to what is believed; from where on records must be dispatched, and indexed, again."""
+        parts = self._open
+        if parts.published is None or self._clean:
+            return self._check_queues(), self._check_index()
+        try:
+            set_back(parts.published, parts.queues, parts.index, parts.store_time_at)
+        except DamagedStore as mismatch:
+            self._note("unpublished", f"what was published is not there: {mismatch.what}", "the checkpoint is believed")
+            if parts.index is not None:
+                safe = parts.checkpoint.values.index_msg_timestamp
+                parts.dropped_index_files = parts.index.load(last_exit_ok=False, index_safe_timestamp=safe)
+            return self._check_queues(), self._check_index()
+        end = max(parts.published.end, self._min)
+        if parts.index is None:
+            return end, FAR
+        return end, end if parts.published.index_name else self._min
 
     def _check_queues(self) -> int:
         """Cut the queues to what is believed; from where on records must be dispatched again."""

@@ -70,7 +70,6 @@ def open_store(
     config = StoreConfig() if config is None else config
     if not isinstance(config, StoreConfig):
         raise InvalidConfig(f"a store is opened with a StoreConfig, not {type(config).__name__}")
-    _refuse_what_is_not_here(config)
     disk = medium if medium is not None else _make_medium(config)
     held = disk.stat(Path(path))
     if held is not None and not held.is_directory:
@@ -88,12 +87,6 @@ def open_store(
         store.shutdown()
         raise
     return store
-
-
-def _refuse_what_is_not_here(config: StoreConfig) -> None:
-    """What would change what a put means must not be silently left undone."""
-    if config.dispatch != "embedded":
-        raise InvalidConfig(f"dispatch = {config.dispatch!r}", advice="this version dispatches in the store alone")
 
 
 def _make_medium(config: StoreConfig) -> Medium:

@@ -108,7 +108,9 @@ class LedgerConfig:
     vote_wait_ms: int = 2_000
     """How long a candidate waits for answers; up to half of it is added by chance."""
     push_timeout_ms: int = 1_000
-    """Entries that were not acknowledged for so long are sent again."""
+    """Entries that were not acknowledged for so long are sent again; a gap that is as old is told to the leader."""
+    call_timeout_ms: int = 3_000
+    """A call that was not answered by then has failed, whether the shell says so or not."""
     commit_interval_ms: int = 1_000
     """When nothing else is sent, the committed index is told this often."""
     acknowledge_timeout_ms: int = 2_500
@@ -179,7 +181,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The response to a `Call` came."""
+    """The response to a `Call` came. Never one to a call of an earlier run of this node: ids begin again."""
 
     peer: str
     call_id: int

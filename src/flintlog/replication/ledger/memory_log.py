@@ -23,10 +23,10 @@ def place_entry(position: int, size: int, file_size: int) -> int:
 class MemoryLog:
     """A `LedgerLog` that can also be written."""
 
-    def __init__(self, file_size: int = 1 << 30, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, file_size: int = 1 << 30, entries: Iterable[Entry] = (), *, start: int = 0) -> None:
         self._file_size = file_size
         self._entries = list(entries)
-        self._start = 0
+        self._start = start
 
     @property
     def begin(self) -> int:
@@ -65,6 +65,10 @@ class MemoryLog:
             if self._entries and entry.index != self.end + 1:
                 raise IndexError(entry.index)
             self._entries.append(entry)
+
+    def delete_before(self, index: int) -> None:
+        """Let the log begin with `index`, as retention does."""
+        del self._entries[: index - self.begin]
 
     def _truncate(self, truncation: Truncation) -> None:
         if truncation.restart_position is not None:

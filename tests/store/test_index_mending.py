@@ -8,8 +8,8 @@ import pytest
 
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.format.index_file import ENTRY_SIZE, IndexLayout
-from flintlog.pipeline.index_mending import mend_tail
 from flintlog.store.index import IndexService
+from flintlog.store.index_mending import mend_tail
 
 LAYOUT = IndexLayout(20, 60)
 PUBLISHED = 21

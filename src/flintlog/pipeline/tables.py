@@ -1,0 +1,53 @@
+"""The tables that jobs write to: what each must do, and which there are.
+
+A table gains whole batches. Its files and the positions of the logs they came from are committed as one: a batch that
+died belongs to nobody, and the table itself says where to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final, Protocol
+
+from flintlog.errors import InvalidConfig
+from flintlog.pipeline.export_write import WrittenFile
+from flintlog.pipeline.parquet_table import ParquetTable, TableSpec
+
+FORMS: Final = ("parquet", "delta")
+
+
+class Table(Protocol):
+    """What a job writes to."""
+
+    form: str
+    keeps_topic: bool
+    """Whether files have a column topic; else it is only in the directory's name or the table's log."""
+
+    is_staged_in_place: bool
+    """Whether tasks write where files will stay, by partition."""
+
+    @property
+    def staged(self) -> Path:
+        """The directory that tasks put their files into."""
+
+    def position(self, store: str) -> int | None:
+        """The physical offset up to which the table holds a store; None before its first batch."""
+
+    def opened(self, spec: TableSpec) -> AbstractContextManager[None]:
+        """Hold the table for this job alone."""
+
+    def commit(self, files: Sequence[WrittenFile], positions: Mapping[str, int]) -> None:
+        """Add files and move positions on, both or neither."""
+
+
+def make_table(form: str, root: Path) -> Table:
+    """The table of a form at a place; nothing is made or read yet."""
+    if form == "parquet":
+        return ParquetTable(root)
+    if form == "delta":
+        from flintlog.pipeline.delta_table import DeltaTable
+
+        return DeltaTable(root)
+    raise InvalidConfig(f"there is no table format {form}", advice=f"there are: {', '.join(FORMS)}")

@@ -1,0 +1,121 @@
+"""`dispatch/owner`: who may write queues and index of a store whose dispatcher is outside.
+
+    dispatch/owner        locked by whoever writes: a dispatcher, or the store itself while it opens, stops or deletes
+    dispatch/owner.json   who that is; a claim that was lost shows there
+    dispatch/wanted       locked by a store that needs the claim; a dispatcher that sees it gives the claim up
+
+A dispatcher keeps its claim as long as it works and nobody wants it. Locks go with their process, so nothing has to be
+cleaned up after a crash.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from flintlog.disk.medium import LockFile, Medium
+from flintlog.errors import StoreInUse
+
+Kind = Literal["dispatcher", "store", "embedded"]
+_LOOK_INTERVAL_S: Final = 0.01
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Who holds the claim."""
+
+    name: str
+    kind: Kind
+    host: str = ""
+    pid: int = 0
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+class Claim:
+    """A claim that was taken; it is held until `release`."""
+
+    def __init__(self, directory: Path, medium: Medium, kind: Kind = "dispatcher", *, patience_s: float = 0.0) -> None:
+        """With patience, whoever holds the claim is asked to give it up, and waited for."""
+        medium.make_directories(directory)
+        self._medium = medium
+        self._directory = directory
+        self._path = directory / "owner.json"
+        self._lock: LockFile = self._take(patience_s)
+        self.name = uuid.uuid4().hex
+        medium.replace(self._path, msgspec.json.encode(Owner(self.name, kind, socket.gethostname(), os.getpid())))
+
+    def _take(self, patience_s: float) -> LockFile:
+        wanted = None
+        until = time.monotonic() + patience_s
+        try:
+            while True:
+                try:
+                    return self._medium.lock(self._directory / "owner")
+                except StoreInUse:
+                    if time.monotonic() >= until:
+                        raise self._refused() from None
+                wanted = wanted or self._try_to_want()
+                time.sleep(_LOOK_INTERVAL_S)
+        finally:
+            if wanted is not None:
+                wanted.release()
+
+    def _try_to_want(self) -> LockFile | None:
+        try:
+            return self._medium.lock(self._directory / "wanted")
+        except StoreInUse:  # somebody looks whether it is wanted, which takes a moment only
+            return None
+
+    def _refused(self) -> StoreInUse:
+        owner = load_owner(self._directory, self._medium)
+        if owner is not None and owner.kind == "embedded":
+            return StoreInUse(
+                f"the store dispatches its messages itself ({owner})",
+                path=self._directory,
+                advice='open it with dispatch="external"',
+            )
+        who = "another dispatcher" if owner is None or owner.kind == "dispatcher" else "the store"
+        advice = "one dispatcher works for a store; end the other one first"
+        return StoreInUse(f"{who} holds the claim ({owner})", path=self._directory, advice=advice)
+
+    def check(self) -> None:
+        """Raise if somebody else has taken over."""
+        owner = load_owner(self._directory, self._medium)
+        if owner is None or owner.name != self.name:
+            raise StoreInUse("another dispatcher has taken over", path=self._path)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a store waits for it."""
+        return is_wanted(self._directory, self._medium)
+
+    def release(self) -> None:
+        """Give it up; a second call does nothing."""
+        self._lock.release()
+
+
+def is_wanted(directory: Path, medium: Medium) -> bool:
+    """Whether a store waits for the claim."""
+    try:
+        medium.lock(directory / "wanted").release()
+    except StoreInUse:
+        return True
+    return False
+
+
+def load_owner(directory: Path, medium: Medium) -> Owner | None:
+    """Who took the claim last."""
+    path = directory / "owner.json"
+    if not medium.exists(path):
+        return None
+    try:
+        return msgspec.json.decode(medium.read(path), type=Owner)
+    except msgspec.MsgspecError:
+        return None
