@@ -55,6 +55,12 @@ def test_the_store_as_a_whole(store: Path, config: Path, capsys: pytest.CaptureF
     assert bytes_of(store) == before
 
 
+def test_sizes_are_read_from_the_files(store: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    named = _run(capsys, str(store), "--config", str(config), "--by", "queue", "-o", "csv")
+    assert _run(capsys, str(store), "--by", "queue", "-o", "csv") == named
+    assert len(named.splitlines()) == 4
+
+
 def test_by_topic(store: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(_run(capsys, str(store), "--by", "topic", "--config", str(config), "-o", "json"))
     assert [(row["topic"], row["messages"]) for row in rows] == [("orders", 11), ("other", 1)]

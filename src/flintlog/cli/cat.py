@@ -12,6 +12,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.messages import BODY_FORMS, FIELDS, TABLE_FIELDS, to_row
+from flintlog.cli.names import TOPIC
 from flintlog.cli.output import JsonOutput, Output, TableOutput
 from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms, parse_ms
@@ -32,7 +33,7 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 def _filter_options(command: Command) -> Command:
     options = (
-        click.option("--topic", help="Only messages of this topic."),
+        click.option("--topic", type=TOPIC, help="Only messages of this topic."),
         click.option("--queue", "queue_id", type=click.IntRange(0), help="Only messages of this queue id."),
         click.option("--from", "start", help="Stored at or after this time, or @OFFSET for a physical offset."),
         click.option("--until", "stop", help="Stored before this time, or @OFFSET for a physical offset."),

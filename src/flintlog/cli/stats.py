@@ -14,7 +14,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output, Row
-from flintlog.cli.parameters import config_option, output_option
+from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
@@ -25,15 +25,16 @@ _COUNTED = ("messages", "bytes", "average_size", "earliest_store_timestamp", "la
 
 
 @click.command()
-@click.argument("store", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@store_argument
 @click.option("--by", type=click.Choice(["topic", "queue"]), help="A row for each topic or queue, read from the log.")
-@config_option
+@store_config_option
 @output_option
-def stats(store: Path, by: str | None, config: StoreConfig, output: Output) -> int:
+def stats(store: Path, by: str | None, config: StoreConfig | None, output: Output) -> int:
     """Show figures of the store in directory STORE."""
     from flintlog.store.store import open_store
 
-    with open_store(store, config, read_only=True) as opened:
+    chosen = look(store, None, output).config if config is None else config
+    with open_store(store, chosen, read_only=True) as opened:
         if by is None:
             output.record(figures_of(opened))
         else:

@@ -81,6 +81,7 @@ public final class JavaStore {
         try (Lines out = new Lines(file)) {
             long offset = store.getMinPhyOffset();
             while (offset < store.getMaxPhyOffset()) {
+                offset += Views.headSize(store, offset);
                 byte[] record = Views.record(store, offset);
                 if (record == null) {
                     offset += fileSize - offset % fileSize;

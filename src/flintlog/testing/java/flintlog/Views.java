@@ -1,5 +1,6 @@
 package flintlog;
 
+import io.openmessaging.storage.dledger.entry.DLedgerEntry;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.nio.ByteBuffer;
@@ -21,6 +22,8 @@ import org.apache.rocketmq.store.queue.CqUnit;
 /** What the Java store sees, as plain maps: a record, a queue, a queue entry, a receipt, the store as a whole. */
 final class Views {
     private static final int BLANK_MAGIC = -875286124;
+    private static final int LEDGER_MAGIC = 1;
+    private static final int LEDGER_BLANK_MAGIC = -1;
 
     private Views() {
     }
@@ -72,6 +75,21 @@ final class Views {
         return view;
     }
 
+    /** How many bytes stand before the record at an offset: DLedger's head, where its own magic is; otherwise none. */
+    static int headSize(ClockedStore store, long offset) {
+        SelectMappedBufferResult found = store.getCommitLogData(offset);
+        if (found == null) {
+            return 0;
+        }
+        try {
+            boolean isEntry = found.getSize() >= DLedgerEntry.BODY_OFFSET
+                && found.getByteBuffer().getInt(0) == LEDGER_MAGIC;
+            return isEntry ? DLedgerEntry.BODY_OFFSET : 0;
+        } finally {
+            found.release();
+        }
+    }
+
     /** The whole record at a physical offset; null where the log ends, and where a blank fills the file. */
     static byte[] record(ClockedStore store, long physicalOffset) {
         SelectMappedBufferResult found = store.getCommitLogData(physicalOffset);
@@ -80,7 +98,7 @@ final class Views {
         }
         try {
             ByteBuffer buffer = found.getByteBuffer();
-            if (buffer.getInt(4) == BLANK_MAGIC) {
+            if (buffer.getInt(4) == BLANK_MAGIC || buffer.getInt(0) == LEDGER_BLANK_MAGIC) {
                 return null;
             }
             byte[] record = new byte[buffer.getInt(0)];
