@@ -7,12 +7,16 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
+from flintlog.disk.local import LocalMedium
+from flintlog.replication.ledger.file_storage import FileStorage
 from flintlog.replication.ledger.interface import LedgerConfig, Role
 from flintlog.replication.ledger.messages import AppendResponse, Entry, ResponseCode
 from flintlog.replication.ledger.node import LedgerListeners, LedgerNode
 from flintlog.replication.ledger.storage import LedgerStorage, MemoryStorage
+from flintlog.store.ledger_files import LedgerFiles
 from flintlog.testing.java_ledger import ledger_addresses
 
 GROUP = "orders"
@@ -109,3 +113,21 @@ def entries_of(storage: LedgerStorage) -> list[Entry]:
     """Everything in a node's log."""
     ledger = storage.log
     return [ledger.entry(index) for index in range(max(ledger.begin, 0), ledger.end + 1)]
+
+
+def open_files(directory: Path, node_id: str, *, data_file_bytes: int = 64 * 1024) -> FileStorage:
+    """A node's files in the place where Java has them, `<directory>/dledger-<id>`."""
+    files = LedgerFiles(
+        directory / f"dledger-{node_id}",
+        LocalMedium(),
+        data_file_bytes=data_file_bytes,
+        index_file_bytes=32 * 512,
+    )
+    files.load()
+    return FileStorage(files)
+
+
+def data_files(directory: Path, node_id: str) -> dict[str, bytes]:
+    """The data files of a node, without those that have nothing in them."""
+    found = sorted((directory / f"dledger-{node_id}" / "data").iterdir())
+    return {file.name: content for file in found if (content := file.read_bytes()).strip(b"\0")}

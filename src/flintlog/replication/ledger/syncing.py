@@ -47,9 +47,8 @@ class EntrySync:
         self._running.add_done_callback(lambda done: loop.call_soon_threadsafe(self._ended, done, event))
 
     def wait(self) -> None:
-        """Block until no sync runs: the log is about to be cut."""
-        if self._running is not None:
-            self._running.exception()
+        """Block until the thread has nothing to do: the log is about to be cut."""
+        self._executor.submit(_nothing).result()
 
     def save_committed(self, index: int) -> None:
         """Write the checkpoint, if it has changed, when no sync runs."""
@@ -77,6 +76,10 @@ class EntrySync:
             self._on_failed(error)
         else:
             self._on_synced(event)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _log_failure(done: Future[None]) -> None:
