@@ -81,10 +81,10 @@ def _head(entry: Entry) -> EntryHead:
 
 
 class FileStorage:
-    """Files that were loaded. What the rest of the node sees of them is `flintlog.replication.ledger.storage`."""
+    """One node's files, which are loaded. `sync` and `save_committed` may run in another thread."""
 
     def __init__(self, files: LedgerFiles) -> None:
-        self._files = files
+        self.files = files
         self.log = FileLog(files)
         found = files.state.load_vote()
         self.hard_state = HardState(found.term, found.vote)
@@ -93,7 +93,7 @@ class FileStorage:
 
     def save_hard_state(self, state: HardState) -> None:
         """Write term and vote; durable when this returns."""
-        self._files.state.save_vote(TermVote(state.term, state.voted_for))
+        self.files.state.save_vote(TermVote(state.term, state.voted_for))
         self.hard_state = state
 
     def truncate(self, truncation: Truncation) -> None:
@@ -106,13 +106,13 @@ class FileStorage:
 
     def sync(self) -> None:
         """Make durable what was written."""
-        self._files.sync()
+        self.files.sync()
 
     def save_committed(self, index: int) -> None:
         """Write the checkpoint."""
-        self._files.save_checkpoint(index)
+        self.files.save_checkpoint(index)
         self.committed = index
 
     def close(self) -> None:
         """Sync everything and close the files."""
-        self._files.close()
+        self.files.close()
