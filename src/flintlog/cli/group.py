@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Entry] = {
     "dump": Entry("flintlog.cli.dump", "dump", "Decode any file of a store, with its byte offsets."),
     "explain": Entry("flintlog.cli.verify", "explain", "Say what a finding means: cause, danger, remedy."),
     "export": Entry("flintlog.cli.transfer", "export", "Write messages as JSON lines."),
+    "forecast": Entry("flintlog.cli.forecast", "forecast", "Say how a log grows, and when its disk is full."),
     "get": Entry("flintlog.cli.get", "get", "Show one message and every place that refers to it."),
     "import": Entry("flintlog.cli.transfer", "import_", "Put messages that were written as JSON lines."),
     "info": Entry("flintlog.cli.info", "info", "Show a store on one screen."),
