@@ -13,7 +13,6 @@ open, to stop or to delete queues, the stream is stopped and the claim let go; i
 from __future__ import annotations
 
 import pickle
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
@@ -143,17 +142,16 @@ class _Dispatch:
         target = core.progress.end if readable is None else readable.end
         if self.is_once and target <= core.progress.end:
             return True
-        with tempfile.TemporaryDirectory(prefix="flintlog-dispatch-") as folder:
-            batches = _Batches(core, self._report)
-            query = self._start(core, batches, folder)
-            try:
-                while not self._wait(query, core, batches):
-                    if self.is_once and core.progress.end >= target:
-                        return True
-                return self._stop.is_set()
-            finally:
-                batches.close()
-                query.stop()
+        batches = _Batches(core, self._report)
+        query = self._start(core, batches)
+        try:
+            while not self._wait(query, core, batches):
+                if self.is_once and core.progress.end >= target:
+                    return True
+            return self._stop.is_set()
+        finally:
+            batches.close()
+            query.stop()
 
     def _wait(self, query: StreamingQuery, core: DispatchCore, batches: _Batches) -> bool:
         """Let the stream go on for a moment; whether it has to end."""
@@ -172,7 +170,7 @@ class _Dispatch:
         end = core.progress.end
         progress(end - start, (end if readable is None else max(end, readable.end)) - start)
 
-    def _start(self, core: DispatchCore, batches: _Batches, folder: str) -> StreamingQuery:
+    def _start(self, core: DispatchCore, batches: _Batches) -> StreamingQuery:
         from flintlog.pipeline.dispatch_source import NAME, Asked, DispatchSource
 
         types = load_queue_types(self._paths.topics, self._medium)
@@ -183,8 +181,8 @@ class _Dispatch:
         with plain_errors("dispatch"):
             self._spark.dataSource.register(DispatchSource)
             stream = self._spark.readStream.format(NAME).option("asked", asked.to_option()).load()
-            writer = stream.writeStream.foreachBatch(batches.take).queryName("flintlog-dispatch")
-            writer = writer.option("checkpointLocation", f"file://{folder}/checkpoint")
+            # Without a name and a place: Spark then makes a temporary checkpoint, and finds no old one.
+            writer = stream.writeStream.foreachBatch(batches.take)
             return writer.trigger(processingTime=f"{round(self.interval_s * 1000)} milliseconds").start()
 
 
