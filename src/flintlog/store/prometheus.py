@@ -148,16 +148,12 @@ class StoreCollector:
 
     def _lag(self) -> GaugeMetricFamily:
         store, offsets = self._store, self._store.consumer_offsets
-        told = (
-            (
-                (topic, group),
-                float(sum(max(0, store.max_offset(topic, queue_id) - offset) for queue_id, offset in found)),
-            )
-            for topic, group in sorted(offsets.pairs())
-            for found in [offsets.offsets(group, topic).items()]
-        )
+        told: dict[tuple[str, ...], float] = {}
+        for topic, group in sorted(offsets.pairs()):
+            places = offsets.offsets(group, topic).items()
+            told[topic, group] = sum(max(0, store.max_offset(topic, queue_id) - place) for queue_id, place in places)
         about = "Messages of a topic that a group has not consumed."
-        return self._gauge("consumer_lag_messages", about, ("topic", "group"), told)
+        return self._gauge("consumer_lag_messages", about, ("topic", "group"), told.items())
 
     def _totals(self) -> Iterator[Metric]:
         counters = self._store.counters
@@ -191,9 +187,9 @@ class StoreCollector:
         store = self._store
         found = store.stats()
         low, high = store.min_physical_offset, store.max_physical_offset
-        for day, value in store.broker_stats.values().items():
+        for day, total in store.broker_stats.values().items():
             name = sub("(?<=[a-z])(?=[A-Z])", "_", day).lower()
-            yield self._gauge(name, "Messages since the opening, up to a morning or to now.", (), [((), float(value))])
+            yield self._gauge(name, "Messages since the opening, up to a morning or to now.", (), [((), float(total))])
         for name, about, value in (
             ("storage_size", "Bytes of the log that can be read.", high - low),
             ("storage_min_offset", "Where the log begins.", low),
