@@ -15,6 +15,7 @@ from scripts.reference import PAGES
 
 from flintlog.bench.tasks import TASKS
 from flintlog.cli.group import root
+from tests.pages import LANGUAGES, read_blocks
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "flintlog"
@@ -90,6 +91,17 @@ def test_modules_and_files_that_are_named_exist(path: Path) -> None:
     assert [name for name in files if not (ROOT / name).exists() and not (ROOT / "src" / name).exists()] == []
 
 
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if path not in DECISIONS], ids=_name)
+def test_every_block_says_what_it_is(path: Path) -> None:
+    text = path.read_text("utf-8")
+    blocks = read_blocks(text)
+    allowed = LANGUAGES | ({"pycon"} if path.parent.name == "reference" else set())
+    strange = [f"line {block.line}: {block.language or 'nothing'}" for block in blocks if block.language not in allowed]
+    assert strange == [], f"a block is one of {sorted(allowed)}; what is no code is text"
+    assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(blocks), "a block that was not read"
+    assert re.findall(r"^(?:<{7} |={7}$|>{7} )", text, re.MULTILINE) == [], "a merge that was not finished"
+
+
 def test_a_bad_page_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A page\n\n[a](#a-page) [b](#b) [c](nothing.md) [d](https://example.org/x) [e](page.md#c)\n")
@@ -114,11 +126,18 @@ def test_a_decision_is_half_a_page(path: Path) -> None:
     assert len(text.splitlines()) <= 45
 
 
+def test_pictures_are_small() -> None:
+    pictures = list((ROOT / "docs" / "images").iterdir())
+    assert [path.name for path in pictures if path.stat().st_size > 150 * 1024] == []
+    assert pictures
+
+
 def test_every_thread_is_in_the_architecture() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     rooms = [PACKAGE / room for room in ("disk", "derive", "store", "replication", "pipeline")]
     sources = [path.read_text("utf-8") for room in rooms for path in room.rglob("*.py")]
-    made = {name for source in sources for name in re.findall(r'(?:name=f?|\n +)"(flintlog-[a-z-]+)', source)}
+    starts = re.compile(r'(?:name(?:_prefix)?=f?|\n +)"(flintlog-[a-z-]+)')
+    made = {name for source in sources for name in starts.findall(source)}
     named = set(re.findall(r"`(flintlog-[a-z-]+)", text))
     assert len(made) >= 9
     assert {name.rstrip("-") for name in made} == {name.rstrip("-") for name in named}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import LANGUAGES, ROOT, Golden, PageRun, is_as_shown, read_blocks
+from tests.pages import ROOT, Golden, PageRun, is_as_shown, read_blocks
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 ON_SPARK = frozenset({"pipeline.md", "history.md", "lakehouse.md"})
@@ -20,14 +20,6 @@ def _name(path: Path) -> str:
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name not in ON_SPARK], ids=_name)
 def test_what_a_page_shows_happens(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     PageRun(page, tmp_path, monkeypatch, golden).run()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_every_block_says_what_it_is(page: Path) -> None:
-    text = page.read_text("utf-8")
-    blocks = read_blocks(text)
-    assert [f"line {block.line}: {block.language}" for block in blocks if block.language not in LANGUAGES] == []
-    assert text.count("\n```") + text.startswith("```") == 2 * len(blocks), "a block that was not read"
 
 
 def test_few_blocks_are_not_run() -> None:

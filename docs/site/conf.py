@@ -35,8 +35,6 @@ html_extra_path = ["front"]
 html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
-pygments_style = "tango"
-pygments_dark_style = "monokai"
 
 CONTENTS = {
     "Begin": ["docs/start", "docs/concepts"],

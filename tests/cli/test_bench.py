@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,15 @@ def test_java_is_measured_at_every_task(tmp_path: Path, capsys: pytest.CaptureFi
         who: [row["task"] for row in told["figures"] if row["contender"] == who] for who in told["versions"]
     }
     assert by_contender["java"] == by_contender["flintlog"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_pipeline_is_measured_beside_the_same_work_in_one_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "flintlog.cli.main", "bench", "pipeline", "--quick", "--directory", str(tmp_path)]
+    done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=True)  # a session of its own
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    assert {row["beside"] for row in rows.values()} <= {None, *rows}
+    assert rows["rebuild, Spark, one core"]["beside"] == "rebuild, Spark"
+    assert all(row["cpu_seconds"] > 0 and row["memory_mib"] > 0 for row in rows.values())
+    assert list(tmp_path.iterdir()) == []

@@ -18,6 +18,8 @@ from flintlog.format.batch_queue_entry import (
 from flintlog.format.checkpoint import parse_checkpoint
 from flintlog.format.client_batch import parse_client_batch
 from flintlog.format.host import format_host, parse_host
+from flintlog.format.ledger_entry import parse_entry_blank, parse_entry_head, parse_index_record
+from flintlog.format.ledger_state import parse_ledger_checkpoint, parse_term_vote
 from flintlog.format.message_id import (
     parse_message_id,
     parse_unique_key,
@@ -47,6 +49,11 @@ from flintlog.format.queue_extension import (
         parse_extension_unit,
         lambda data: list(parse_extension_units(data)),
         parse_checkpoint,
+        parse_entry_head,
+        parse_entry_blank,
+        parse_index_record,
+        parse_term_vote,
+        parse_ledger_checkpoint,
         parse_client_batch,
         format_host,
         parse_abort,

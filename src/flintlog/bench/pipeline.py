@@ -1,10 +1,14 @@
 """How much the pipeline on Spark costs, beside the same work in one process and beside the Java store.
 
-    rebuild         Spark's job              beside   opening the store without its queues; RocketMQ doing the same
     full rows       the source, all columns  beside   the kernel decoding the same in this process
     metadata        the same without bodies  beside   the same
+    export          Parquet, by topic, day   beside   pyarrow writing the same batches in this process
+    rebuild         Spark's job              beside   opening the store without its queues; RocketMQ doing the same
+      one core      the same on local[1]     beside   two cores
+      larger log    the same on four times the log
 
-Starting a session is not part of it: a first run on a small store comes before the clock. CPU time is that of all
+Starting a session is not part of it, nor is the JVM's compiler: each job runs before the clock, on a small store and,
+where it reads rows, on the whole one; so does what it is compared with. CPU time and memory are those of all
 processes: the driver, the JVM, the Python workers.
 """
 
@@ -14,22 +18,32 @@ import mmap
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from flintlog import kernel
 from flintlog.bench.java import Java
 from flintlog.bench.ours import fill_log
-from flintlog.bench.process_tree import cpu_seconds
+from flintlog.bench.process_tree import PeakMemory, cpu_seconds
 from flintlog.bench.run import strip
 from flintlog.bench.tasks import MIB, TASKS, Window
 from flintlog.derive.columns import to_record_batch
+from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.kernel import ScanStop
+from flintlog.pipeline.export import export
+from flintlog.pipeline.export_write import BUFFER_BYTES
+from flintlog.pipeline.logs import find_end, find_logs
+from flintlog.pipeline.partitions import plan
+from flintlog.pipeline.reading import Reading
 from flintlog.pipeline.rebuild import rebuild
+from flintlog.pipeline.rows import RowShape
 from flintlog.pipeline.session import get_session
 from flintlog.store.config import StoreConfig
 from flintlog.store.store import open_store
@@ -39,6 +53,8 @@ if TYPE_CHECKING:
 
 SMALL_MIB = 16
 WARM_UPS = 3
+GROWTH = 4
+REBUILD = "rebuild, Spark"
 CONFIG = StoreConfig(flush="async")
 
 
@@ -49,90 +65,152 @@ class PipelineFigure(msgspec.Struct, frozen=True):
     seconds: float
     cpu_seconds: float
     mib_a_cpu_second: float
+    memory_mib: float
+    """The most that all processes had for themselves; pages of mapped files are not counted."""
     beside: str | None = None
     times_the_cpu: float | None = None
     times_as_fast: float | None = None
 
 
 def measure_pipeline(
-    directory: Path, *, mib: int = 2048, cores: int = 2, with_java: bool = False
+    directory: Path, *, mib: int = 2048, with_java: bool = False, progress: Callable[[str], None] = lambda name: None
 ) -> list[PipelineFigure]:
-    """All figures, on a log of so many MiB of 1 KiB messages with keys."""
-    store, small = directory / "log", directory / "small"
-    for path, size in ((store, mib), (small, SMALL_MIB)):
-        shutil.rmtree(path, ignore_errors=True)
-        fill_log(path, size)
-    spark = get_session(f"local[{cores}]")
-    try:
-        return _Bench(spark, store, small, mib, with_java).run()
-    finally:
-        spark.stop()
-        shutil.rmtree(store)
-        shutil.rmtree(small)
+    """All figures, on a log of so many MiB of 1 KiB messages with keys, in an empty directory."""
+    logs = Logs(directory / "log", directory / "small", directory / "large", mib)
+    progress("writing the logs")
+    logs.fill()
+    found: list[PipelineFigure] = []
+    for cores, figures in ((2, _Bench.run), (1, _Bench.run_on_one_core)):
+        spark = get_session(f"local[{cores}]")
+        try:
+            found += figures(_Bench(spark, logs, with_java, found, progress))
+        finally:
+            spark.stop()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """What is measured on: a log, one to warm up with, and one that is `GROWTH` times as long."""
+
+    whole: Path
+    small: Path
+    large: Path
+    mib: int
+
+    def fill(self) -> None:
+        for path, mib in ((self.whole, self.mib), (self.small, SMALL_MIB), (self.large, self.mib * GROWTH)):
+            fill_log(path, mib)
 
 
 class _Bench:
-    """One run of all measurements."""
+    """The measurements of one session; `before` are those of earlier ones."""
 
-    def __init__(self, spark: SparkSession, store: Path, small: Path, mib: int, with_java: bool) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        logs: Logs,
+        with_java: bool,
+        before: Sequence[PipelineFigure],
+        progress: Callable[[str], None],
+    ) -> None:
         self._spark = spark
-        self._store = store
-        self._small = small
-        self._mib = mib
+        self._logs = logs
         self._with_java = with_java
+        self._before = before
+        self._progress = progress
 
     def run(self) -> list[PipelineFigure]:
-        return [*self._rows(), *self._rebuilds()]
+        return [*self._rows(), *self._exports(), *self._rebuilds()]
+
+    def run_on_one_core(self) -> list[PipelineFigure]:
+        two = next(figure for figure in self._before if figure.name == REBUILD)
+        return [_beside(self._rebuild(f"{REBUILD}, one core", self._logs.whole, self._logs.mib), two)]
+
+    # ------------------------------------------------------------------ rows
 
     def _rows(self) -> list[PipelineFigure]:
         found = []
         for name, include_body in (("full rows", True), ("metadata", False)):
-            for _ in range(WARM_UPS):
-                self._read(self._small, include_body)
-            alone = self._measure(f"{name}, kernel alone", partial(decode_all, self._store, include_body))
-            there = self._measure(f"{name}, Spark", partial(self._read, self._store, include_body))
+            alone = self._warm(f"{name}, kernel alone", partial(decode_all, include_body=include_body))
+            there = self._warm(f"{name}, Spark", partial(self._read, include_body=include_body))
             found += [alone, _beside(there, alone)]
         return found
 
-    def _read(self, store: Path, include_body: bool) -> None:
+    def _read(self, store: Path, *, include_body: bool) -> None:
         reader = self._spark.read.format("flintlog").option("includeBody", str(include_body).lower())
         reader = reader.option("minPartitions", str(2 * self._spark.sparkContext.defaultParallelism))
         reader.load(str(store)).write.format("noop").mode("overwrite").save()
 
+    def _exports(self) -> list[PipelineFigure]:
+        table = self._logs.whole.parent / "table"
+
+        def with_spark(store: Path) -> None:
+            shutil.rmtree(table, ignore_errors=True)
+            export(self._spark, store, table)
+
+        def with_pyarrow(store: Path) -> None:
+            shutil.rmtree(table, ignore_errors=True)
+            write_all(store, table)
+
+        alone = self._warm("export, pyarrow alone", with_pyarrow)
+        there = self._warm("export, Spark", with_spark)
+        shutil.rmtree(table)
+        return [alone, _beside(there, alone)]
+
+    def _warm(self, name: str, work: Callable[[Path], object]) -> PipelineFigure:
+        """Work that leaves a store as it is: done before the clock, and again."""
+        self._progress(name)
+        for _ in range(WARM_UPS):
+            work(self._logs.small)
+        work(self._logs.whole)
+        return self._measure(name, lambda: work(self._logs.whole), self._logs.mib)
+
+    # ------------------------------------------------------------------ rebuilds
+
     def _rebuilds(self) -> list[PipelineFigure]:
-        strip(self._store)
-        embedded = self._measure("rebuild, embedded", self._open)
-        strip(self._store)
-        strip(self._small)
-        rebuild(self._spark, self._small, config=CONFIG, split_bytes=MIB)  # in tasks enough to start every worker
-        there = self._measure("rebuild, Spark", lambda: rebuild(self._spark, self._store, config=CONFIG))
+        logs = self._logs
+        strip(logs.whole)
+        embedded = self._measure("rebuild, embedded", lambda: _open(logs.whole), logs.mib)
+        there = self._rebuild(REBUILD, logs.whole, logs.mib)
         found = [embedded, _beside(there, embedded)]
         if self._with_java:
             java = self._java()
-            found += [java, _beside(msgspec.structs.replace(there, name="rebuild, Spark (again)"), java)]
-        return found
+            found += [java, _beside(msgspec.structs.replace(there, name=f"{REBUILD} (again)"), java)]
+        larger = self._rebuild(f"{REBUILD}, {GROWTH} times the log", logs.large, logs.mib * GROWTH)
+        return [*found, _beside(larger, there)]
 
-    def _open(self) -> None:
-        with open_store(self._store, CONFIG) as opened:
-            opened.wait_dispatched()
+    def _rebuild(self, name: str, store: Path, mib: int) -> PipelineFigure:
+        strip(store)
+        strip(self._logs.small)
+        rebuild(self._spark, self._logs.small, config=CONFIG, split_bytes=MIB)  # in tasks enough to start every worker
+        return self._measure(name, lambda: rebuild(self._spark, store, config=CONFIG), mib)
 
     def _java(self) -> PipelineFigure:
-        strip(self._store)
+        strip(self._logs.whole)
         task = next(task for task in TASKS if task.kind == "rebuild")
         java = Java()
         try:
-            told = java.measure(task, Window(), self._store)
+            told = java.measure(task, Window(), self._logs.whole)
         finally:
             java.close()
         assert told is not None
-        return PipelineFigure("rebuild, Java", told.seconds, told.cpu_seconds, self._mib / told.cpu_seconds)
+        mib_a_cpu_second = self._logs.mib / told.cpu_seconds
+        return PipelineFigure("rebuild, Java", told.seconds, told.cpu_seconds, mib_a_cpu_second, memory_mib=0.0)
 
-    def _measure(self, name: str, work: Callable[[], object]) -> PipelineFigure:
+    def _measure(self, name: str, work: Callable[[], object], mib: int) -> PipelineFigure:
+        self._progress(name)
         os.sync()
-        cpu, begin = cpu_seconds(), time.perf_counter()
-        work()
-        seconds, spent = time.perf_counter() - begin, max(1e-9, cpu_seconds() - cpu)
-        return PipelineFigure(name, seconds, spent, self._mib / spent)
+        with PeakMemory() as memory:
+            cpu, begin = cpu_seconds(), time.perf_counter()
+            work()
+            seconds, spent = time.perf_counter() - begin, max(1e-9, cpu_seconds() - cpu)
+        return PipelineFigure(name, seconds, spent, mib / spent, memory.mib)
+
+
+def _open(store: Path) -> None:
+    with open_store(store, CONFIG) as opened:
+        opened.wait_dispatched()
 
 
 def _beside(figure: PipelineFigure, other: PipelineFigure) -> PipelineFigure:
@@ -142,6 +220,27 @@ def _beside(figure: PipelineFigure, other: PipelineFigure) -> PipelineFigure:
         times_the_cpu=figure.cpu_seconds / other.cpu_seconds,
         times_as_fast=other.seconds / figure.seconds,
     )
+
+
+def write_all(store: Path, folder: Path) -> None:
+    """Every record of a log into one Parquet file, with pyarrow alone; batches and row groups as in an export."""
+    reading = Reading(RowShape("record"), decompress=True)
+    [log] = find_logs((str(store),))
+    splits = plan([(log, log.first, find_end(log, log.first))], split_bytes=SPLIT_BYTES, least_count=1)
+    folder.mkdir(parents=True)
+    writer: pq.ParquetWriter | None = None
+    waiting: list[pa.RecordBatch] = []
+    for split in splits:
+        for batch in reading.read(split):
+            writer = writer or pq.ParquetWriter(folder / "all.parquet", batch.schema, compression="snappy")
+            waiting.append(batch)
+            if sum(each.nbytes for each in waiting) >= BUFFER_BYTES:
+                writer.write_table(pa.Table.from_batches(waiting))
+                waiting.clear()
+    assert writer is not None
+    if waiting:
+        writer.write_table(pa.Table.from_batches(waiting))
+    writer.close()
 
 
 def decode_all(store: Path, include_body: bool) -> int:

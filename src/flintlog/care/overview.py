@@ -58,7 +58,8 @@ def log_end(files: StoreFiles) -> tuple[int, int | None, int | None]:
         return (files.log[0].base if files.log else 0), None, None
     last = with_data[-1]
     view = files.read(last.path, 0, last.size)
-    end = records_end(view, last.base, last.base)
+    written = min(last.size, files.source.data_end(Path(last.path), 0))
+    end = records_end(view, last.base, last.base, max(1, written))
     return end, reader.first_store_time(with_data[0]), _last_store_time(view, last)
 
 

@@ -43,7 +43,8 @@ def _verify(target: Path, output: Output) -> int:
     manifest, damages = verify_backup(target)
     rows = [asdict(damage) for damage in damages]
     if isinstance(output, (TableOutput, CsvOutput, JsonLinesOutput)):
-        output.rows(rows, ("file", "problem"))
+        if rows or not isinstance(output, TableOutput):
+            output.rows(rows, ("file", "problem"))
         if isinstance(output, TableOutput):
             what = f"{len(manifest.files)} files of {format_ms(manifest.taken_at_ms)}"
             output.line(

@@ -95,10 +95,15 @@ def _bench_services(directory: Path | None, quick: bool, output: Output) -> Exit
 
 
 def _show_pipeline(room: Path, mib: int, with_java: bool, output: Output) -> None:
+    from rich.console import Console
+
     from flintlog.bench.pipeline import PipelineFigure, measure_pipeline
 
-    with tempfile.TemporaryDirectory(dir=room, prefix="flintlog-pipeline-") as directory:
-        figures = measure_pipeline(Path(directory), mib=mib, with_java=with_java)
+    with (
+        tempfile.TemporaryDirectory(dir=room, prefix="flintlog-pipeline-") as directory,
+        Console(stderr=True).status("") as status,
+    ):
+        figures = measure_pipeline(Path(directory), mib=mib, with_java=with_java, progress=status.update)
     rows = [msgspec.to_builtins(figure) for figure in figures]
     output.rows(rows, PipelineFigure.__struct_fields__, f"{mib} MiB of 1 KiB messages, local[2]")
 

@@ -10,6 +10,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.messages import BODY_FORMS, to_row
+from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms
@@ -29,7 +30,7 @@ _COLUMNS = ("kind", "topic", "queue_id", "key", "group", "file", "offset", "slot
 @click.option("--id", "message_id", help="Its message id, or its unique key.")
 @click.option("--key", help="One of its keys; the newest message with it is shown.")
 @click.option("--physical", type=click.IntRange(0), help="Its physical offset.")
-@click.option("--topic", help="Its topic, with --queue and --offset; or the topic of a key.")
+@click.option("--topic", type=TOPIC, help="Its topic, with --queue and --offset; or the topic of a key.")
 @click.option("--queue", "queue_id", type=click.IntRange(0), help="Its queue id.")
 @click.option("--offset", type=click.IntRange(0), help="Its queue offset.")
 @click.option("--body", type=click.Choice(BODY_FORMS), default="text", show_default=True, help="Form of the body.")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 from flintlog.version import VERSION
 
@@ -28,12 +29,14 @@ COMMANDS: Mapping[str, Entry] = {
     "backup": Entry("flintlog.cli.backup", "backup", "Copy a store while it runs, and prove a copy."),
     "bench": Entry("flintlog.cli.bench", "bench", "Measure this machine's store, beside RocketMQ's own and others."),
     "cat": Entry("flintlog.cli.cat", "cat", "Show the messages of a store, in log order."),
+    "completion": Entry("flintlog.cli.completion", "completion", "Print what makes a shell complete these commands."),
     "consume": Entry("flintlog.cli.transfer", "consume", "Read a topic for a group, and acknowledge it."),
     "diff": Entry("flintlog.cli.diff", "diff", "Say where two replicas part, and who is ahead."),
     "doctor": Entry("flintlog.cli.doctor", "doctor", "Say what this machine and a configuration give a store."),
     "dump": Entry("flintlog.cli.dump", "dump", "Decode any file of a store, with its byte offsets."),
     "explain": Entry("flintlog.cli.verify", "explain", "Say what a finding means: cause, danger, remedy."),
     "export": Entry("flintlog.cli.transfer", "export", "Write messages as JSON lines."),
+    "forecast": Entry("flintlog.cli.forecast", "forecast", "Say how a log grows, and when its disk is full."),
     "get": Entry("flintlog.cli.get", "get", "Show one message and every place that refers to it."),
     "import": Entry("flintlog.cli.transfer", "import_", "Put messages that were written as JSON lines."),
     "info": Entry("flintlog.cli.info", "info", "Show a store on one screen."),
@@ -71,6 +74,12 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{entry.module}.{entry.attribute} is no command")
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names from the table: click would import every command to ask whether it is hidden."""
+        named = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        options = [] if named and not incomplete else click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=self.entries[name].about) for name in named), *options]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

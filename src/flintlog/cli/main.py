@@ -18,7 +18,18 @@ _CLI_PACKAGES = frozenset({"click", "rich"})
 
 def main() -> None:
     """Entry point of the console script."""
-    sys.exit(run(sys.argv[1:]))
+    asked = os.environ.get("_FLINTLOG_COMPLETE")
+    sys.exit(run(sys.argv[1:]) if asked is None else _complete(asked))
+
+
+def _complete(instruction: str) -> int:
+    """Answer a shell that asks how its line may go on; on a tab, no error is wanted."""
+    try:
+        from flintlog.cli.completion import answer
+
+        return answer(instruction)
+    except Exception:  # noqa: BLE001 - a traceback in the middle of somebody's line helps nobody
+        return ExitCode.UNEXPECTED
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.group import Entry, LazyGroup
+from flintlog.cli.names import GROUP, TOPIC
 from flintlog.cli.output import Output
 from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
 from flintlog.cli.times import parse_ms
@@ -41,8 +42,8 @@ offsets = LazyGroup(
 
 @click.command()
 @store_argument
-@click.option("--group", help="Only this group.")
-@click.option("--topic", help="Only this topic.")
+@click.option("--group", type=GROUP, help="Only this group.")
+@click.option("--topic", type=TOPIC, help="Only this topic.")
 @store_config_option
 @output_option
 def show(store: Path, group: str | None, topic: str | None, config: StoreConfig | None, output: Output) -> None:
@@ -57,8 +58,8 @@ def show(store: Path, group: str | None, topic: str | None, config: StoreConfig 
 @click.command("set")
 @store_argument
 @click.argument("place", metavar="OFFSET|earliest|latest")
-@click.option("--group", required=True, help="The group.")
-@click.option("--topic", required=True, help="The topic.")
+@click.option("--group", required=True, type=GROUP, help="The group.")
+@click.option("--topic", required=True, type=TOPIC, help="The topic.")
 @click.option("--queue", "queue_id", type=click.IntRange(0), help="Only this queue; all of the topic by default.")
 @click.option("--dry-run", is_flag=True, help="Say what would move, and write nothing.")
 @store_config_option
@@ -82,10 +83,14 @@ def set_(
 
 @click.command()
 @store_argument
-@click.option("--group", required=True, help="The group.")
+@click.option("--group", required=True, type=GROUP, help="The group.")
 @click.option("--time", "moment", required=True, help="Messages stored from then on: ISO 8601 (UTC) or milliseconds.")
 @click.option(
-    "--topic", "topics", multiple=True, help="Only this topic; may be repeated. All of the group's by default."
+    "--topic",
+    "topics",
+    multiple=True,
+    type=TOPIC,
+    help="Only this topic; may be repeated. All by default.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would move, and write nothing.")
 @store_config_option
@@ -110,7 +115,7 @@ def reset(
 @store_argument
 @click.option("--from", "source", required=True, help="The group whose offsets are taken.")
 @click.option("--to", "target", required=True, help="The group that gets them.")
-@click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
+@click.option("--topic", "topics", multiple=True, type=TOPIC, help="Only this topic; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Say what would move, and write nothing.")
 @store_config_option
 @output_option

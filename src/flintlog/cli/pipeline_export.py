@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output
 from flintlog.cli.parameters import output_option
 from flintlog.cli.pipeline import master_option, progress_bar, session
@@ -27,7 +28,7 @@ from flintlog.cli.pipeline import master_option, progress_bar, session
     show_default=True,
     help="What kind of table; one that is there stays what it is.",
 )
-@click.option("--topic", "topics", multiple=True, help="Only this topic; may be given more than once.")
+@click.option("--topic", "topics", multiple=True, type=TOPIC, help="Only this topic; may be given more than once.")
 @click.option("--json-schema", metavar="COLUMNS", help='Parse JSON bodies into `value`, as "id bigint, sum double".')
 @click.option("--no-body", is_flag=True, help="Leave the bodies out.")
 @click.option("--compressed", is_flag=True, help="Keep compressed bodies as they are.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output
 from flintlog.cli.parameters import config_option, output_option
 from flintlog.cli.pipeline import master_option, progress_bar, session
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command("rebuild")
 @click.argument("store", type=click.Path(path_type=Path))
-@click.option("--topic", "topics", multiple=True, help="Only the queues of this topic; may be given more than once.")
+@click.option("--topic", "topics", multiple=True, type=TOPIC, help="Only queues of this topic; may be repeated.")
 @click.option("--into", type=click.Path(path_type=Path), help="An empty directory for the result; the store stays.")
 @master_option
 @config_option

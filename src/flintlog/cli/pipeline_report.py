@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import output_option, store_config_option
 from flintlog.cli.pipeline import master_option, session
@@ -28,7 +29,7 @@ _TABLES = (
 
 @click.command("report")
 @click.argument("store")
-@click.option("--topic", "topics", multiple=True, help="Only this topic; may be given more than once.")
+@click.option("--topic", "topics", multiple=True, type=TOPIC, help="Only this topic; may be given more than once.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots to this file.")
 @click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="How many keys are named.")
 @master_option

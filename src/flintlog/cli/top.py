@@ -16,6 +16,7 @@ import click
 
 from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import output_option, store_argument, store_config_option
+from flintlog.cli.top_drawing import can_draw
 from flintlog.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def top(
     from flintlog.cli.top_view import View
 
     watch = Watch(store, config, now_ms=lambda: time.time_ns() // 1_000_000, monotonic=time.monotonic)
-    view = View(sort=sort, filter=part, can_draw=_can_draw(output))
+    view = View(sort=sort, filter=part, can_draw=can_draw(output.stream))
     if once or not isinstance(output, TableOutput) or not _is_terminal():
         _show_once(watch, view, interval_s, output)
     else:
@@ -91,12 +92,3 @@ def _fill_the_screen(watch: Watch, view: View, interval_s: float) -> None:
 def _is_terminal() -> bool:
     """Keys come from standard input, and textual draws on standard error."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-
-
-def _can_draw(output: Output) -> bool:
-    """Whether the blocks of charts exist in the terminal's encoding."""
-    try:
-        "▁━–“".encode(output.stream.encoding or "utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import TextIO
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _PLAIN = " .:-=+*#@"
@@ -44,6 +45,15 @@ def bar(ratio: float, width: int, *, can_draw: bool = True) -> tuple[str, str]:
     filled = round(min(1.0, max(0.0, ratio)) * width)
     mark, rest = ("━", "─") if can_draw else ("#", ".")
     return mark * filled, rest * (width - filled)
+
+
+def can_draw(stream: TextIO) -> bool:
+    """Whether blocks and lines exist in the encoding of a stream."""
+    try:
+        "▁━–“".encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def show_count(value: float | None) -> str:

@@ -12,6 +12,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.messages import BODY_FORMS, to_row
+from flintlog.cli.names import GROUP, TOPIC
 from flintlog.cli.output import Output
 from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
 from flintlog.cli.times import parse_ms
@@ -37,8 +38,8 @@ def _open(store: Path, config: StoreConfig | None, output: Output, *, create: bo
 
 @click.command()
 @store_argument
-@click.option("--group", required=True, help="The group; what it has consumed is kept.")
-@click.option("--topic", required=True, help="The topic.")
+@click.option("--group", required=True, type=GROUP, help="The group; what it has consumed is kept.")
+@click.option("--topic", required=True, type=TOPIC, help="The topic.")
 @click.option("--filter", "expression", help="Only messages with one of these tags: 'paid || shipped'.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many messages; all that are there by default.")
 @click.option("--start", default="earliest", show_default=True, help="Where a new group begins: earliest or latest.")
@@ -76,7 +77,7 @@ def consume(
 @click.command("export")
 @store_argument
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
-@click.option("--topic", help="Only messages of this topic.")
+@click.option("--topic", type=TOPIC, help="Only messages of this topic.")
 @click.option("--queue", "queue_id", type=click.IntRange(0), help="Only messages of this queue id.")
 @click.option("--from", "start", help="Stored at or after this time.")
 @click.option("--until", "stop", help="Stored before this time.")
@@ -117,7 +118,7 @@ def export(
 @click.command("import")
 @click.argument("store", type=click.Path(file_okay=False, path_type=Path), metavar="STORE")
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
-@click.option("--topic", help="Put all of them under this topic.")
+@click.option("--topic", type=TOPIC, help="Put all of them under this topic.")
 @click.option("--create", is_flag=True, help="Make the store if there is none.")
 @store_config_option
 @output_option

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flintlog.cli.exit_codes import ExitCode
+from flintlog.cli.names import FINDING
 from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput
 from flintlog.cli.parameters import output_option, store_argument, store_config_option
 
@@ -80,7 +81,7 @@ def _summary(answer: Verification) -> str:
 
 
 @click.command()
-@click.argument("id", required=False)
+@click.argument("id", required=False, type=FINDING)
 @output_option
 def explain(id: str | None, output: Output) -> None:
     """Say what the finding ID means: cause, danger, remedy. Without ID, list all."""

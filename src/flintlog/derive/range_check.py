@@ -19,7 +19,7 @@ from flintlog.derive.index_check import IndexTally, IndexWalk
 from flintlog.derive.index_files import IndexSequence
 from flintlog.derive.queue_check import compare_queues
 from flintlog.derive.stretches import QueueTally
-from flintlog.format.record import parse_blank
+from flintlog.format.ledger_entry import blank_at, size_at
 from flintlog.kernel import Scan, ScanStop
 
 SCAN_ROWS = 32768
@@ -187,7 +187,7 @@ class _RangeCheck:
         return None if found < 0 else found
 
     def _check_blank(self, place: int) -> None:
-        remaining = parse_blank(self._view, place)
+        remaining = blank_at(self._view, place)
         right = self._range.file.size - place
         if remaining != right:
             evidence = f"the blank at the file's end says that {remaining} bytes remain, and there are {right}"
@@ -198,14 +198,14 @@ class _RangeCheck:
             )
 
     def _goes_on_behind(self, place: int) -> bool:
-        following = place + int.from_bytes(self._view[place : place + 4], "big")
+        following = place + size_at(self._view, place)
         if following >= self._stop:
             return following == self._stop
         seen = kernel.scan(self._view, following, self._stop, self._base, check_crc=True, max_count=1)
         return seen.count > 0 or seen.reason is ScanStop.BLANK
 
     def _pass_damaged_body(self, place: int) -> int:
-        size = int.from_bytes(self._view[place : place + 4], "big")
+        size = size_at(self._view, place)
         self._take(self._scan(place, place + size, check_crc=False))
         offset = self._base + place
         self._result.damaged_bodies.append((offset, offset + size))

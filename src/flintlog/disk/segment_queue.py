@@ -306,6 +306,13 @@ class SegmentQueue:
                     segment.clear_behind()
         self._lower_to(offset)
 
+    def drop_from(self, offset: int) -> None:
+        """Delete the segments that begin at `offset` or behind it, the last first."""
+        for segment in reversed(self._segments):
+            if segment.base >= offset:
+                self._drop(segment)
+        self._lower_to(offset)
+
     def _lower_to(self, offset: int) -> None:
         self.flushed_where = min(self.flushed_where, offset)
         self.committed_where = min(self.committed_where, offset)

@@ -260,7 +260,7 @@ cdef int decode_range(
                 return LIMIT
             if not push_row(columns, &parts, data + stop, levels, include_body):
                 return -1
-        place[0] += parts.size
+        place[0] += parts.head + parts.size
 
 
 def decode(

@@ -130,7 +130,7 @@ cdef class Lane:
             stopped = self.dispatch(&record, at_index)
             if stopped != DONE:
                 return stopped
-            self.position += parts.size
+            self.position += parts.head + parts.size
             at_index = False
         self.hash_index = 0
         if reason == LIMIT:

@@ -5,6 +5,9 @@ cdef enum:
     MAGIC_V2 = -626843477
     BLANK_MAGIC = -875286124
     MIN_RECORD_SIZE = 91
+    LEDGER_MAGIC = 1
+    LEDGER_BLANK_MAGIC = -1
+    LEDGER_HEAD_SIZE = 48
     TRANSACTION_MASK = 0xC
     ROLLBACK = 0xC
     BORN_HOST_V6 = 0x10
@@ -32,6 +35,7 @@ cdef struct Span:
 
 cdef struct Parts:
     const uint8_t *start
+    int32_t head  # what DLedger wrote before the record
     int32_t size
     int32_t magic
     int32_t sys_flag
@@ -61,21 +65,56 @@ cdef struct Levels:
     int32_t count
 
 
+cdef int ledger_head_at(const uint8_t *start, Py_ssize_t remaining, int64_t place) noexcept nogil:
+    """WHOLE when DLedger's head of an entry is here, as large as the record behind it; else a ScanStop."""
+    cdef int32_t magic = get32(start)
+    cdef int32_t body_size
+    if magic == LEDGER_BLANK_MAGIC:
+        return BLANK if get32(start + 4) >= 8 else NO_RECORD
+    if magic != LEDGER_MAGIC:
+        return NO_RECORD
+    if remaining < LEDGER_HEAD_SIZE:
+        return SHORT
+    body_size = get32(start + 44)
+    if body_size < MIN_RECORD_SIZE or get32(start + 4) - LEDGER_HEAD_SIZE != body_size:
+        return BAD_LENGTH
+    if get64(start + 8) < 0 or get64(start + 16) < 0 or get64(start + 24) != place:
+        return BAD_OFFSET
+    if remaining - LEDGER_HEAD_SIZE < body_size:
+        return SHORT
+    return WHOLE if get32(start + LEDGER_HEAD_SIZE) == body_size else BAD_LENGTH
+
+
 cdef inline int record_at(
     const uint8_t *data, Py_ssize_t position, Py_ssize_t stop, int64_t base, bint check_crc, Parts *parts
 ) noexcept nogil:
-    """WHOLE when data[position:stop] begins with a record that lies in its own place, else a ScanStop."""
+    """WHOLE when data[position:stop] begins with a record that lies in its own place, else a ScanStop.
+
+    DLedger's head may stand before it: then the place behind the record is `parts.head + parts.size` further.
+    """
     cdef Py_ssize_t remaining = stop - position
     cdef const uint8_t *start = data + position
     cdef int32_t left, length
+    cdef int reason
     cdef const uint8_t *at
     if remaining < 8:
         return SHORT if remaining > 0 else LIMIT
+    parts.head = 0
+    if get32(start) == LEDGER_MAGIC:
+        reason = ledger_head_at(start, remaining, wrapping_add(base, position))
+        if reason != WHOLE:
+            return reason
+        parts.head = LEDGER_HEAD_SIZE
+        position += LEDGER_HEAD_SIZE
+        remaining -= LEDGER_HEAD_SIZE
+        start += LEDGER_HEAD_SIZE
     parts.start = start
     parts.size = get32(start)
     parts.magic = get32(start + 4)
     if parts.magic != MAGIC_V1 and parts.magic != MAGIC_V2:
-        return BLANK if parts.magic == BLANK_MAGIC else NO_RECORD
+        if parts.head > 0:
+            return NO_RECORD
+        return BLANK if parts.magic == BLANK_MAGIC else ledger_head_at(start, remaining, 0)
     if parts.size < MIN_RECORD_SIZE:
         return BAD_LENGTH
     if parts.size > remaining:

@@ -238,7 +238,7 @@ cdef int scan_range(
         if row.hash_count < 0:
             return -1
         row.marks = marks_of(&parts, &facts)
-        place[0] += parts.size
+        place[0] += parts.head + parts.size
 
 
 def count_entries(buffer, Py_ssize_t start, Py_ssize_t stop):

@@ -5,7 +5,10 @@ cdef extern from "string.h" nogil:
 
 
 def find_record(buffer, Py_ssize_t start, Py_ssize_t stop, int64_t base):
-    """The first place in buffer[start:stop] where an intact record begins; -1 when there is none."""
+    """The first place in buffer[start:stop] where an intact record begins; -1 when there is none.
+
+    A record with DLedger's head begins with it.
+    """
     cdef Held held = Held(buffer)
     cdef Py_ssize_t found
     check_range(start, stop, held.size)
@@ -17,7 +20,7 @@ def find_record(buffer, Py_ssize_t start, Py_ssize_t stop, int64_t base):
 cdef Py_ssize_t first_record(const uint8_t *data, Py_ssize_t start, Py_ssize_t stop, int64_t base) noexcept nogil:
     cdef Parts parts
     cdef const uint8_t *at
-    cdef Py_ssize_t place
+    cdef Py_ssize_t place, head
     cdef Py_ssize_t magic_at = start + 4
     while magic_at + 4 <= stop:
         # Both magic codes begin with this byte.
@@ -25,9 +28,14 @@ cdef Py_ssize_t first_record(const uint8_t *data, Py_ssize_t start, Py_ssize_t s
         if at == NULL:
             return -1
         place = at - data - 4
-        if at[1] == 0xA3 and at[2] == 0x20 and record_at(data, place, stop, base, True, &parts) == WHOLE:
-            return place
         magic_at = place + 5
+        if at[1] == 0xA3 and at[2] == 0x20 and record_at(data, place, stop, base, True, &parts) == WHOLE:
+            head = place - LEDGER_HEAD_SIZE
+            if head < 0 or ledger_head_at(data + head, stop - head, wrapping_add(base, head)) != WHOLE:
+                return place
+            if head >= start:
+                return head
+            magic_at = place + parts.size + 4
     return -1
 
 

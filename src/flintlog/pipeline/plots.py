@@ -19,15 +19,22 @@ ROW = 24
 NAME_WIDTH = 220
 _MOST_LABELS = 6
 _MIN_GAP = 1.5
+_LETTER_WIDTH = 7
 
 Format = Callable[[float], str]
 
 
 def columns(
-    values: Sequence[float], labels: Sequence[str], title: str, show: Format, tips: Sequence[str] | None = None
+    values: Sequence[float],
+    labels: Sequence[str],
+    title: str,
+    show: Format,
+    tips: Sequence[str] | None = None,
+    *,
+    base: int = 10,
 ) -> str:
-    """A column for each value, in order, with a scale on the left."""
-    top = nice_top(max(values, default=0.0))
+    """A column for each value, in order, with a scale on the left; `base` 1024 gives round numbers of bytes."""
+    top = nice_top(max(values, default=0.0), base)
     plot_width, plot_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     step = plot_width / max(1, len(values))
     gap = min(_MIN_GAP, step * 0.2)
@@ -43,7 +50,9 @@ def columns(
     every = max(1, ceil(len(values) / _MOST_LABELS))
     for place in range(0, len(values), every):
         x = LEFT + (place + 0.5) * step
-        anchor = "start" if place == 0 and step < NAME_WIDTH / 4 else "middle"
+        # A label that would leave the picture on the right ends where the picture does.
+        room = len(labels[place]) * _LETTER_WIDTH / 2
+        x, anchor = (x, "middle") if x + room <= WIDTH else (WIDTH, "end")
         parts.append(f'<text x="{x:.1f}" y="{HEIGHT - 12}" text-anchor="{anchor}">{escape(labels[place])}</text>')
     return _svg(parts, HEIGHT, title)
 
@@ -66,14 +75,21 @@ def bars(rows: Sequence[tuple[str, float]], title: str, show: Format) -> str:
     return _svg(parts, 8 + ROW * len(rows), title)
 
 
-def nice_top(value: float) -> float:
-    """The end of a scale that holds a value: 1, 2 or 5 times a power of ten.
+def nice_top(value: float, base: int = 10) -> float:
+    """The end of a scale that holds a value: 1, 2 or 5 times a power of ten, of whole KiB, MiB, … with base 1024.
 
     >>> nice_top(0), nice_top(7), nice_top(180)
     (1.0, 10.0, 200.0)
+    >>> nice_top(900, 1024), nice_top(3 << 20, 1024) / (1 << 20), nice_top(1010 << 20, 1024) / (1 << 30)
+    (1000.0, 5.0, 1.0)
     """
     if value <= 0:
         return 1.0
+    if base == 1024 and value > 1000:
+        unit = 1024.0
+        while value > 1000 * unit:
+            unit *= 1024
+        return min(unit * nice_top(value / unit), unit * 1024)
     power = 10.0 ** int(log10(value) // 1)
     return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0, 20.0) if value <= factor * power * 1.000001)
 

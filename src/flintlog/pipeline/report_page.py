@@ -26,7 +26,8 @@ body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 60rem; background:
 h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 1.1rem; margin: 2.5rem 0 .5rem; }
 p { color: var(--faint); margin: .25rem 0 .75rem; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .75rem; margin-top: 1.5rem; }
+.figures { display: grid; grid-template-columns: repeat(4, 1fr); gap: .75rem; margin-top: 1.5rem; }
+@media (max-width: 40rem) { .figures { grid-template-columns: repeat(2, 1fr); } }
 .figure { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .75rem 1rem; }
 .figure b { display: block; font-size: 1.25rem; font-weight: 600; }
 .figure span { color: var(--faint); font-size: .85rem; }
@@ -103,7 +104,7 @@ def _over_time(report: Report) -> str:
         f"<h2>Messages a second</h2><p>By {_step(step)}.</p>"
         + columns(rates, labels, "Messages a second over time", show_count, tips)
         + f"<h2>Volume</h2><p>Bytes of the log by {_step(step)}.</p>"
-        + columns(sizes, labels, "Bytes over time", show_bytes, tips)
+        + columns(sizes, labels, "Bytes over time", show_bytes, tips, base=1024)
     )
 
 

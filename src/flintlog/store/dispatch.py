@@ -23,6 +23,7 @@ from flintlog import kernel
 from flintlog.derive.entries import Place, places_of
 from flintlog.disk.segment import Segment
 from flintlog.errors import DiskFull, FlintlogError
+from flintlog.format.ledger_entry import size_at
 from flintlog.format.record import END_RESERVE, MIN_RECORD_SIZE
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import Lane, LaneStop, Row, Scan
@@ -305,13 +306,13 @@ class Dispatcher:
 
     def _queue_step(self, view: memoryview, position: int, base: int) -> None:
         """Do by hand what the lane would not: the queue entry of the record at this position."""
-        size = int.from_bytes(view[position : position + 4], "big")
-        scan = kernel.scan(view, position, position + size, base, delay_levels_ms=self._delay_levels_ms)
+        stop = position + size_at(view, position)
+        scan = kernel.scan(view, position, stop, base, delay_levels_ms=self._delay_levels_ms)
         row = scan.row(0)
         if not takes_queue_offset(row.sys_flag):
             return
         topic, queue_id = scan.queues[0]
-        record = bytes(view[position : position + size])
+        record = bytes(view[stop - row.size : stop])
         places = places_of(topic, queue_id, row, record, is_batch=self._is_batch, lmq=self.lane.lmq)
         if not places:
             where = f"{topic[:80]!a}/{queue_id} at {row.queue_offset}"

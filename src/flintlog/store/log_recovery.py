@@ -20,7 +20,7 @@ from flintlog.derive.range_check import REASONS
 from flintlog.derive.ranges import cut_batches
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.format.record import parse_blank
+from flintlog.format.ledger_entry import blank_at, size_at
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.damage import Damage, DamageMap
 from flintlog.store.recovery_report import Finding
@@ -129,15 +129,15 @@ class LogRecovery:
 
     def _goes_on_behind(self, segment: Segment, view: memoryview, place: int) -> bool:
         """A record with a wrong CRC and the right lengths: is what follows it intact, or the segment's end?"""
-        following = place + _size(view, place)
+        following = place + size_at(view, place)
         if segment.base + place == self._cut_at:
             return False
         if record_size(view, following, segment.size, segment.base):
             return True
-        return parse_blank(view[: segment.size], following) is not None
+        return blank_at(view[: segment.size], following) is not None
 
     def _read_damaged_body(self, segment: Segment, view: memoryview, place: int) -> tuple[int, None]:
-        size = _size(view, place)
+        size = size_at(view, place)
         seen = kernel.scan(view, place, place + size, segment.base, delay_levels_ms=self._delay_levels_ms)
         self._consume(Batch(view, place, place + size, segment.base), seen)
         offset = segment.base + place
@@ -233,10 +233,6 @@ def _begins_something(segment: Segment, position: int) -> bool:
     with held(segment) as view:
         seen = kernel.scan(view, place, segment.size, segment.base, check_crc=True, max_count=1)
         return bool(seen.count) or seen.reason is ScanStop.BLANK
-
-
-def _size(view: memoryview, place: int) -> int:
-    return int.from_bytes(view[place : place + 4], "big", signed=True)
 
 
 def _describe(reason: ScanStop) -> str:

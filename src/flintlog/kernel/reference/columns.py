@@ -10,7 +10,7 @@ from flintlog.format.host import format_host
 from flintlog.format.properties import TAGS, UNIQ_KEY
 from flintlog.format.record import Record
 from flintlog.kernel.reference.scanning import check_range
-from flintlog.kernel.reference.walk import keys_of, record_at, tags_code
+from flintlog.kernel.reference.walk import keys_of, place_behind, record_at, tags_code
 from flintlog.kernel.types import Buffer, Column, ScanStop
 
 MAX_DECODED_BYTES: Final = 1 << 29
@@ -153,7 +153,7 @@ def decode(
                 if columns.count and (left < 0 or columns.count >= max_rows):
                     return Decoded(columns.columns(), columns.count, position, ScanStop.LIMIT)
                 columns.add(record, delay_levels_ms)
-            position += record.size
+            position = place_behind(record, base)
     return Decoded(columns.columns(), columns.count, position, record)
 
 

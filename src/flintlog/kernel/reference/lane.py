@@ -27,7 +27,7 @@ from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel.reference.scanning import Scan, check_range
 from flintlog.kernel.reference.tails import QueueEnd
-from flintlog.kernel.reference.walk import facts_of, record_at
+from flintlog.kernel.reference.walk import facts_of, place_behind, record_at
 from flintlog.kernel.types import INNER_BATCH, MULTI_DISPATCH, Buffer, LaneStop, ScanStop
 
 _QUEUE_ENTRY: Final = struct.Struct("!qiq")
@@ -124,7 +124,7 @@ class Lane:
                 )
                 if (stopped := self._dispatch(record, at_index)) is not LaneStop.DONE:
                     return stopped
-                self.position += found.size
+                self.position = place_behind(found, base)
                 at_index = False
         self.hash_index = 0
         return {ScanStop.LIMIT: LaneStop.DONE, ScanStop.BLANK: LaneStop.BLANK}.get(found, LaneStop.BAD)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from flintlog.format.java import decode_text
 from flintlog.format.queue_entry import ENTRY_SIZE
-from flintlog.kernel.reference.walk import facts_of, record_at
+from flintlog.kernel.reference.walk import facts_of, place_behind, record_at
 from flintlog.kernel.types import ROW, Buffer, Row, ScanStop
 
 _OFFSET_AND_SIZE = struct.Struct("!qi")
@@ -84,7 +84,7 @@ def scan(
                 facts.marks,
             )
             hashes.extend(facts.hashes)
-            position += record.size
+            position = place_behind(record, base)
     return _result(rows, hashes, queues, position, record)
 
 

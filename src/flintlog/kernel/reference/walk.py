@@ -2,6 +2,10 @@
 
 Every length is checked against the record's size, and the size against the readable range, before
 anything behind it is read. A record is accepted only where its own physical offset says it lies.
+
+In a DLedger log each record has a head before it (`flintlog.format.ledger_entry`), and files are closed by DLedger's
+own blanks. No record begins with a number as small as those, so the walk knows them wherever they come, and a log
+may change from one form to the other.
 """
 
 from __future__ import annotations
@@ -13,6 +17,12 @@ from typing import NamedTuple
 from flintlog.errors import FormatError
 from flintlog.format.index_file import index_keys
 from flintlog.format.java import index_hash, string_hash
+from flintlog.format.ledger_entry import (
+    ENTRY_BLANK_MAGIC,
+    ENTRY_END_RESERVE,
+    ENTRY_HEAD_SIZE,
+    ENTRY_MAGIC,
+)
 from flintlog.format.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
@@ -34,16 +44,53 @@ from flintlog.format.sys_flag import TransactionType, transaction_type
 from flintlog.kernel.types import INNER_BATCH, MULTI_DISPATCH, ScanStop
 
 _SIZE_AND_MAGIC = struct.Struct("!ii")
+_LEDGER_HEAD = struct.Struct("!iiqqqiiii")
 
 
 def record_at(view: memoryview, position: int, stop: int, base: int, check_crc: bool = False) -> Record | ScanStop:
-    """The record at this position of the buffer, or why there is none."""
+    """The record at this position of the buffer, with DLedger's head before it or without, or why there is none."""
     remaining = stop - position
     if remaining < _SIZE_AND_MAGIC.size:
         return ScanStop.SHORT if remaining > 0 else ScanStop.LIMIT
     size, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
-    if magic == BLANK_MAGIC:
+    if size == ENTRY_MAGIC:
+        reason = _check_head(view, position, stop, base)
+        return _plain_record_at(view, position + ENTRY_HEAD_SIZE, stop, base, check_crc) if reason is None else reason
+    if magic == BLANK_MAGIC or (size == ENTRY_BLANK_MAGIC and magic >= ENTRY_END_RESERVE):
         return ScanStop.BLANK
+    return _plain_record_at(view, position, stop, base, check_crc)
+
+
+def has_head(view: memoryview, position: int, stop: int, base: int) -> bool:
+    """Whether DLedger's head of an entry is here, as large as the record behind it."""
+    if stop - position < ENTRY_HEAD_SIZE or _SIZE_AND_MAGIC.unpack_from(view, position)[0] != ENTRY_MAGIC:
+        return False
+    return _check_head(view, position, stop, base) is None
+
+
+def place_behind(record: Record, base: int) -> int:
+    """Where the next record may begin, or its head: a place in the buffer."""
+    return record.physical_offset + record.size - base
+
+
+def _check_head(view: memoryview, position: int, stop: int, base: int) -> ScanStop | None:
+    """Why DLedger's head is none, or not that of the record behind it."""
+    if stop - position < ENTRY_HEAD_SIZE:
+        return ScanStop.SHORT
+    _, size, index, term, place, _, _, _, body_size = _LEDGER_HEAD.unpack_from(view, position)
+    if body_size < MIN_RECORD_SIZE or size != ENTRY_HEAD_SIZE + body_size:
+        return ScanStop.BAD_LENGTH
+    if index < 0 or term < 0 or place != base + position:
+        return ScanStop.BAD_OFFSET
+    if stop - position < size:
+        return ScanStop.SHORT
+    is_as_large = _SIZE_AND_MAGIC.unpack_from(view, position + ENTRY_HEAD_SIZE)[0] == body_size
+    return None if is_as_large else ScanStop.BAD_LENGTH
+
+
+def _plain_record_at(view: memoryview, position: int, stop: int, base: int, check_crc: bool) -> Record | ScanStop:
+    remaining = stop - position
+    size, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
     if magic not in (MAGIC_V1, MAGIC_V2):
         return ScanStop.NO_RECORD
     if size < MIN_RECORD_SIZE:

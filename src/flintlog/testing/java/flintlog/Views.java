@@ -1,5 +1,6 @@
 package flintlog;
 
+import io.openmessaging.storage.dledger.entry.DLedgerEntry;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.nio.ByteBuffer;
@@ -9,18 +10,22 @@ import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.atomic.LongAdder;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
 import org.apache.rocketmq.store.StoreCheckpoint;
+import org.apache.rocketmq.store.StoreStatsService;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 import org.apache.rocketmq.store.queue.CqUnit;
 
 /** What the Java store sees, as plain maps: a record, a queue, a queue entry, a receipt, the store as a whole. */
 final class Views {
     private static final int BLANK_MAGIC = -875286124;
+    private static final int LEDGER_MAGIC = 1;
+    private static final int LEDGER_BLANK_MAGIC = -1;
 
     private Views() {
     }
@@ -36,6 +41,28 @@ final class Views {
         view.put("logicsMsgTimestamp", checkpoint == null ? -1 : checkpoint.getLogicsMsgTimestamp());
         view.put("indexMsgTimestamp", checkpoint == null ? -1 : checkpoint.getIndexMsgTimestamp());
         return view;
+    }
+
+    static Map<String, Object> figures(ClockedStore store) {
+        StoreStatsService counted = store.getStoreStatsService();
+        Map<String, Object> view = new LinkedHashMap<>();
+        view.put("runtimeInfo", new TreeMap<>(store.getRuntimeInfo()));
+        view.put("topicTimes", sums(counted.getPutMessageTopicTimesTotal()));
+        view.put("topicSizes", sums(counted.getPutMessageTopicSizeTotal()));
+        view.put("getFound", counted.getGetMessageTimesTotalFound().sum());
+        view.put("getMiss", counted.getGetMessageTimesTotalMiss().sum());
+        view.put("transferred", counted.getGetMessageTransferredMsgCount().sum());
+        Map<String, Object> behind = new TreeMap<>();
+        store.getBrokerStatsManager().getMomentStatsItemSetFallSize().getStatsItemTable()
+            .forEach((key, item) -> behind.put(key, item.getValue().get()));
+        view.put("fallSize", behind);
+        return view;
+    }
+
+    private static Map<String, Long> sums(Map<String, LongAdder> counts) {
+        Map<String, Long> sums = new TreeMap<>();
+        counts.forEach((name, count) -> sums.put(name, count.sum()));
+        return sums;
     }
 
     static Map<String, Object> receipt(PutMessageResult result) {
@@ -72,6 +99,21 @@ final class Views {
         return view;
     }
 
+    /** How many bytes stand before the record at an offset: DLedger's head, where its own magic is; otherwise none. */
+    static int headSize(ClockedStore store, long offset) {
+        SelectMappedBufferResult found = store.getCommitLogData(offset);
+        if (found == null) {
+            return 0;
+        }
+        try {
+            boolean isEntry = found.getSize() >= DLedgerEntry.BODY_OFFSET
+                && found.getByteBuffer().getInt(0) == LEDGER_MAGIC;
+            return isEntry ? DLedgerEntry.BODY_OFFSET : 0;
+        } finally {
+            found.release();
+        }
+    }
+
     /** The whole record at a physical offset; null where the log ends, and where a blank fills the file. */
     static byte[] record(ClockedStore store, long physicalOffset) {
         SelectMappedBufferResult found = store.getCommitLogData(physicalOffset);
@@ -80,7 +122,7 @@ final class Views {
         }
         try {
             ByteBuffer buffer = found.getByteBuffer();
-            if (buffer.getInt(4) == BLANK_MAGIC) {
+            if (buffer.getInt(4) == BLANK_MAGIC || buffer.getInt(0) == LEDGER_BLANK_MAGIC) {
                 return null;
             }
             byte[] record = new byte[buffer.getInt(0)];

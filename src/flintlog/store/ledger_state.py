@@ -1,0 +1,72 @@
+"""What a member of a ledger group may not forget, on disk: its term and vote, and how far its log was committed.
+
+A vote that was given and forgotten elects two leaders in one term, so `save_vote` returns when the new content, and
+its name, would survive a loss of power. Java deletes `currterm` before it renames the new one to it: a member that Java
+left with a `.bak` alone has forgotten its vote, and is not opened.
+
+The checkpoint only ever says less than is true: an entry that it calls committed is on disk.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flintlog.disk.medium import Medium
+from flintlog.errors import DamagedStore, FormatError
+from flintlog.format.ledger_state import (
+    LedgerCheckpoint,
+    TermVote,
+    encode_ledger_checkpoint,
+    encode_term_vote,
+    parse_ledger_checkpoint,
+    parse_term_vote,
+)
+
+MAX_STATE_BYTES = 4096
+NOTHING = LedgerCheckpoint(-1, -1)
+
+
+class LedgerState:
+    """`currterm` and `checkpoint` of one member. One thread at a time may save either."""
+
+    def __init__(self, directory: Path, medium: Medium) -> None:
+        self._vote_path = directory / "currterm"
+        self._checkpoint_path = directory / "checkpoint"
+        self._directory = directory
+        self._medium = medium
+
+    def load_vote(self) -> TermVote:
+        """The term and the vote; term 0 without a vote for a member that never took part."""
+        path = self._vote_path
+        if not self._medium.exists(path):
+            if self._medium.exists(path.with_name("currterm.bak")):
+                raise DamagedStore(
+                    "the member's term and vote are lost, and only an older one is there",
+                    path=path,
+                    advice="move the ledger's directory away: the group fills it again",
+                )
+            return TermVote(0)
+        try:
+            return parse_term_vote(self._medium.read(path, MAX_STATE_BYTES))
+        except FormatError as error:
+            raise DamagedStore(f"the member's term and vote cannot be read: {error.what}", path=path) from error
+
+    def save_vote(self, state: TermVote) -> None:
+        """Write term and vote; durable when this returns."""
+        self._medium.make_directories(self._directory)
+        self._medium.replace(self._vote_path, encode_term_vote(state))
+
+    def load_checkpoint(self) -> LedgerCheckpoint:
+        """The last checkpoint; one that cannot be read says nothing, as in Java."""
+        path = self._checkpoint_path
+        if not self._medium.exists(path):
+            return NOTHING
+        try:
+            return parse_ledger_checkpoint(self._medium.read(path, MAX_STATE_BYTES))
+        except FormatError:
+            return NOTHING
+
+    def save_checkpoint(self, checkpoint: LedgerCheckpoint) -> None:
+        """Write the checkpoint; what it says must be durable before."""
+        self._medium.make_directories(self._directory)
+        self._medium.replace(self._checkpoint_path, encode_ledger_checkpoint(checkpoint))

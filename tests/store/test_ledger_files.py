@@ -1,0 +1,311 @@
+"""A ledger's files: what is appended is found again, byte for byte as the real DLedger writes it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flintlog.disk.local import LocalMedium
+from flintlog.errors import DamagedStore, FormatError, InvalidMessage, InvalidOffset
+from flintlog.format.ledger_entry import EntryHead
+from flintlog.format.ledger_state import LedgerCheckpoint, TermVote
+from flintlog.store.ledger_files import LedgerFiles
+from flintlog.store.ledger_state import LedgerState
+
+Golden = Callable[[str], Path]
+DATA_BYTES, INDEX_BYTES = 8 * 1024, 32 * 64
+
+
+def opened(directory: Path, **options: object) -> LedgerFiles:
+    files = LedgerFiles(
+        directory,
+        LocalMedium(),
+        data_file_bytes=DATA_BYTES,
+        index_file_bytes=INDEX_BYTES,
+        **options,  # type: ignore[arg-type]
+    )
+    files.load()
+    return files
+
+
+def grow(files: LedgerFiles, bodies: list[bytes], term: int = 1) -> None:
+    for body in bodies:
+        position = files.place(files.end_position, 48 + len(body))
+        files.append([(EntryHead(files.end + 1, term, position, len(body)), body)])
+
+
+def some_bodies(count: int, seed: int = 1) -> list[bytes]:
+    chance = random.Random(seed)
+    return [chance.randbytes(chance.choice((0, 1, 40, 200, 900))) for _ in range(count)]
+
+
+def contents(files: LedgerFiles) -> list[tuple[EntryHead, bytes]]:
+    return [files.entry(index) for index in range(max(files.begin, 0), files.end + 1)]
+
+
+def stored(directory: Path) -> dict[str, bytes]:
+    return {
+        f"{folder}/{path.name}": path.read_bytes()
+        for folder in ("data", "index")
+        for path in sorted((directory / folder).iterdir())
+    }
+
+
+def golden_entries(path: Path) -> Iterator[tuple[EntryHead, bytes]]:
+    for line in path.read_text().splitlines()[1:]:
+        told = json.loads(line)
+        body = base64.b64decode(told["body"])
+        yield EntryHead(told["index"], told["term"], told["pos"], len(body)), body
+
+
+# ------------------------------------------------------------------ beside Java's files
+
+
+def test_the_same_entries_give_the_same_bytes_as_javas(golden: Golden, tmp_path: Path) -> None:
+    case = golden("ledger") / "group"
+    files = opened(tmp_path / "ours")
+    files.append(list(golden_entries(case / "entries.jsonl")))
+    files.close()
+    assert stored(tmp_path / "ours") == stored(case / "dledger-n0")
+
+
+@pytest.mark.parametrize(("node", "truth"), [("dledger-n1", "entries"), ("diverged", "diverged")])
+def test_java_s_files_are_opened_and_unchanged(golden: Golden, tmp_path: Path, node: str, truth: str) -> None:
+    case = golden("ledger") / "group"
+    shutil.copytree(case / node, tmp_path / "copy")
+    files = opened(tmp_path / "copy")
+    assert contents(files) == list(golden_entries(case / f"{truth}.jsonl"))
+    files.close()
+    assert stored(tmp_path / "copy") == stored(case / node)
+
+
+def test_a_diverged_tail_is_cut_and_goes_on_as_the_others_have_it(golden: Golden, tmp_path: Path) -> None:
+    case = golden("ledger") / "group"
+    shutil.copytree(case / "diverged", tmp_path / "copy")
+    right = list(golden_entries(case / "entries.jsonl"))
+    files = opened(tmp_path / "copy")
+    assert files.end == 209
+    files.truncate(199)
+    files.append(right[200:])
+    files.close()
+    assert stored(tmp_path / "copy") == stored(case / "dledger-n2")
+
+
+# ------------------------------------------------------------------ appending and reading
+
+
+def test_entries_are_found_by_index_over_many_files(tmp_path: Path) -> None:
+    bodies = some_bodies(300)
+    files = opened(tmp_path)
+    grow(files, bodies)
+    assert [body for _, body in contents(files)] == bodies
+    assert len(files.data.segments) > 5
+    assert files.term_of(17) == 1
+    assert files.position_behind(17) == files.index_record(17).position + files.index_record(17).size
+    assert files.sync() == 299
+    assert files.synced_position == files.end_position
+
+
+def test_an_entry_leaves_eight_bytes_free(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    assert files.place(0, DATA_BYTES - 8) == 0
+    with pytest.raises(InvalidMessage):
+        files.place(0, DATA_BYTES - 7)
+    assert files.place(100, DATA_BYTES - 108) == 100
+    assert files.place(100, DATA_BYTES - 107) == DATA_BYTES
+    assert files.place(DATA_BYTES, 48) == DATA_BYTES
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        EntryHead(2, 1, 148, 0),
+        EntryHead(0, 1, 148, 0),
+        EntryHead(1, 0, 148, 0),
+        EntryHead(1, 1, 147, 0),
+        EntryHead(1, 1, 8192, 0),
+        EntryHead(1, 1, 148, 1),
+    ],
+    ids=["gap", "again", "earlier term", "wrong place", "next file too soon", "other size"],
+)
+def test_what_does_not_follow_is_refused_and_not_written(tmp_path: Path, head: EntryHead) -> None:
+    files = opened(tmp_path)
+    grow(files, [b"x" * 100])
+    with pytest.raises(InvalidOffset):
+        files.append([(head, b"")])
+    assert (files.end, files.end_position) == (0, 148)
+    files.close()
+    assert opened(tmp_path).end == 0
+
+
+def test_an_empty_ledger_has_nothing(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    assert (files.begin, files.end, files.end_term, files.end_position) == (-1, -1, -1, 0)
+    with pytest.raises(InvalidOffset):
+        files.entry(0)
+    with pytest.raises(InvalidOffset):
+        files.entry(-1)
+
+
+def test_begin_moves_when_old_files_are_deleted(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, some_bodies(100))
+    assert files.data.delete_before(2 * DATA_BYTES, now_ms=0) == 2
+    first = next(index for index in range(100) if _is_behind(files, index))
+    assert files.begin == first
+    files.close()
+    assert opened(tmp_path).begin == first
+
+
+def _is_behind(files: LedgerFiles, index: int) -> bool:
+    try:
+        return files.entry(index)[0].position >= 2 * DATA_BYTES
+    except (DamagedStore, InvalidOffset):
+        return False
+
+
+# ------------------------------------------------------------------ opening
+
+
+def test_a_missing_index_is_written_again(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, some_bodies(300))
+    files.close()
+    before = stored(tmp_path)
+    shutil.rmtree(tmp_path / "index")
+    opened(tmp_path).close()
+    assert stored(tmp_path) == before
+
+
+def test_a_damaged_index_is_mended(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, some_bodies(300))
+    files.close()
+    before = stored(tmp_path)
+    last = max((tmp_path / "index").iterdir())
+    last.write_bytes(bytes(64) + last.read_bytes()[64:-32] + b"\xff" * 32)
+    opened(tmp_path).close()
+    assert stored(tmp_path) == before
+
+
+@pytest.mark.parametrize("place", [0, 4, 8, 16, 24, 44])
+def test_the_log_ends_before_an_entry_with_a_wrong_number(tmp_path: Path, place: int) -> None:
+    files = opened(tmp_path)
+    grow(files, some_bodies(60), term=3)
+    position = files.index_record(55).position
+    files.close()
+    path = tmp_path / "data" / f"{position // DATA_BYTES * DATA_BYTES:020d}"
+    data = bytearray(path.read_bytes())
+    at = position % DATA_BYTES + place
+    data[at : at + 4] = (0x80000000 if place == 16 else 0x7F000000).to_bytes(4, "big")  # only an earlier term is wrong
+    path.write_bytes(data)
+    files = opened(tmp_path)
+    assert files.end == 54
+    files.close()
+    assert not any(path.read_bytes()[position % DATA_BYTES :])
+
+
+def test_an_uncommitted_entry_without_its_body_is_dropped_and_a_committed_one_stays(tmp_path: Path) -> None:
+    def is_intact(body: memoryview, position: int) -> bool:
+        return bytes(body) != bytes(len(body))
+
+    files = opened(tmp_path)
+    grow(files, [b"a" * 10, bytes(10), b"b" * 10, bytes(10), b"c"])
+    files.save_checkpoint(2)
+    files.close()
+    assert opened(tmp_path).end == 4
+    assert opened(tmp_path, is_intact=is_intact).end == 2
+
+
+def test_a_ledger_that_lost_what_was_committed_is_not_opened(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, some_bodies(60))
+    files.save_checkpoint(59)
+    files.close()
+    last = max((tmp_path / "data").iterdir())
+    last.write_bytes(bytes(DATA_BYTES))
+    with pytest.raises(DamagedStore, match="entry 59 was committed"):
+        opened(tmp_path)
+
+
+# ------------------------------------------------------------------ truncating
+
+
+@pytest.mark.parametrize("last_index", [298, 250, 100, 0])
+def test_after_a_truncation_the_files_are_those_of_a_shorter_log(tmp_path: Path, last_index: int) -> None:
+    bodies = some_bodies(300)
+    files = opened(tmp_path / "cut")
+    grow(files, bodies)
+    files.sync()
+    files.truncate(last_index)
+    assert files.end == last_index
+    short = opened(tmp_path / "short")
+    grow(short, bodies[: last_index + 1])
+    assert (files.end_term, files.end_position) == (short.end_term, short.end_position)
+    for either in (files, short):
+        grow(either, [b"new"], term=2)
+        either.close()
+    assert stored(tmp_path / "cut") == stored(tmp_path / "short")
+
+
+def test_a_ledger_can_begin_again_at_the_leaders_first_file(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, some_bodies(100))
+    files.save_checkpoint(99)
+    with pytest.raises(InvalidOffset):
+        files.restart(5 * DATA_BYTES + 1)
+    files.restart(5 * DATA_BYTES)
+    assert (files.begin, files.end, files.end_position) == (-1, -1, 5 * DATA_BYTES)
+    files.append([(EntryHead(777, 9, 5 * DATA_BYTES, 3), b"abc")])
+    grow(files, [b"d"], term=9)
+    files.close()
+    again = opened(tmp_path)
+    assert (again.begin, again.end, again.end_term) == (777, 778, 9)
+    assert again.entry(777)[1] == b"abc"
+
+
+# ------------------------------------------------------------------ term, vote, checkpoint
+
+
+def test_term_and_vote_come_back(tmp_path: Path) -> None:
+    state = LedgerState(tmp_path / "dledger-n0", LocalMedium())
+    assert state.load_vote() == TermVote(0)
+    for vote in (TermVote(1, "n0"), TermVote(2), TermVote(2, "n1")):
+        state.save_vote(vote)
+        assert LedgerState(tmp_path / "dledger-n0", LocalMedium()).load_vote() == vote
+    (tmp_path / "dledger-n0/currterm").write_bytes(b"currTerm=")
+    with pytest.raises(DamagedStore):
+        state.load_vote()
+
+
+def test_a_member_that_java_left_without_its_vote_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "currterm.bak").write_bytes(b"voteLeader=n0\ncurrTerm=3\n")
+    with pytest.raises(DamagedStore, match="vote"):
+        LedgerState(tmp_path, LocalMedium()).load_vote()
+
+
+def test_a_checkpoint_never_says_more_than_is_on_disk(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, some_bodies(20))
+    assert files.synced_position == 0
+    files.save_checkpoint(12)
+    assert files.synced_position == files.end_position
+    assert files.state.load_checkpoint() == LedgerCheckpoint(19, 12)
+    (tmp_path / "checkpoint").write_bytes(b"torn")
+    assert files.state.load_checkpoint() == LedgerCheckpoint(-1, -1)
+
+
+def test_bytes_that_are_no_entry_are_an_error_that_says_so(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, [b"abc"])
+    view = files.data.segments[0].tail.buffer
+    assert isinstance(view, memoryview)
+    view[0] = 9
+    with pytest.raises(FormatError):
+        files.entry(0)
