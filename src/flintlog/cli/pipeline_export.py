@@ -36,7 +36,7 @@ from flintlog.cli.pipeline import master_option, progress_bar, session
 @click.option("--follow", "is_following", is_flag=True, help="Keep the table fresh until interrupted.")
 @click.option("--interval", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Seconds, with --follow.")
 @click.option("--catalog", help="The Iceberg catalog, as pyiceberg knows it; else one is made in TABLE.")
-@click.option("--identifier", default="flintlog.messages", show_default=True, help="The table's name in a catalog.")
+@click.option("--identifier", default="rocketmq.messages", show_default=True, help="The table's name in a catalog.")
 @master_option
 @output_option
 def export(

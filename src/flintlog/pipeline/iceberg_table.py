@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
 
-DEFAULT_IDENTIFIER: Final = "flintlog.messages"
+DEFAULT_IDENTIFIER: Final = "rocketmq.messages"
 SPEC: Final = "flintlog.table"
 POSITION: Final = "flintlog.position/"
 _IO: Final = {"py-io-impl": "flintlog.pipeline.iceberg_io.DurableFileIO"}
