@@ -56,12 +56,12 @@ def derived(root: Path) -> tuple[dict[str, bytes], Counter[bytes]]:
     return queues, Counter(path.read_bytes() for path in (root / "index").iterdir())
 
 
-def embedded_twin(root: Path, twin: Path) -> tuple[dict[str, bytes], Counter[bytes]]:
+def embedded_twin(root: Path, twin: Path, config: StoreConfig = SIZES) -> tuple[dict[str, bytes], Counter[bytes]]:
     """What the embedded dispatcher makes of the same log."""
     (twin / "commitlog").mkdir(parents=True)
     for path in (root / "commitlog").iterdir():
         (twin / "commitlog" / path.name).write_bytes(path.read_bytes())
-    with open_store(twin, SIZES):
+    with open_store(twin, config):
         pass
     return derived(twin)
 
