@@ -29,7 +29,12 @@ CONFIG = SIZES.with_changes(dispatch="external")
 def write(root: Path, seed: int) -> None:
     chance = random.Random(seed)
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def listen() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=listen, daemon=True).start()
     with open_store(root, CONFIG.with_changes(flush=chance.choice(["sync", "async"]))) as store:
         sys.stdout.write("open\n")
         sys.stdout.flush()

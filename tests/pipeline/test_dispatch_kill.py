@@ -154,7 +154,8 @@ def test_writer_and_dispatcher_killed_at_random_moments(scene: Scene, tmp_path: 
     check(scene, tmp_path)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_job_on_spark_and_its_writer_killed(scene: Scene, tmp_path: Path) -> None:
     writer = scene.writer()
     job = scene.job()
