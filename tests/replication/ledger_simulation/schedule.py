@@ -33,7 +33,6 @@ RULES = (
     "commit_own_term_only",
     "sync_before_acknowledging",
     "clamp_committed",
-    "keep_committed",
     "peers_only",
     "lead_once_a_term",
     "zero_tails",
@@ -48,7 +47,6 @@ class Run:
     seed: int
     without: tuple[str, ...] = ()
     trace: list[str] | None = None
-    blind_to: frozenset[str] = frozenset()
 
     def simulate(self) -> Cluster:
         """Chaos, then calm. Raises Violation."""
@@ -63,7 +61,6 @@ class Run:
             file_size=random.choice((600, 2_000, 1 << 20)),
         )
         cluster.trace = self.trace
-        cluster.invariants.blind_to = self.blind_to
         network = cluster.network
         network.loss = random.choice((0.0, 0.01, 0.05, 0.2))
         network.repeat = random.choice((0.0, 0.02, 0.2))
