@@ -136,7 +136,8 @@ def test_every_thread_is_in_the_architecture() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     rooms = [PACKAGE / room for room in ("disk", "derive", "store", "replication", "pipeline")]
     sources = [path.read_text("utf-8") for room in rooms for path in room.rglob("*.py")]
-    made = {name for source in sources for name in re.findall(r'(?:name=f?|\n +)"(flintlog-[a-z-]+)', source)}
+    starts = re.compile(r'(?:name(?:_prefix)?=f?|\n +)"(flintlog-[a-z-]+)')
+    made = {name for source in sources for name in starts.findall(source)}
     named = set(re.findall(r"`(flintlog-[a-z-]+)", text))
     assert len(made) >= 9
     assert {name.rstrip("-") for name in made} == {name.rstrip("-") for name in named}

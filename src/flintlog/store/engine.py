@@ -70,7 +70,9 @@ class Engine:
         self.log = parts.commit_log
         self._side = DispatchSide(parts.paths.dispatch, medium, patience_ms=config.dispatch_patience_ms)
         self.dispatcher = self._make_dispatcher()
-        self.put_figures = PutFigures(parts.queues, lambda: self.log.end_offset, lambda: self.dispatcher.position)
+        self.put_figures = PutFigures(
+            parts.queues, lambda: self.log.end_offset, lambda: self.dispatcher.position, self.log.unqueued
+        )
         self.broker_stats = BrokerStats(
             now_ms,
             self.put_figures.take,
@@ -495,6 +497,6 @@ class Engine:
             return PutTotals(0, 0)
         appended = self.log.appended_bytes
         if appended != self._totals.bytes:  # adding up 100,000 queues is not for every second
-            times = self.parts.queues.offsets_handed_out - self._offsets_before + self.log.unqueued_count
+            times = self.parts.queues.offsets_handed_out - self._offsets_before + self.log.unqueued.count
             self._totals = PutTotals(times, appended)
         return self._totals
