@@ -201,7 +201,7 @@ def _group_rows(paths: Sequence[str], config: StoreConfig | None) -> list[tuple[
         if "://" in log.uri:
             continue
         try:
-            files = look_at(Path(log.uri).parent, config)
+            files = look_at(Path(log.uri) if log.ledger else Path(log.uri).parent, config)
         except DamagedStore:
             continue  # a log alone has no groups
         rows += [
