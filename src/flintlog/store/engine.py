@@ -189,6 +189,7 @@ class Engine:
         move_to(State.LOAD_BEGIN)
         self._was_clean = not self.medium.exists(parts.paths.abort)
         parts.segments.load()
+        self._load_ledger()
         move_to(State.LOAD_COMMITLOG_OK)
         parts.queues.load()
         move_to(State.LOAD_CONSUME_QUEUE_OK)
@@ -204,6 +205,13 @@ class Engine:
             safe = parts.checkpoint.values.index_msg_timestamp
             self._dropped_index_files = parts.index.load(self._was_clean or self._published is not None, safe)
         move_to(State.LOAD_INDEX_OK)
+
+    def _load_ledger(self) -> None:
+        """In a ledger the log ends where the group has committed it, whatever lies behind."""
+        parts = self.parts
+        if parts.ledger is not None:
+            parts.ledger.load()
+            parts.segments.readable_limit = parts.ledger.position_behind(parts.ledger.committed)
 
     def _load_subscriptions(self) -> None:
         try:
@@ -256,6 +264,7 @@ class Engine:
             progress=progress,
             read_only=self.read_only,
             published=self._published,
+            ledger_end=parts.segments.readable_limit,
         )
         self.recovery = Recovery(opening, clean=self._was_clean).run()
         if self._unclosed is not None:

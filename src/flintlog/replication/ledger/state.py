@@ -63,6 +63,8 @@ class NodeState:
         self.now_ms = now_ms
         self.random = random
         self.dialects: dict[str, int] = {}
+        self.is_beat_wanted = False
+        """A peer does not know yet that we lead."""
         self.output = Output()
         self.on_role_change: Callable[[], None] = lambda: None
         self._generation = 0
