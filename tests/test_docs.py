@@ -25,7 +25,7 @@ DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 _MODULE = re.compile(r"`(flintlog(?:\.\w+)+)")
 _FILE = re.compile(r"`((?:tests|examples|benchmarks|scripts|docs|src|flintlog)/[\w./-]+)`")
-_OF_A_STORE = re.compile(r"flintlog/(stop\.json|cut\.json|delay\.json|swap\.json|rebuild/?|cut/?|cut/.*)$")
+_OF_A_STORE = re.compile(r"flintlog/((?:stop|cut|delay|swap|deleted)\.json|rebuild/?|cut/?|cut/.*)$")
 _MACHINE = re.compile(r"/(?:work|root|home/\w+|tmp/golden)\b")
 
 
@@ -136,7 +136,8 @@ def test_every_thread_is_in_the_architecture() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     rooms = [PACKAGE / room for room in ("disk", "derive", "store", "replication", "pipeline")]
     sources = [path.read_text("utf-8") for room in rooms for path in room.rglob("*.py")]
-    made = {name for source in sources for name in re.findall(r'(?:name=f?|\n +)"(flintlog-[a-z-]+)', source)}
+    starts = re.compile(r'(?:name(?:_prefix)?=f?|\n +)"(flintlog-[a-z-]+)')
+    made = {name for source in sources for name in starts.findall(source)}
     named = set(re.findall(r"`(flintlog-[a-z-]+)", text))
     assert len(made) >= 9
     assert {name.rstrip("-") for name in made} == {name.rstrip("-") for name in named}

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], list[str]]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     with process.stdout as told:
-        return process, re.findall(r"on ([\d.]+:\d+)", told.readline())
+        return process, re.findall(r"on (?:http://)?([\d.]+:\d+)", told.readline())
 
 
 def test_two_nodes_until_they_are_told_to_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,9 +46,8 @@ def test_two_nodes_until_they_are_told_to_stop(tmp_path: Path, capsys: pytest.Ca
     told: list[dict[str, object]] = []
     nodes = []
     try:
-        node, (port, ha_port) = start(
-            str(tmp_path / "a"), "--role", "master", "--ha-port", "0", "--config", str(config)
-        )
+        master = ["--role", "master", "--ha-port", "0", "--metrics-port", "0", "--config", str(config)]
+        node, (port, ha_port, metrics) = start(str(tmp_path / "a"), *master)
         nodes.append(node)
         slave = ["--role", "slave", "--ha-master", ha_port, "--master-remoting", port, "--config", str(config)]
         nodes.append(start(str(tmp_path / "b"), *slave)[0])
@@ -57,6 +57,8 @@ def test_two_nodes_until_they_are_told_to_stop(tmp_path: Path, capsys: pytest.Ca
             time.sleep(0.1)
             assert run(["replica", "status", port, "-o", "jsonl"]) == 0
             told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
+            assert b"flintlog_replica_peers 1.0" in answer.read()
     finally:
         for node in nodes:
             node.send_signal(signal.SIGTERM)

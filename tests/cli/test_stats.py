@@ -75,6 +75,39 @@ def test_by_queue(store: Path, config: Path, capsys: pytest.CaptureFixture[str])
     assert counts == [("orders", "0", "6"), ("orders", "1", "5"), ("other", "0", "1")]
 
 
+def test_by_group(store: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(store, SMALL) as opened:
+        with opened.consumer("billing", "orders", retries=False) as consumer:
+            for _ in range(4):
+                message = consumer.poll()
+                assert message is not None
+                consumer.acknowledge(message)
+        with opened.consumer("audit", "other", retries=False) as consumer:
+            consumer.acknowledge(next(iter(consumer)))
+        unread = opened.get("orders", 0, 2).messages[0]
+        behind_bytes = opened.max_physical_offset - unread.physical_offset
+    assert json.loads(_run(capsys, str(store), "--by", "group", "-o", "json")) == [
+        {
+            "group": "audit",
+            "topic": "other",
+            "queues": 1,
+            "waiting": 0,
+            "behind_bytes": 0,
+            "oldest_waiting_timestamp": None,
+        },
+        {
+            "group": "billing",
+            "topic": "orders",
+            "queues": 2,
+            "waiting": 7,
+            "behind_bytes": behind_bytes,
+            "oldest_waiting_timestamp": unread.store_timestamp,
+        },
+    ]
+    found = json.loads(_run(capsys, str(store), "-o", "json"))
+    assert found["groups"] == 2
+
+
 def test_an_empty_store(tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     open_store(tmp_path / "store", SMALL).shutdown()
     arguments = (str(tmp_path / "store"), "--config", str(config), "-o", "json")

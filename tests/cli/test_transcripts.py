@@ -51,6 +51,9 @@ COMMANDS = {
     "repair-plan-plain": ("plain", "repair {store} --plan"),
     "offsets-show": ("delay", "offsets show {store} --group CG_delay"),
     "offsets-set": ("delay", "offsets set {store} earliest --group CG_timer --topic TimerTopic --dry-run"),
+    "stats-by-topic": ("delay", "stats {store} --by topic"),
+    "stats-by-queue": ("multi", "stats {store} --by queue"),
+    "stats-by-group": ("delay", "stats {store} --by group"),
     "diff-torn": ("torn", "diff {store}/truncated/before/store {store}/flip/before/store"),
     "explain": ("plain", "explain torn-tail"),
 }

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
 import pytest
 from tests.replication.ledger_simulation.invariants import Violation
-from tests.replication.ledger_simulation.schedule import Run, command
+from tests.replication.ledger_simulation.schedule import RULES, Run, command
 
 QUICK_SEEDS = 300
+SLOW_SEEDS = 10_000
 
 
-def _simulate(seed: int) -> None:
-    try:
-        Run(seed).simulate()
-    except Violation as violation:
-        pytest.fail(f"{violation}\nrepeat it with: {command(seed, ())} --trace")
+def _failures(seeds: range) -> list[str]:
+    failures = []
+    for seed in seeds:
+        try:
+            Run(seed).simulate()
+        except Violation as violation:
+            failures.append(f"{violation}\n    repeat it with: {command(seed, ())} --trace")
+    return failures
 
 
 @pytest.mark.parametrize("first", range(0, QUICK_SEEDS, 100))
 def test_no_invariant_is_broken(first: int) -> None:
-    for seed in range(first, first + 100):
-        _simulate(seed)
+    assert _failures(range(first, first + 100)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_no_invariant_is_broken_in_ten_thousand_runs() -> None:
+    parts = [range(first, first + 250) for first in range(QUICK_SEEDS, QUICK_SEEDS + SLOW_SEEDS, 250)]
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        failures = [failure for part in pool.map(_failures, parts) for failure in part]
+    assert failures == []
 
 
 def test_a_seed_is_a_run() -> None:
@@ -27,4 +42,22 @@ def test_a_seed_is_a_run() -> None:
     for trace in traces:
         Run(17, trace=trace).simulate()
     assert traces[0] == traces[1]
-    assert len(traces[0]) > 1_000
+    assert len(traces[0]) > 500
+
+
+# The same runs with a rule switched off.
+
+
+def _first_violation(rule: str) -> str | None:
+    for seed in range(600):
+        try:
+            Run(seed, (rule,)).simulate()
+        except Violation as violation:
+            return violation.kind
+    return None
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_without_a_rule_something_breaks(rule: str) -> None:
+    """Not merely the progress of the group: something that is promised."""
+    assert _first_violation(rule) not in (None, "progress")

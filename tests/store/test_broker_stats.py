@@ -204,6 +204,18 @@ def test_a_topic_that_was_removed_and_made_anew(tmp_path: Path) -> None:
         assert [puts.topic for puts in figures.take()] == ["other"]
 
 
+def test_records_without_a_place_in_a_queue_are_puts_too(store: Store) -> None:
+    prepared = Message("orders", b"x", queue_id=1, sys_flag=4)
+    sizes = [store.put(message).check().size for message in (prepared, Message("orders", b"y"), prepared)]
+    store.wait_dispatched()
+    figures = store.broker_stats
+    assert {key: item.value for key, item in figures.items("QUEUE_PUT_NUMS").items()} == {"orders@0": 1, "orders@1": 2}
+    store.put(prepared).check()
+    assert store.counters.topics["orders"] == (4, sum(sizes) + sizes[0])
+    assert store.counters.put_times_total == 4
+    assert store.max_offset("orders", 1) == 0
+
+
 # ---------------------------------------------------------------------- gets
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -28,10 +29,34 @@ TABLE_BODY_CHARS = 60
 POLL_S = 0.2
 
 Matches = Callable[["StoredMessage"], bool]
-Command = TypeVar("Command", bound=Callable[..., object])
 
 
-def _filter_options(command: Command) -> Command:
+class Choice(NamedTuple):
+    """Which messages were asked for, and the form of their bodies."""
+
+    wanted: Wanted
+    matches: Matches
+    body: str
+
+
+def _choice_options(command: Callable[..., int | None]) -> Callable[..., int | None]:
+    """The options that say which messages, as one argument `choice`."""
+
+    @wraps(command)
+    def with_choice(
+        topic: str | None,
+        queue_id: int | None,
+        start: str | None,
+        stop: str | None,
+        tag: str | None,
+        key: str | None,
+        where: str | None,
+        body: str,
+        **others: object,
+    ) -> int | None:
+        choice = Choice(_wanted(topic, queue_id, start, stop), _matcher(tag, key, where), body)
+        return command(choice=choice, **others)
+
     options = (
         click.option("--topic", type=TOPIC, help="Only messages of this topic."),
         click.option("--queue", "queue_id", type=click.IntRange(0), help="Only messages of this queue id."),
@@ -44,41 +69,28 @@ def _filter_options(command: Command) -> Command:
             "--body", type=click.Choice(BODY_FORMS), default="text", show_default=True, help="Form of bodies."
         ),
     )
+    decorated: Callable[..., int | None] = with_choice
     for option in reversed(options):
-        command = option(command)
-    return command
+        decorated = option(decorated)
+    return decorated
 
 
 @click.command()
 @store_argument
-@_filter_options
+@_choice_options
 @click.option("--limit", type=click.IntRange(0), help=f"At most so many messages; {TABLE_LIMIT} for a table.")
 @store_config_option
 @output_option
-def cat(
-    store: Path,
-    topic: str | None,
-    queue_id: int | None,
-    start: str | None,
-    stop: str | None,
-    tag: str | None,
-    key: str | None,
-    where: str | None,
-    body: str,
-    limit: int | None,
-    config: StoreConfig | None,
-    output: Output,
-) -> int:
+def cat(store: Path, choice: Choice, limit: int | None, config: StoreConfig | None, output: Output) -> int:
     """Show the messages of the store in STORE, in log order."""
     from flintlog.care.log_reader import LogReader
 
-    wanted, matches = _wanted(topic, queue_id, start, stop), _matcher(tag, key, where)
     damage: list[tuple[int, int, str]] = []
     reader = LogReader(look(store, config, output), lambda *place: damage.append(place))
-    found = (message for message in reader.messages(wanted) if matches(message))
+    found = (message for message in reader.messages(choice.wanted) if choice.matches(message))
     limit = TABLE_LIMIT if limit is None and isinstance(output, TableOutput) else limit
     cut = _Cut(found, limit)
-    _write(cut, body, output)
+    _write(cut, choice.body, output)
     if cut.is_cut:
         output.cut(cut.count, "messages", "--limit shows more")
     for begin, end, evidence in damage:
@@ -88,36 +100,20 @@ def cat(
 
 @click.command()
 @store_argument
-@_filter_options
+@_choice_options
 @click.option("-n", "--count", type=click.IntRange(0), default=10, show_default=True, help="How many messages.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more, until interrupted.")
 @store_config_option
 @output_option
-def tail(
-    store: Path,
-    topic: str | None,
-    queue_id: int | None,
-    start: str | None,
-    stop: str | None,
-    tag: str | None,
-    key: str | None,
-    where: str | None,
-    body: str,
-    count: int,
-    follow: bool,
-    config: StoreConfig | None,
-    output: Output,
-) -> None:
+def tail(store: Path, choice: Choice, count: int, follow: bool, config: StoreConfig | None, output: Output) -> None:
     """Show the last messages of the store in STORE, and with -f those that are put from now on."""
-    wanted, matches = _wanted(topic, queue_id, start, stop), _matcher(tag, key, where)
-    files = look(store, config, output)
-    last, reader = _last(files, count, wanted, matches)
+    last, reader = _last(look(store, config, output), count, choice)
     if not follow:
-        _write(last, body, output)
+        _write(last, choice.body, output)
         return
     if isinstance(output, JsonOutput):
         raise click.UsageError("-f has no end, and a JSON array needs one; use -o jsonl")
-    _write_lines(chain(last, _follow(store, config, reader, wanted, matches)), body, output)
+    _write_lines(chain(last, _follow(store, config, reader, choice)), choice.body, output)
 
 
 def _wanted(topic: str | None, queue_id: int | None, start: str | None, stop: str | None) -> Wanted:
@@ -202,7 +198,7 @@ def _write_lines(messages: Iterable[StoredMessage], body: str, output: Output) -
         output.stream.flush()
 
 
-def _last(files: StoreFiles, count: int, wanted: Wanted, matches: Matches) -> tuple[list[StoredMessage], LogReader]:
+def _last(files: StoreFiles, count: int, choice: Choice) -> tuple[list[StoredMessage], LogReader]:
     """The last messages that match, oldest first, and a reader that stands behind them."""
     from flintlog.care.log_reader import LogReader
 
@@ -212,7 +208,7 @@ def _last(files: StoreFiles, count: int, wanted: Wanted, matches: Matches) -> tu
     for file in reversed(files.log):
         if len(found) >= count and end:
             break
-        own = [message for message in reader.read_file(file, wanted) if matches(message)]
+        own = [message for message in reader.read_file(file, choice.wanted) if choice.matches(message)]
         if reader.position > file.base:
             end = max(end, reader.position)
         found = (own + found)[-count:] if count else []
@@ -220,14 +216,12 @@ def _last(files: StoreFiles, count: int, wanted: Wanted, matches: Matches) -> tu
     return found, reader
 
 
-def _follow(
-    store: Path, config: StoreConfig | None, reader: LogReader, wanted: Wanted, matches: Matches
-) -> Iterator[StoredMessage]:
+def _follow(store: Path, config: StoreConfig | None, reader: LogReader, choice: Choice) -> Iterator[StoredMessage]:
     from flintlog.care.log_reader import LogReader
     from flintlog.care.store_files import look_at
 
     while True:
-        yield from (message for message in reader.more(wanted) if matches(message))
+        yield from (message for message in reader.more(choice.wanted) if choice.matches(message))
         time.sleep(POLL_S)
         position = reader.position
         reader = LogReader(look_at(store, config))

@@ -18,7 +18,7 @@ from flintlog.cli.pipeline import master_option, progress_bar, session
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["store", "parquet", "delta"]),
+    type=click.Choice(["store", "parquet", "delta", "iceberg"]),
     default="store",
     show_default=True,
     help="What INTO becomes.",

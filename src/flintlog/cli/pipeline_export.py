@@ -1,4 +1,4 @@
-"""`flintlog pipeline export STORE TABLE`: messages as a table of Parquet files, plain or Delta."""
+"""`flintlog pipeline export STORE TABLE`: messages as a table of Parquet files: plain, Delta or Iceberg."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from flintlog.cli.pipeline import master_option, progress_bar, session
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["parquet", "delta"]),
+    type=click.Choice(["parquet", "delta", "iceberg"]),
     default="parquet",
     show_default=True,
     help="What kind of table; one that is there stays what it is.",
@@ -35,6 +35,8 @@ from flintlog.cli.pipeline import master_option, progress_bar, session
 @click.option("--allow-data-loss", is_flag=True, help="Step over damage and what retention deleted.")
 @click.option("--follow", "is_following", is_flag=True, help="Keep the table fresh until interrupted.")
 @click.option("--interval", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Seconds, with --follow.")
+@click.option("--catalog", help="The Iceberg catalog, as pyiceberg knows it; else one is made in TABLE.")
+@click.option("--identifier", default="rocketmq.messages", show_default=True, help="The table's name in a catalog.")
 @master_option
 @output_option
 def export(
@@ -48,6 +50,8 @@ def export(
     allow_data_loss: bool,
     is_following: bool,
     interval: float,
+    catalog: str | None,
+    identifier: str,
     master: str,
     output: Output,
 ) -> None:
@@ -57,6 +61,7 @@ def export(
     """
     from flintlog.pipeline.export import ExportOptions, follow
     from flintlog.pipeline.export import export as run
+    from flintlog.pipeline.iceberg_table import IcebergName
     from flintlog.pipeline.logs import find_logs
 
     options = ExportOptions(
@@ -66,16 +71,17 @@ def export(
         value_schema=json_schema,
         fail_on_data_loss=not allow_data_loss,
     )
+    name = None if catalog is None else IcebergName(catalog, identifier)
     find_logs((store,), strict=not allow_data_loss)  # before anyone waits for Spark to start
     with session(master) as spark, progress_bar("exporting") as progress:
         if not is_following:
-            report = run(spark, store, table, form=form, options=options, progress=progress)
+            report = run(spark, store, table, form=form, name=name, options=options, progress=progress)
             output.record(asdict(report))
             if topics and not report.rows:
                 output.note(f"nothing new of topic {' or '.join(topics)} was found")
             return
         with stopped_by_signals() as stop:
-            rounds = follow(spark, store, table, form=form, options=options, stop=stop, interval_s=interval)
+            rounds = follow(spark, store, table, form=form, name=name, options=options, stop=stop, interval_s=interval)
             for report in rounds:
                 output.record(asdict(report))
                 output.stream.flush()

@@ -16,7 +16,9 @@ from flintlog.cli.times import parse_ms, parse_span_ms
 @click.command("replay")
 @click.argument("source")
 @click.argument("store", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(["store", "parquet", "delta"]), help="What SOURCE is.  [seen]")
+@click.option(
+    "--format", "form", type=click.Choice(["store", "parquet", "delta", "iceberg"]), help="What SOURCE is.  [seen]"
+)
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be given more than once.")
 @click.option("--where", metavar="SQL", help="Only rows of which this is true.")
 @click.option("--since", metavar="TIME", help="Stored at or after this time.")
@@ -56,7 +58,9 @@ def replay(
     master: str,
     output: Output,
 ) -> None:
-    """Put the messages of SOURCE (a store, or a table of Parquet or Delta) into STORE, all of them or none, and once.
+    """Put the messages of SOURCE into STORE, all of them or none, and once.
+
+    SOURCE is a store, or a table: Parquet, Delta or Iceberg.
 
     \b
     flintlog pipeline replay /lake/orders STORE --since 2026-11-01 --rename orders=orders-again --shift 7d

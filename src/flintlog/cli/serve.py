@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=10911, show_default=True, help="The port for requests.")
 @click.option("--ha-port", type=click.IntRange(0, 65535), help="The port a master sends its log on; else haListenPort.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics on this port.")
 @config_option
 @output_option
 def serve(
@@ -45,6 +47,7 @@ def serve(
     host: str,
     port: int,
     ha_port: int | None,
+    metrics_port: int | None,
     config: StoreConfig,
     output: Output,
 ) -> int:
@@ -65,20 +68,27 @@ def serve(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    node.start()
-    try:
-        _say_where(node, store, host, output)
+    with ExitStack() as ending:
+        ending.callback(node.stop)
+        node.start()
+        metrics = None
+        if metrics_port is not None:
+            from flintlog.replication.prometheus import MetricsServer
+
+            metrics = MetricsServer(node, host, metrics_port)
+            ending.callback(metrics.stop)
+        _say_where(node, store, host, output, None if metrics is None else metrics.port)
         stop.wait()
-    finally:
-        node.stop()
     return ExitCode.FINE
 
 
-def _say_where(node: HaNode, store: Path, host: str, output: Output) -> None:
+def _say_where(node: HaNode, store: Path, host: str, output: Output, metrics_port: int | None) -> None:
     """One line, or one value, as soon as the node listens: whoever started it may wait for that."""
     role, ha_port = node.config.broker_role, None if node.is_slave else node.ha_port
     if isinstance(output, TableOutput):
         sends = "" if ha_port is None else f", log on {host}:{ha_port}"
-        click.echo(f"{role} of {store}: requests on {host}:{node.port}{sends}")
+        measured = "" if metrics_port is None else f", metrics on http://{host}:{metrics_port}/metrics"
+        click.echo(f"{role} of {store}: requests on {host}:{node.port}{sends}{measured}")
     else:
-        output.record({"role": role, "store": str(store), "host": host, "port": node.port, "ha_port": ha_port})
+        ports = {"port": node.port, "ha_port": ha_port, "metrics_port": metrics_port}
+        output.record({"role": role, "store": str(store), "host": host, **ports})

@@ -68,6 +68,8 @@ class SegmentQueue:
         self.committed_where = 0
         self.store_timestamp = 0
         self.create_failure: FlintlogError | None = None
+        self.readable_limit: int | None = None
+        """Where reading ends for those who ask for `max_offset`, if somebody else decides that than the writer."""
         self._paths = PathChoice(directories, read_only_directories, full_directories)
         self._allocator = allocator
         self._segments: tuple[Segment, ...] = ()
@@ -158,6 +160,9 @@ class SegmentQueue:
     @property
     def max_offset(self) -> int:
         """The offset behind the last byte that can be read; 0 without segments."""
+        limit = self.readable_limit
+        if limit is not None:
+            return limit
         last = self.last
         return 0 if last is None else last.base + last.read_position
 

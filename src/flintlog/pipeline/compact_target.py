@@ -113,7 +113,7 @@ class TableTarget:
             str(self._table.staged),
             with_broker=with_broker,
             fail_on_data_loss=fail_on_data_loss,
-            keep_topic=self._table.keeps_topic,
+            keep_partitions=self._table.keeps_partitions,
             by_partition=self._table.is_staged_in_place,
         )
 

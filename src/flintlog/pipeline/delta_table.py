@@ -24,7 +24,7 @@ from flintlog.disk.local import LocalMedium
 from flintlog.disk.source import MappedSource
 from flintlog.errors import InvalidConfig, JobFailed, MissingExtra
 from flintlog.pipeline.export_write import WrittenFile
-from flintlog.pipeline.parquet_table import ROOM, TableSpec, check_same
+from flintlog.pipeline.parquet_table import ROOM, TableSpec, check_same, parse_spec
 
 if TYPE_CHECKING:
     import deltalake
@@ -36,7 +36,7 @@ class DeltaTable:
     """The writer's side of a table; one at a time, held by a lock."""
 
     form = "delta"
-    keeps_topic = False
+    keeps_partitions = False
     is_staged_in_place = True
 
     def __init__(self, root: Path) -> None:
@@ -137,12 +137,9 @@ class DeltaTable:
 
     def _check_spec(self) -> None:
         assert self._table is not None
-        try:
-            there = msgspec.json.decode(self._table.metadata().description or "", type=TableSpec)
-        except msgspec.MsgspecError:
-            raise InvalidConfig(
-                "this Delta table is not one of ours", path=self.root, advice="name a new one"
-            ) from None
+        there = parse_spec(self._table.metadata().description)
+        if there is None:
+            raise InvalidConfig("this Delta table is not one of ours", path=self.root, advice="name a new one")
         check_same(there, self._spec, self.root)
 
 

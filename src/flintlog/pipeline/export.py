@@ -29,11 +29,13 @@ from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.parquet_table import TableSpec
 from flintlog.pipeline.partitions import plan
 from flintlog.pipeline.source import check_start
-from flintlog.pipeline.tables import make_table
+from flintlog.pipeline.tables import Table, make_table
 from flintlog.pipeline.tasks import Progress, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from flintlog.pipeline.iceberg_table import IcebergName
 
 BATCH_BYTES = 4 * 1024 * 1024 * 1024
 MIN_TASK_BYTES = 32 * 1024 * 1024
@@ -78,11 +80,15 @@ def export(
     into: str | Path,
     *,
     form: str = "parquet",
+    name: IcebergName | None = None,
     options: ExportOptions | None = None,
     progress: Progress | None = None,
 ) -> ExportReport:
-    """Add to a table what stores hold and it does not; makes the table if there is none."""
-    job = _Export(spark, store, into, form, options or ExportOptions(), progress)
+    """Add to a table what stores hold and it does not; makes the table if there is none.
+
+    An Iceberg table may have a `name` in a catalog; else a catalog is made beside its files.
+    """
+    job = _Export(spark, store, make_table(form, Path(into).absolute(), name), options or ExportOptions(), progress)
     with job.opened():
         job.catch_up()
     return job.report
@@ -94,13 +100,14 @@ def follow(
     into: str | Path,
     *,
     form: str = "parquet",
+    name: IcebergName | None = None,
     options: ExportOptions | None = None,
     stop: threading.Event,
     interval_s: float = 10.0,
     progress: Progress | None = None,
 ) -> Iterator[ExportReport]:
     """Keep a table fresh until `stop` is set: a report after every round that added something."""
-    job = _Export(spark, store, into, form, options or ExportOptions(), progress)
+    job = _Export(spark, store, make_table(form, Path(into).absolute(), name), options or ExportOptions(), progress)
     with job.opened():
         while not stop.is_set():
             before = job.report.batches
@@ -117,8 +124,7 @@ class _Export:
         self,
         spark: SparkSession,
         store: str | Path | Sequence[str],
-        into: str | Path,
-        form: str,
+        table: Table,
         options: ExportOptions,
         progress: Progress | None,
     ) -> None:
@@ -128,9 +134,9 @@ class _Export:
         self._options = options
         self._progress = progress
         self._searched_at = 0.0
-        self._table = make_table(form, Path(into).absolute())
+        self._table = table
         self._task = self._make_task()
-        self.report = ExportReport(str(into), form)
+        self.report = ExportReport(str(table.root), table.form)
 
     def opened(self) -> AbstractContextManager[None]:
         find_logs(self._paths)  # a table is not made for a store that is not there
@@ -155,7 +161,7 @@ class _Export:
             value_type=None if options.value_schema is None else parse_value_schema(options.value_schema),
             fail_on_data_loss=options.fail_on_data_loss,
             compression=options.compression,
-            keep_topic=self._table.keeps_topic,
+            keep_partitions=self._table.keeps_partitions,
             by_partition=self._table.is_staged_in_place,
         )
 

@@ -71,7 +71,7 @@ class ExportTask:
     value_type: pa.DataType | None = None
     fail_on_data_loss: bool = True
     compression: str = "snappy"
-    keep_topic: bool = False
+    keep_partitions: bool = False
     by_partition: bool = False
 
     def write(self, planned: LogSplit) -> list[WrittenFile]:
@@ -93,16 +93,21 @@ class ExportTask:
         parts = _Parts(self)
         for batch in batches:
             for key, rows in by_topic_and_day(batch):
-                parts.add(key, *self._shape(rows))
+                parts.add(key, *self._shape(rows, key))
         return parts.close()
 
-    def _shape(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    def _shape(self, rows: pa.RecordBatch, key: PartitionKey) -> tuple[pa.RecordBatch, int]:
         """The columns of the table, and how many bodies were not what was expected."""
         unparsed = 0
         if self.value_type is not None:
             values, unparsed = parse_values(rows.column(BODY), self.value_type)
             rows = rows.append_column(VALUE, values)
-        left_out = [] if self.keep_topic else ["topic"]
+        left_out = []
+        if self.keep_partitions:
+            day = pa.scalar(key[1], pa.int32()).cast(pa.date32())
+            rows = rows.append_column("day", pa.repeat(day, rows.num_rows))
+        else:
+            left_out.append("topic")
         if not self.include_body and BODY in rows.schema.names:
             left_out.append(BODY)
         return rows.drop_columns(left_out), unparsed

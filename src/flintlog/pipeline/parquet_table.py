@@ -65,7 +65,7 @@ class ParquetTable:
     """The writer's side of a table; one at a time, held by a lock."""
 
     form = "parquet"
-    keeps_topic = False
+    keeps_partitions = False
     is_staged_in_place = False
 
     def __init__(self, root: Path, medium: Medium | None = None) -> None:
@@ -167,6 +167,14 @@ def check_same(there: TableSpec, now: TableSpec, root: Path) -> None:
         if before != asked:
             what = name.replace("_", " ")
             raise InvalidConfig(f"the table was made with {what} = {before}, not {asked}", path=root)
+
+
+def parse_spec(text: bytes | str | None) -> TableSpec | None:
+    """How a table of ours was made; None if it is not ours."""
+    try:
+        return msgspec.json.decode(text or "", type=TableSpec)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _is_commit(name: str) -> bool:

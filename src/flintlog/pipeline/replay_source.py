@@ -15,20 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from flintlog.disk.local import LocalMedium
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.pipeline.delta_reading import load_delta
 from flintlog.pipeline.failures import plain_errors
+from flintlog.pipeline.iceberg_reading import load_iceberg
 from flintlog.pipeline.logs import find_logs
-from flintlog.pipeline.parquet_table import ROOM, TableSpec
+from flintlog.pipeline.parquet_table import ROOM, TableSpec, parse_spec
 from flintlog.pipeline.sql import load_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMS: Final = ("store", "parquet", "delta")
+FORMS: Final = ("store", "parquet", "delta", "iceberg")
 _ORDER: Final = ("store_timestamp", "broker", "physical_offset")
 _INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 
@@ -53,6 +52,8 @@ def guess_form(source: str) -> str:
     names = {info.name for info in medium.listing(Path(source))}
     if "_delta_log" in names:
         return "delta"
+    if "metadata" in names:
+        return "iceberg"
     if ROOM in names or any(name.endswith(".parquet") or "=" in name for name in names):
         return "parquet"
     return "store"
@@ -80,7 +81,7 @@ def load_replayed(spark: SparkSession, source: str, form: str, *, fail_on_data_l
     if form == "parquet":
         frame, spec = _load_parquet(spark, root), _load_spec(root)
     else:
-        frame, description = load_delta(spark, root)
+        frame, description = load_delta(spark, root) if form == "delta" else load_iceberg(spark, root)
         spec = parse_spec(description)
     order = tuple(name for name in _ORDER if name in frame.columns)
     return Replayed(frame, order, are_bodies_plain=spec is None or spec.decompress)
@@ -105,11 +106,3 @@ def _texts_stay_texts(spark: SparkSession) -> Iterator[None]:
 def _load_spec(root: Path) -> TableSpec | None:
     medium, path = LocalMedium(), root / ROOM / "table.json"
     return parse_spec(medium.read(path)) if medium.exists(path) else None
-
-
-def parse_spec(text: bytes | str | None) -> TableSpec | None:
-    """How a table of ours was made; None if it is not ours."""
-    try:
-        return msgspec.json.decode(text or "", type=TableSpec)
-    except msgspec.MsgspecError:
-        return None

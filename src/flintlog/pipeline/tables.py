@@ -9,21 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from flintlog.errors import InvalidConfig
 from flintlog.pipeline.export_write import WrittenFile
 from flintlog.pipeline.parquet_table import ParquetTable, TableSpec
 
-FORMS: Final = ("parquet", "delta")
+if TYPE_CHECKING:
+    from flintlog.pipeline.iceberg_table import IcebergName
+
+FORMS: Final = ("parquet", "delta", "iceberg")
 
 
 class Table(Protocol):
     """What a job writes to."""
 
     form: str
-    keeps_topic: bool
-    """Whether files have a column topic; else it is only in the directory's name or the table's log."""
+    root: Path
+    keeps_partitions: bool
+    """Whether files have the columns topic and day; else these are only in the directory's name or the table's log."""
 
     is_staged_in_place: bool
     """Whether tasks write where files will stay, by partition."""
@@ -42,8 +46,14 @@ class Table(Protocol):
         """Add files and move positions on, both or neither."""
 
 
-def make_table(form: str, root: Path) -> Table:
-    """The table of a form at a place; nothing is made or read yet."""
+def make_table(form: str, root: Path, name: IcebergName | None = None) -> Table:
+    """The table of a form at a place; nothing is made or read yet. An Iceberg table may have a name in a catalog."""
+    if form == "iceberg":
+        from flintlog.pipeline.iceberg_table import IcebergTable
+
+        return IcebergTable(root, name)
+    if name is not None:
+        raise InvalidConfig(f"a table of {form} is in no catalog", advice="one of iceberg is")
     if form == "parquet":
         return ParquetTable(root)
     if form == "delta":

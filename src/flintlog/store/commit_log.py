@@ -30,6 +30,7 @@ from flintlog.format.record import END_RESERVE, encode_blank
 from flintlog.kernel import Encoder, Lane, PutLane, Tail, scan
 from flintlog.store.clock import Milliseconds, given_clock
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
+from flintlog.store.put_figures import Unqueued
 from flintlog.store.put_lock import PutLock
 
 _OK = PutStatus.PUT_OK
@@ -74,7 +75,7 @@ class CommitLog:
         self._refusal = PutStatus.CREATE_MAPPED_FILE_FAILED
         self._began_at = 0
         self._padding_bytes = 0
-        self.unqueued_count = 0
+        self.unqueued = Unqueued()
         self._encoder = encoder
         self._append = encoder.append
         self._now_ms = now_ms
@@ -131,7 +132,8 @@ class CommitLog:
             receipt = self._append_one(message, queue_offset, capacity)
             if receipt.status is _OK:
                 placement.done()
-                self.unqueued_count += placement.is_unqueued
+                if placement.is_unqueued:
+                    self.unqueued.add((message.topic, message.queue_id), receipt.size)
             return receipt
 
     def _append_one(self, message: Message, queue_offset: int, capacity: int | None) -> Receipt:
@@ -302,7 +304,7 @@ class CommitLog:
     def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
         """The bytes of the record at an offset; None when the log does not reach there."""
         segment = self.segments.find(physical_offset)
-        if segment is None:
+        if segment is None or physical_offset >= self.segments.max_offset:
             return None
         position = physical_offset - segment.base
         if size is None:

@@ -121,13 +121,13 @@ class ConsumerOffsets:
 
     def groups_of(self, topic: str) -> list[str]:
         """The groups that have committed an offset of a topic."""
-        return sorted(group for other, group in self._pairs() if other == topic)
+        return sorted(group for other, group in self.pairs() if other == topic)
 
     def topics_of(self, group: str) -> list[str]:
         """The topics of which a group has committed an offset."""
-        return sorted(topic for topic, other in self._pairs() if other == group)
+        return sorted(topic for topic, other in self.pairs() if other == group)
 
-    def _pairs(self) -> Iterator[tuple[str, str]]:
+    def pairs(self) -> Iterator[tuple[str, str]]:
         """Topic and group of each entry; keys that are not of that form are nobody's."""
         for key in list(self._table):
             topic, separator, group = key.partition(SEPARATOR)
@@ -189,7 +189,7 @@ class ConsumerOffsets:
         stood beyond them would never see those.
         """
         moved = []
-        for topic, group in self._pairs():
+        for topic, group in self.pairs():
             for queue_id, offset in sorted(self.offsets(group, topic).items()):
                 end = end_of(topic, queue_id) if queue_id >= 0 else offset
                 if offset > end:

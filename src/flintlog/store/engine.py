@@ -70,7 +70,9 @@ class Engine:
         self.log = parts.commit_log
         self._side = DispatchSide(parts.paths.dispatch, medium, patience_ms=config.dispatch_patience_ms)
         self.dispatcher = self._make_dispatcher()
-        self.put_figures = PutFigures(parts.queues, lambda: self.log.end_offset, lambda: self.dispatcher.position)
+        self.put_figures = PutFigures(
+            parts.queues, lambda: self.log.end_offset, lambda: self.dispatcher.position, self.log.unqueued
+        )
         self.broker_stats = BrokerStats(
             now_ms,
             self.put_figures.take,
@@ -187,6 +189,7 @@ class Engine:
         move_to(State.LOAD_BEGIN)
         self._was_clean = not self.medium.exists(parts.paths.abort)
         parts.segments.load()
+        self._load_ledger()
         move_to(State.LOAD_COMMITLOG_OK)
         parts.queues.load()
         move_to(State.LOAD_CONSUME_QUEUE_OK)
@@ -202,6 +205,13 @@ class Engine:
             safe = parts.checkpoint.values.index_msg_timestamp
             self._dropped_index_files = parts.index.load(self._was_clean or self._published is not None, safe)
         move_to(State.LOAD_INDEX_OK)
+
+    def _load_ledger(self) -> None:
+        """In a ledger the log ends where the group has committed it, whatever lies behind."""
+        parts = self.parts
+        if parts.ledger is not None:
+            parts.ledger.load()
+            parts.segments.readable_limit = parts.ledger.position_behind(parts.ledger.committed)
 
     def _load_subscriptions(self) -> None:
         try:
@@ -254,6 +264,7 @@ class Engine:
             progress=progress,
             read_only=self.read_only,
             published=self._published,
+            ledger_end=parts.segments.readable_limit,
         )
         self.recovery = Recovery(opening, clean=self._was_clean).run()
         if self._unclosed is not None:
@@ -486,6 +497,6 @@ class Engine:
             return PutTotals(0, 0)
         appended = self.log.appended_bytes
         if appended != self._totals.bytes:  # adding up 100,000 queues is not for every second
-            times = self.parts.queues.offsets_handed_out - self._offsets_before + self.log.unqueued_count
+            times = self.parts.queues.offsets_handed_out - self._offsets_before + self.log.unqueued.count
             self._totals = PutTotals(times, appended)
         return self._totals

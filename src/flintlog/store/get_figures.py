@@ -28,7 +28,7 @@ class GetFigures:
 
     def count(self, page: Page, topic: str, queue_id: int, elapsed_ms: int, group: str | None) -> None:
         """One answer; without a group only the totals know of it."""
-        count = len(page.messages)
+        count = self._reader.message_count(topic, queue_id, page)
         self._counters.get_done(count, elapsed_ms)
         if is_system_topic(topic):
             self._figures.got_of_system(count)

@@ -3,13 +3,16 @@
     messages   next offset of the queue now − at the last look          known when the put returns
     bytes      record bytes of the queue's end now − at the last look   known when the message is visible
 
+Records that get no place in a queue (prepared and rolled back ones, of a producer that sets the flag itself) are few,
+and counted when they are put: `Unqueued`.
+
 A look at a store that nothing was put into costs one comparison, however many queues it has. While dispatch is
 behind, the bytes of the last messages are missing; they come with the next look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from flintlog.store.queue_table import QueueKey, QueueTable
@@ -24,10 +27,25 @@ class QueuePuts(NamedTuple):
     byte_count: int
 
 
+class Unqueued:
+    """Records that were put to a queue and have no place in it. Added to under the put lock, looked at by anyone."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.by_queue: dict[QueueKey, tuple[int, int]] = {}
+
+    def add(self, queue: QueueKey, size: int) -> None:
+        count, byte_count = self.by_queue.get(queue, (0, 0))
+        self.by_queue[queue] = count + 1, byte_count + size
+        self.count += 1
+
+
 class PutFigures:
     """Looks at the queues and remembers what it saw. One thread at a time."""
 
-    def __init__(self, queues: QueueTable, log_end: Callable[[], int], dispatched: Callable[[], int]) -> None:
+    def __init__(
+        self, queues: QueueTable, log_end: Callable[[], int], dispatched: Callable[[], int], unqueued: Unqueued
+    ) -> None:
         self._queues = queues
         self._log_end = log_end
         self._dispatched = dispatched
@@ -35,6 +53,8 @@ class PutFigures:
         self._counts: dict[QueueKey, int] = {}
         self._sizes: dict[QueueKey, int] = {}
         self._behind: set[QueueKey] = set()
+        self._unqueued = unqueued
+        self._unqueued_seen: dict[QueueKey, tuple[int, int]] = {}
 
     def start(self) -> None:
         """What recovery dispatched was put by another process: count from here."""
@@ -58,7 +78,15 @@ class PutFigures:
         self._counts = counts
         self._behind = changed if is_behind else set()
         found = (self._difference(key, counts.get(key, 0) - before.get(key, 0)) for key in changed)
-        return [puts for puts in found if puts.message_count or puts.byte_count]
+        return [puts for puts in (*found, *self._take_unqueued()) if puts.message_count or puts.byte_count]
+
+    def _take_unqueued(self) -> Iterator[QueuePuts]:
+        if not self._unqueued.count:
+            return
+        before, self._unqueued_seen = self._unqueued_seen, self._unqueued.by_queue.copy()
+        for key, (count, size) in self._unqueued_seen.items():
+            count_before, size_before = before.get(key, (0, 0))
+            yield QueuePuts(*key, count - count_before, size - size_before)
 
     def _difference(self, key: QueueKey, count: int) -> QueuePuts:
         queue = self._queues.get(*key)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from flintlog import kernel
 from flintlog.errors import DamagedRecord, FormatError, InvalidOffset
 from flintlog.format.message_id import parse_message_id
+from flintlog.format.properties import INNER_NUM
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.format.record import MIN_RECORD_SIZE
 from flintlog.kernel import ScanStop
@@ -26,7 +27,7 @@ from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import DamageMap
 from flintlog.store.filters import MessageFilter
 from flintlog.store.index import IndexService
-from flintlog.store.logical_queue import Boundary, CqUnit, EntryRange, LogicalQueue
+from flintlog.store.logical_queue import Boundary, CqUnit, EntryRange, LogicalQueue, QueueType
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.stored import GetStatus, Page, StoredMessage
 
@@ -103,6 +104,13 @@ class Reader:
         pull = _Pull(offset, max_count, limit, offset, GetStatus.NO_MATCHED_MESSAGE, [])
         self._pull(queue, pull, message_filter)
         return Page(pull.status, pull.next_offset, low, high, pull.messages)
+
+    def message_count(self, topic: str, queue_id: int, page: Page) -> int:
+        """How many messages a page has; an inner batch, which is one record, has several."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or queue.type is not QueueType.BATCH:
+            return len(page.messages)
+        return sum(int(message.properties.get(INNER_NUM, 1)) for message in page.messages)
 
     def on_disk_only(self, page: Page) -> tuple[int, int]:
         """How many messages of a page, and bytes, lie further back than what memory is taken to hold."""

@@ -15,21 +15,19 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, cast
 
 import msgspec
 
-from flintlog.errors import DamagedStore, FlintlogError
+from flintlog.errors import DamagedStore
 from flintlog.format.config_json import parse_config_object
 from flintlog.format.sys_flag import TransactionType
 from flintlog.store.message import Message
-from flintlog.testing.java_process import SHORT_LIVED, JavaProcess
+from flintlog.testing.java_process import SHORT_LIVED
+from flintlog.testing.java_side import JavaSide
 from flintlog.testing.java_store import JavaReceipt, put_request
 
 POLL_INTERVAL_S = 0.02
-
-Value = TypeVar("Value")
 
 
 class BrokerMessage(msgspec.Struct, frozen=True, rename="camel"):
@@ -97,7 +95,7 @@ class _BrokerEntryPoint(Protocol):
     def persist(self) -> None: ...
 
 
-class JavaBroker:
+class JavaBroker(JavaSide[_BrokerEntryPoint]):
     """One broker in a JVM of its own. `options` are names of MessageStoreConfig and BrokerConfig alike."""
 
     def __init__(
@@ -107,9 +105,7 @@ class JavaBroker:
         *,
         jvm_options: Sequence[str] = SHORT_LIVED,
     ) -> None:
-        self.path = Path(path)
-        self._process: JavaProcess | None = JavaProcess("flintlog.JavaBroker", jvm_options=jvm_options)
-        self._file_count = 0
+        super().__init__(Path(path), "flintlog.JavaBroker", jvm_options)
         try:
             if not self._java.load(str(self.path), msgspec.json.encode(dict(options or {})).decode()):
                 raise DamagedStore("the Java broker refuses to load this directory", path=self.path)
@@ -117,17 +113,6 @@ class JavaBroker:
         except BaseException:
             self.kill()
             raise
-
-    def __enter__(self) -> JavaBroker:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.kill()
 
     @property
     def address(self) -> str:
@@ -137,21 +122,6 @@ class JavaBroker:
     def sync_from(self, master_address: str) -> None:
         """Take topics, groups and offsets from a master, as a slave does every ten seconds."""
         self._java.syncFrom(master_address)
-
-    def close(self) -> None:
-        """A clean shutdown: everything is flushed, offsets are saved, `abort` goes."""
-        if self._process is None:
-            return
-        try:
-            self._java.shutdown()
-        finally:
-            self.kill()
-
-    def kill(self) -> None:
-        """Kill the process: nothing is flushed or saved, the abort file stays."""
-        if self._process is not None:
-            self._process.end()
-            self._process = None
 
     # ------------------------------------------------------------------ putting
 
@@ -236,16 +206,6 @@ class JavaBroker:
 
     # ------------------------------------------------------------------ the line to Java
 
-    @property
-    def _java(self) -> _BrokerEntryPoint:
-        return cast(_BrokerEntryPoint, self._running.entry_point)
-
-    @property
-    def _running(self) -> JavaProcess:
-        if self._process is None:
-            raise FlintlogError("the Java broker was closed", path=self.path)
-        return self._process
-
     def _end(self, half: HalfMessage, sys_flag: int, from_check: bool) -> EndAnswer:
         request = {
             "topic": half.topic,
@@ -259,25 +219,11 @@ class JavaBroker:
         told = self._java.endTransaction(msgspec.json.encode(request).decode())
         return msgspec.json.decode(told, type=EndAnswer)
 
-    def _put(self, call: Callable[[str, str], int], requests: Sequence[dict[str, object]]) -> list[JavaReceipt]:
-        asked = self._new_file()
-        asked.write_bytes(b"".join(msgspec.json.encode(request) + b"\n" for request in requests))
+    def _put(self, call: Callable[[str, str], int], requests: Iterable[dict[str, object]]) -> list[JavaReceipt]:
+        asked = self._asked(map(msgspec.json.encode, requests))
         return self._told(
-            lambda answers: call(str(asked), answers), lambda line: msgspec.json.decode(line, type=JavaReceipt)
+            lambda answers: call(asked, answers), lambda line: msgspec.json.decode(line, type=JavaReceipt)
         )
-
-    def _told(self, call: Callable[[str], int], parse: Callable[[bytes], Value]) -> list[Value]:
-        file = self._new_file()
-        count = call(str(file))
-        values = [parse(line) for line in file.read_bytes().splitlines()]
-        if len(values) != count:
-            raise FlintlogError(f"Java wrote {count} lines, {len(values)} were read", path=file)
-        file.unlink()
-        return values
-
-    def _new_file(self) -> Path:
-        self._file_count += 1
-        return self._running.directory / f"{self._file_count}.jsonl"
 
 
 def _request(message: Message, properties: Mapping[str, str] | None = None) -> dict[str, object]:

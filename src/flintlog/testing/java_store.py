@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TypeVar
 
 import msgspec
 
 from flintlog.errors import DamagedStore, FlintlogError
 from flintlog.store.message import Message
-from flintlog.testing.java_process import SHORT_LIVED, JavaProcess
+from flintlog.testing.java_process import SHORT_LIVED, EntryPoint
+from flintlog.testing.java_side import JavaSide
 from flintlog.testing.questions import (
     Answer,
     GetAnswer,
@@ -47,8 +46,6 @@ from flintlog.testing.store_view import (
 DEFAULT_HOST = "127.0.0.1:10911"
 MACHINE_CLOCK_MS = -1
 
-Value = TypeVar("Value")
-
 
 class JavaReceipt(msgspec.Struct, frozen=True, rename="camel"):
     """Java's answer to one put; for a batch `msg_id` holds all ids, separated by commas."""
@@ -72,7 +69,19 @@ class JavaInfo(msgspec.Struct, frozen=True, rename="camel"):
     index_msg_timestamp: int
 
 
-class JavaStore:
+class JavaFigures(msgspec.Struct, frozen=True, rename="camel"):
+    """What the store has counted: its map for admin tools, puts by topic, gets, and how far readers were behind."""
+
+    runtime_info: dict[str, str]
+    topic_times: dict[str, int]
+    topic_sizes: dict[str, int]
+    get_found: int
+    get_miss: int
+    transferred: int
+    fall_size: dict[str, int]
+
+
+class JavaStore(JavaSide[EntryPoint]):
     """One store directory in a JVM of its own."""
 
     def __init__(
@@ -84,50 +93,23 @@ class JavaStore:
         clock_ms: int = MACHINE_CLOCK_MS,
         jvm_options: Sequence[str] = SHORT_LIVED,
     ) -> None:
-        self.path = Path(path)
+        super().__init__(Path(path), "flintlog.JavaStore", jvm_options)
         settings = {
             "options": dict(options or {}),
             "topicQueueTypes": dict(topic_queue_types or {}),
             "clockMs": clock_ms,
         }
-        self._process: JavaProcess | None = JavaProcess(jvm_options=jvm_options)
-        self._file_count = 0
         try:
-            told = self._java.entry_point.load(str(self.path), msgspec.json.encode(settings).decode())
+            told = self._java.load(str(self.path), msgspec.json.encode(settings).decode())
             self.opened = msgspec.json.decode(told, type=JavaInfo)
             if not self.opened.loaded:
                 raise DamagedStore("the Java store refuses to load this directory", path=self.path)
-            self._java.entry_point.start()
+            self._java.start()
         except BaseException:
-            self.halt()
+            self.kill()
             raise
 
-    def __enter__(self) -> JavaStore:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.halt()
-
-    def close(self) -> None:
-        """A clean shutdown, as a broker does it."""
-        if self._process is None:
-            return
-        try:
-            self._process.entry_point.shutdown()
-        finally:
-            self._process.end()
-            self._process = None
-
-    def halt(self) -> None:
-        """Kill the process: nothing is flushed, the abort file stays."""
-        if self._process is not None:
-            self._process.end()
-            self._process = None
+    halt = JavaSide.kill
 
     def put(self, messages: Iterable[Message | Sequence[Message]], *, clock_ms: int | None = None) -> list[JavaReceipt]:
         """Put messages one after the other; a sequence goes in as one client batch.
@@ -135,36 +117,40 @@ class JavaStore:
         `clock_ms` sets the store's clock for the first; it moves on by one with each put.
         """
         return self._told(
-            lambda answers: self._java.entry_point.put(self._asked(_put_lines(messages, clock_ms)), answers),
+            lambda answers: self._java.put(self._asked(_put_lines(messages, clock_ms)), answers),
             lambda line: msgspec.json.decode(line, type=JavaReceipt),
         )
 
     def follow(self, address: str) -> None:
         """Let a slave (`brokerRole` SLAVE) copy the log of the master whose HA service listens at `address`."""
-        self._java.entry_point.follow(address)
+        self._java.follow(address)
+
+    def figures(self) -> JavaFigures:
+        """What the store has counted since it was opened."""
+        return msgspec.json.decode(self._java.figures(), type=JavaFigures)
 
     def info(self) -> JavaInfo:
         """The store as it is now."""
-        return msgspec.json.decode(self._java.entry_point.info(), type=JavaInfo)
+        return msgspec.json.decode(self._java.info(), type=JavaInfo)
 
     def wait_dispatched(self) -> None:
         """Return when everything put so far can be read through its queue."""
-        if not self._java.entry_point.waitDispatched():
+        if not self._java.waitDispatched():
             raise FlintlogError("the Java store does not finish dispatching", path=self.path)
 
     def messages(self) -> list[MessageView]:
         """Every record of the log, in log order."""
-        return self._told(self._java.entry_point.messages, parse_message_view)
+        return self._told(self._java.messages, parse_message_view)
 
     def queues(self) -> list[QueueView]:
         """Every queue, by topic and queue id."""
         self.wait_dispatched()
-        return self._told(self._java.entry_point.queues, lambda line: msgspec.json.decode(line, type=QueueView))
+        return self._told(self._java.queues, lambda line: msgspec.json.decode(line, type=QueueView))
 
     def entries(self) -> list[EntryView]:
         """Every entry of every queue, queue by queue."""
         self.wait_dispatched()
-        return self._told(self._java.entry_point.entries, lambda line: msgspec.json.decode(line, type=EntryView))
+        return self._told(self._java.entries, lambda line: msgspec.json.decode(line, type=EntryView))
 
     def view(self) -> StoreView:
         """Everything that the Java store holds."""
@@ -174,7 +160,7 @@ class JavaStore:
         """Java's answers to many questions at once."""
         self.wait_dispatched()
         asked = self._asked(msgspec.json.encode(question) for question in questions)
-        lines = self._told(lambda answers: self._java.entry_point.answer(asked, answers), bytes)
+        lines = self._told(lambda answers: self._java.answer(asked, answers), bytes)
         return [parse_answer(question, line) for question, line in zip(questions, lines, strict=True)]
 
     def query(
@@ -209,31 +195,6 @@ class JavaStore:
         found = differences(expected, self.view())
         if found:
             raise AssertionError("the Java store sees something else:\n" + "\n".join(found))
-
-    @property
-    def _java(self) -> JavaProcess:
-        if self._process is None:
-            raise FlintlogError("the Java store was closed", path=self.path)
-        return self._process
-
-    def _asked(self, lines: Iterable[bytes]) -> str:
-        file = self._new_file()
-        with file.open("wb") as out:
-            out.writelines(line + b"\n" for line in lines)
-        return str(file)
-
-    def _told(self, call: Callable[[str], int], parse: Callable[[bytes], Value]) -> list[Value]:
-        file = self._new_file()
-        count = call(str(file))
-        values = [parse(line) for line in file.read_bytes().splitlines()]
-        if len(values) != count:
-            raise FlintlogError(f"Java wrote {count} lines, {len(values)} were read", path=file)
-        file.unlink()
-        return values
-
-    def _new_file(self) -> Path:
-        self._file_count += 1
-        return self._java.directory / f"{self._file_count}.jsonl"
 
 
 def _put_lines(messages: Iterable[Message | Sequence[Message]], clock_ms: int | None) -> Iterable[bytes]:

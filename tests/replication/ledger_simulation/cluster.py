@@ -43,6 +43,8 @@ from flintlog.replication.ledger.messages import (
 )
 
 TICK_MS = 20
+LEADER_RECORD = b"leads " + b"." * 20
+"""As long as most bodies, so that entries of different histories lie at the same places."""
 
 
 @dataclass(slots=True)
@@ -91,6 +93,8 @@ class Cluster:
         self.network = Network()
         self.invariants = Invariants()
         self.trace: list[str] | None = None
+        self.on_turning_point: Callable[[Node], None] = lambda node: None
+        """Called when a node has cut its log, or changed its term or vote: a good moment for something bad."""
         self._rules = rules
         self._shell_rules = shell_rules
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
@@ -124,7 +128,8 @@ class Cluster:
             self.trace.append(f"{self.now_ms:6} {what}")
 
     def _tick(self, node_id: str) -> None:
-        self._step(self.nodes[node_id], Tick()) if node_id in self.nodes else None
+        if node_id in self.nodes:
+            self._step(self.nodes[node_id], Tick())
         self.after(TICK_MS + self.random.randint(-5, 5), lambda: self._tick(node_id))
 
     # Nodes.
@@ -133,17 +138,18 @@ class Cluster:
         config = LedgerConfig(
             node_id,
             self._peers,
-            heartbeat_interval_ms=100,
+            heartbeat_interval_ms=50,
             min_vote_interval_ms=20,
-            max_vote_interval_ms=150,
-            vote_wait_ms=100,
-            push_timeout_ms=150,
+            max_vote_interval_ms=100,
+            vote_wait_ms=60,
+            push_timeout_ms=100,
             call_timeout_ms=400,
             commit_interval_ms=60,
             acknowledge_timeout_ms=500,
             max_batch_bytes=400,
             max_parked=20,
             rules=self._rules,
+            leader_record=lambda: LEADER_RECORD,
         )
         return LedgerCore(
             config, disk.log, disk.hard_state, disk.committed, now_ms=self.now_ms, random=Random(self.random.random())
@@ -169,6 +175,8 @@ class Cluster:
         for answer in output.answers:
             self._answers.pop(answer.answer_to)(answer)
         self._sync(node)
+        if output.truncation is not None or output.hard_state is not None:
+            self.on_turning_point(node)
 
     def _persist(self, node: Node, hard_state: object) -> None:
         run = node.run

@@ -25,7 +25,7 @@ from flintlog.replication.ledger.messages import (
     VoteRequest,
 )
 
-CHAOS_MS = 5_000
+CHAOS_MS = 6_000
 CALM_MS = 6_000
 STRANGER = "n9"
 
@@ -33,7 +33,6 @@ RULES = (
     "commit_own_term_only",
     "sync_before_acknowledging",
     "clamp_committed",
-    "keep_committed",
     "peers_only",
     "lead_once_a_term",
     "zero_tails",
@@ -84,16 +83,20 @@ class _Chaos:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._random = cluster.random
-        self._pace_ms = cluster.random.choice((100, 250, 600))
+        self._pace_ms = cluster.random.choice((100, 300, 1_000))
         self._body = 0
-        self._body_size = cluster.random.choice((None, 20))
+        self._body_size = cluster.random.choice((None, 20, 20))
+        self._quiet_until_ms = 0
+        """Clients write nothing before."""
+        self._fragility = cluster.random.choice((0.0, 0.0, 0.1, 0.5))
         self._write_pace_ms = cluster.random.choice((40, 80, 400, 1_000))
         self._actions: tuple[tuple[Callable[[], None], int], ...] = tuple(
             (action, weight * cluster.random.choice((0, 1, 1, 3)))
             for action, weight in (
                 (self._crash_one, 3),
                 (self._lose_power, 1),
-                (self._strand_leader, 5),
+                (self._strand_leader, 4),
+                (self._strand_two, 4),
                 (self._split, 3),
                 (self._transfer, 2),
                 (self._delete_old, 1),
@@ -101,7 +104,13 @@ class _Chaos:
             )
         )
 
+        if cluster.random.random() < 0.4:
+            theme = cluster.random.randrange(len(self._actions))
+            self._actions = ((self._actions[theme][0], 3),)
+            self._pace_ms = 1_500
+
     def begin(self) -> None:
+        self._cluster.on_turning_point = self._on_turning_point
         self._write()
         self._befall()
 
@@ -114,7 +123,8 @@ class _Chaos:
     def _write(self) -> None:
         cluster, random = self._cluster, self._random
         if cluster.now_ms < CHAOS_MS:
-            for leader in cluster.leaders() or [self._anyone()]:
+            is_quiet = cluster.now_ms < self._quiet_until_ms
+            for leader in [] if is_quiet else cluster.leaders() or [self._anyone()]:
                 if random.random() < 0.7:
                     cluster.propose(leader, *(self._next_body() for _ in range(random.choice((1, 1, 1, 2, 5)))))
                 if random.random() < 0.2 and cluster.invariants.committed:
@@ -142,6 +152,10 @@ class _Chaos:
         for node in self._random.sample(nodes, self._random.randint((len(nodes) + 1) // 2, len(nodes))):
             self._crash(node)
 
+    def _on_turning_point(self, node: Node) -> None:
+        if self._cluster.now_ms < CHAOS_MS and self._random.random() < self._fragility:
+            self._cluster.after(self._random.randint(1, 40), lambda: self._crash(node))
+
     def _crash(self, node: Node) -> None:
         self._cluster.crash(node)
         self._cluster.after(self._random.choice((5, 50, 400, 1_500)), lambda: self._cluster.restart(node))
@@ -154,9 +168,52 @@ class _Chaos:
         cluster.note(f"{node.node_id} is cut off")
         for _ in range(random.randint(0, 3)):
             cluster.propose(node, self._next_body())
-        if random.random() < 0.4:
-            cluster.after(random.randint(1, 60), lambda: self._crash(node))
-        cluster.after(random.randint(100, 900), self._heal)
+        healed_ms = random.randint(100, 900)
+        cluster.after(healed_ms, self._heal)
+        if random.random() < 0.5:
+            crash_ms = random.choice((random.randint(1, 60), healed_ms + random.randint(1, 200)))
+            cluster.after(crash_ms, lambda: self._crash(node))
+
+    def _strand_two(self) -> None:
+        """A leader is cut off with what it wrote last, then its successor with other entries; then the first comes
+        back alone and is cut off again, and then the second: figure 8 of the Raft paper, if all goes badly.
+        """
+        cluster, random = self._cluster, self._random
+        names = list(cluster.nodes)
+        first = self._someone_leading()
+        second: list[Node] = []
+
+        def only(*nodes: Node) -> None:
+            cluster.network.blocked.clear()
+            for node in nodes:
+                cluster.network.isolate({node.node_id}, names)
+            cluster.note(f"only {[node.node_id for node in nodes]} are cut off")
+
+        def strand_next() -> None:
+            second.extend(node for node in cluster.leaders() if node is not first)
+            only(first, *second)
+            for node in second:
+                cluster.propose(node, self._next_body())
+
+        def crash_second() -> None:
+            for node in second:
+                self._crash(node)
+
+        only(first)
+        cluster.propose(first, self._next_body())
+        at = random.randint(150, 500)
+        cluster.after(at, strand_next)
+        at += random.randint(10, 200)
+        cluster.after(at, lambda: only(*second))
+        self._quiet_until_ms = cluster.now_ms + at + random.choice((0, 1_500))
+        if random.random() < 0.5:
+            cluster.after(at + random.randint(100, 600), self._heal)
+            cluster.after(at + random.randint(100, 700), crash_second)
+            return
+        at += random.randint(200, 700)
+        cluster.after(at, lambda: only(first))
+        at += random.randint(300, 900)
+        cluster.after(at, self._heal)
 
     def _split(self) -> None:
         cluster = self._cluster

@@ -24,6 +24,7 @@ from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS, SUCCESS
 from flintlog.remoting.frame import Command
 from flintlog.remoting.server import RemotingServer
+from flintlog.replication.figures import NodeFigures, PeerFigures
 from flintlog.replication.ha.comparing import Compared, answer_compare, ask_master, common_end
 from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ha.master_shell import HaMaster
@@ -199,6 +200,20 @@ class HaNode:
     def status(self) -> NodeStatus:
         """Role, positions, and every peer."""
         return self._status_of(self.store)
+
+    def figures(self) -> NodeFigures:
+        """The same, for metrics."""
+        told = self.status()
+        peers = (
+            PeerFigures(each.address, each.acknowledged, each.lag_bytes, each.is_in_sync) for each in told.replicas
+        )
+        return NodeFigures(
+            told.role,
+            told.log_start,
+            told.log_end,
+            is_connected=told.is_connected if told.master_address is not None else True,
+            peers=tuple(peers),
+        )
 
     def _status_of(self, store: Store) -> NodeStatus:
         slave, master = self._slave, self._master

@@ -1,15 +1,14 @@
-"""A ledger's node over its files: what the state machine asks to be kept, in `currterm`, `checkpoint`, data and index.
+"""A node's storage in DLedger's files (`flintlog.store.ledger_files`), with its newest entries in memory.
 
-    save_hard_state, truncate   durable when they return
-    write                       there for every reader, durable with the next `sync`
-    save_committed              a hint: an entry that it names is made durable first
-
-It only translates between the entries of the protocol and those of `flintlog.store.ledger_files`.
+A leader reads every entry once for each follower, and a follower compares what comes twice, nearly always among the
+last few thousand: those are kept, up to `RECENT_BYTES`, and nothing else is read from the files.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from flintlog.format.ledger_entry import ENTRY_END_RESERVE, MAX_ENTRY_SIZE, EntryHead
 from flintlog.format.ledger_state import TermVote
@@ -17,12 +16,16 @@ from flintlog.replication.ledger.interface import HardState, Truncation
 from flintlog.replication.ledger.messages import Entry
 from flintlog.store.ledger_files import LedgerFiles
 
+RECENT_BYTES: Final = 16 * 1024 * 1024
+
 
 class FileLog:
-    """The files as the state machine reads them."""
+    """The `LedgerLog` of some files."""
 
     def __init__(self, files: LedgerFiles) -> None:
         self._files = files
+        self._recent: deque[Entry] = deque()
+        self._recent_bytes = 0
 
     @property
     def begin(self) -> int:
@@ -42,6 +45,9 @@ class FileLog:
 
     def entry(self, index: int) -> Entry:
         """An entry that is there."""
+        recent = self._recent
+        if recent and recent[0].index <= index <= recent[-1].index:
+            return recent[index - recent[0].index]
         head, body = self._files.entry(index)
         return Entry(head.index, head.term, head.position, body, channel=head.channel)
 
@@ -49,38 +55,54 @@ class FileLog:
         """Where an entry of this size lies that follows one which ended at `position`."""
         return self._files.place(position, size)
 
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Write entries behind the last one."""
+        self._files.append([(_head(entry), entry.body) for entry in entries])
+        for entry in entries:
+            self._recent.append(entry)
+            self._recent_bytes += entry.size
+        while self._recent_bytes > RECENT_BYTES:
+            self._recent_bytes -= self._recent.popleft().size
+
+    def truncate(self, truncation: Truncation) -> None:
+        """Cut the files, and forget what was behind the cut."""
+        if truncation.restart_position is not None:
+            self._files.restart(truncation.restart_position)
+            self._recent.clear()
+            self._recent_bytes = 0
+            return
+        self._files.truncate(truncation.last_index)
+        while self._recent and self._recent[-1].index > truncation.last_index:
+            self._recent_bytes -= self._recent.pop().size
+
+
+def _head(entry: Entry) -> EntryHead:
+    return EntryHead(entry.index, entry.term, entry.position, len(entry.body), entry.channel)
+
 
 class FileStorage:
-    """One node's files; they are loaded when this is made. `sync` and `save_committed` may run in another thread."""
+    """One node's files, which are loaded. `sync` and `save_committed` may run in another thread."""
 
     def __init__(self, files: LedgerFiles) -> None:
         self.files = files
         self.log = FileLog(files)
-        vote = files.state.load_vote()
-        self.hard_state = HardState(vote.term, vote.vote)
+        found = files.state.load_vote()
+        self.hard_state = HardState(found.term, found.vote)
         self.committed = files.state.load_checkpoint().committed_index
         self.max_entry_bytes = min(files.data.segment_size - ENTRY_END_RESERVE, MAX_ENTRY_SIZE)
 
     def save_hard_state(self, state: HardState) -> None:
-        """Write term and vote."""
+        """Write term and vote; durable when this returns."""
         self.files.state.save_vote(TermVote(state.term, state.voted_for))
         self.hard_state = state
 
     def truncate(self, truncation: Truncation) -> None:
-        """Cut the log, or let it begin anew."""
-        if truncation.restart_position is None:
-            self.files.truncate(truncation.last_index)
-        else:
-            self.files.restart(truncation.restart_position)
+        """Cut the log; durable when this returns."""
+        self.log.truncate(truncation)
 
     def write(self, entries: Sequence[Entry]) -> None:
-        """Append entries, each at the position it names."""
-        self.files.append(
-            [
-                (EntryHead(entry.index, entry.term, entry.position, len(entry.body), entry.channel), entry.body)
-                for entry in entries
-            ]
-        )
+        """Append entries; they are readable now, and durable with the next sync."""
+        self.log.append(entries)
 
     def sync(self) -> None:
         """Make durable what was written."""
@@ -89,7 +111,8 @@ class FileStorage:
     def save_committed(self, index: int) -> None:
         """Write the checkpoint."""
         self.files.save_checkpoint(index)
+        self.committed = index
 
     def close(self) -> None:
-        """Make everything durable and give the files back."""
+        """Sync everything and close the files."""
         self.files.close()

@@ -5,6 +5,7 @@ import com.alibaba.fastjson2.JSONArray;
 import com.alibaba.fastjson2.JSONObject;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.NoSuchElementException;
 import java.util.TreeMap;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 import org.apache.rocketmq.store.queue.CqUnit;
@@ -13,6 +14,7 @@ import org.apache.rocketmq.store.queue.ReferredIterator;
 /** One RocketMQ store in a process of its own, driven by a Python process through Py4J. */
 public final class JavaStore {
     private static final long DISPATCH_PATIENCE_MS = 60_000;
+    private static final long SAMPLE_PATIENCE_MS = 60_000;
 
     private ClockedStore store;
 
@@ -40,6 +42,21 @@ public final class JavaStore {
 
     public String info() {
         return Lines.text(Views.store(store, true));
+    }
+
+    /** What the store has counted. RocketMQ cannot say it before its first sample, a second after its start. */
+    public String figures() throws InterruptedException {
+        long patience = System.currentTimeMillis() + SAMPLE_PATIENCE_MS;
+        while (true) {
+            try {
+                return Lines.text(Views.figures(store));
+            } catch (NoSuchElementException notYet) {
+                if (System.currentTimeMillis() > patience) {
+                    throw notYet;
+                }
+                Thread.sleep(20);
+            }
+        }
     }
 
     public void setClock(long nowMs) {

@@ -10,12 +10,14 @@ import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.atomic.LongAdder;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
 import org.apache.rocketmq.store.StoreCheckpoint;
+import org.apache.rocketmq.store.StoreStatsService;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 import org.apache.rocketmq.store.queue.CqUnit;
 
@@ -39,6 +41,28 @@ final class Views {
         view.put("logicsMsgTimestamp", checkpoint == null ? -1 : checkpoint.getLogicsMsgTimestamp());
         view.put("indexMsgTimestamp", checkpoint == null ? -1 : checkpoint.getIndexMsgTimestamp());
         return view;
+    }
+
+    static Map<String, Object> figures(ClockedStore store) {
+        StoreStatsService counted = store.getStoreStatsService();
+        Map<String, Object> view = new LinkedHashMap<>();
+        view.put("runtimeInfo", new TreeMap<>(store.getRuntimeInfo()));
+        view.put("topicTimes", sums(counted.getPutMessageTopicTimesTotal()));
+        view.put("topicSizes", sums(counted.getPutMessageTopicSizeTotal()));
+        view.put("getFound", counted.getGetMessageTimesTotalFound().sum());
+        view.put("getMiss", counted.getGetMessageTimesTotalMiss().sum());
+        view.put("transferred", counted.getGetMessageTransferredMsgCount().sum());
+        Map<String, Object> behind = new TreeMap<>();
+        store.getBrokerStatsManager().getMomentStatsItemSetFallSize().getStatsItemTable()
+            .forEach((key, item) -> behind.put(key, item.getValue().get()));
+        view.put("fallSize", behind);
+        return view;
+    }
+
+    private static Map<String, Long> sums(Map<String, LongAdder> counts) {
+        Map<String, Long> sums = new TreeMap<>();
+        counts.forEach((name, count) -> sums.put(name, count.sum()));
+        return sums;
     }
 
     static Map<String, Object> receipt(PutMessageResult result) {

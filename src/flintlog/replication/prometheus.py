@@ -1,0 +1,103 @@
+"""A node's figures as Prometheus metrics, its store's among them. Needs the extra `flintlog[metrics]`.
+
+flintlog_replica_role{role="SYNC_MASTER"}           1
+flintlog_replica_connected                          1 while a slave or follower hears who it follows
+flintlog_replica_log_start_offset, ..._end_offset   what this node holds
+flintlog_replica_peers, ..._peers_in_sync           how many there are
+flintlog_replica_peer_acknowledged_offset{peer}     what a peer has told us that it holds
+flintlog_replica_peer_lag_bytes{peer}               what it lacks of our log
+flintlog_replica_peer_in_sync{peer}                 whether it counts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from flintlog.errors import FlintlogError, InvalidConfig, MissingExtra
+from flintlog.replication.figures import Node, PeerFigures
+from flintlog.store.prometheus import StoreCollector
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+_PREFIX = "flintlog_replica"
+
+
+class NodeCollector:
+    """Register it with a `CollectorRegistry`. A node that is being reopened has no figures for that moment."""
+
+    def __init__(self, node: Node) -> None:
+        try:
+            from prometheus_client import metrics_core
+        except ImportError:
+            raise MissingExtra(
+                "Prometheus metrics need the package prometheus-client", advice="pip install 'flintlog[metrics]'"
+            ) from None
+        self._node = node
+        self._core = metrics_core
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the names are known."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, with the values of now."""
+        try:
+            yield from self._of_node()
+            yield from StoreCollector(self._node.store).collect()
+        except FlintlogError:
+            return
+
+    def _of_node(self) -> Iterator[Metric]:
+        told = self._node.figures()
+        role = self._family("role", "What the node is.", ("role",))
+        role.add_metric((told.role,), 1.0)
+        yield role
+        for name, about, value in (
+            ("connected", "Whether it hears whom it follows.", float(told.is_connected)),
+            ("log_start_offset", "Where its log begins.", told.log_start),
+            ("log_end_offset", "Where its log ends.", told.log_end),
+            ("peers", "Peers that are known.", len(told.peers)),
+            ("peers_in_sync", "Peers that count.", sum(peer.is_in_sync for peer in told.peers)),
+            *((name, f"The node's {name.replace('_', ' ')}.", value) for name, value in told.more.items()),
+        ):
+            metric = self._family(name, about, ())
+            metric.add_metric((), value)
+            yield metric
+        yield from self._of_peers(told.peers)
+
+    def _of_peers(self, peers: Iterable[PeerFigures]) -> Iterator[Metric]:
+        acknowledged = self._family("peer_acknowledged_offset", "What a peer has told us that it holds.", ("peer",))
+        lag = self._family("peer_lag_bytes", "What a peer lacks of our log.", ("peer",))
+        in_sync = self._family("peer_in_sync", "Whether a peer counts.", ("peer",))
+        for peer in peers:
+            acknowledged.add_metric((peer.peer,), peer.acknowledged)
+            lag.add_metric((peer.peer,), peer.lag_bytes)
+            in_sync.add_metric((peer.peer,), float(peer.is_in_sync))
+        yield from (acknowledged, lag, in_sync)
+
+    def _family(self, name: str, about: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
+        return self._core.GaugeMetricFamily(f"{_PREFIX}_{name}", about, labels=labels)
+
+
+class MetricsServer:
+    """A node's metrics over HTTP, at `/metrics`. The library's own thread serves them."""
+
+    def __init__(self, node: Node, host: str, port: int) -> None:
+        collector = NodeCollector(node)
+        from prometheus_client import CollectorRegistry, start_http_server
+
+        registry = CollectorRegistry()
+        registry.register(collector)
+        try:
+            self._server, self._thread = start_http_server(port, host, registry)
+        except OSError as failure:
+            raise InvalidConfig(f"no metrics on {host}:{port}: {failure.strerror}") from None
+        self.port: int = self._server.server_port
+
+    def stop(self) -> None:
+        """Close the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
