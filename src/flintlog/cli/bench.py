@@ -38,7 +38,7 @@ TITLE = (
 
 
 @click.command("bench")
-@click.argument("suite", type=click.Choice(["store", "services", "pipeline"]), default="store")
+@click.argument("suite", type=click.Choice(["store", "services", "pipeline", "replication"]), default="store")
 @click.option("--compare", default="", help=f"Measure others beside: {', '.join(OTHERS)}, separated by commas.")
 @click.option("--only", multiple=True, help="Only tasks whose name contains this; may be given more than once.")
 @click.option("--quick", is_flag=True, help="One short round: to see that it works, not to quote.")
@@ -61,10 +61,12 @@ def bench(
     """Measure puts, synced puts, reads, rebuild and visibility; say how much CPU a message costs.
 
     `services` measures a store of 100,000 queues and a timer with a million messages that wait, `pipeline` the jobs on
-    Spark beside the same work in one process.
+    Spark beside the same work in one process, `replication` a master with its slave and a ledger group of three.
     """
     if suite == "services":
         return _bench_services(directory, quick, output)
+    if suite == "replication":
+        return _bench_replication(directory, quick, seconds, rounds, "java" in _names(compare), output)
     window = _window(quick, seconds, rounds, rebuild_mib)
     tasks, names = _tasks(only), _names(compare)
     room = directory or Path(tempfile.gettempdir())
@@ -91,6 +93,34 @@ def _bench_services(directory: Path | None, quick: bool, output: Output) -> Exit
     ):
         figures = measure_scale(Path(room), quick=quick, progress=status.update)
     output.rows([msgspec.to_builtins(figure) for figure in figures], SCALE_COLUMNS, "what many queues and timers cost")
+    return ExitCode.FINE
+
+
+def _bench_replication(
+    directory: Path | None, quick: bool, seconds: float | None, rounds: int | None, with_java: bool, output: Output
+) -> ExitCode:
+    from rich.console import Console
+
+    from flintlog.bench.replication import (
+        QUICK_REPLICATION,
+        REPLICATION_COLUMNS,
+        ReplicationWindow,
+        measure_replication,
+    )
+
+    asked = {"seconds": seconds, "rounds": rounds}
+    base = QUICK_REPLICATION if quick else ReplicationWindow()
+    window = msgspec.structs.replace(base, **{name: value for name, value in asked.items() if value is not None})
+    load = os.getloadavg()[0]
+    with (
+        tempfile.TemporaryDirectory(prefix="flintlog-bench-", dir=directory) as room,
+        Console(stderr=True).status("") as status,
+    ):
+        figures = measure_replication(Path(room), window, with_java=with_java, progress=status.update)
+    title = "acknowledged messages of 1 KiB a second; ratio: how many times as many ours are"
+    output.rows([msgspec.to_builtins(figure) for figure in figures], REPLICATION_COLUMNS, title)
+    if load > BUSY_LOAD_PER_CORE * (os.cpu_count() or 1):
+        output.note(f"The machine was busy before (load average {load:.2f}): do not quote this.")
     return ExitCode.FINE
 
 
