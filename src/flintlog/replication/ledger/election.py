@@ -8,8 +8,8 @@
 
 The order of the checks is DLedger's, because Java candidates draw conclusions from which one refused them. A voter
 whose term is smaller answers TERM_NOT_READY, raises its term with the next tick, and is asked again. There is one rule
-more: a node that may have led in its term stands in a new one after a restart, so that two entries of the same index
-and term are the same entry.
+more: nobody leads without its own vote, and a node that has voted for itself stands in a new term after a restart. So a
+node leads once a term, and two entries of the same index and term are the same entry.
 """
 
 from __future__ import annotations
@@ -164,6 +164,8 @@ class Elector:
             pass
         elif known - longer < quorum:
             self._next_vote_ms += config.max_vote_interval_ms
+        elif state.voted_for != config.self_id and state.rules.lead_once_a_term:
+            self._next = _Next.NEXT_TERM
         elif accepted >= quorum:
             state.become_leader()
         elif accepted + round_.count(VoteResult.REJECT_TERM_NOT_READY) >= quorum:
