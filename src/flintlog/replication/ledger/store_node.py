@@ -22,7 +22,13 @@ from flintlog.format.host import parse_host
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, RECORD_OFFSET_PLACE
 from flintlog.format.record import Record, encode_record, with_host_bits
 from flintlog.format.sys_flag import TransactionType
+from flintlog.remoting.codes import GET_BROKER_HA_STATUS, SUCCESS
+from flintlog.remoting.frame import Command
+from flintlog.remoting.server import RemotingServer
+from flintlog.replication.figures import NodeFigures, PeerFigures
 from flintlog.replication.ha.loop_thread import LoopThread
+from flintlog.replication.ha.master_shell import ReplicaStatus
+from flintlog.replication.ha.status import NodeStatus, encode_status
 from flintlog.replication.ledger.file_storage import FileStorage
 from flintlog.replication.ledger.interface import LedgerConfig, Role, RoleChange
 from flintlog.replication.ledger.messages import AppendResponse, ResponseCode
@@ -81,9 +87,14 @@ class LedgerStoreNode(LedgerListeners):
         config: StoreConfig,
         *,
         fast: bool = False,
+        host: str = "127.0.0.1",
+        port: int | None = None,
         medium: Medium | None = None,
     ) -> None:
-        """Opens the store; `start` lets it take part. `fast`: timings for a group without Java."""
+        """Opens the store; `start` lets it take part. `fast`: timings for a group without Java.
+
+        On `port`, if there is one, it answers who asks for its status.
+        """
         peers, self_id = parse_peers(config.dleger_peers or ""), config.dleger_self_id
         if not config.dleger_group or self_id is None or self_id not in peers:
             raise InvalidConfig("a member needs a group, its own id, and itself among the peers", path=path)
@@ -101,22 +112,33 @@ class LedgerStoreNode(LedgerListeners):
             self,
         )
         self._loop: LoopThread | None = None
+        self.host, self.port = host, port
+        self._server = RemotingServer({GET_BROKER_HA_STATUS: self._answer_status})
 
     def start(self) -> None:
         """Listen, and take part in the group."""
         self._loop = LoopThread()
         try:
-            self._loop.call(self.node.start())
+            self._loop.call(self._start())
         except BaseException:
             self.stop()
             raise
+
+    async def _start(self) -> None:
+        await self.node.start()
+        if self.port is not None:
+            self.port = await self._server.start(self.host, self.port)
+
+    async def _stop(self) -> None:
+        await self._server.stop()
+        await self.node.stop()
 
     def stop(self) -> None:
         """Leave the group, then stop the store cleanly. A second call does nothing."""
         loop, self._loop = self._loop, None
         try:
             if loop is not None:
-                loop.call(self.node.stop())
+                loop.call(self._stop())
                 loop.stop()
         finally:
             self._door.stop()
@@ -139,6 +161,39 @@ class LedgerStoreNode(LedgerListeners):
     def status(self) -> LedgerStatus:
         """The node as it is now."""
         return self.node.status()
+
+    def figures(self) -> NodeFigures:
+        """Role, positions, and how far behind every peer is, as a leader knows it."""
+        told, files = self.node.status(), self._door.files
+        end = files.end_position
+        held = {view.peer: self._position_behind(view.watermark) for view in told.peers}
+        peers = tuple(PeerFigures(peer, where, end - where, peer in told.connected) for peer, where in held.items())
+        return NodeFigures(
+            told.role.value,
+            max(0, self.store.min_physical_offset),
+            end,
+            told.leader_id is not None,
+            peers,
+            {"term": told.term, "committed_offset": self._door.committed_position},
+        )
+
+    def _position_behind(self, index: int) -> int:
+        """Where an entry ends that a peer has; a peer may be further back than this log begins."""
+        files = self._door.files
+        return files.position_behind(min(max(index, files.begin - 1), files.end))
+
+    async def _answer_status(self, request: Command) -> Command:
+        told = self.figures()
+        replicas = tuple(
+            ReplicaStatus(each.peer, each.acknowledged, each.acknowledged, each.lag_bytes, each.is_in_sync)
+            for each in told.peers
+        )
+        trouble = None if self._halted is None else str(self._halted)
+        committed, term = int(told.more["committed_offset"]), int(told.more["term"])
+        status = NodeStatus(
+            told.role, told.log_start, told.log_end, replicas, trouble=trouble, term=term, committed=committed
+        )
+        return request.reply(SUCCESS, body=encode_status(status))
 
     # ------------------------------------------------------------------ from the node, in its loop
 
