@@ -302,21 +302,23 @@ class SegmentQueue:
         cut as they are; with `clear` they are set to zero, so that an old record among them
         can never be taken for one that follows what is written now.
         """
-        for segment in reversed(self._segments):
-            if segment.base > offset:
-                self._drop(segment)
-            elif segment.end > offset:
-                segment.set_positions(offset - segment.base)
-                if clear:
-                    segment.clear_behind()
-        self._lower_to(offset)
+        with self._flushing:  # a flush under way would take what is cut for flushed
+            for segment in reversed(self._segments):
+                if segment.base > offset:
+                    self._drop(segment)
+                elif segment.end > offset:
+                    segment.set_positions(offset - segment.base)
+                    if clear:
+                        segment.clear_behind()
+            self._lower_to(offset)
 
     def drop_from(self, offset: int) -> None:
         """Delete the segments that begin at `offset` or behind it, the last first."""
-        for segment in reversed(self._segments):
-            if segment.base >= offset:
-                self._drop(segment)
-        self._lower_to(offset)
+        with self._flushing:
+            for segment in reversed(self._segments):
+                if segment.base >= offset:
+                    self._drop(segment)
+            self._lower_to(offset)
 
     def _lower_to(self, offset: int) -> None:
         self.flushed_where = min(self.flushed_where, offset)

@@ -34,6 +34,7 @@ from flintlog.store.external_dispatch import ExternalDispatcher
 from flintlog.store.flushing import Flushing
 from flintlog.store.forking import close_in_children
 from flintlog.store.json_file import JsonFile
+from flintlog.store.ledger_door import prepare_ledger
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
@@ -210,6 +211,8 @@ class Engine:
         """In a ledger the log ends where the group has committed it, whatever lies behind."""
         parts = self.parts
         if parts.ledger is not None:
+            if not self.read_only:
+                prepare_ledger(parts.segments, parts.paths, self.config)
             parts.ledger.load()
             parts.segments.readable_limit = parts.ledger.position_behind(parts.ledger.committed)
 
@@ -354,6 +357,8 @@ class Engine:
                     parts.index.flush()
                     parts.checkpoint.set(index_msg_timestamp=parts.index.last_header.end_timestamp)
                 self.flushing.queue_flush.flush_all()
+                if parts.ledger is not None:
+                    parts.ledger.settle()
         finally:
             parts.allocator.shut_down()
         if is_clean:
@@ -383,6 +388,8 @@ class Engine:
             if parts.pool is not None:
                 last_to_first.callback(parts.pool.shut_down)
             last_to_first.callback(parts.segments.shut_down)
+            if parts.ledger is not None:
+                last_to_first.callback(parts.ledger.release)
             if parts.index is not None:
                 last_to_first.callback(parts.index.shut_down)
             last_to_first.callback(parts.queues.shut_down)
@@ -431,6 +438,8 @@ class Engine:
     def readable_end(self) -> int:
         """How far dispatch may go: what is flushed under sync flush, what can be read under async flush."""
         segments = self.parts.segments
+        if self.parts.ledger is not None:
+            return segments.max_offset
         if self.config.flush == "sync" and not self.config.read_un_committed:
             return segments.flushed_where
         return segments.max_offset

@@ -134,12 +134,20 @@ class LedgerFiles:
             segment.release()
         return segment
 
-    def close(self) -> None:
-        """Make everything durable and give the files back."""
+    def settle(self) -> None:
+        """Make everything durable."""
         self.sync()
         self._index.flush_all()
-        self._index.shut_down()
+
+    def close(self) -> None:
+        """Make everything durable and give the files back."""
+        self.settle()
+        self.release()
         self.data.shut_down()
+
+    def release(self) -> None:
+        """Give the index files back; the data files may be somebody else's."""
+        self._index.shut_down()
 
     # ------------------------------------------------------------------ reading
 

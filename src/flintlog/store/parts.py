@@ -27,6 +27,7 @@ from flintlog.store.disk_use import full_log_paths
 from flintlog.store.index import IndexService
 from flintlog.store.json_file import JsonFile
 from flintlog.store.ledger_files import INDEX_FILE_BYTES, LedgerFiles
+from flintlog.store.ledger_log import LedgerCommitLog
 from flintlog.store.message import Message
 from flintlog.store.paths import StorePaths
 from flintlog.store.put_lock import make_put_lock
@@ -127,7 +128,8 @@ def _make_log(config: StoreConfig, segments: SegmentQueue, lane: Lane, now_ms: M
         append_crc=config.enabled_append_prop_crc,
         auto_version=config.auto_message_version_on_topic_len,
     )
-    return CommitLog(
+    kind = LedgerCommitLog if config.enable_dleger_commit_log else CommitLog
+    return kind(
         segments,
         encoder,
         lane,

@@ -35,6 +35,7 @@ from flintlog.store.dispatch import BitmapHook, Listener
 from flintlog.store.engine import Engine, Progress
 from flintlog.store.filters import MessageFilter
 from flintlog.store.groups import Groups
+from flintlog.store.ledger_door import LedgerDoor
 from flintlog.store.paths import find_member
 from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.raw_log import RawLog
@@ -122,6 +123,14 @@ class Store(Writable):
         self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.open_short_way)
         self._consumers = Consumers(self)
         self._raw_log = RawLog(engine)
+        self._ledger: LedgerDoor | None = None
+
+    @property
+    def ledger(self) -> LedgerDoor:
+        """Where the node of a ledger's group comes in; `InvalidConfig` for a store with a log of its own."""
+        if self._ledger is None:
+            self._ledger = LedgerDoor(self._engine)
+        return self._ledger
 
     @property
     def medium(self) -> Medium:
