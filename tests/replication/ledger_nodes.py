@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 from flintlog.disk.local import LocalMedium
+from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ledger.file_storage import FileStorage
 from flintlog.replication.ledger.interface import LedgerConfig, Role
 from flintlog.replication.ledger.messages import AppendResponse, Entry, ResponseCode
@@ -131,3 +133,39 @@ def data_files(directory: Path, node_id: str) -> dict[str, bytes]:
     """The data files of a node, without those that have nothing in them."""
     found = sorted((directory / f"dledger-{node_id}" / "data").iterdir())
     return {file.name: content for file in found if (content := file.read_bytes()).strip(b"\0")}
+
+
+class ThreadedNode:
+    """A node over its files in a thread of its own, for tests that wait for Java meanwhile."""
+
+    def __init__(self, directory: Path, config: LedgerConfig) -> None:
+        self._thread = LoopThread()
+        self.storage = open_files(directory, config.self_id)
+        self.node = LedgerNode(GROUP, config, self.storage)
+        self._thread.call(self.node.start())
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self._thread.call(self.node.stop(), 30.0)
+        self._thread.stop()
+        self.storage.close()
+
+    def append(self, bodies: Sequence[bytes], window: int = 64) -> list[AppendResponse]:
+        """Append entries, so many at a time; the answers in the same order."""
+        answers: list[AppendResponse] = []
+        for start in range(0, len(bodies), window):
+            waiting = [self.node.propose_from_thread(body) for body in bodies[start : start + window]]
+            answers += [each.result(30.0) for each in waiting]
+        return answers
+
+    def transfer(self, successor: str) -> int:
+        """Hand the leadership over; DLedger's code."""
+        return int(self._thread.call(self.node.transfer_leadership(successor), 30.0))
+
+
+def wait_until(happened: Callable[[], bool], what: str = "", timeout_s: float = 60.0) -> None:
+    """Look again and again until something has happened."""
+    deadline = time.monotonic() + timeout_s
+    while not happened():
+        assert time.monotonic() < deadline, what or "it did not happen in time"
+        time.sleep(0.02)

@@ -1,7 +1,8 @@
-"""`flintlog serve STORE`: runs a store as a master or a slave until it is told to stop (SIGTERM, SIGINT).
+"""`flintlog serve STORE`: runs a store as a master, a slave, or a member of a ledger's group, until SIGTERM or SIGINT.
 
 flintlog serve orders --role master --port 10911 --ha-port 10912
 flintlog serve copy --role slave --ha-master 10.0.0.7:10912
+flintlog serve orders --ledger-group g --ledger-id n0 --ledger-peers "n0-10.0.0.7:40911;n1-10.0.0.8:40911;…"
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
 @click.option(
     "--role",
     type=click.Choice(["master", "slave"]),
-    required=True,
     help="Whether the store takes puts and sends its log, or follows a master.",
 )
+@click.option("--ledger-group", metavar="GROUP", help="The ledger's group whose member this is, instead of a role.")
+@click.option("--ledger-peers", metavar="ID-HOST:PORT;…", help="All members of the group, this one too.")
+@click.option("--ledger-id", metavar="ID", help="Which of the members this is.")
+@click.option("--ledger-fast", is_flag=True, help="Elect within two seconds: for groups without Java members.")
 @click.option("--ha-master", metavar="HOST:PORT", help="The master's HA port, for a slave.")
 @click.option("--master-remoting", metavar="HOST:PORT", help="The master's other port; else one below its HA port.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
@@ -41,7 +45,11 @@ if TYPE_CHECKING:
 @output_option
 def serve(
     store: Path,
-    role: str,
+    role: str | None,
+    ledger_group: str | None,
+    ledger_peers: str | None,
+    ledger_id: str | None,
+    ledger_fast: bool,
     ha_master: str | None,
     master_remoting: str | None,
     host: str,
@@ -51,12 +59,17 @@ def serve(
     config: StoreConfig,
     output: Output,
 ) -> int:
-    """Run the store in directory STORE as a master or a slave until SIGTERM.
+    """Run the store in directory STORE as a master, a slave or a ledger's member until SIGTERM.
 
-    A broker.conf decides with brokerRole whether a master's puts wait for its slaves.
+    A broker.conf decides with brokerRole whether a master's puts wait for its slaves; it may name a ledger's group too.
     """
     from flintlog.replication.ha.node import HaNode as Node
 
+    if role is None:
+        member = _member_config(config, ledger_group, ledger_peers, ledger_id)
+        return _serve_ledger(store, member, ledger_fast, host, port, metrics_port, output)
+    if ledger_group or ledger_peers or ledger_id:
+        raise click.UsageError("a store is a master, a slave, or a ledger's member: --role or --ledger-…")
     if (role == "slave") != (ha_master is not None):
         raise click.UsageError("--ha-master belongs to --role slave, and a slave needs it")
     changes: dict[str, Any] = {} if ha_port is None else {"ha_listen_port": ha_port}
@@ -78,6 +91,49 @@ def serve(
             metrics = MetricsServer(node, host, metrics_port)
             ending.callback(metrics.stop)
         _say_where(node, store, host, output, None if metrics is None else metrics.port)
+        stop.wait()
+    return ExitCode.FINE
+
+
+def _member_config(config: StoreConfig, group: str | None, peers: str | None, member: str | None) -> StoreConfig:
+    given = {"dleger_group": group, "dleger_peers": peers, "dleger_self_id": member}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    found = config.with_changes(enable_dleger_commit_log=True, **changes)
+    if not (found.dleger_group and found.dleger_peers and found.dleger_self_id):
+        raise click.UsageError("name a --role, or --ledger-group, --ledger-peers and --ledger-id")
+    return found
+
+
+def _serve_ledger(
+    store: Path, config: StoreConfig, fast: bool, host: str, port: int, metrics_port: int | None, output: Output
+) -> int:
+    from flintlog.replication.ledger.store_node import LedgerStoreNode
+
+    node = LedgerStoreNode(store, config, fast=fast, host=host, port=port)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with ExitStack() as ending:
+        ending.callback(node.stop)
+        node.start()
+        metrics = None
+        if metrics_port is not None:
+            from flintlog.replication.prometheus import MetricsServer
+
+            metrics = MetricsServer(node, host, metrics_port)
+            ending.callback(metrics.stop)
+        ports = {"port": node.port, "metrics_port": None if metrics is None else metrics.port}
+        if isinstance(output, TableOutput):
+            measured = "" if metrics is None else f", metrics on http://{host}:{metrics.port}/metrics"
+            address = node.node.config.peers[node.node.config.self_id]
+            click.echo(
+                f"{config.dleger_self_id} of {config.dleger_group}, {store}: status on {host}:{node.port}, "
+                f"ledger on {address}{measured}"
+            )
+        else:
+            output.record(
+                {"group": config.dleger_group, "id": config.dleger_self_id, "store": str(store), "host": host, **ports}
+            )
         stop.wait()
     return ExitCode.FINE
 
