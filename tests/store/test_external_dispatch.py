@@ -291,7 +291,7 @@ def test_a_reader_goes_on_when_the_store_was_opened_again(tmp_path: Path) -> Non
             put(store, 30, 30)
             dispatch_all(tmp_path)
             assert heard.wait(20)
-            assert len(bodies(reader)) == 20
+            wait_until(lambda: len(bodies(reader)) == 20)
 
 
 def test_a_deleted_topic_is_gone_for_both_and_begins_anew(tmp_path: Path) -> None:
@@ -374,8 +374,10 @@ def test_a_repair_takes_the_files_from_the_dispatcher_and_leaves_no_journal(tmp_
     entry = copy / "consumequeue" / "orders" / "0" / ("0" * 20)
     entry.write_bytes(b"\xff" * 8 + entry.read_bytes()[8:])
     with dispatching(copy, EXTERNAL):
-        report = repair(copy, EXTERNAL)
+        seen: list[Progress | None] = []
+        report = repair(copy, EXTERNAL, on_step=lambda _: seen.append(published(copy)))
         assert report.steps
+        assert seen[0] is None
         assert published(copy) is None
     with open_store(copy, EXTERNAL) as after:
         assert len(bodies(after)) == 33
@@ -386,6 +388,7 @@ def test_what_may_be_read_is_shown_again_after_the_store_had_its_files(tmp_path:
         put(store, 10)
         store.topics.create("orders")
         store.topics.delete("orders")
+        assert store.queue_ids("orders") == []  # what was not dispatched yet went along
         readable = ReadableEnd(tmp_path / "dispatch", LocalMedium()).load()
         assert readable is not None
         assert readable.end == store.max_physical_offset
@@ -463,8 +466,22 @@ def test_what_could_not_be_followed_is_looked_at_again(tmp_path: Path, monkeypat
         put(store, 40)
         monkeypatch.setattr(ConsumeQueue, "follow", fail_once)
         with DispatchCore(tmp_path, EXTERNAL, LocalMedium()) as core:
-            while core.advance(3000):
-                pass
+            assert core.advance()
         assert failed.wait(20)
         store.wait_dispatched()
         assert len(bodies(store)) == 13
+
+
+def test_what_is_written_and_not_published_is_not_served(tmp_path: Path) -> None:
+    with open_store(tmp_path, EXTERNAL) as store:
+        put(store, 40)
+        with DispatchCore(tmp_path, EXTERNAL, LocalMedium()) as core:
+            core.advance(2000)
+            wait_until(lambda: store.max_offset("orders", 0) > 0)
+            seen, end = store.max_offset("orders", 0), core.progress.end
+            core._apply(end, store.max_physical_offset)
+            store._engine.dispatcher.advance()
+            assert store.max_offset("orders", 0) == seen < 13
+            found = store.query("orders", "all2", 0, 2**62, 50) + store.query("orders", "all1", 0, 2**62, 50)
+            assert found
+            assert all(message.physical_offset < end for message in found)
