@@ -78,7 +78,9 @@ CASES = {
     "doctor": Case("plain", "doctor {room}", only_form=True),
     "replica-status": Case("plain", "replica status 127.0.0.1:1"),
     "serve-refused": Case("plain", "serve {room}/new --role slave"),
-    "bench-refused": Case("plain", "bench --only nothing", masks=((r"(there are:).*", r"\1 …"),)),
+    "bench-refused": Case(
+        "plain", "bench --only nothing", masks=((r"(there are:).*", r"\1 …"), (r"\[store\|.*\]", "[…]"))
+    ),
     "pipeline-rebuild-refused": Case("plain", "pipeline rebuild {room}/nowhere"),
     "pipeline-verify-refused": Case("plain", "pipeline verify {room}/nowhere"),
     "pipeline-export-refused": Case("plain", "pipeline export {room}/nowhere {room}/table"),
