@@ -10,13 +10,13 @@ import sysconfig
 import venv
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from .conftest import COUNT, fill
 from .test_rebuild import files
 from .test_sink_rows import CONFIG
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 OLDEST = "4.1.4"
 SCRIPT = Path(__file__).with_name("user_script.py")
 ROOT = Path(__file__).parents[2]
@@ -62,15 +62,6 @@ def check(found: dict[str, object], version: str) -> None:
     }
 
 
-@pytest.mark.timeout(TIMEOUT_S + 60)
-def test_a_script_for_spark_submit_needs_no_setting_of_ours(tmp_path: Path) -> None:
-    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-    found = run_script([submit, "--master", "local[2]"], tmp_path, [str(ROOT / "src"), str(ROOT)])
-    check(found, pyspark.__version__)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(2 * TIMEOUT_S)
 def test_the_oldest_spark_that_is_supported(tmp_path: Path) -> None:
     python = oldest_spark()
     found = run_script([str(python)], tmp_path, [str(ROOT / "src"), str(ROOT)])
