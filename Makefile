@@ -31,6 +31,7 @@ $(STAMPS)/venv:
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/locked: requirements.lock $(STAMPS)/venv
+	@echo "Locked dependencies go into .venv: a gigabyte, most of it Spark; this takes minutes the first time."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	@touch $@
 

@@ -75,6 +75,7 @@ class Report:
 
     steps: list[tuple[str, float, str]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    closing: list[str] = field(default_factory=list)
 
     @contextmanager
     def step(self, name: str) -> Iterator[list[str]]:
@@ -210,6 +211,8 @@ def main() -> int:
     for failure in report.failures[:10]:
         console.print(f"[red]wrong:[/red] {failure}")
     console.print("[red]not everything is there[/red]" if report.failures else "nothing that was acknowledged is lost")
+    for line in report.closing:
+        console.print(line, soft_wrap=True, highlight=False)
     return 1 if report.failures else 0
 
 

@@ -45,7 +45,7 @@ def go_on_in_spark(path: Path, config: StoreConfig, report: Report, console: Con
                 job(spark, path, config, report)
     finally:
         spark.stop()
-    console.print(f"The report is {PAGE}")
+    report.closing.append(f"the report of the store, to open in a browser: {PAGE}")
 
 
 def _rebuild(spark: SparkSession, path: Path, config: StoreConfig, report: Report) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,8 +35,15 @@ def test_the_demo_goes_on_in_spark() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "verified on Spark" in done.stdout
     assert "exported as Parquet" in done.stdout
-    page = Path(done.stdout.split("The report is ")[1].splitlines()[0])
+    page = Path(done.stdout.splitlines()[-1].split(": ")[1])
     assert "<svg" in page.read_text()
+
+
+def test_the_readme_shows_steps_that_the_demo_has() -> None:
+    readme = (EXAMPLES.parent / "README.md").read_text("utf-8")
+    shown = re.findall(r"^│ (\w[^│]*?) +│ +\d+\.\d+ │", readme, re.MULTILINE)
+    source = (EXAMPLES / "demo.py").read_text("utf-8") + (EXAMPLES / "demo_spark.py").read_text("utf-8")
+    assert shown == re.findall(r'report\.step\("([^"]+)"\)', source)
 
 
 def test_the_first_steps() -> None:

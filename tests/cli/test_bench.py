@@ -101,3 +101,9 @@ def test_the_pipeline_is_measured_beside_the_same_work_in_one_process(tmp_path: 
     assert rows["rebuild, Spark, one core"]["beside"] == "rebuild, Spark"
     assert all(row["cpu_seconds"] > 0 and row["memory_mib"] > 0 for row in rows.values())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_help_names_all_that_can_be_compared_with() -> None:
+    from flintlog.cli import bench, bench_run
+
+    assert tuple(bench_run.OTHERS) == bench.OTHERS

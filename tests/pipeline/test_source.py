@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from flintlog import Message, open_store
+from flintlog import Message, StoreConfig, open_store
+from flintlog.care.store_files import look_at
 from flintlog.pipeline.options import parse_source_options
 from flintlog.pipeline.rows import RowShape
 from flintlog.pipeline.source import BatchReader
@@ -226,3 +228,20 @@ def test_a_store_in_memory_is_read_in_ranges(store: Path) -> None:
     assert {row["broker"] for row in rows} == {"broker-a"}
     assert [row["physical_offset"] for row in rows] == [row["physical_offset"] for row in own_rows(store)]
     memory.rm("/bucket", recursive=True)
+
+
+@pytest.mark.parametrize("case", ["broker", "mixed"])
+def test_a_ledgers_data_files_are_read_like_a_plain_log(
+    spark: SparkSession, golden: Callable[[str], Path], case: str
+) -> None:
+    root = golden("ledger") / case / "store"
+    with open_store(root, read_only=True, config=found_config(root)) as store:
+        rows = pa.Table.from_batches(store.scan()).to_pylist()
+    frame = read(spark, root, minPartitions=5).orderBy("physical_offset")
+    assert [plain(row) for row in frame.collect()] == [{**row, "properties": dict(row["properties"])} for row in rows]
+    assert len(rows) > 400
+
+
+def found_config(root: Path) -> StoreConfig:
+    """What the files of a store tell about their sizes."""
+    return look_at(root).config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,8 +12,9 @@ from pathlib import Path
 from random import Random
 
 from flintlog.disk.local import LocalMedium
+from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ledger.file_storage import FileStorage
-from flintlog.replication.ledger.interface import LedgerConfig, Role
+from flintlog.replication.ledger.interface import LedgerConfig, Role, Truncation
 from flintlog.replication.ledger.messages import AppendResponse, Entry, ResponseCode
 from flintlog.replication.ledger.node import LedgerListeners, LedgerNode
 from flintlog.replication.ledger.storage import LedgerStorage, MemoryStorage
@@ -23,20 +25,35 @@ GROUP = "orders"
 
 
 class SlowDisk(MemoryStorage):
-    """Counts syncs, and lets them wait until `gate` is set; `breaks` makes the next one fail."""
+    """Counts syncs, and lets them wait until `gate` is set; `breaks` makes the next one fail.
 
-    def __init__(self) -> None:
+    A log that is cut while a sync runs is a fault of the node, and remembered.
+    """
+
+    def __init__(self, sync_s: float = 0.0) -> None:
         super().__init__()
         self.gate = threading.Event()
         self.gate.set()
         self.sync_count = 0
         self.breaks = False
+        self.cut_count = 0
+        self.was_cut_during_a_sync = False
+        self._sync_s = sync_s
+        self._is_syncing = False
 
     def sync(self) -> None:
+        self._is_syncing = True
         self.gate.wait(30)
+        time.sleep(self._sync_s)
         self.sync_count += 1
+        self._is_syncing = False
         if self.breaks:
             raise OSError(5, "the disk is broken")
+
+    def truncate(self, truncation: Truncation) -> None:
+        self.cut_count += 1
+        self.was_cut_during_a_sync |= self._is_syncing
+        super().truncate(truncation)
 
 
 def fast_config(node_id: str, addresses: Mapping[str, str]) -> LedgerConfig:
@@ -131,3 +148,39 @@ def data_files(directory: Path, node_id: str) -> dict[str, bytes]:
     """The data files of a node, without those that have nothing in them."""
     found = sorted((directory / f"dledger-{node_id}" / "data").iterdir())
     return {file.name: content for file in found if (content := file.read_bytes()).strip(b"\0")}
+
+
+class ThreadedNode:
+    """A node over its files in a thread of its own, for tests that wait for Java meanwhile."""
+
+    def __init__(self, directory: Path, config: LedgerConfig) -> None:
+        self._thread = LoopThread()
+        self.storage = open_files(directory, config.self_id)
+        self.node = LedgerNode(GROUP, config, self.storage)
+        self._thread.call(self.node.start())
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self._thread.call(self.node.stop(), 30.0)
+        self._thread.stop()
+        self.storage.close()
+
+    def append(self, bodies: Sequence[bytes], window: int = 64) -> list[AppendResponse]:
+        """Append entries, so many at a time; the answers in the same order."""
+        answers: list[AppendResponse] = []
+        for start in range(0, len(bodies), window):
+            waiting = [self.node.propose_from_thread(body) for body in bodies[start : start + window]]
+            answers += [each.result(30.0) for each in waiting]
+        return answers
+
+    def transfer(self, successor: str) -> int:
+        """Hand the leadership over; DLedger's code."""
+        return int(self._thread.call(self.node.transfer_leadership(successor), 30.0))
+
+
+def wait_until(happened: Callable[[], bool], what: str = "", timeout_s: float = 60.0) -> None:
+    """Look again and again until something has happened."""
+    deadline = time.monotonic() + timeout_s
+    while not happened():
+        assert time.monotonic() < deadline, what or "it did not happen in time"
+        time.sleep(0.02)

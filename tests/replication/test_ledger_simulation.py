@@ -7,7 +7,7 @@ from multiprocessing import get_context
 
 import pytest
 from tests.replication.ledger_simulation.invariants import Violation
-from tests.replication.ledger_simulation.schedule import Run, command
+from tests.replication.ledger_simulation.schedule import RULES, Run, command
 
 QUICK_SEEDS = 300
 SLOW_SEEDS = 10_000
@@ -40,9 +40,10 @@ def test_no_invariant_is_broken_in_ten_thousand_runs() -> None:
 def test_a_seed_is_a_run() -> None:
     traces: list[list[str]] = [[], []]
     for trace in traces:
-        Run(17, trace=trace).simulate()
+        for seed in range(4):
+            Run(seed, trace=trace).simulate()
     assert traces[0] == traces[1]
-    assert len(traces[0]) > 500
+    assert len(traces[0]) > 1_000
 
 
 # The same runs with a rule switched off.
@@ -57,17 +58,7 @@ def _first_violation(rule: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize(
-    ("rule", "seen_as"),
-    [
-        ("commit_own_term_only", {"leader completeness", "halted", "committed never changes"}),
-        ("sync_before_acknowledging", {"leader completeness", "halted", "committed never changes"}),
-        ("clamp_committed", {"committed points into the log"}),
-        ("peers_only", {"log matching", "leader completeness", "halted", "committed never changes"}),
-        ("lead_once_a_term", {"one leader a term", "log matching"}),
-        ("zero_tails", {"log matching", "leader completeness", "halted", "committed never changes"}),
-        ("persist_before_sending", {"one leader a term", "cannot start", "log matching"}),
-    ],
-)
-def test_without_a_rule_something_breaks(rule: str, seen_as: set[str]) -> None:
-    assert _first_violation(rule) in seen_as
+@pytest.mark.parametrize("rule", RULES)
+def test_without_a_rule_something_breaks(rule: str) -> None:
+    """Not merely the progress of the group: something that is promised."""
+    assert _first_violation(rule) not in (None, "progress")

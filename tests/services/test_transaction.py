@@ -163,6 +163,15 @@ class TestRefused:
                     service.begin(message)
             assert read(store, HALF) == []
 
+    def test_a_message_for_light_queues(self, tmp_path: Path, clock: FakeClock) -> None:
+        """Its half message would be seen there before it is decided, and for ever when it is rolled back."""
+        message = Message("orders", b"", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
+        config = CONFIG.with_changes(enable_lmq=True, enable_multi_dispatch=True)
+        with opened(tmp_path, clock, config) as (store, service):
+            with pytest.raises(InvalidMessage, match="light queues"):
+                service.begin(message)
+            assert read(store, HALF) == read(store, "%LMQ%a") == []
+
     @pytest.mark.parametrize(
         "message",
         [

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from flintlog import Message, open_store
+from flintlog.format.sys_flag import INNER_BATCH, NEED_UNWRAP
 from flintlog.services.retry import send_back
 from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.figure_names import KEY_FIELDS, MOMENT_NAMES, NOT_COUNTED, STATS_NAMES, parse_key
@@ -135,3 +136,33 @@ def test_light_queues_share_a_name(tmp_path: Path) -> None:
         assert {key: item.value for key, item in figures.items("GROUP_GET_NUMS").items()} == {"%LMQ%@%LMQ%": 3}
         assert set(figures.moments("GROUP_GET_FALL_SIZE")) == {"0@%LMQ%@%LMQ%"}
         assert set(store.counters.topics) == {"orders"}
+
+
+def test_an_inner_batch_counts_as_its_messages(tmp_path: Path) -> None:
+    config = SMALL.with_changes(topic_queue_types={"batches": "BatchCQ"})
+    with open_store(tmp_path / "store", config) as store:
+        batch = Message("batches", b"three in one", sys_flag=INNER_BATCH | NEED_UNWRAP, properties={"INNER_NUM": "3"})
+        for _ in range(2):
+            store.put(batch).check()
+        assert len(store.get("batches", 0, 0, group="billing").messages) == 2
+        item = store.broker_stats.item("GROUP_GET_NUMS", "batches@billing")
+        assert item is not None and item.value == store.counters.get_transferred_count == 6
+        assert store.counters.topics["batches"].times == store.counters.put_times_total == 6
+
+
+def test_acknowledgements_go_on_while_a_consumer_is_open_and_not_longer(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", SMALL) as store:
+        for _ in range(3):
+            store.put(Message("orders", b"x")).check()
+        figures = store.broker_stats
+        with store.consumer("billing", "orders") as consumer:
+            for done in (1, 2, 3):
+                message = consumer.poll(10)
+                assert message is not None
+                consumer.acknowledge(message)
+                consumer.acknowledge(message)  # asked twice, done once
+                assert {key: item.value for key, item in figures.items("GROUP_ACK_NUMS").items()} == {
+                    "orders@billing": done
+                }
+        figures.refresh()
+        assert figures._tallies == []

@@ -122,11 +122,96 @@ def test_a_deleted_topic_loses_queues_and_offsets_but_not_its_messages(tmp_path:
         assert not (tmp_path / "consumequeue/orders").exists()
         old = store.message_at(receipt.physical_offset)
         assert old is not None and old.body == b"old"
-        assert store.put(Message("orders", b"new")).queue_offset == 0
+        assert store.put(Message("orders", b"new")).queue_offset == 1
         store.wait_dispatched()
-        assert [message.body for message in store.get("orders", 0, 0).messages] == [b"new"]
+        assert store.min_offset("orders", 0) == 1
+        assert [message.body for message in store.get("orders", 0, 1).messages] == [b"new"]
         with pytest.raises(InvalidTopic, match="no topic"):
             store.topics.delete("orders")
+
+
+@pytest.fixture(params=["SimpleCQ", "BatchCQ"])
+def anew(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A store that still runs somewhere: its topic was deleted and made anew, and has messages again."""
+    folder = tmp_path / "running"
+    with open_store(folder, SMALL) as store:
+        store.topics.create("orders", attributes={"queue.type": request.param})
+        for number in range(3):
+            store.put(Message("orders", b"old %d" % number)).check()
+        store.topics.delete("orders")
+        store.topics.create("orders", attributes={"queue.type": request.param})
+        store.put(Message("events", b"what lies behind all queues would be dispatched again")).check()
+    with open_store(folder, SMALL) as store:  # also a restart in between leaves the offsets where they are
+        for number in range(2):
+            assert store.put(Message("orders", b"new %d" % number)).check().queue_offset == 3 + number
+        store.flush()
+        shutil.copytree(folder, tmp_path / "crashed")
+        (tmp_path / "crashed" / "lock").unlink()
+    return tmp_path
+
+
+def visible(folder: Path) -> list[bytes]:
+    with open_store(folder, SMALL) as store:
+        offsets = range(store.min_offset("orders", 0), store.max_offset("orders", 0))
+        pages = [store.get("orders", 0, offset, 1).messages for offset in offsets]
+        assert store.put(Message("orders", b"newest")).queue_offset == 5
+        return [message.body for page in pages for message in page]
+
+
+def test_after_a_restart_a_topic_that_was_made_anew_has_its_messages(anew: Path) -> None:
+    assert visible(anew / "running") == [b"new 0", b"new 1"]
+
+
+@pytest.mark.parametrize("how", ["crash", "queues are gone"])
+def test_whoever_builds_its_queue_again_loses_none_of_them(anew: Path, how: str) -> None:
+    """RocketMQ counts from 0 again, and then drops what it takes for repeated."""
+    folder = anew / ("crashed" if how == "crash" else "running")
+    if how != "crash":
+        for name in ("consumequeue", "batchconsumequeue"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+    found = visible(folder)
+    assert found[-2:] == [b"new 0", b"new 1"] and len(found) in (2, 5)
+
+
+def test_a_consumer_of_a_topic_that_is_deleted_under_it_goes_on_with_the_new_one(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.topics.create("orders")
+        store.put(Message("orders", b"old")).check()
+        with store.consumer("g", "orders") as consumer:
+            held = consumer.poll(10)
+            store.topics.delete("orders")
+            store.topics.create("orders")
+            store.put(Message("orders", b"new")).check()
+            assert held is not None
+            consumer.acknowledge(held)
+            message = consumer.poll(10)
+            assert message is not None and message.body == b"new"
+
+
+def test_a_note_that_does_not_parse_is_said_and_the_store_opens(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.topics.create("orders")
+        store.put(Message("orders", b"old")).check()
+        store.topics.delete("orders")
+        store.put(Message("events", b"what lies behind all queues would be dispatched again")).check()
+    (tmp_path / "flintlog" / "deleted.json").write_text("[{")
+    with open_store(tmp_path, SMALL) as store:
+        assert store.put(Message("orders", b"new")).queue_offset == 0
+    assert "deleted.json is of no use" in caplog.text
+
+
+def test_when_the_log_has_none_of_its_records_a_deleted_topic_counts_anew(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.topics.create("orders")
+        end = store.put(Message("orders", b"old")).check().end_offset
+        store.topics.delete("orders")
+        table = store._engine.parts.queues
+        table.rebuild_offsets(end - 1)
+        assert table.next_offset("orders", 0) == 1
+        table.rebuild_offsets(end)
+        assert table.next_offset("orders", 0) == 0
 
 
 def test_deleting_while_others_put_and_read() -> None:

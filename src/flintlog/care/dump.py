@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 
 from flintlog import kernel
+from flintlog.care import dump_ledger
 from flintlog.care.inference import index_layout
 from flintlog.errors import FormatError, InvalidConfig
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
@@ -109,6 +110,15 @@ def _dump_log(data: memoryview) -> Iterator[Row]:
         if remaining is not None:
             yield {"offset": place, "size": 8, "kind": "blank", "remaining": remaining}
             return
+        blank = dump_ledger.dump_blank(data, place)
+        if blank is not None:
+            yield blank
+            return
+        head = dump_ledger.dump_head(data, place)
+        if head is not None:
+            yield head
+            place += _number(head, "size")
+            continue
         try:
             record = parse_record(data, place)
         except FormatError:
@@ -341,6 +351,8 @@ _DUMPERS: Mapping[str, Callable[[memoryview], Iterator[Row]]] = {
     "batch-queue": _dump_batch_queue,
     "extension": _dump_extension,
     "index": _dump_index,
+    "ledger-index": dump_ledger.dump_index,
+    "ledger-state": _dump_text,
     "checkpoint": _dump_checkpoint,
     "config": _dump_text,
     "abort": _dump_text,
@@ -355,6 +367,9 @@ _ENCODERS: Mapping[str, Callable[[Row], bytes]] = {
     "zeros": _zeros,
     "record": _encode_record,
     "blank": lambda row: encode_blank(_number(row, "remaining")),
+    "ledger-head": dump_ledger.encode_head_row,
+    "ledger-blank": dump_ledger.encode_blank_row,
+    "ledger-index": dump_ledger.encode_index_row,
     "entry": _encode_entry,
     "batch-entry": _encode_batch_entry,
     "unit": _encode_unit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flintlog.format import names
+from flintlog.store.paths import LEDGER_PREFIX
 
 _KINDS = {
     names.COMMIT_LOG: "log",
@@ -24,12 +25,21 @@ _NAMES = {
 }
 
 
+def _ledger_kind(path: Path) -> str:
+    if path.name.isascii() and path.name.isdigit():
+        return {"data": "log", "index": "ledger-index"}.get(path.parts[-2], "other")
+    is_state = path.name.removesuffix(names.BACKUP_SUFFIX) in ("currterm", names.CHECKPOINT)
+    return "ledger-state" if is_state else "other"
+
+
 def kind_of(path: Path) -> str:
     """What a file is, by its name and the directories it lies in: log, queue, index, checkpoint, config …
 
     >>> kind_of(Path("consumequeue/orders/0/00000000000000000000"))
     'queue'
     """
+    if any(part.startswith(LEDGER_PREFIX) for part in path.parts[-3:-1]):
+        return _ledger_kind(path)
     if path.name in _NAMES:
         return _NAMES[path.name]
     if path.name.removesuffix(names.BACKUP_SUFFIX).endswith(".json"):

@@ -35,10 +35,10 @@ MAX_CANDIDATES = 1000
 class Inferred:
     """Options that were read from the files, and a sentence for each."""
 
-    values: dict[str, int | bool | dict[str, str]] = field(default_factory=dict)
+    values: dict[str, int | bool | str | dict[str, str]] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
 
-    def add(self, name: str, value: int | bool | dict[str, str], reason: str) -> None:
+    def add(self, name: str, value: int | bool | str | dict[str, str], reason: str) -> None:
         self.values[name] = value
         self.reasons.append(f"{name} = {value}: {reason}")
 

@@ -30,7 +30,7 @@ from flintlog.care.lost_messages import find_lost, readable_backups
 from flintlog.care.lost_records import stand_in
 from flintlog.care.repair_plan import LostMessage, RepairPlan, Step, plan_steps
 from flintlog.care.settling import settle
-from flintlog.care.store_files import StoreFiles, look_at
+from flintlog.care.store_files import StoreFiles, look_at, refuse_ledger
 from flintlog.care.verify import Verification, verify
 from flintlog.derive.finding import Finding
 from flintlog.disk.local import LocalMedium
@@ -73,7 +73,7 @@ class _Journal(msgspec.Struct):
     """
 
     kept_in: str
-    inferred: dict[str, int | bool | dict[str, str]]
+    inferred: dict[str, int | bool | str | dict[str, str]]
 
 
 def plan_repair(root: Path, config: StoreConfig | None = None, medium: Medium | None = None) -> RepairPlan:
@@ -113,6 +113,7 @@ def repair(
     """Repair the store in a directory; `StoreInUse` when it runs. `on_step` hears of each change before it is made."""
     medium = LocalMedium() if medium is None else medium
     files = look_at(root, config, medium)
+    refuse_ledger(files, "repaired")
     if files.is_running:
         raise StoreInUse("the store is in use", path=root, advice="stop the process that has it open")
     report = RepairReport()

@@ -18,7 +18,7 @@ from flintlog.disk.local import LocalMedium
 from flintlog.disk.lock import is_locked
 from flintlog.disk.medium import FileInfo, Medium
 from flintlog.disk.source import MappedSource
-from flintlog.errors import DamagedStore, FlintlogError, FormatError
+from flintlog.errors import DamagedStore, FlintlogError, FormatError, InvalidConfig
 from flintlog.format import names
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.config_json import parse_config_object
@@ -26,7 +26,7 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.format.names import parse_segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
-from flintlog.store.paths import StorePaths, guess_paths, is_store
+from flintlog.store.paths import LEDGER_PREFIX, StorePaths, guess_paths, is_store, with_found_ledger
 from flintlog.store.stop_marker import StopMarker
 
 if TYPE_CHECKING:
@@ -93,8 +93,11 @@ def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None
     Sizes that `config` does not name are read from the files, where that is safe.
     """
     medium = LocalMedium() if medium is None else medium
-    paths = StorePaths.of(root, config) if config is not None else guess_paths(root, medium)
+    paths = _paths_of(root, config, medium)
     files = StoreFiles(root, paths, config, Inferred(), medium, MappedSource(medium, max_files=256))
+    if paths.ledger is not None and (config is None or not config.enable_dleger_commit_log):
+        files.inferred.add("enable_dleger_commit_log", True, "the data files of a ledger's member are here")
+        files.inferred.add("dleger_self_id", paths.ledger.name.removeprefix(LEDGER_PREFIX), "by their directory")
     has_files = any(medium.exists(path) for path in (*paths.commit_logs, paths.consume_queue, paths.index))
     if not has_files and not is_store(paths, medium):
         raise DamagedStore("there is no store here", path=root, advice="name the directory that holds commitlog")
@@ -111,6 +114,20 @@ def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None
     timer = root / names.TIMER_LOG
     files.timer_log = tuple(sorted(_segments(files, timer), key=lambda file: file.base))
     return files
+
+
+def refuse_ledger(files: StoreFiles, what: str) -> None:
+    """What changes or copies a log by itself cannot do so with one that belongs to a group."""
+    if files.paths.ledger is not None:
+        raise InvalidConfig(
+            f"the log of this store is a ledger, and is not {what}",
+            path=files.root,
+            advice="move the member's directory away: the group fills it again",
+        )
+
+
+def _paths_of(root: Path, config: StoreConfig | None, medium: Medium) -> StorePaths:
+    return guess_paths(root, medium) if config is None else with_found_ledger(StorePaths.of(root, config), medium)
 
 
 def _named_sizes(config: StoreConfig) -> frozenset[str]:

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
-import msgspec
 
-from flintlog.bench.java import Java
-from flintlog.bench.ours import Ours
-from flintlog.bench.peers import FileByHand, lmdb_peer, rocksdict_peer, sqlite_peer
-from flintlog.bench.report import FIGURE_COLUMNS, Report, cells, make_report
-from flintlog.bench.run import Contender, run_tasks
-from flintlog.bench.tasks import QUICK, TASKS, Task, Window
 from flintlog.cli.exit_codes import ExitCode
-from flintlog.cli.output import CsvOutput, Output, TableOutput
+from flintlog.cli.output import Output
 from flintlog.cli.parameters import output_option
-from flintlog.errors import MissingExtra
 
-OTHERS: dict[str, Callable[[], Contender]] = {
-    "java": Java,
-    "rocksdict": rocksdict_peer,
-    "sqlite": sqlite_peer,
-    "lmdb": lmdb_peer,
-    "file": FileByHand,
-}
-BUSY_LOAD_PER_CORE = 0.5
-PIPELINE_MIB = 2048
-QUICK_PIPELINE_MIB = 64
-TITLE = (
-    "messages a second, or µs from put to arrival (p50 / p99); in brackets CPU µs a message; × how much better ours is"
-)
+OTHERS = ("java", "rocksdict", "sqlite", "lmdb", "file")
 
 
 @click.command("bench")
-@click.argument("suite", type=click.Choice(["store", "services", "pipeline"]), default="store")
+@click.argument("suite", type=click.Choice(["store", "services", "pipeline", "replication"]), default="store")
 @click.option("--compare", default="", help=f"Measure others beside: {', '.join(OTHERS)}, separated by commas.")
 @click.option("--only", multiple=True, help="Only tasks whose name contains this; may be given more than once.")
 @click.option("--quick", is_flag=True, help="One short round: to see that it works, not to quote.")
@@ -61,116 +37,8 @@ def bench(
     """Measure puts, synced puts, reads, rebuild and visibility; say how much CPU a message costs.
 
     `services` measures a store of 100,000 queues and a timer with a million messages that wait, `pipeline` the jobs on
-    Spark beside the same work in one process.
+    Spark beside the same work in one process, `replication` a master with its slave and a ledger group of three.
     """
-    if suite == "services":
-        return _bench_services(directory, quick, output)
-    window = _window(quick, seconds, rounds, rebuild_mib)
-    tasks, names = _tasks(only), _names(compare)
-    room = directory or Path(tempfile.gettempdir())
-    room.mkdir(parents=True, exist_ok=True)
-    if suite == "pipeline":
-        _show_pipeline(room, QUICK_PIPELINE_MIB if quick else rebuild_mib or PIPELINE_MIB, "java" in names, output)
-        return ExitCode.FINE
-    report, is_whole = _measure(names, tasks, window, room)
-    _show(report, output)
-    if not is_whole:
-        output.note("Interrupted: the tasks that were not finished are missing.")
-        return ExitCode.PARTIAL
-    return ExitCode.FINE
+    from flintlog.cli.bench_run import measure
 
-
-def _bench_services(directory: Path | None, quick: bool, output: Output) -> ExitCode:
-    from rich.console import Console
-
-    from flintlog.bench.scale import SCALE_COLUMNS, measure_scale
-
-    with (
-        tempfile.TemporaryDirectory(prefix="flintlog-bench-", dir=directory) as room,
-        Console(stderr=True).status("") as status,
-    ):
-        figures = measure_scale(Path(room), quick=quick, progress=status.update)
-    output.rows([msgspec.to_builtins(figure) for figure in figures], SCALE_COLUMNS, "what many queues and timers cost")
-    return ExitCode.FINE
-
-
-def _show_pipeline(room: Path, mib: int, with_java: bool, output: Output) -> None:
-    from rich.console import Console
-
-    from flintlog.bench.pipeline import PipelineFigure, measure_pipeline
-
-    with (
-        tempfile.TemporaryDirectory(dir=room, prefix="flintlog-pipeline-") as directory,
-        Console(stderr=True).status("") as status,
-    ):
-        figures = measure_pipeline(Path(directory), mib=mib, with_java=with_java, progress=status.update)
-    rows = [msgspec.to_builtins(figure) for figure in figures]
-    output.rows(rows, PipelineFigure.__struct_fields__, f"{mib} MiB of 1 KiB messages, local[2]")
-
-
-def _show(report: Report, output: Output) -> None:
-    if isinstance(output, TableOutput):
-        columns = ["task", *report.versions]
-        output.rows(cells(report.outcomes, columns[1:]), columns, TITLE)
-    elif isinstance(output, CsvOutput):
-        output.rows(report.figures, FIGURE_COLUMNS)
-    else:
-        output.record(msgspec.to_builtins(report))
-    for sentence in _remarks(report):
-        output.note(sentence)
-
-
-def _measure(names: list[str], tasks: list[Task], window: Window, room: Path) -> tuple[Report, bool]:
-    from rich.console import Console
-
-    load_before = os.getloadavg()
-    contenders: list[Contender] = [Ours()]
-    left_out: list[str] = []
-    with ExitStack() as closing, Console(stderr=True).status("") as status:
-        for name in names:
-            try:
-                contenders.append(OTHERS[name]())
-                closing.callback(contenders[-1].close)
-            except MissingExtra as missing:
-                left_out.append(f"{name} is left out: {missing}")
-        outcomes = run_tasks(tasks, contenders, window, room, status.update)
-    versions = {contender.name: contender.version for contender in contenders}
-    report = make_report(
-        outcomes.measured, load_before=load_before, versions=versions, window=window, left_out=left_out, directory=room
-    )
-    return report, outcomes.is_whole
-
-
-def _window(quick: bool, seconds: float | None, rounds: int | None, rebuild_mib: int | None) -> Window:
-    base = QUICK if quick else Window()
-    asked = {"seconds": seconds, "rounds": rounds, "rebuild_mib": rebuild_mib}
-    return msgspec.structs.replace(base, **{name: value for name, value in asked.items() if value is not None})
-
-
-def _tasks(only: tuple[str, ...]) -> list[Task]:
-    chosen = [task for task in TASKS if not only or any(part in task.name for part in only)]
-    if not chosen:
-        raise click.UsageError(f"no task is named like that; there are: {', '.join(task.name for task in TASKS)}")
-    return chosen
-
-
-def _names(compare: str) -> list[str]:
-    names = [name.strip() for name in compare.split(",") if name.strip()]
-    for name in names:
-        if name not in OTHERS:
-            raise click.UsageError(f"nothing to compare with is called {name}; there are: {', '.join(OTHERS)}")
-    return names
-
-
-def _remarks(report: Report) -> list[str]:
-    machine = report.machine
-    remarks = [
-        f"{machine.processor}, {machine.cores} cores, {machine.file_system}; {machine.python}, {machine.kernel} kernel"
-    ]
-    remarks += [f"{name}: {version}" for name, version in report.versions.items()]
-    remarks += report.left_out
-    if report.load_average_before[0] > BUSY_LOAD_PER_CORE * machine.cores:
-        remarks.append(
-            f"The machine was busy before (load average {report.load_average_before[0]:.2f}): do not quote this."
-        )
-    return remarks
+    return measure(suite, compare, only, quick, seconds, rounds, rebuild_mib, directory, output)

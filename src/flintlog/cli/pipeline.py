@@ -20,6 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 JOBS: Mapping[str, Entry] = {
     "compact": Entry("flintlog.cli.pipeline_compact", "compact", "Write the latest message of every key elsewhere."),
+    "dispatch": Entry("flintlog.cli.pipeline_dispatch", "dispatch", "Build queues and index for a store that runs."),
     "export": Entry("flintlog.cli.pipeline_export", "export", "Add messages to a table: Parquet, Delta or Iceberg."),
     "rebuild": Entry("flintlog.cli.pipeline_rebuild", "rebuild", "Build queues and index again, from the log alone."),
     "replay": Entry("flintlog.cli.pipeline_replay", "replay", "Put messages of a table or store into a store again."),

@@ -15,7 +15,7 @@ from flintlog.cli.parameters import output_option
 if TYPE_CHECKING:
     from flintlog.replication.ha.status import NodeStatus
 
-_COLUMNS = ("node", "role", "log_start", "log_end", "lag_bytes", "in_sync", "trouble")
+_COLUMNS = ("node", "role", "term", "log_start", "log_end", "committed", "lag_bytes", "in_sync", "trouble")
 
 
 @click.group()
@@ -27,7 +27,7 @@ def replica() -> None:
 @click.argument("addresses", nargs=-1, required=True, metavar="HOST:PORT...")
 @output_option
 def status(addresses: tuple[str, ...], output: Output) -> int:
-    """Show the node at each HOST:PORT (its port for requests), and a master's slaves behind it."""
+    """Show the node at each HOST:PORT (its port for requests), and behind it a master's slaves or a leader's peers."""
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
@@ -63,8 +63,10 @@ def rows_of(address: str, told: NodeStatus) -> Iterator[Row]:
     yield {
         "node": address,
         "role": told.role,
+        "term": told.term,
         "log_start": told.log_start,
         "log_end": told.log_end,
+        "committed": told.committed,
         "lag_bytes": None,
         "in_sync": told.is_connected if is_slave else None,
         "trouble": told.trouble,
@@ -72,9 +74,11 @@ def rows_of(address: str, told: NodeStatus) -> Iterator[Row]:
     for each in told.replicas:
         yield {
             "node": each.address,
-            "role": "SLAVE",
+            "role": "SLAVE" if told.term is None else "PEER",
+            "term": None,
             "log_start": None,
             "log_end": each.acknowledged,
+            "committed": None,
             "lag_bytes": each.lag_bytes,
             "in_sync": each.is_in_sync,
             "trouble": None,

@@ -1,7 +1,8 @@
-"""`flintlog serve STORE`: runs a store as a master or a slave until it is told to stop (SIGTERM, SIGINT).
+"""`flintlog serve STORE`: runs a store as a master, a slave, or a member of a ledger's group, until SIGTERM or SIGINT.
 
 flintlog serve orders --role master --port 10911 --ha-port 10912
 flintlog serve copy --role slave --ha-master 10.0.0.7:10912
+flintlog serve orders --ledger-group g --ledger-id n0 --ledger-peers "n0-10.0.0.7:40911;n1-10.0.0.8:40911;…"
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import config_option, output_option
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flintlog.replication.ha.node import HaNode
+    from flintlog.replication.ledger.store_node import LedgerStoreNode
     from flintlog.store.config import StoreConfig
 
 
@@ -28,9 +32,12 @@ if TYPE_CHECKING:
 @click.option(
     "--role",
     type=click.Choice(["master", "slave"]),
-    required=True,
     help="Whether the store takes puts and sends its log, or follows a master.",
 )
+@click.option("--ledger-group", metavar="GROUP", help="The ledger's group whose member this is, instead of a role.")
+@click.option("--ledger-peers", metavar="ID-HOST:PORT;…", help="All members of the group, this one too.")
+@click.option("--ledger-id", metavar="ID", help="Which of the members this is.")
+@click.option("--ledger-fast", is_flag=True, help="Elect within two seconds: for groups without Java members.")
 @click.option("--ha-master", metavar="HOST:PORT", help="The master's HA port, for a slave.")
 @click.option("--master-remoting", metavar="HOST:PORT", help="The master's other port; else one below its HA port.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
@@ -41,7 +48,11 @@ if TYPE_CHECKING:
 @output_option
 def serve(
     store: Path,
-    role: str,
+    role: str | None,
+    ledger_group: str | None,
+    ledger_peers: str | None,
+    ledger_id: str | None,
+    ledger_fast: bool,
     ha_master: str | None,
     master_remoting: str | None,
     host: str,
@@ -51,12 +62,17 @@ def serve(
     config: StoreConfig,
     output: Output,
 ) -> int:
-    """Run the store in directory STORE as a master or a slave until SIGTERM.
+    """Run the store in directory STORE as a master, a slave or a ledger's member until SIGTERM.
 
-    A broker.conf decides with brokerRole whether a master's puts wait for its slaves.
+    A broker.conf decides with brokerRole whether a master's puts wait for its slaves; it may name a ledger's group too.
     """
     from flintlog.replication.ha.node import HaNode as Node
 
+    if role is None:
+        member = _member_config(config, ledger_group, ledger_peers, ledger_id)
+        return _serve_ledger(store, member, ledger_fast, host, port, metrics_port, output)
+    if ledger_group or ledger_peers or ledger_id:
+        raise click.UsageError("a store is a master, a slave, or a ledger's member: --role or --ledger-…")
     if (role == "slave") != (ha_master is not None):
         raise click.UsageError("--ha-master belongs to --role slave, and a slave needs it")
     changes: dict[str, Any] = {} if ha_port is None else {"ha_listen_port": ha_port}
@@ -65,6 +81,29 @@ def serve(
     elif config.broker_role == "SLAVE":
         changes["broker_role"] = "ASYNC_MASTER"
     node = Node(store, config.with_changes(**changes), host=host, port=port, master_remoting=master_remoting)
+    return _run(node, host, metrics_port, lambda metrics: _say_where(node, store, host, output, metrics))
+
+
+def _member_config(config: StoreConfig, group: str | None, peers: str | None, member: str | None) -> StoreConfig:
+    given = {"dleger_group": group, "dleger_peers": peers, "dleger_self_id": member}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    found = config.with_changes(enable_dleger_commit_log=True, **changes)
+    if not (found.dleger_group and found.dleger_peers and found.dleger_self_id):
+        raise click.UsageError("name a --role, or --ledger-group, --ledger-peers and --ledger-id")
+    return found
+
+
+def _serve_ledger(
+    store: Path, config: StoreConfig, fast: bool, host: str, port: int, metrics_port: int | None, output: Output
+) -> int:
+    from flintlog.replication.ledger.store_node import LedgerStoreNode
+
+    node = LedgerStoreNode(store, config, fast=fast, host=host, port=port)
+    return _run(node, host, metrics_port, lambda metrics: _say_member(node, config, store, host, output, metrics))
+
+
+def _run(node: HaNode | LedgerStoreNode, host: str, metrics_port: int | None, say: Callable[[int | None], None]) -> int:
+    """A node, until somebody tells it to stop; `say` is called with the metrics' port once it listens."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -77,9 +116,22 @@ def serve(
 
             metrics = MetricsServer(node, host, metrics_port)
             ending.callback(metrics.stop)
-        _say_where(node, store, host, output, None if metrics is None else metrics.port)
+        say(None if metrics is None else metrics.port)
         stop.wait()
     return ExitCode.FINE
+
+
+def _say_member(
+    node: LedgerStoreNode, config: StoreConfig, store: Path, host: str, output: Output, metrics_port: int | None
+) -> None:
+    group, member = config.dleger_group, config.dleger_self_id
+    if isinstance(output, TableOutput):
+        measured = "" if metrics_port is None else f", metrics on http://{host}:{metrics_port}/metrics"
+        address = node.node.config.peers[node.node.config.self_id]
+        click.echo(f"{member} of {group}, {store}: status on {host}:{node.port}, ledger on {address}{measured}")
+    else:
+        ports = {"port": node.port, "metrics_port": metrics_port}
+        output.record({"group": group, "id": member, "store": str(store), "host": host, **ports})
 
 
 def _say_where(node: HaNode, store: Path, host: str, output: Output, metrics_port: int | None) -> None:

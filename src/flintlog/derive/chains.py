@@ -39,6 +39,22 @@ def find_mismatch(splits: Sequence[Split], reaches: Sequence[Reach]) -> str | No
     return None
 
 
+def join_reaches(read: Sequence[tuple[Split, Reach]], start: int) -> tuple[int, str | None]:
+    """Where neighbouring readings end that go on from a record at `start`; and why they do not fit together, if so.
+
+    Unlike `find_mismatch`, the first split may begin before `start`, or inside a record that begins before it.
+    """
+    expected = start
+    for split, reach in read:
+        expected = max(expected, split.start if split.start == split.file.base else 0)
+        if reach.first != min(max(expected, split.start), split.stop):
+            return expected, f"the split at {split.start} begins with a record at {reach.first}, not at {expected}"
+        expected = split.file.end if reach.has_blank else max(expected, reach.end)
+        if expected < split.stop:
+            return expected, f"the split at {split.start} ends at {expected}, and {split.stop} was expected"
+    return expected, None
+
+
 def find_log_end(splits: Sequence[Split], reaches: Sequence[Reach], gaps: Sequence[Sequence[Gap]]) -> int:
     """Where the log ends that these splits cover, from the readings alone: behind the last record.
 

@@ -8,7 +8,7 @@ A log may begin anywhere (retention deletes its oldest files), but it has no gap
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -37,11 +37,12 @@ def log_files(listing: Iterable[tuple[str, int]], where: str = "", *, strict: bo
     found = [LogFile(name, base, size) for name, size in listing if (base := _base(name)) >= 0 and size]
     files = sorted(found, key=lambda file: file.base)
     if strict:
-        _check(files, where)
+        check_files(files, where)
     return files
 
 
-def _check(files: list[LogFile], where: str) -> None:
+def check_files(files: Sequence[LogFile], where: str) -> None:
+    """Raise unless the files have one size and follow each other."""
     sizes = [file.size for file in files]
     size = max(sizes, key=sizes.count) if sizes else 0
     for file in files:

@@ -68,6 +68,8 @@ class SegmentQueue:
         self.committed_where = 0
         self.store_timestamp = 0
         self.create_failure: FlintlogError | None = None
+        self.readable_limit: int | None = None
+        """Where reading ends for those who ask for `max_offset`, if somebody else decides that than the writer."""
         self._paths = PathChoice(directories, read_only_directories, full_directories)
         self._allocator = allocator
         self._segments: tuple[Segment, ...] = ()
@@ -158,6 +160,9 @@ class SegmentQueue:
     @property
     def max_offset(self) -> int:
         """The offset behind the last byte that can be read; 0 without segments."""
+        limit = self.readable_limit
+        if limit is not None:
+            return limit
         last = self.last
         return 0 if last is None else last.base + last.read_position
 
@@ -297,21 +302,23 @@ class SegmentQueue:
         cut as they are; with `clear` they are set to zero, so that an old record among them
         can never be taken for one that follows what is written now.
         """
-        for segment in reversed(self._segments):
-            if segment.base > offset:
-                self._drop(segment)
-            elif segment.end > offset:
-                segment.set_positions(offset - segment.base)
-                if clear:
-                    segment.clear_behind()
-        self._lower_to(offset)
+        with self._flushing:  # a flush under way would take what is cut for flushed
+            for segment in reversed(self._segments):
+                if segment.base > offset:
+                    self._drop(segment)
+                elif segment.end > offset:
+                    segment.set_positions(offset - segment.base)
+                    if clear:
+                        segment.clear_behind()
+            self._lower_to(offset)
 
     def drop_from(self, offset: int) -> None:
         """Delete the segments that begin at `offset` or behind it, the last first."""
-        for segment in reversed(self._segments):
-            if segment.base >= offset:
-                self._drop(segment)
-        self._lower_to(offset)
+        with self._flushing:
+            for segment in reversed(self._segments):
+                if segment.base >= offset:
+                    self._drop(segment)
+            self._lower_to(offset)
 
     def _lower_to(self, offset: int) -> None:
         self.flushed_where = min(self.flushed_where, offset)

@@ -3,6 +3,8 @@
     readable end (the store's) ─▶ apply records to queues and index ─▶ sync their files ─▶ is the claim still ours?
                                                         ─▶ one frame into the journal       store/dispatch_journal.py
 
+A range is read here (`advance`), or by tasks whose results are taken over (`take`).
+
 The journal is the truth. Whoever starts sets the files back to what it says: queues to their published ends, the index
 to its published count; what lay behind was never served, and is written again with the same bytes. So a dispatcher that
 is killed at any moment goes on without a gap and without a double entry.
@@ -14,29 +16,35 @@ A new epoch says that the store has had queues and index itself, to open or to s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from flintlog import kernel
+from flintlog.derive.chains import QueueKey, Span, join_reaches, join_spans
 from flintlog.disk.medium import Medium
-from flintlog.errors import DamagedStore
+from flintlog.errors import DamagedStore, DiskFull
 from flintlog.format.index_file import IndexLayout
+from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.format.record import parse_record
-from flintlog.kernel import Scan, ScanStop
+from flintlog.kernel import KEY, Scan, ScanStop
+from flintlog.pipeline.dispatch_tasks import Derived
 from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import Dispatcher
 from flintlog.store.dispatch_claim import Claim
-from flintlog.store.dispatch_journal import NOTHING, DispatchJournal, Frame, Progress, QueueMark, Readable, ReadableEnd
+from flintlog.store.dispatch_journal import NOTHING, DispatchJournal, Frame, Readable, ReadableEnd
 from flintlog.store.index import IndexService
+from flintlog.store.logical_queue import LogicalQueue
 from flintlog.store.parts import make_parts
 from flintlog.store.published import index_mark, mark_of, set_back
 from flintlog.store.segment_bytes import held
 
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 _SCAN_BYTES: Final = 16 * 1024 * 1024
+_PATIENCE_S: Final = 1.0
+"""A store that looks whether anybody dispatches holds the claim for a moment."""
 
 
 class DispatchCore:
@@ -55,7 +63,7 @@ class DispatchCore:
         self._medium = medium
         self._parts = parts = make_parts(root, config, medium, now_ms)
         folder = parts.paths.dispatch
-        self._claim = Claim(folder, medium)
+        self._claim = Claim(folder, medium, patience_s=_PATIENCE_S)
         size = {} if journal_file_bytes is None else {"file_bytes": journal_file_bytes}
         self._journal = DispatchJournal(folder, medium, **size)
         self._readable = ReadableEnd(folder, medium)
@@ -99,6 +107,11 @@ class DispatchCore:
             last_to_first.callback(self._dispatcher.stop)
 
     @property
+    def claim(self) -> str:
+        """The name of the claim that it works under."""
+        return self._claim.name
+
+    @property
     def is_wanted(self) -> bool:
         """Whether the store waits for the claim: then it is time to close."""
         return self._claim.is_wanted
@@ -127,7 +140,7 @@ class DispatchCore:
         except DamagedStore as mismatch:
             advice = "open the store, which then builds its queues and index again"
             raise DamagedStore(mismatch.what, path=self._parts.paths.root, advice=advice) from None
-        self._parts.queues.sync_names()
+        self._parts.queues.sync_names()  # a process that was killed may have left names that are not durable
         self._dispatcher.start_at(max(published.end, self._first))
 
     @property
@@ -153,7 +166,7 @@ class DispatchCore:
         if end == start:  # one record that is longer than a batch
             end = self._apply(start, readable.end)
         if end > start:
-            self._publish(start, end)
+            self._publish(start, end, self._parts.queues.all())
         return end > start
 
     def readable(self) -> Readable | None:
@@ -196,21 +209,65 @@ class DispatchCore:
             seen = kernel.scan(view, place, until, base, delay_levels_ms=levels, max_count=1)
         return seen
 
+    # ------------------------------------------------------------------ taking over from tasks
+
+    def take(self, derived: Sequence[Derived], stop: int) -> str | None:
+        """Publish what tasks have derived of the log from the progress to `stop`; why it was done here, if it was.
+
+        What is out of the ordinary (damage, a queue whose offsets do not follow, entries without a fixed place) is
+        taken back and done again one record after another, by the store's own rules.
+        """
+        start = max(self.progress.end, self._first)
+        end, spans, problem = self._join(derived, start)
+        if problem is not None:
+            self._resume()
+            while self.progress.end < stop and self.advance(max(1, stop - self.progress.end)):
+                pass
+            return problem
+        for key, span in spans.items():
+            self._parts.queues.get_or_create(*key).follow(span.next * ENTRY_SIZE)
+        for each in derived:
+            self._put_keys(memoryview(each.keys))
+        if end > start:
+            self._dispatcher.start_at(end)
+            self._publish(start, end, [self._parts.queues.get_or_create(*key) for key in spans])
+        return None
+
+    def _join(self, derived: Sequence[Derived], start: int) -> tuple[int, dict[QueueKey, Span], str | None]:
+        """Where what was derived ends, and its queues' spans; or why it cannot be taken over."""
+        end, problem = join_reaches([(each.split, each.result.reach) for each in derived], start)
+        spans, out_of_step = join_spans(each.result.spans for each in derived)
+        for each in derived:
+            if each.result.gaps:
+                problem = f"the log is damaged at {each.result.gaps[0].start}"
+            if each.result.dense:
+                problem = problem or "entries whose place follows only from all before them"
+        for key in () if problem else sorted(spans):
+            queue = self._parts.queues.get(*key)
+            expected = 0 if queue is None else queue.max_offset
+            if key in out_of_step or spans[key].first != expected:
+                problem = f"the queue {key[0]}/{key[1]} does not go on at {expected}"
+        return end, spans, problem
+
+    def _put_keys(self, keys: memoryview) -> None:
+        index = self._index
+        while index is not None and keys:
+            if not index.roll():
+                raise DiskFull("no room for an index file", path=self._parts.paths.index)
+            layout = index.layout
+            count = kernel.index_fill(index.files[-1].buffer, layout.slot_count, layout.index_count, keys)
+            keys = keys[count * KEY.size :]
+
     # ------------------------------------------------------------------ publishing
 
-    def _publish(self, start: int, end: int) -> None:
+    def _publish(self, start: int, end: int, written: Sequence[LogicalQueue]) -> None:
         """Make the files durable, then say so."""
-        queues = self._parts.queues
-        queues.flush_all()
-        queues.sync_names()
+        self._parts.queues.flush_all()
         if self._index is not None:
             self._index.flush()
         before = self.progress
-        frame = Frame(before.epoch, before.sequence + 1, start, end, self._changed(before), *index_mark(self._index))
+        marks = [mark for mark in map(mark_of, written) if mark.end_byte and before.queues.get(mark.key) != mark]
+        frame = Frame(before.epoch, before.sequence + 1, start, end, marks, *index_mark(self._index))
         self._claim.check()
         self._journal.append(frame)
         self.progress = before.after(frame)
-
-    def _changed(self, before: Progress) -> list[QueueMark]:
-        marks = (mark_of(queue) for queue in self._parts.queues.all())
-        return [mark for mark in marks if mark.end_byte and before.queues.get(mark.key) != mark]

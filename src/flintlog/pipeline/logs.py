@@ -2,6 +2,7 @@
 
     /data/store                    a store: its log is in commitlog/
     /data/store/commitlog          a log alone
+    /data/store                    a member of a ledger: its log is in dledger-<id>/data/, and before that in commitlog/
     /data/*/store                  a store of each broker; what the star stood for is the broker's name
     s3://bucket/backup/*           any file system that pyarrow knows
 
@@ -16,13 +17,15 @@ from os.path import abspath
 from pathlib import Path, PurePath, PurePosixPath
 
 from flintlog.derive.log_end import records_end
-from flintlog.derive.log_files import LogFile, log_files
+from flintlog.derive.log_files import LogFile, check_files, log_files
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.source import ByteSource, MappedSource
 from flintlog.errors import DamagedStore
-from flintlog.format.names import COMMIT_LOG
+from flintlog.format.ledger_entry import INDEX_RECORD_SIZE, parse_index_record
+from flintlog.format.ledger_state import parse_ledger_checkpoint
+from flintlog.format.names import CHECKPOINT, COMMIT_LOG
 from flintlog.store.batch_notes import parse_opened_start
-from flintlog.store.paths import StorePaths
+from flintlog.store.paths import LEDGER_PREFIX, StorePaths
 
 _WILD = frozenset("*?[")
 
@@ -34,6 +37,8 @@ class Log:
     broker: str
     uri: str
     files: tuple[LogFile, ...]
+    ledger: str | None = None
+    """The folder of the ledger's member below `uri`, whose committed end is the log's."""
 
     @property
     def first(self) -> int:
@@ -78,12 +83,38 @@ def find_logs(paths: tuple[str, ...], *, strict: bool = True) -> list[Log]:
 
 def _find_log(uri: str, broker: str, strict: bool) -> Log | None:
     source, path = open_source(uri)
+    ledger = _find_ledger(uri, source, path, broker, strict)
+    if ledger is not None:
+        return ledger
     for folder, where in ((path / COMMIT_LOG, f"{uri.rstrip('/')}/{COMMIT_LOG}"), (path, uri)):
         listing = [(info.name, info.size) for info in source.listing(folder) if not info.is_directory]
         files = log_files(listing, f"{where}/", strict=strict)
         if files or (folder != path and any(info.name == COMMIT_LOG for info in source.listing(path))):
             return Log(broker, where, tuple(files))
     return None
+
+
+def _find_ledger(uri: str, source: ByteSource, path: PurePath, broker: str, strict: bool) -> Log | None:
+    """The log of a ledger's member: its data files, and those of a plain log before them, by folder and name."""
+    members = [info.name for info in source.listing(path) if info.is_directory and info.name.startswith(LEDGER_PREFIX)]
+    members = [member for member in members if source.listing(path / member / "data")]
+    folders = [f"{member}/data" for member in members]
+    if len(folders) > 1:
+        raise DamagedStore(f"the data of several members of a group is here: {', '.join(folders)}", path=uri)
+    if not folders:
+        return None
+    files = [
+        LogFile(f"{folder}/{file.name}", file.base, file.size)
+        for folder in (COMMIT_LOG, *folders)
+        for file in log_files(
+            [(info.name, info.size) for info in source.listing(path / folder) if not info.is_directory],
+            f"{uri.rstrip('/')}/{folder}/",
+            strict=strict,
+        )
+    ]
+    if strict:
+        check_files(files, f"{uri.rstrip('/')}/")
+    return Log(broker, uri, tuple(files), members[0])
 
 
 def _expand(path: str) -> dict[str, tuple[str, ...]]:
@@ -124,9 +155,27 @@ def find_end(log: Log, known: int = 0, *, search: bool = True) -> int:
         return 0
     source, path = open_source(log.uri)
     end = _records_end(log, source, path, known, search)
+    if log.ledger is not None:
+        return min(end, _committed_end(log, source, path / log.ledger))
     # After the end: a batch that was closed in between may be read in part now, and the rest of it later.
     opened = _opened_batch_start(source, path)
     return end if opened is None else max(log.first, min(end, opened))
+
+
+def _committed_end(log: Log, source: ByteSource, ledger: PurePath) -> int:
+    """Where the last entry ends that the member knew to be committed: what lies behind may still be cut."""
+    begin = next((file.base for file in log.files if file.name.startswith(ledger.name)), 0)
+    state = next((info for info in source.listing(ledger) if info.name == CHECKPOINT), None)
+    if state is None:
+        return begin
+    committed = parse_ledger_checkpoint(bytes(source.view(ledger / CHECKPOINT, 0, state.size))).committed_index
+    offset = committed * INDEX_RECORD_SIZE
+    for file in log_files([(info.name, info.size) for info in source.listing(ledger / "index")], strict=False):
+        if committed >= 0 and file.base <= offset < file.end:
+            place = offset - file.base
+            record = parse_index_record(source.view(ledger / "index" / file.name, place, place + INDEX_RECORD_SIZE))
+            return record.position + record.size
+    return begin
 
 
 def _opened_batch_start(source: ByteSource, path: PurePath) -> int | None:

@@ -19,6 +19,7 @@ ROW = 24
 NAME_WIDTH = 220
 _MOST_LABELS = 6
 _MIN_GAP = 1.5
+_MOST_COLUMN_WIDTH = 72.0
 _LETTER_WIDTH = 7
 
 Format = Callable[[float], str]
@@ -37,14 +38,14 @@ def columns(
     top = nice_top(max(values, default=0.0), base)
     plot_width, plot_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     step = plot_width / max(1, len(values))
-    gap = min(_MIN_GAP, step * 0.2)
+    width = max(0.5, min(step - min(_MIN_GAP, step * 0.2), _MOST_COLUMN_WIDTH))
     parts = [_grid(top, show)]
     for place, value in enumerate(values):
         height = plot_height * max(0.0, value) / top
-        x, y = LEFT + place * step, TOP + plot_height - height
+        x, y = LEFT + (place + 0.5) * step - width / 2, TOP + plot_height - height
         tip = labels[place] if tips is None else tips[place]
         parts.append(
-            f'<rect class="mark" x="{x + gap / 2:.2f}" y="{y:.2f}" width="{max(0.5, step - gap):.2f}" '
+            f'<rect class="mark" x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" '
             f'height="{height:.2f}"><title>{escape(tip)}: {escape(show(value))}</title></rect>'
         )
     every = max(1, ceil(len(values) / _MOST_LABELS))

@@ -35,7 +35,7 @@ from flintlog.pipeline.logs import Log, find_logs
 from flintlog.pipeline.new_directory import new_directory
 from flintlog.pipeline.partitions import plan as plan_log_splits
 from flintlog.pipeline.rebuild_build import IndexTask, QueueTask, build_index_file, build_queue
-from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, read_split
+from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, index_layout, read_split
 from flintlog.pipeline.rebuild_serial import rebuild_serially
 from flintlog.pipeline.tasks import Progress, run_tasks
 from flintlog.store.checkpoint import CheckpointFile
@@ -196,10 +196,7 @@ class _Rebuild:
         return [f"{folder}/{topic}" for folder in DERIVED[:-1] for topic in sorted(self._topics)]
 
     def _layout(self) -> IndexLayout | None:
-        config = self._config
-        if not config.message_index_enable or not config.index_file_write_enable or self._topics:
-            return None
-        return IndexLayout(config.max_hash_slot_num, config.max_index_num)
+        return None if self._topics else index_layout(self._config)
 
     # ------------------------------------------------------------------ building
 
@@ -255,20 +252,8 @@ class _Rebuild:
         return log.first
 
     def _plan(self, staged: Path, spill: Path) -> BuildPlan:
-        config = self._config
-        types = {**load_queue_types(self._paths.topics, self._medium), **config.topic_queue_types}
-        return BuildPlan(
-            str(staged),
-            str(spill),
-            consume_queue_bytes=config.mapped_file_size_consume_queue,
-            batch_queue_bytes=config.mapper_file_size_batch_consume_queue,
-            extension_bytes=config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
-            topic_queue_types=types,
-            delay_levels_ms=config.delay_levels_ms,
-            lmq=config.enable_lmq and config.enable_multi_dispatch,
-            index=self._layout(),
-            topics=self._topics or None,
-        )
+        types = load_queue_types(self._paths.topics, self._medium)
+        return BuildPlan.of(self._config, types, staged=staged, spill=spill, topics=self._topics or None)
 
     def _read(self, log: Log, stop: int, plan: BuildPlan) -> _Readings:
         cores = self._spark.sparkContext.defaultParallelism

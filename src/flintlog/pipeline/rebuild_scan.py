@@ -27,6 +27,7 @@ from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import KEY, Lane, LaneStop, QueueEnd, Row, Scan
 from flintlog.pipeline.partitions import LogSplit, load_window
 from flintlog.pipeline.staging import SKIP, OpenFiles, StagedQueue, open_or_create
+from flintlog.store.config import StoreConfig
 
 DENSE: Final = struct.Struct("<qiqqqi")
 """A spilled entry: physical offset, size, tags code, queue offset, store timestamp, how many messages."""
@@ -47,6 +48,30 @@ class BuildPlan:
     index: IndexLayout | None
     topics: frozenset[str] | None = None
 
+    @classmethod
+    def of(
+        cls,
+        config: StoreConfig,
+        queue_types: Mapping[str, str],
+        *,
+        staged: Path,
+        spill: Path,
+        topics: frozenset[str] | None = None,
+    ) -> BuildPlan:
+        """The plan for a store's configuration; `queue_types` are those that its `topics.json` names."""
+        return cls(
+            str(staged),
+            str(spill),
+            consume_queue_bytes=config.mapped_file_size_consume_queue,
+            batch_queue_bytes=config.mapper_file_size_batch_consume_queue,
+            extension_bytes=config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
+            topic_queue_types={**queue_types, **config.topic_queue_types},
+            delay_levels_ms=config.delay_levels_ms,
+            lmq=config.enable_lmq and config.enable_multi_dispatch,
+            index=None if topics else index_layout(config),
+            topics=topics,
+        )
+
     def is_batch(self, topic: str) -> bool:
         return self.topic_queue_types.get(topic) == "BatchCQ"
 
@@ -62,6 +87,13 @@ class BuildPlan:
 
     def dense_path(self, split: int) -> Path:
         return Path(self.spill) / f"entries-{split}"
+
+
+def index_layout(config: StoreConfig) -> IndexLayout | None:
+    """The layout of the store's index; None when it keeps none."""
+    if not config.message_index_enable or not config.index_file_write_enable:
+        return None
+    return IndexLayout(config.max_hash_slot_num, config.max_index_num)
 
 
 class Spilled(NamedTuple):
@@ -105,6 +137,14 @@ def read_split(task: ScanTask) -> SplitResult:
     return _SplitReader(task.plan, task.number, LocalMedium()).read(load_window(task.planned), task.planned.split)
 
 
+def derive_split(plan: BuildPlan, planned: LogSplit, start: int | None = None) -> tuple[SplitResult, bytes]:
+    """As `read_split`, for files that are in use: what it wrote is synced, and the keys are given back.
+
+    `start` is where the first record begins, when that is known.
+    """
+    return _SplitReader(plan, 0, LocalMedium()).derive(load_window(planned), planned.split, start)
+
+
 @dataclass(slots=True)
 class _Tally:
     record_count: int = 0
@@ -133,7 +173,16 @@ class _SplitReader:
         self._passed = QueueEnd(None, SKIP)
 
     def read(self, window: Window, split: Split) -> SplitResult:
-        first = end = first_record(window, split)
+        return self._result(self._scan(window, split, first_record(window, split)), self._spill())
+
+    def derive(self, window: Window, split: Split, start: int | None) -> tuple[SplitResult, bytes]:
+        reach = self._scan(window, split, first_record(window, split) if start is None else start)
+        self._files.sync()
+        dense = {key: Spilled(0, len(entries) // DENSE.size) for key, entries in self._dense.items()}
+        return self._result(reach, dense), b"".join(self._tally.keys)
+
+    def _scan(self, window: Window, split: Split, first: int) -> Reach:
+        end = first
         pieces = scan_split(window, split, check_crc=True, delay_levels_ms=self._plan.delay_levels_ms, start=first)
         for piece in pieces:
             if isinstance(piece, Gap):
@@ -142,7 +191,7 @@ class _SplitReader:
             else:
                 self._add(window, piece)
                 end = window.base + piece.end
-        return self._result(Reach(first, end, end < split.stop), self._spill())
+        return Reach(first, end, end < split.stop)
 
     def _add(self, window: Window, scan: Scan) -> None:
         tally = self._tally

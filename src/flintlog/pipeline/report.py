@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from flintlog.store.config import StoreConfig
 
-STEPS_MS: Final = (1000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000, 2_592_000_000)
+STEPS_MS: Final = (100, 1000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000, 2_592_000_000)
 MOST_STEPS: Final = 120
 PERCENTILES: Final = (0.5, 0.9, 0.95, 0.99)
 _ACCURACY: Final = 10_000
@@ -132,11 +132,13 @@ def report(
 
 
 def choose_step(span_ms: int) -> int:
-    """A step of time that gives a readable number of them.
+    """A step of time that gives a readable number of them; a rate over less than a second in all would say nothing.
 
-    >>> choose_step(0), choose_step(3_600_000)
-    (1000, 60000)
+    >>> choose_step(0), choose_step(3_000), choose_step(3_600_000)
+    (1000, 100, 60000)
     """
+    if span_ms < 1000:
+        return 1000
     return next((step for step in STEPS_MS if span_ms // step < MOST_STEPS), STEPS_MS[-1])
 
 
@@ -199,7 +201,7 @@ def _group_rows(paths: Sequence[str], config: StoreConfig | None) -> list[tuple[
         if "://" in log.uri:
             continue
         try:
-            files = look_at(Path(log.uri).parent, config)
+            files = look_at(Path(log.uri) if log.ledger else Path(log.uri).parent, config)
         except DamagedStore:
             continue  # a log alone has no groups
         rows += [

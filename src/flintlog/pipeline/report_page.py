@@ -207,6 +207,8 @@ def _time(value: object, step_ms: int = 0) -> str:
         return moment.strftime("%Y-%m-%d %H:%M:%S")
     if step_ms >= _DAY_MS:
         return moment.strftime("%Y-%m-%d")
+    if step_ms < 1000:
+        return f"{moment:%H:%M:%S}.{moment.microsecond // 100_000}"
     return moment.strftime("%m-%d %H:%M" if step_ms >= 3_600_000 else "%H:%M:%S")
 
 

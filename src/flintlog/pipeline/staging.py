@@ -15,7 +15,7 @@ from flintlog.disk.medium import Medium, RawFile
 from flintlog.errors import DiskError
 from flintlog.format.names import segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE
-from flintlog.kernel import QueueEnd, Row, Tail
+from flintlog.kernel import Buffer, QueueEnd, Row, Tail
 
 MAX_OPEN_FILES: Final = 4096
 SKIP: Final = 1 << 62
@@ -44,19 +44,28 @@ class OpenFiles:
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
-        self._tails: OrderedDict[Path, tuple[QueueEnd, Tail]] = OrderedDict()
+        self._tails: OrderedDict[Path, tuple[QueueEnd, Tail, RawFile]] = OrderedDict()
+        self._given_back: list[Path] = []
 
     def tail(self, path: Path, size: int, end: QueueEnd, base: int, position: int) -> Tail:
         """Map a file for the end of a queue."""
         if len(self._tails) >= MAX_OPEN_FILES:
-            _, (other, oldest) = self._tails.popitem(last=False)
+            given_back, (other, oldest, _) = self._tails.popitem(last=False)
+            self._given_back.append(given_back)
             if other.tail is oldest:
                 other.tail = None
             oldest.release()
         raw = open_or_create(self._medium, path, size)
         tail = Tail(raw.buffer, base, position)
-        self._tails[path] = end, tail
+        self._tails[path] = end, tail, raw
         return tail
+
+    def sync(self) -> None:
+        """Make durable what was written, and the names of files that were made."""
+        for path in self._given_back:
+            self._medium.open(path, writable=True).sync()
+        for _, _, raw in self._tails.values():
+            raw.sync()
 
 
 class StagedQueue:
@@ -83,19 +92,27 @@ class StagedQueue:
         if not self.in_step:
             return
         expected = self.next
-        if self.first < 0:
-            self.first = queue_offset
-        elif queue_offset != expected:
+        entry = _ENTRY.pack(row.physical_offset, row.size, row.tags_code)
+        is_first = self.first < 0
+        if is_first:
+            self.first = expected = queue_offset
+        if queue_offset != expected or (is_first and self._is_taken(queue_offset * ENTRY_SIZE, entry)):
             self.in_step, self._next = False, expected
             self.end.tail, self.end.max_physical_offset = None, SKIP
             return
         tail = self._tail_at(queue_offset * ENTRY_SIZE)
-        buffer = tail.buffer
-        assert buffer is not None
-        _ENTRY.pack_into(buffer, tail.position, row.physical_offset, row.size, row.tags_code)
+        with memoryview(_held(tail)) as buffer:
+            buffer[tail.position : tail.position + ENTRY_SIZE] = entry
         tail.position += ENTRY_SIZE
         self.end.max_physical_offset = row.physical_offset + row.size
         self._next = queue_offset + 1
+
+    def _is_taken(self, place: int, entry: bytes) -> bool:
+        """Whether another record has the first place: then nothing is written over it."""
+        tail = self._tail_at(place)
+        with memoryview(_held(tail)) as buffer:
+            found = bytes(buffer[tail.position : tail.position + ENTRY_SIZE])
+        return found not in (bytes(ENTRY_SIZE), entry)
 
     def _tail_at(self, place: int) -> Tail:
         tail = self.end.tail
@@ -105,3 +122,8 @@ class StagedQueue:
         path = self._folder / segment_name(base)
         tail = self.end.tail = self._files.tail(path, self._file_bytes, self.end, base, place - base)
         return tail
+
+
+def _held(tail: Tail) -> Buffer:
+    assert tail.buffer is not None
+    return tail.buffer

@@ -107,7 +107,7 @@ def waiting(message: Message, properties: dict[str, str], slot_ms: int) -> Rewri
             status="PROPERTIES_SIZE_EXCEEDED",
         )
     return Rewritten(
-        msgspec.structs.replace(_with(message, properties), topic=TIMER_TOPIC, queue_id=0), NEW_MAP_CAPACITY
+        msgspec.structs.replace(_with(message, properties), topic=TIMER_TOPIC, queue_id=0), PARSED_MAP_CAPACITY
     )
 
 

@@ -27,6 +27,7 @@ from flintlog.format import record
 from flintlog.format.java import hash_map_order
 from flintlog.format.properties import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
+    INNER_MULTI_DISPATCH,
     NEW_MAP_CAPACITY,
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
@@ -138,6 +139,12 @@ def _refuse_what_cannot_wait(message: Message) -> None:
         raise InvalidMessage(
             "a message of a transaction cannot be delayed as well",
             advice="leave delay_level and deliver_at_ms out, or put it without a transaction",
+        )
+    if (message.properties or {}).get(INNER_MULTI_DISPATCH):
+        # RocketMQ shows the half message in the light queues at once, whatever is decided later.
+        raise InvalidMessage(
+            "a message of a transaction cannot go to light queues as well",
+            advice="leave INNER_MULTI_DISPATCH out, or put it without a transaction",
         )
     if message.prepared_transaction_offset:
         raise InvalidMessage("a transaction that begins has no prepared_transaction_offset yet")

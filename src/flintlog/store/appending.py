@@ -75,7 +75,11 @@ class Appender:
         self._has_batch_topics = engine.parts.queues.has_batch_topics
         self._takes_puts = self._lifecycle.is_writeable and self._refusal is None
         self.lane.is_open = (
-            self._takes_puts and not self._hooks and not self._has_batch_topics and not self._multi_dispatch
+            self._takes_puts
+            and not self._hooks
+            and not self._has_batch_topics
+            and not self._multi_dispatch
+            and engine.parts.ledger is None
         )
         self.lane.dispatches = (
             engine.dispatcher.leaves_puts_to_lane

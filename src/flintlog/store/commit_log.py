@@ -304,7 +304,7 @@ class CommitLog:
     def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
         """The bytes of the record at an offset; None when the log does not reach there."""
         segment = self.segments.find(physical_offset)
-        if segment is None:
+        if segment is None or physical_offset >= self.segments.max_offset:
             return None
         position = physical_offset - segment.base
         if size is None:

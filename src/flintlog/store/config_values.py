@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from flintlog.errors import InvalidConfig
 
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MAX_LEVEL_MS = 100 * 366 * _UNIT_MS["d"]
+_MAX_LEVEL_DIGITS = 18
 
 
 def check_words(name: str, words: Iterable[str], allowed: frozenset[str]) -> None:
@@ -44,6 +46,8 @@ def parse_delay_levels(name: str, text: str) -> tuple[int, ...]:
         digits, unit_ms = part[:-1], _UNIT_MS.get(part[-1])
         if unit_ms is None or not (digits.isascii() and digits.isdecimal()):
             raise InvalidConfig(f"option {name} has {part!r}", advice="expected a number with s, m, h or d")
+        if len(digits) > _MAX_LEVEL_DIGITS or int(digits) * unit_ms > _MAX_LEVEL_MS:
+            raise InvalidConfig(f"option {name} has {part!r}", advice="a level waits for a hundred years at most")
         levels.append(int(digits) * unit_ms)
     return tuple(levels)
 

@@ -46,6 +46,7 @@ class Claim:
         medium.make_directories(directory)
         self._medium = medium
         self._directory = directory
+        self._kind = kind
         self._path = directory / "owner.json"
         self._lock: LockFile = self._take(patience_s)
         self.name = uuid.uuid4().hex
@@ -61,7 +62,8 @@ class Claim:
                 except StoreInUse:
                     if time.monotonic() >= until:
                         raise self._refused() from None
-                wanted = wanted or self._try_to_want()
+                if self._kind != "dispatcher":  # it asks nobody: there is one already
+                    wanted = wanted or self._try_to_want()
                 time.sleep(_LOOK_INTERVAL_S)
         finally:
             if wanted is not None:

@@ -34,6 +34,7 @@ from flintlog.store.external_dispatch import ExternalDispatcher
 from flintlog.store.flushing import Flushing
 from flintlog.store.forking import close_in_children
 from flintlog.store.json_file import JsonFile
+from flintlog.store.ledger_door import prepare_ledger
 from flintlog.store.lifecycle import Flag, Lifecycle, State
 from flintlog.store.parts import make_parts, scan_threads
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
@@ -189,6 +190,7 @@ class Engine:
         move_to(State.LOAD_BEGIN)
         self._was_clean = not self.medium.exists(parts.paths.abort)
         parts.segments.load()
+        self._load_ledger()
         move_to(State.LOAD_COMMITLOG_OK)
         parts.queues.load()
         move_to(State.LOAD_CONSUME_QUEUE_OK)
@@ -204,6 +206,15 @@ class Engine:
             safe = parts.checkpoint.values.index_msg_timestamp
             self._dropped_index_files = parts.index.load(self._was_clean or self._published is not None, safe)
         move_to(State.LOAD_INDEX_OK)
+
+    def _load_ledger(self) -> None:
+        """In a ledger the log ends where the group has committed it, whatever lies behind."""
+        parts = self.parts
+        if parts.ledger is not None:
+            if not self.read_only:
+                prepare_ledger(parts.segments, parts.paths, self.config)
+            parts.ledger.load()
+            parts.segments.readable_limit = parts.ledger.position_behind(parts.ledger.committed)
 
     def _load_subscriptions(self) -> None:
         try:
@@ -256,6 +267,7 @@ class Engine:
             progress=progress,
             read_only=self.read_only,
             published=self._published,
+            ledger_end=parts.segments.readable_limit,
         )
         self.recovery = Recovery(opening, clean=self._was_clean).run()
         if self._unclosed is not None:
@@ -265,7 +277,6 @@ class Engine:
     def _look_at_published(self, dispatcher: ExternalDispatcher, published: Published) -> None:
         """Another process runs the store: serve what was published, and nothing has to be recovered."""
         self.parts.segments.follow(published.end)
-        self.parts.queues.recover()
         dispatcher.adopt(published)
         self.parts.queues.rebuild_offsets(max(0, self.parts.segments.min_offset))
         self.recovery = RecoveryReport((), clean=self._was_clean, log_end=published.end, dispatched_from=published.end)
@@ -345,6 +356,8 @@ class Engine:
                     parts.index.flush()
                     parts.checkpoint.set(index_msg_timestamp=parts.index.last_header.end_timestamp)
                 self.flushing.queue_flush.flush_all()
+                if parts.ledger is not None:
+                    parts.ledger.settle()
         finally:
             parts.allocator.shut_down()
         if is_clean:
@@ -374,6 +387,8 @@ class Engine:
             if parts.pool is not None:
                 last_to_first.callback(parts.pool.shut_down)
             last_to_first.callback(parts.segments.shut_down)
+            if parts.ledger is not None:
+                last_to_first.callback(parts.ledger.release)
             if parts.index is not None:
                 last_to_first.callback(parts.index.shut_down)
             last_to_first.callback(parts.queues.shut_down)
@@ -422,6 +437,8 @@ class Engine:
     def readable_end(self) -> int:
         """How far dispatch may go: what is flushed under sync flush, what can be read under async flush."""
         segments = self.parts.segments
+        if self.parts.ledger is not None:
+            return segments.max_offset
         if self.config.flush == "sync" and not self.config.read_un_committed:
             return segments.flushed_where
         return segments.max_offset

@@ -19,6 +19,8 @@ from flintlog.store.dispatch import Dispatcher
 from flintlog.store.flush import AsyncFlush, Commit
 from flintlog.store.group_commit import GroupCommit
 from flintlog.store.housekeeping import QueueFlush
+from flintlog.store.ledger_log import LedgerCommitLog
+from flintlog.store.ledger_waiting import LedgerWaiting
 from flintlog.store.lifecycle import Flag, Lifecycle
 from flintlog.store.parts import Parts
 from flintlog.store.waiting import PutCounts
@@ -47,15 +49,25 @@ class Flushing:
         self._counted = counted
         self._async_flush: AsyncFlush | None = None
         self._toucher: PageToucher | None = None
+        log = parts.commit_log
+        self._ledger: LedgerWaiting | None = None
+        if isinstance(log, LedgerCommitLog):
+            self._ledger = LedgerWaiting(log, dispatcher.advance, counted)
 
     @property
-    def waiting(self) -> GroupCommit | Confirmation | None:
+    def waiting(self) -> GroupCommit | Confirmation | LedgerWaiting | None:
         """Where a put waits; nowhere when it is done once it is appended."""
+        if self._ledger is not None:
+            return self._ledger
         return self.group_commit if self.group_commit is not None else self.confirmation
 
     def start(self, on_tick: Callable[[], None]) -> None:
         """Start what the configuration asks for; `on_tick` is called by the queue flush, about once a second."""
         config = self._config
+        if self._ledger is not None:
+            self.queue_flush = self._make_queue_flush(on_tick)
+            self.queue_flush.start()
+            return
         if self._parts.pool is not None:
             self.commit = self._make_commit()
         if config.waits_for_replicas:
@@ -126,7 +138,14 @@ class Flushing:
 
     def stop(self) -> None:
         """Stop the way from a put to the disk; the queue flush goes on, for what is still to be dispatched."""
-        for thread in (self._toucher, self.commit, self.group_commit, self.confirmation, self._async_flush):
+        for thread in (
+            self._toucher,
+            self.commit,
+            self.group_commit,
+            self.confirmation,
+            self._async_flush,
+            self._ledger,
+        ):
             if thread is not None:
                 thread.stop()
 

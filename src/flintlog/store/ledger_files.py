@@ -57,17 +57,18 @@ class LedgerFiles:
         data_file_bytes: int,
         index_file_bytes: int = INDEX_FILE_BYTES,
         data: SegmentQueue | None = None,
-        begin_position: int = 0,
+        data_directories: Sequence[Path] = (),
         is_intact: BodyCheck | None = None,
     ) -> None:
-        """`data` may hold other files before the ledger's own; `begin_position` is where an empty ledger begins."""
+        """`data` may hold other files before the ledger's own, which are those in the data directories."""
         if index_file_bytes % INDEX_RECORD_SIZE:
             raise InvalidOffset(f"index files of {index_file_bytes} bytes hold no whole number of records")
         self.directory = directory
         self.state = LedgerState(directory, medium)
         self.data = SegmentQueue([directory / "data"], data_file_bytes, medium) if data is None else data
-        self.end = self.end_term = NO_INDEX
-        self.end_position = self.synced_position = begin_position
+        self.end = self.end_term = self.committed = NO_INDEX
+        self.end_position = self.synced_position = 0
+        self._directories = frozenset(data_directories or (directory / "data",))
         self._begin = NO_INDEX
         self._first: Segment | None = None
         self._syncing = threading.Lock()
@@ -81,12 +82,13 @@ class LedgerFiles:
         if not self.data.segments:
             self.data.load()
         self._index.load()
-        committed = self.state.load_checkpoint().committed_index
+        self.end_position = self._begin_position()
+        self.committed = self.state.load_checkpoint().committed_index
         recovery = LedgerRecovery(
             self._own_files(),
             self._index,
             begin_position=self.end_position,
-            committed=committed,
+            committed=self.committed,
             is_intact=self._is_intact,
         )
         found = recovery.run()
@@ -99,7 +101,12 @@ class LedgerFiles:
         self._settle_index(recovery.changed_index_records)
 
     def _own_files(self) -> list[Segment]:
-        return [segment for segment in self.data.segments if segment.path.parent == self.directory / "data"]
+        return [segment for segment in self.data.segments if segment.path.parent in self._directories]
+
+    def _begin_position(self) -> int:
+        """Where an empty ledger begins: behind the files of a plain log, if there are some."""
+        before = [segment for segment in self.data.segments if segment.path.parent not in self._directories]
+        return before[-1].end if before else 0
 
     def _settle_index(self, changed: Sequence[tuple[int, bytes]]) -> None:
         touched = {self._write_index(index, record) for index, record in changed}
@@ -127,12 +134,20 @@ class LedgerFiles:
             segment.release()
         return segment
 
-    def close(self) -> None:
-        """Make everything durable and give the files back."""
+    def settle(self) -> None:
+        """Make everything durable."""
         self.sync()
         self._index.flush_all()
-        self._index.shut_down()
+
+    def close(self) -> None:
+        """Make everything durable and give the files back."""
+        self.settle()
+        self.release()
         self.data.shut_down()
+
+    def release(self) -> None:
+        """Give the index files back; the data files may be somebody else's."""
+        self._index.shut_down()
 
     # ------------------------------------------------------------------ reading
 
@@ -193,7 +208,7 @@ class LedgerFiles:
             return self.end_position
         if index < self.begin or index == NO_INDEX:
             files = self._own_files()
-            return files[0].base if files else self.end_position
+            return files[0].base if files else self._begin_position()
         record = self.index_record(index)
         return record.position + record.size
 
@@ -201,15 +216,32 @@ class LedgerFiles:
 
     def append(self, entries: Sequence[tuple[EntryHead, bytes]]) -> None:
         """Write entries behind the last; readable at once, durable with `sync`."""
+        place = 0
+        while place < len(entries):
+            place += self._append_run(entries[place:])
+
+    def _append_run(self, entries: Sequence[tuple[EntryHead, bytes]]) -> int:
+        """Write the first of these entries and those that lie behind it in the same file, with one copy; how many."""
+        first = entries[0][0]
+        self._check_follows(*entries[0])
+        segment = self._segment_for(first.position)
+        index, term, position, limit = first.index, first.term, first.position, segment.end - ENTRY_END_RESERVE
+        data: list[bytes] = []
+        records: list[bytes] = []
         for head, body in entries:
-            self._check_follows(head, body)
-            segment = self._segment_for(head.position)
-            if not segment.append(encode_entry_head(head) + body):
-                raise DamagedStore("the ledger's file is shorter than it was", path=segment.path)
-            self._append_index(head.index_record)
-            if self._begin == NO_INDEX:
-                self._begin, self._first = head.index, self.data.first
-            self.end, self.end_term, self.end_position = head.index, head.term, head.end
+            is_next = (head.index, head.position, head.body_size) == (index, position, len(body))
+            if not is_next or head.term < term or head.end > limit:
+                break  # in the next file, or wrong: the next run's first entry is checked
+            data += (encode_entry_head(head), body)
+            records.append(encode_index_record(head.index_record))
+            index, term, position = index + 1, head.term, head.end
+        if not segment.append(b"".join(data)):
+            raise DamagedStore("the ledger's file is shorter than it was", path=segment.path)
+        self._append_index(first.index, records)
+        if self._begin == NO_INDEX:
+            self._begin, self._first = first.index, self.data.first
+        self.end, self.end_term, self.end_position = index - 1, term, position
+        return len(records)
 
     def _check_follows(self, head: EntryHead, body: bytes) -> None:
         is_next = head.index == self.end + 1 or self.end == NO_INDEX
@@ -240,13 +272,17 @@ class LedgerFiles:
             segment.append(encode_entry_blank(room))
         segment.wrote_position = segment.size
 
-    def _append_index(self, record: IndexRecord) -> None:
-        offset = record.index * INDEX_RECORD_SIZE
-        segment = self._made(self._index.last_or_new(offset), self._index)
-        if segment.wrote_position == 0 and offset > segment.base:
-            segment.wrote_position = offset - segment.base  # a ledger that begins in the middle of an index file
-        if segment.base + segment.wrote_position != offset or not segment.append(encode_index_record(record)):
-            raise DamagedStore(f"the index ends at {self._index.max_wrote}", path=segment.path, offset=offset)
+    def _append_index(self, index: int, records: Sequence[bytes]) -> None:
+        while records:
+            offset = index * INDEX_RECORD_SIZE
+            segment = self._made(self._index.last_or_new(offset), self._index)
+            if segment.wrote_position == 0 and offset > segment.base:
+                segment.wrote_position = offset - segment.base  # a ledger that begins in the middle of an index file
+            fitting = records[: (segment.end - offset) // INDEX_RECORD_SIZE]
+            if segment.base + segment.wrote_position != offset or not segment.append(b"".join(fitting)):
+                raise DamagedStore(f"the index ends at {self._index.max_wrote}", path=segment.path, offset=offset)
+            index += len(fitting)
+            records = records[len(fitting) :]
 
     def _made(self, segment: Segment | None, queue: SegmentQueue) -> Segment:
         if segment is None:

@@ -47,6 +47,7 @@ class LogRecovery:
         expected_end: int,
         cut_at: int | None = None,
         known_end: int | None = None,
+        limit: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         """`expected_end`: zeros at or behind this offset are the plain end, and are not searched.
@@ -54,6 +55,7 @@ class LogRecovery:
         `cut_at`: where an earlier recovery of Java's ended the log. Java leaves the bytes behind its cut, intact
         records among them; they were given up then and do not come back now.
         `known_end`: where a clean stop of ours left the log; nothing is written behind it.
+        `limit`: where the log ends because a ledger says so, whatever is written there.
         """
         self.findings: list[Finding] = []
         self._segments = segments
@@ -64,15 +66,16 @@ class LogRecovery:
         self._expected_end = expected_end
         self._cut_at = cut_at
         self._known_end = known_end
+        self._limit = limit
         self._progress = progress
 
     def run(self, start: int) -> int:
         """Read from `start` (where a record begins) and return the end of the log."""
         position = start
-        while True:
+        while self._limit is None or position < self._limit:
             segment = self._segments.find(position)
             if segment is None:
-                following = self._first_intact(position)
+                following = self._within(self._first_intact(position))
                 if following is None:
                     return position
                 self._note_damage(position, following, "a file of the log is missing")
@@ -80,7 +83,7 @@ class LogRecovery:
                 position, reason = self._read(segment, position)
                 if reason is None:
                     continue
-                following = self._next_intact(segment, position, reason)
+                following = self._within(self._next_intact(segment, position, reason))
                 if following is None:
                     self._note_tail(segment, position, reason)
                     return position
@@ -88,6 +91,11 @@ class LogRecovery:
                     return position  # read-only beside a running writer, which has come as far meanwhile
                 self._note_damage(position, following, _describe(reason))
             position = following
+        return self._limit
+
+    def _within(self, following: int | None) -> int | None:
+        """What a ledger has committed stays, damaged or not, up to its last byte."""
+        return following if self._limit is None else min(self._limit, following or self._limit)
 
     # ------------------------------------------------------------------ reading
 
@@ -95,9 +103,10 @@ class LogRecovery:
         """Read records up to the segment's end (no reason) or to a place where none begins (and why)."""
         with held(segment) as view:
             start = position - segment.base
+            end = segment.size if self._limit is None else min(segment.size, self._limit - segment.base)
             batches = (
                 Batch(view, begin, stop, segment.base)
-                for begin, stop in cut_batches(view, start, segment.size, segment.base, SCAN_BYTES)
+                for begin, stop in cut_batches(view, start, end, segment.base, SCAN_BYTES)
             )
             scans = scan_in_order(batches, threads=self._threads, check_crc=True, delay_levels_ms=self._delay_levels_ms)
             with closing(scans):

@@ -139,6 +139,11 @@ class Receipts(Sequence[Receipt]):
         return self._status
 
     @property
+    def first_offset(self) -> int:
+        """The physical offset of the first record."""
+        return self._offsets[0]
+
+    @property
     def end_offset(self) -> int:
         return self._offsets[-1]
 
@@ -171,10 +176,13 @@ class Receipts(Sequence[Receipt]):
             self._status,
             start,
             self._first_queue_offset + place,
-            self._offsets[place + 1] - start,
+            self._size_of(place),
             self._store_timestamp,
             self._store_host,
         )
+
+    def _size_of(self, place: int) -> int:
+        return self._offsets[place + 1] - self._offsets[place]
 
     def __repr__(self) -> str:
         return f"Receipts({self._status.name}, {len(self)} messages)"

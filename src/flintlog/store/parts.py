@@ -9,12 +9,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from flintlog import kernel
 from flintlog.disk.allocator import SegmentAllocator
 from flintlog.disk.buffer_pool import TransientStorePool
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
 from flintlog.format.index_file import IndexLayout
+from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
 from flintlog.kernel import Encoder, Lane
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.clock import Milliseconds
@@ -24,6 +26,8 @@ from flintlog.store.damage import DamageMap
 from flintlog.store.disk_use import full_log_paths
 from flintlog.store.index import IndexService
 from flintlog.store.json_file import JsonFile
+from flintlog.store.ledger_files import INDEX_FILE_BYTES, LedgerFiles
+from flintlog.store.ledger_log import LedgerCommitLog
 from flintlog.store.message import Message
 from flintlog.store.paths import StorePaths
 from flintlog.store.put_lock import make_put_lock
@@ -47,6 +51,7 @@ class Parts:
     damage: DamageMap
     allocator: SegmentAllocator
     pool: TransientStorePool | None
+    ledger: LedgerFiles | None
 
 
 def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> Parts:
@@ -83,7 +88,30 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         damage=DamageMap(),
         allocator=allocator,
         pool=pool,
+        ledger=_make_ledger(paths, medium, segments),
     )
+
+
+def _make_ledger(paths: StorePaths, medium: Medium, segments: SegmentQueue) -> LedgerFiles | None:
+    if paths.ledger is None:
+        return None
+    return LedgerFiles(
+        paths.ledger,
+        medium,
+        data_file_bytes=segments.segment_size,
+        index_file_bytes=_found_size(paths.ledger / "index", medium) or INDEX_FILE_BYTES,
+        data=segments,
+        data_directories=paths.commit_logs,
+        is_intact=_is_record,
+    )
+
+
+def _found_size(directory: Path, medium: Medium) -> int | None:
+    return next((info.size for info in medium.listing(directory) if info.size), None)
+
+
+def _is_record(body: memoryview, position: int) -> bool:
+    return kernel.scan(body, 0, len(body), position + ENTRY_HEAD_SIZE, check_crc=True).end == len(body) > 0
 
 
 def _make_pool(config: StoreConfig) -> TransientStorePool | None:
@@ -100,7 +128,8 @@ def _make_log(config: StoreConfig, segments: SegmentQueue, lane: Lane, now_ms: M
         append_crc=config.enabled_append_prop_crc,
         auto_version=config.auto_message_version_on_topic_len,
     )
-    return CommitLog(
+    kind = LedgerCommitLog if config.enable_dleger_commit_log else CommitLog
+    return kind(
         segments,
         encoder,
         lane,

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 PATH_SEPARATOR = ","
 ROCKSDB_MARK = "CURRENT"
 LOG_NAME_DIGITS = 20
+LEDGER_PREFIX = "dledger-"
+FIRST_MEMBER = "n0"
+"""Who a member is that nobody named."""
 PLAIN_OFFSETS = "consumerOffset.json"
 LIGHT_OFFSETS = "lmqConsumerOffset.json"
 CONFIG_FILES = (
@@ -40,14 +43,25 @@ class StorePaths:
     read_only_commit_logs: tuple[Path, ...]
     is_light: bool = False
     """Whether light queues are served: then a broker keeps all offsets in another file."""
+    ledger: Path | None = None
+    """The directory of the group's member whose log this is; `commit_logs` then are its data files."""
 
     @classmethod
     def of(cls, root: Path, config: StoreConfig | None) -> StorePaths:
         if config is None:
             return cls(root, (root / "commitlog",), ())
-        given = _split(config.store_path_commit_log)
+        given = _split(config.store_path_commit_log) or (root / "commitlog",)
         read_only = _split(config.read_only_commit_log_store_paths)
-        return cls(root, given or (root / "commitlog",), read_only, config.enable_lmq)
+        plain = cls(root, given, read_only, config.enable_lmq)
+        if not config.enable_dleger_commit_log:
+            return plain
+        return plain.with_ledger(config.dleger_self_id or FIRST_MEMBER, _split(config.store_path_dledger_commit_log))
+
+    def with_ledger(self, member: str, data: tuple[Path, ...] = ()) -> StorePaths:
+        """The same store with its log in a member's data files; a plain log may lie before them, and grows no more."""
+        ledger = self.root / f"{LEDGER_PREFIX}{member}"
+        before = (*self.commit_logs, *self.read_only_commit_logs)
+        return replace(self, commit_logs=data or (ledger / "data",), read_only_commit_logs=before, ledger=ledger)
 
     @property
     def consume_queue(self) -> Path:
@@ -146,10 +160,32 @@ def _split(text: str | None) -> tuple[Path, ...]:
 
 def guess_paths(root: Path, medium: Medium) -> StorePaths:
     """The paths of a store whose configuration nobody named: offsets are in the file that was written last."""
-    paths = StorePaths.of(root, None)
+    paths = with_found_ledger(StorePaths.of(root, None), medium)
     plain, light = medium.stat(paths.consumer_offsets), medium.stat(paths.other_consumer_offsets)
     is_light = light is not None and (plain is None or light.mtime_ms > plain.mtime_ms)
     return replace(paths, is_light=is_light)
+
+
+def with_found_ledger(paths: StorePaths, medium: Medium) -> StorePaths:
+    """The paths, with those of a ledger that lies in the directory, though nobody named it."""
+    member = find_member(paths.root, medium) if paths.ledger is None else None
+    return paths if member is None else paths.with_ledger(member)
+
+
+def find_member(root: Path, medium: Medium) -> str | None:
+    """The id of the group's member whose data files are in a store's directory; None for a store without a ledger."""
+    found = [
+        info.name.removeprefix(LEDGER_PREFIX)
+        for info in medium.listing(root)
+        if info.is_directory and info.name.startswith(LEDGER_PREFIX) and medium.listing(root / info.name / "data")
+    ]
+    if len(found) > 1:
+        raise DamagedStore(
+            f"the data of several members of a group is here: {', '.join(found)}",
+            path=root,
+            advice="name the one whose store this is, as dLegerSelfId",
+        )
+    return found[0] if found else None
 
 
 def refuse_rocksdb(paths: StorePaths, medium: Medium) -> None:
@@ -167,19 +203,20 @@ def is_store(paths: StorePaths, medium: Medium) -> bool:
     """A directory is a store when it has a log and a lock or checkpoint; one without messages has marks of ours."""
     if medium.exists(paths.stop_marker) or (medium.exists(paths.abort) and medium.exists(paths.lock)):
         return True
-    has_log = any(medium.exists(path) for path in paths.commit_logs)
+    has_log = any(medium.exists(path) for path in (*paths.commit_logs, *paths.read_only_commit_logs))
     return has_log and (medium.exists(paths.checkpoint) or medium.exists(paths.lock) or medium.exists(paths.abort))
 
 
 def remove_store(paths: StorePaths, medium: Medium) -> None:
     """Remove a store's files. A log may lie on a disk with other things: only files that are called as its own go."""
-    for directory in paths.commit_logs:
+    ledger = () if paths.ledger is None else paths.read_only_commit_logs
+    for directory in (*paths.commit_logs, *ledger):
         for info in medium.listing(directory):
             if not info.is_directory and len(info.name) == LOG_NAME_DIGITS and info.name.isdecimal():
                 medium.remove(directory / info.name)
         if not medium.listing(directory):
             medium.remove_tree(directory)
-    for directory in paths.derived:
+    for directory in paths.derived if paths.ledger is None else (*paths.derived, paths.ledger):
         medium.remove_tree(directory)
     config = paths.topics.parent
     for name in CONFIG_FILES:

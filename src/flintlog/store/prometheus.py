@@ -22,9 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
+from re import sub
 from typing import TYPE_CHECKING, Final
 
 from flintlog.errors import MissingExtra
+from flintlog.store.figure_names import KEY_FIELDS, parse_key
 from flintlog.store.stats import LATENCY_BOUNDS, RATE_WINDOWS
 
 if TYPE_CHECKING:
@@ -33,12 +35,57 @@ if TYPE_CHECKING:
         GaugeMetricFamily,
         HistogramMetricFamily,
         Metric,
+        SummaryMetricFamily,
     )
 
     from flintlog.store.store import Store
 
 _SHOWN_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 _RATES: Final = ("put", "found", "miss", "transferred")
+
+# Metric, item, what it is; the labels are the parts of the item's key
+_BY_TOPIC: Final = (
+    ("messages_in", "TOPIC_PUT_NUMS", "Messages put since the store was opened."),
+    ("throughput_in", "TOPIC_PUT_SIZE", "Bytes of their records."),
+)
+_BY_QUEUE: Final = (
+    ("messages_in", "QUEUE_PUT_NUMS", "Messages put since the store was opened."),
+    ("throughput_in", "QUEUE_PUT_SIZE", "Bytes of their records."),
+    ("queue_messages_out", "QUEUE_GET_NUMS", "Messages of a queue read by a group."),
+    ("queue_throughput_out", "QUEUE_GET_SIZE", "Bytes of their records."),
+)
+_BY_GROUP: Final = (
+    ("messages_out", "GROUP_GET_NUMS", "Messages read by a group since the store was opened."),
+    ("throughput_out", "GROUP_GET_SIZE", "Bytes of their records."),
+    ("messages_out_from_disk", "GROUP_GET_FROM_DISK_NUMS", "Those that lay too far back to be in memory."),
+    ("throughput_out_from_disk", "GROUP_GET_FROM_DISK_SIZE", "Bytes of their records."),
+    ("acknowledged_messages", "GROUP_ACK_NUMS", "Messages that a group's consumers have done."),
+    ("sent_back_messages", "SNDBCK_PUT_NUMS", "Messages that a group sent back, for another try or as dead letters."),
+    ("send_to_dlq_messages", "DLQ_PUT_NUMS", "Messages that became dead letters of a group."),
+)
+_IN_ALL: Final = (
+    ("all_messages_in", "BROKER_PUT_NUMS", "Messages put, those of RocketMQ's own topics too."),
+    ("user_messages_in", "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "Messages put to users' topics."),
+    ("all_messages_out", "BROKER_GET_NUMS", "Messages read, with a group or without."),
+    ("user_messages_out", "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC", "Messages read of users' topics."),
+    ("all_messages_out_from_disk", "BROKER_GET_FROM_DISK_NUMS", "Messages read that lay too far back."),
+    ("all_throughput_out_from_disk", "BROKER_GET_FROM_DISK_SIZE", "Bytes of their records."),
+    ("all_acknowledged_messages", "BROKER_ACK_NUMS", "Messages that consumers have done."),
+    ("dead_letters", "SNDBCK2DLQ_TIMES", "Messages that became dead letters of any group."),
+)
+_TIMES: Final = (
+    ("queue_put_latency_seconds", "TOPIC_PUT_LATENCY", "How long puts to a queue were waited for."),
+    ("group_get_latency_seconds", "GROUP_GET_LATENCY", "How long a group's questions took."),
+)
+_MOMENTS: Final = (
+    ("group_fall_behind_bytes", "GROUP_GET_FALL_SIZE", "How far behind the log's end a group reads.", 1.0),
+    ("group_fall_behind_seconds", "GROUP_GET_FALL_TIME", "How old the last message is that it read.", 1000.0),
+)
+
+SHOWN_ITEMS: Final = frozenset(
+    figure[1] for figures in (_BY_TOPIC, _BY_QUEUE, _BY_GROUP, _IN_ALL, _TIMES, _MOMENTS) for figure in figures
+)
+"""The items that are metrics."""
 
 Labelled = Iterable[tuple[tuple[str, ...], float]]
 
@@ -64,40 +111,49 @@ class StoreCollector:
 
     def collect(self) -> Iterator[Metric]:
         """All metrics, with the values of now."""
-        yield from self._by_topic()
-        yield from self._by_group()
+        for name, item, about in (*(_BY_QUEUE if self._by_queue else _BY_TOPIC), *_BY_GROUP):
+            yield self._counter(name, about, KEY_FIELDS[item], self._values(item))
+        for name, item, about in _IN_ALL:
+            yield self._counter(name, about, (), [((), sum(value for _, value in self._values(item)))])
+        for name, item, about in _TIMES:
+            yield self._summary(name, about, item)
+        for name, item, about, scale in _MOMENTS:
+            moments = self._store.broker_stats.moments(item).items()
+            told = ((tuple(parse_key(item, key).values()), moment.value / scale) for key, moment in moments)
+            yield self._gauge(name, about, KEY_FIELDS[item], told)
+        yield self._lag()
         yield from self._totals()
         yield from self._rates()
         yield self._latency()
         yield from self._log()
 
-    def _by_topic(self) -> Iterator[Metric]:
-        figures = self._store.broker_stats
-        kind, labels = ("QUEUE", ("topic", "queue_id")) if self._by_queue else ("TOPIC", ("topic",))
-        for name, item, about in (
-            ("messages_in", "NUMS", "Messages put since the store was opened."),
-            ("throughput_in", "SIZE", "Bytes of their records."),
-        ):
-            items = figures.items(f"{kind}_PUT_{item}")
-            counted = ((_split(key, len(labels)), found.value) for key, found in items.items())
-            yield self._counter(name, about, labels, counted)
+    def _values(self, item: str) -> Labelled:
+        for key, found in self._store.broker_stats.items(item).items():
+            yield tuple(parse_key(item, key).values()), found.value
 
-    def _by_group(self) -> Iterator[Metric]:
-        figures = self._store.broker_stats
-        labels = ("topic", "group")
-        for name, item, about in (
-            ("messages_out", "GROUP_GET_NUMS", "Messages read by a group since the store was opened."),
-            ("throughput_out", "GROUP_GET_SIZE", "Bytes of their records."),
-        ):
-            items = figures.items(item)
-            yield self._counter(name, about, labels, ((_split(key, 2), found.value) for key, found in items.items()))
-        for name, item, about, scale in (
-            ("group_fall_behind_bytes", "GROUP_GET_FALL_SIZE", "How far behind the log's end a group reads.", 1.0),
-            ("group_fall_behind_seconds", "GROUP_GET_FALL_TIME", "How old the last message is that it read.", 1000.0),
-        ):
-            moments = figures.moments(item).items()
-            told = ((tuple(key.split("@", 2)), moment.value / scale) for key, moment in moments)
-            yield self._gauge(name, about, ("queue_id", "topic", "group"), told)
+    def _summary(self, name: str, about: str, item: str) -> SummaryMetricFamily:
+        """How often and how long; without `by_queue` the queues of a topic are added up."""
+        labels = tuple(field for field in KEY_FIELDS[item] if self._by_queue or field != "queue_id")
+        times: dict[tuple[str, ...], int] = {}
+        elapsed_ms: dict[tuple[str, ...], int] = {}
+        for key, found in self._store.broker_stats.items(item).items():
+            parts = parse_key(item, key)
+            values = tuple(parts[field] for field in labels)
+            times[values] = times.get(values, 0) + found.times
+            elapsed_ms[values] = elapsed_ms.get(values, 0) + found.value
+        metric = self._core.SummaryMetricFamily(f"{self._prefix}_{name}", about, labels=labels)
+        for values, count in times.items():
+            metric.add_metric(values, count_value=count, sum_value=elapsed_ms[values] / 1000)
+        return metric
+
+    def _lag(self) -> GaugeMetricFamily:
+        store, offsets = self._store, self._store.consumer_offsets
+        told: dict[tuple[str, ...], float] = {}
+        for topic, group in sorted(offsets.pairs()):
+            places = offsets.offsets(group, topic).items()
+            told[topic, group] = sum(max(0, store.max_offset(topic, queue_id) - place) for queue_id, place in places)
+        about = "Messages of a topic that a group has not consumed."
+        return self._gauge("consumer_lag_messages", about, ("topic", "group"), told.items())
 
     def _totals(self) -> Iterator[Metric]:
         counters = self._store.counters
@@ -131,6 +187,9 @@ class StoreCollector:
         store = self._store
         found = store.stats()
         low, high = store.min_physical_offset, store.max_physical_offset
+        for day, total in store.broker_stats.values().items():
+            name = sub("(?<=[a-z])(?=[A-Z])", "_", day).lower()
+            yield self._gauge(name, "Messages since the opening, up to a morning or to now.", (), [((), float(total))])
         for name, about, value in (
             ("storage_size", "Bytes of the log that can be read.", high - low),
             ("storage_min_offset", "Where the log begins.", low),
@@ -158,8 +217,3 @@ class StoreCollector:
         for values, value in told:
             metric.add_metric(values, value)
         return metric
-
-
-def _split(key: str, count: int) -> tuple[str, ...]:
-    """The parts of an item's key; a topic may hold an @ itself, what follows it does not."""
-    return tuple(key.rsplit("@", count - 1))

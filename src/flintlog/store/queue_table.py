@@ -32,6 +32,7 @@ from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.store.batch_consume_queue import BatchConsumeQueue
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.consume_queue_ext import ConsumeQueueExt
+from flintlog.store.deleted_queues import DeletedQueue, DeletedQueues
 from flintlog.store.logical_queue import LogicalQueue, QueueType, TailKeeper
 
 _RECOVER_AT_ONCE: Final = 64
@@ -88,6 +89,8 @@ class QueueTable:
         self._next: dict[QueueKey, int] = {}
         self._next_in_batch: dict[QueueKey, int] = {}
         self._next_light: dict[str, int] = {}
+        self._deleted_light: set[str] = set()
+        self._deleted = DeletedQueues(root / "flintlog" / "deleted.json", medium)
         self._handed_out_by_removed = 0
 
     # Queues
@@ -141,7 +144,7 @@ class QueueTable:
     @property
     def light_queue_count(self) -> int:
         """How many light queues there are, or will be when what was put is dispatched."""
-        return len(self._next_light)
+        return len(self._next_light) - len(self._deleted_light)
 
     def _make(self, topic: str, queue_id: int, kind: QueueType) -> LogicalQueue:
         return self._make_in(self._topic_folder(topic, kind), topic, queue_id, kind)
@@ -168,6 +171,7 @@ class QueueTable:
 
     def load(self) -> None:
         """Find the queues on disk. A topic of the wrong kind is an error, and nothing is changed."""
+        self._deleted.load()
         for kind, name in _DIRECTORIES.items():
             for topic in self._medium.listing(self.root / name):
                 if topic.is_directory:
@@ -238,6 +242,16 @@ class QueueTable:
         self._next_in_batch = batch
         light = (key for key in simple if key[0].startswith(LMQ_PREFIX) and key[1] == 0)
         self._next_light = {key[0]: simple[key] for key in light}
+        self._go_on_behind_deleted(commit_log_min)
+
+    def _go_on_behind_deleted(self, commit_log_min: int) -> None:
+        self._deleted_light.clear()
+        self._deleted.forget_before(commit_log_min)
+        for gone in self._deleted.all():
+            if (gone.topic, gone.queue_id) not in self._queues:
+                self.set_next_offset(gone.topic, gone.queue_id, gone.next_offset)
+                if gone.topic in self._next_light:
+                    self._deleted_light.add(gone.topic)
 
     @property
     def next_offsets(self) -> dict[QueueKey, int]:
@@ -282,7 +296,7 @@ class QueueTable:
 
     def has_light_queue(self, name: str) -> bool:
         """Whether a message was put into this light queue."""
-        return name in self._next_light
+        return name in self._next_light and name not in self._deleted_light
 
     def next_light_offset(self, name: str) -> int:
         """The offset of the next message in a light queue."""
@@ -291,6 +305,7 @@ class QueueTable:
     def advance_light(self, name: str, by: int = 1) -> None:
         """Messages were put into a light queue: move on."""
         self._next_light[name] = self._next_light.get(name, 0) + by
+        self._deleted_light.discard(name)
 
     # Keeping and deleting
 
@@ -341,23 +356,48 @@ class QueueTable:
         return handed_out <= queue.max_offset
 
     def remove(self, topic: str, queue_id: int) -> None:
-        """Delete one queue and its next offset."""
-        with self._lock:
-            queue = self._queues.pop((topic, queue_id), None)
-            self._ids.get(topic, set()).discard(queue_id)
+        """Delete one queue, of which the log has no record any more.
+
+        Its offsets go on, or a reader that stands at its end would take as many new messages for read. Those of light
+        queues, of which there may be a great many in the course of time, are forgotten.
+        """
+        if topic.startswith(LMQ_PREFIX):
+            self._forget_offsets(topic, queue_id)
+        self._destroy_queue(topic, queue_id)
+
+    def _forget_offsets(self, topic: str, queue_id: int) -> None:
         for offsets in (self._next, self._next_in_batch):
             self._handed_out_by_removed += offsets.pop((topic, queue_id), 0)
         if queue_id == 0:
             self._next_light.pop(topic, None)
+            self._deleted_light.discard(topic)
+
+    def _destroy_queue(self, topic: str, queue_id: int) -> None:
+        with self._lock:
+            queue = self._queues.pop((topic, queue_id), None)
+            self._ids.get(topic, set()).discard(queue_id)
         if queue is not None:
             self._tails.written.discard(queue)
             queue.destroy()
 
     def remove_topic(self, topic: str) -> None:
-        """Delete all queues of a topic, and its directories."""
-        for name, queue_id in list(self._queues):
-            if name == topic:
-                self.remove(topic, queue_id)
+        """Delete all queues of a topic, and its directories. Should it be made anew, its offsets go on."""
+        queues = [queue for queue in self.all() if queue.topic == topic]
+        self._deleted.add(
+            DeletedQueue(topic, queue.queue_id, self._next_of(queue), queue.max_physical_offset) for queue in queues
+        )
+        for queue in queues:
+            self._destroy_queue(topic, queue.queue_id)
+        if topic in self._next_light:
+            self._deleted_light.add(topic)
+        self._remove_folders(topic)
+
+    def _next_of(self, queue: LogicalQueue) -> int:
+        """The next offset of a queue; one whose offsets were never asked for has handed out what it holds."""
+        light = self._next_light.get(queue.topic, 0) if queue.queue_id == 0 else 0
+        return max(self.next_offset(queue.topic, queue.queue_id), light, queue.max_offset)
+
+    def _remove_folders(self, topic: str) -> None:
         for folder in (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE):
             self._medium.remove_tree(self.root / folder / topic)
 
@@ -368,9 +408,11 @@ class QueueTable:
             queue.shut_down(now_ms)
 
     def destroy(self) -> None:
-        """Delete every queue."""
-        for topic in {topic for topic, _ in list(self._queues)}:
-            self.remove_topic(topic)
+        """Delete every queue; who builds them again from the log takes their offsets from there."""
+        for topic, queue_id in list(self._queues):
+            self._forget_offsets(topic, queue_id)
+            self._destroy_queue(topic, queue_id)
+            self._remove_folders(topic)
 
 
 def _is_queue(info: FileInfo) -> bool:

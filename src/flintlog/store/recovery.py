@@ -28,8 +28,7 @@ from flintlog.derive.parallel_scan import Batch
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.errors import DamagedStore, FormatError
-from flintlog.format.record import Record, parse_record
+from flintlog.errors import DamagedStore
 from flintlog.kernel import Scan
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.cutting import keep_aside
@@ -69,6 +68,8 @@ class Opening:
     dropped_index_files: list[str]
     progress: Callable[[int, int], None] | None = None
     read_only: bool = False
+    ledger_end: int | None = None
+    """Where a ledger has the log end: what it has committed. Behind that lies what may still be cut, by the ledger."""
     published: Progress | None = None
 
 
@@ -235,10 +236,10 @@ class Recovery:
         for segment in reversed(segments):
             if segment.base > doubtful:
                 continue
-            first = _first_record(segment)
-            if first is None or first.physical_offset != segment.base:
+            first = _first_store_time(segment)
+            if first is None:
                 continue
-            if not self._clean and physic > 0 and first.store_timestamp > physic:
+            if not self._clean and physic > 0 and first > physic:
                 continue
             return segment.base
         return segments[0].base
@@ -260,6 +261,7 @@ class Recovery:
             expected_end=self._expected_end(),
             cut_at=self._earlier_cut(),
             known_end=parts.marker.log_end if self._clean else None,
+            limit=parts.ledger_end,
             progress=parts.progress,
         )
         end = reading.run(start)
@@ -295,6 +297,8 @@ class Recovery:
     def _cut(self, end: int) -> None:
         """End the log here; what lay behind is kept aside before it is cleared."""
         parts = self._open
+        if parts.ledger_end is not None:
+            return
         # A clean stop of ours leaves nothing behind the end: then the rest of the file is not read. Read-only, nothing
         # will be appended that stray bytes could follow, and those of a running writer are none.
         stays = parts.read_only or (self._clean and parts.marker.log_end == end)
@@ -326,9 +330,8 @@ class Recovery:
         self._findings.append(Finding(kind, "warning", evidence, remedy))
 
 
-def _first_record(segment: Segment) -> Record | None:
+def _first_store_time(segment: Segment) -> int | None:
+    """When the first record was stored that a segment begins with; None when it begins with none."""
     with held(segment) as view:
-        try:
-            return parse_record(view)
-        except FormatError:
-            return None
+        seen = kernel.scan(view, 0, segment.size, segment.base, max_count=1)
+        return seen.row(0).store_timestamp if seen.count else None

@@ -35,6 +35,8 @@ from flintlog.store.dispatch import BitmapHook, Listener
 from flintlog.store.engine import Engine, Progress
 from flintlog.store.filters import MessageFilter
 from flintlog.store.groups import Groups
+from flintlog.store.ledger_door import LedgerDoor
+from flintlog.store.paths import find_member
 from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.raw_log import RawLog
 from flintlog.store.recovery_report import Finding, RecoveryReport
@@ -74,6 +76,7 @@ def open_store(
     held = disk.stat(Path(path))
     if held is not None and not held.is_directory:
         raise DamagedStore("this is a file, not a store's directory", path=path)
+    config = _with_ledger(Path(path), config, disk, read_only=read_only)
     if read_only:
         disk = OverlayMedium(disk)
     engine = Engine(Path(path), config, disk, as_milliseconds(clock), read_only=read_only)
@@ -87,6 +90,20 @@ def open_store(
         store.shutdown()
         raise
     return store
+
+
+def _with_ledger(root: Path, config: StoreConfig, medium: Medium, *, read_only: bool) -> StoreConfig:
+    """Whoever only reads need not know that the log is a ledger; who writes must not begin another log beside it."""
+    member = None if config.enable_dleger_commit_log else find_member(root, medium)
+    if member is None:
+        return config
+    if not read_only:
+        raise InvalidConfig(
+            "the log of this store is a ledger",
+            path=root,
+            advice=f"set enable_dleger_commit_log and dleger_self_id={member!r}, or open it read-only",
+        )
+    return config.with_changes(enable_dleger_commit_log=True, dleger_self_id=member)
 
 
 def _make_medium(config: StoreConfig) -> Medium:
@@ -106,6 +123,14 @@ class Store(Writable):
         self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.open_short_way)
         self._consumers = Consumers(self)
         self._raw_log = RawLog(engine)
+        self._ledger: LedgerDoor | None = None
+
+    @property
+    def ledger(self) -> LedgerDoor:
+        """Where the node of a ledger's group comes in; `InvalidConfig` for a store with a log of its own."""
+        if self._ledger is None:
+            self._ledger = LedgerDoor(self._engine)
+        return self._ledger
 
     @property
     def medium(self) -> Medium:

@@ -12,6 +12,7 @@ from typing import cast
 
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
+from flintlog.store.checks import check_batch
 from flintlog.store.closed_batch import ClosedBatch, ClosedBatches
 from flintlog.store.engine import Engine
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
@@ -31,6 +32,7 @@ class Writable(Readable):
         self._put_plain = self._put_lane.put
         self._flushing = engine.flushing
         self._group_commit = engine.flushing.waiting
+        self._is_ledger = engine.parts.ledger is not None  # then a put has no place before the group says which
         self._closed_batches = ClosedBatches(engine, self._put_now)
 
     def put(self, message: Message) -> Receipt:
@@ -44,7 +46,7 @@ class Writable(Readable):
             if self._put_lane.is_behind:
                 self._flushing.after_append()
             return receipt
-        if _waits_not(message):
+        if not self._is_ledger and _waits_not(message):
             self._group_commit.nudge()
             return receipt
         return cast(Receipt, self._group_commit.wait(receipt, message))
@@ -52,7 +54,7 @@ class Writable(Readable):
     def put_batch(self, messages: Sequence[Message]) -> Receipts:
         """Store messages of one queue as one write; a receipt for each."""
         if not isinstance(messages, (list, tuple)):
-            messages = tuple(messages)
+            messages = check_batch(messages)
         receipts: Receipts | None = self._put_lane.put_batch(messages)
         if receipts is None:
             receipts = self._appender.append_batch(messages)
@@ -83,7 +85,7 @@ class Writable(Readable):
     def put_async(self, message: Message) -> Future[Receipt]:
         """Store one message; the future is done when it is as durable as the configuration says."""
         receipt = self._appender.append(message)
-        if receipt.status is _OK and self._group_commit is not None and not _waits_not(message):
+        if receipt.status is _OK and self._group_commit is not None and (self._is_ledger or not _waits_not(message)):
             return cast("Future[Receipt]", self._group_commit.future(receipt, message))
         done: Future[Receipt] = Future()
         done.set_result(self._without_waiting(receipt))
@@ -129,14 +131,14 @@ class Writable(Readable):
         receipt: Receipt | None = self._put_plain(message)
         if receipt is None:
             receipt = self._appender.append(message)
-        if receipt.status is _OK and self._group_commit is not None and not _waits_not(message):
+        if receipt.status is _OK and self._group_commit is not None and (self._is_ledger or not _waits_not(message)):
             return cast(Receipt, await self._group_commit.task(receipt, message))
         return self._without_waiting(receipt)
 
     async def aput_batch(self, messages: Sequence[Message]) -> Receipts:
         """`put_batch` from asyncio."""
         if not isinstance(messages, (list, tuple)):
-            messages = tuple(messages)
+            messages = check_batch(messages)
         receipts = self._appender.append_batch(messages)
         if receipts.status is _OK and self._group_commit is not None:
             return cast(Receipts, await self._group_commit.task(receipts, messages[0]))

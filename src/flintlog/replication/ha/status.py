@@ -4,7 +4,7 @@
  "haConnectionInfo":[{"addr":"10.0.0.8:40122", "slaveAckOffset":4096, "transferFromWhere":4096, "diff":0,
                       "inSync":true, "transferredByteInSecond":0}],
  "haClientRuntimeInfo":{"masterAddr":"", "maxOffset":0, "activated":false},
- "brokerRole":"SYNC_MASTER", "logStart":0, "trouble":""}
+ "brokerRole":"SYNC_MASTER", "logStart":0, "trouble":"", "term":null, "committed":null}
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ class NodeStatus:
     master_address: str | None = None
     is_connected: bool = False
     trouble: str | None = None
+    term: int | None = None
+    """Of a ledger's member only, like `committed`: up to where the group has its log."""
+    committed: int | None = None
 
 
 class _Connection(msgspec.Struct, rename="camel"):
@@ -54,6 +57,8 @@ class _Info(msgspec.Struct, rename="camel"):
     broker_role: str = ""
     log_start: int = 0
     trouble: str = ""
+    term: int | None = None
+    committed: int | None = None
 
 
 def encode_status(status: NodeStatus) -> bytes:
@@ -71,6 +76,8 @@ def encode_status(status: NodeStatus) -> bytes:
         status.role,
         status.log_start,
         status.trouble or "",
+        status.term,
+        status.committed,
     )
     return msgspec.json.encode(info)
 
@@ -94,4 +101,6 @@ def parse_status(body: bytes) -> NodeStatus:
         None if info.master else client.master_addr or "",
         client.activated,
         info.trouble or None,
+        info.term,
+        info.committed,
     )

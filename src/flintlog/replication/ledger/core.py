@@ -213,6 +213,7 @@ class LedgerCore:
             self._dispatchers = tuple(Dispatcher(self._state, peer) for peer in self._state.config.others)
             if self._state.rules.commit_own_term_only:
                 self._write(self._state.config.leader_record())
+            self._elector.beat()
 
     # A leader.
 

@@ -29,6 +29,7 @@ from flintlog.replication.ledger.messages import (
 from flintlog.replication.ledger.state import NodeState
 
 _RETRY_MS = 100
+_NOT_FOLLOWING = (ResponseCode.NOT_FOLLOWER, ResponseCode.TERM_NOT_READY)
 _OnPushed = Callable[[PushResponse | None], None]
 
 
@@ -219,7 +220,10 @@ class Dispatcher:
         def on_response(response: PeerResponse | None) -> None:
             if isinstance(response, PushResponse) and response.term > state.term:
                 state.become_candidate(response.term)
-            elif era == self._era:
+                return
+            if isinstance(response, PushResponse) and response.code in _NOT_FOLLOWING:
+                state.is_beat_wanted = True
+            if era == self._era:
                 on_pushed(response if isinstance(response, PushResponse) else None)
 
         state.call(self.peer, request, on_response)

@@ -8,8 +8,8 @@
 
 The order of the checks is DLedger's, because Java candidates draw conclusions from which one refused them. A voter
 whose term is smaller answers TERM_NOT_READY, raises its term with the next tick, and is asked again. There is one rule
-more: a node that may have led in its term stands in a new one after a restart, so that two entries of the same index
-and term are the same entry.
+more: nobody leads without its own vote, and a node that has voted for itself stands in a new term after a restart. So a
+node leads once a term, and two entries of the same index and term are the same entry.
 """
 
 from __future__ import annotations
@@ -137,12 +137,12 @@ class Elector:
         self._look_at(round_)
 
     def _look_at(self, round_: _VoteRound) -> None:
-        accepted_soon = round_.count(VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY)
-        if (
-            len(round_.answers) + round_.failed == len(self._config.peers)
-            or accepted_soon >= self._config.quorum
-            or round_.count(VoteResult.REJECT_ALREADY_HAS_LEADER)
-        ):
+        """Conclude as soon as it is decided; Java waits for everybody when it is decided against the candidate."""
+        quorum = self._config.quorum
+        for_us = round_.count(VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY)
+        missing = len(self._config.peers) - len(round_.answers) - round_.failed
+        is_lost = len(round_.answers) >= quorum and for_us + missing < quorum
+        if not missing or for_us >= quorum or is_lost or round_.count(VoteResult.REJECT_ALREADY_HAS_LEADER):
             self._conclude(round_)
 
     def _conclude(self, round_: _VoteRound) -> None:
@@ -164,6 +164,8 @@ class Elector:
             pass
         elif known - longer < quorum:
             self._next_vote_ms += config.max_vote_interval_ms
+        elif state.voted_for != config.self_id and state.rules.lead_once_a_term:
+            self._next = _Next.NEXT_TERM
         elif accepted >= quorum:
             state.become_leader()
         elif accepted + round_.count(VoteResult.REJECT_TERM_NOT_READY) >= quorum:
@@ -210,12 +212,14 @@ class Elector:
         state = self._state
         if state.now_ms - self._quorum_ms > self._config.patience_ms:
             state.become_candidate(state.term)
-        elif state.now_ms >= self._next_beat_ms:
-            self._beat()
+        elif state.now_ms >= self._next_beat_ms or state.is_beat_wanted:
+            self.beat()
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """Say that we lead: now and then, and before anything is pushed, which only a follower takes."""
         state, config = self._state, self._config
         self._next_beat_ms = state.now_ms + config.heartbeat_interval_ms
+        state.is_beat_wanted = False
         round_ = _BeatRound()
         for peer in config.others:
             request = HeartbeatRequest(state.term, config.self_id, OURS)

@@ -168,7 +168,10 @@ class PushHandler:
         self._answer_when_synced(waiting)
 
     def tick(self) -> None:
-        """Parked APPENDs that are not needed any more are answered; a gap that stays is told to the leader."""
+        """Parked APPENDs that are not needed any more are answered; a gap that stays is told to the leader.
+
+        It stays when the leader has not filled it by itself, which it does after `push_timeout_ms`.
+        """
         if not self._parked:
             return
         end = self._state.log.end
@@ -177,7 +180,7 @@ class PushHandler:
         oldest = min(self._parked, default=None)
         if (
             oldest is not None
-            and self._state.now_ms - self._parked[oldest].since_ms >= self._state.config.push_timeout_ms
+            and self._state.now_ms - self._parked[oldest].since_ms >= 2 * self._state.config.push_timeout_ms
         ):
             self._answer(self._parked.pop(oldest), ResponseCode.INCONSISTENT_STATE)
 

@@ -108,7 +108,7 @@ class LedgerConfig:
     vote_wait_ms: int = 2_000
     """How long a candidate waits for answers; up to half of it is added by chance."""
     push_timeout_ms: int = 1_000
-    """Entries that were not acknowledged for so long are sent again; a gap that is as old is told to the leader."""
+    """Entries that were not acknowledged for so long are sent again; a gap twice as old is told to the leader."""
     call_timeout_ms: int = 3_000
     """A call that was not answered by then has failed, whether the shell says so or not."""
     commit_interval_ms: int = 1_000

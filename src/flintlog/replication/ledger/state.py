@@ -63,6 +63,8 @@ class NodeState:
         self.now_ms = now_ms
         self.random = random
         self.dialects: dict[str, int] = {}
+        self.is_beat_wanted = False
+        """A peer does not know yet that we lead."""
         self.output = Output()
         self.on_role_change: Callable[[], None] = lambda: None
         self._generation = 0
@@ -103,10 +105,12 @@ class NodeState:
         pending.on_response(response)
 
     def expire_calls(self) -> None:
+        """A call that was not answered for long fails. They are in the order in which they were made."""
         due = self.now_ms - self.config.call_timeout_ms
-        for call_id, pending in list(self._calls.items()):
+        while self._calls:
+            call_id, pending = next(iter(self._calls.items()))
             if pending.sent_ms > due:
-                break
+                return
             self.on_response(pending.peer, call_id, None)
 
     def answer(self, answer_to: int, response: Response) -> None:

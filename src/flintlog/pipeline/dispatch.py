@@ -1,0 +1,241 @@
+"""The job `dispatch`: Structured Streaming in the place of a store's own dispatcher.
+
+    store (another process)          driver                                       tasks
+    readable end ──────────▶ stream: how far? ─▶ splits ──────────────────▶ queue entries to their places, synced
+                             batch: keys into the index, sync, journal ◀── spans of the queues, index keys
+    serves what the journal says
+
+One batch after another is published by a frame in the journal, which alone knows how far dispatch has come
+(`dispatch_core.py`, decision 0086): Spark's checkpoint is a temporary directory. When the store wants its files, to
+open, to stop or to delete queues, the stream is stopped and the claim let go; it begins anew from the journal.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from flintlog.disk.local import LocalMedium
+from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse
+from flintlog.pipeline.dispatch_core import MAX_BATCH_BYTES, DispatchCore
+from flintlog.pipeline.dispatch_tasks import Derived, DispatchPlan
+from flintlog.pipeline.failures import plain_errors, to_plain
+from flintlog.pipeline.rebuild_scan import BuildPlan
+from flintlog.pipeline.tasks import Progress, Refusal
+from flintlog.store.config import StoreConfig
+from flintlog.store.dispatch_claim import is_wanted, load_owner
+from flintlog.store.parts import load_queue_types
+from flintlog.store.paths import StorePaths
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+INTERVAL_S: Final = 0.1
+_LOOK_INTERVAL_S: Final = 0.05
+
+
+@dataclass(slots=True)
+class DispatchReport:
+    """What a run of the job did."""
+
+    store: str
+    log_start: int = 0
+    """Where it began."""
+
+    log_end: int = 0
+    """Up to where everything is published."""
+
+    batch_count: int = 0
+    record_count: int = 0
+    entry_count: int = 0
+    key_count: int = 0
+    start_count: int = 0
+    """How often it began from the journal: once, and after each time the store wanted its files."""
+
+    serial_count: int = 0
+    """Batches that were done one record after another."""
+
+    seconds: float = 0.0
+    serial_because: str | None = None
+
+
+def dispatch(
+    spark: SparkSession,
+    store: str | Path,
+    *,
+    config: StoreConfig | None = None,
+    once: bool = False,
+    stop: threading.Event | None = None,
+    interval_s: float = INTERVAL_S,
+    max_bytes: int = MAX_BATCH_BYTES,
+    progress: Progress | None = None,
+) -> DispatchReport:
+    """Build queues and index of a store that another process writes, until `stop` is set; or `once`, what is there now.
+
+    The store must have been opened with `dispatch="external"`. Raises `StoreInUse` when another dispatcher is at work.
+    """
+    if interval_s <= 0 or max_bytes <= 0:
+        raise InvalidConfig("interval_s and max_bytes are more than 0")
+    root = Path(store).absolute()
+    job = _Dispatch(spark, root, config or StoreConfig(), stop or threading.Event(), progress)
+    job.interval_s, job.max_bytes, job.is_once = interval_s, max_bytes, once
+    return job.run()
+
+
+class _Dispatch:
+    """One run of the job. The stream's batches come in a thread of Spark's; everything else is the caller's."""
+
+    interval_s = INTERVAL_S
+    max_bytes = MAX_BATCH_BYTES
+    is_once = False
+
+    def __init__(
+        self, spark: SparkSession, root: Path, config: StoreConfig, stop: threading.Event, progress: Progress | None
+    ) -> None:
+        self._spark = spark
+        self._config = config
+        self._paths = StorePaths.of(root, config)
+        self._stop = stop
+        self._progress = progress
+        self._medium = LocalMedium(config.max_mapped_files)
+        self._report = DispatchReport(str(root))
+
+    def run(self) -> DispatchReport:
+        check_given_away(self._paths, self._medium)
+        started = time.perf_counter()
+        while not self._stop.is_set():
+            core = self._claim()
+            if core is None:
+                continue
+            with core:
+                self._report.start_count += 1
+                is_over = self._work(core)
+                self._report.log_end = core.progress.end
+            if is_over:
+                break
+            while is_wanted(self._paths.dispatch, self._medium) and not self._stop.wait(_LOOK_INTERVAL_S):
+                pass
+        self._report.seconds = time.perf_counter() - started
+        return self._report
+
+    def _claim(self) -> DispatchCore | None:
+        """A dispatcher that has the claim; None while the store has it."""
+        try:
+            return DispatchCore(self._paths.root, self._config, self._medium)
+        except StoreInUse:
+            owner = load_owner(self._paths.dispatch, self._medium)
+            if owner is None or owner.kind != "store":
+                raise
+            self._stop.wait(_LOOK_INTERVAL_S)
+            return None
+
+    def _work(self, core: DispatchCore) -> bool:
+        """Dispatch until the store wants its files, or all is done; whether it is."""
+        if self._report.start_count == 1:
+            self._report.log_start = core.progress.end
+        readable = core.readable()
+        target = core.progress.end if readable is None else readable.end
+        if self.is_once and target <= core.progress.end:
+            return True
+        batches = _Batches(core, self._report)
+        query = self._start(core, batches)
+        try:
+            while not self._wait(query, core, batches):
+                if self.is_once and core.progress.end >= target:
+                    return True
+            return self._stop.is_set()
+        finally:
+            batches.close()
+            query.stop()
+
+    def _wait(self, query: StreamingQuery, core: DispatchCore, batches: _Batches) -> bool:
+        """Let the stream go on for a moment; whether it has to end."""
+        self._stop.wait(_LOOK_INTERVAL_S)
+        if batches.failure is not None:
+            raise batches.failure
+        error = None if query.isActive else query.exception()
+        if error is not None:
+            raise to_plain(error, "dispatch")
+        if self._progress is not None:
+            self._show(core, self._progress)
+        return not query.isActive or self._stop.is_set() or core.is_wanted
+
+    def _show(self, core: DispatchCore, progress: Progress) -> None:
+        readable, start = core.readable(), self._report.log_start
+        end = core.progress.end
+        progress(end - start, (end if readable is None else max(end, readable.end)) - start)
+
+    def _start(self, core: DispatchCore, batches: _Batches) -> StreamingQuery:
+        from flintlog.pipeline.dispatch_source import NAME, Asked, DispatchSource
+
+        types = load_queue_types(self._paths.topics, self._medium)
+        build = BuildPlan.of(self._config, types, staged=self._paths.root, spill=self._paths.dispatch)
+        cores = self._spark.sparkContext.defaultParallelism
+        plan = DispatchPlan(self._paths, build, core.claim)
+        asked = Asked(plan, core.progress.epoch, core.progress.end, self.max_bytes, cores)
+        with plain_errors("dispatch"):
+            self._spark.dataSource.register(DispatchSource)
+            stream = self._spark.readStream.format(NAME).option("asked", asked.to_option()).load()
+            # Without a name and a place: Spark then makes a temporary checkpoint, and finds no old one.
+            writer = stream.writeStream.foreachBatch(batches.take)
+            return writer.trigger(processingTime=f"{round(self.interval_s * 1000)} milliseconds").start()
+
+
+class _Batches:
+    """What the stream's batches do, one after another, until it is closed."""
+
+    def __init__(self, core: DispatchCore, report: DispatchReport) -> None:
+        self.failure: Exception | None = None
+        self._core = core
+        self._report = report
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def take(self, frame: DataFrame, _number: int) -> None:
+        """One batch: what its tasks have derived is published."""
+        found = [pickle.loads(row.derived) for row in frame.collect()]
+        with self._lock:
+            if self._is_closed:
+                return
+            try:
+                self._publish(found)
+            except Exception as error:
+                self.failure = error
+                raise
+
+    def _publish(self, found: list[Derived | Refusal]) -> None:
+        for each in found:
+            if isinstance(each, Refusal):
+                raise each.error()
+        derived = sorted((each for each in found if isinstance(each, Derived)), key=lambda each: each.split.start)
+        if not derived:
+            return
+        problem = self._core.take(derived, derived[-1].split.stop)
+        report = self._report
+        report.batch_count += 1
+        report.record_count += sum(each.result.record_count for each in derived)
+        report.entry_count += sum(each.result.entry_count for each in derived)
+        report.key_count += sum(each.result.key_count for each in derived)
+        if problem is not None:
+            report.serial_count += 1
+            report.serial_because = problem
+
+    def close(self) -> None:
+        """Wait for the batch that is being published; none comes after it."""
+        with self._lock:
+            self._is_closed = True
+
+
+def check_given_away(paths: StorePaths, medium: LocalMedium) -> None:
+    """Raise unless this is a store that leaves its queues and index to somebody else."""
+    if not any(medium.exists(folder) for folder in (*paths.commit_logs, paths.dispatch)):
+        raise DamagedStore("there is no store here", path=paths.root)
+    if not medium.exists(paths.dispatch):
+        raise InvalidConfig(
+            "this store dispatches its messages itself", path=paths.root, advice='open it with dispatch="external"'
+        )

@@ -1,0 +1,244 @@
+"""A store whose log is a ledger, and its node: one member of a group that takes puts while it leads.
+
+    put ──▶ store ── propose ──▶ node ──▶ the group      the leader places the record: that is its physical offset
+    get ◀── store ◀─ committed ── node                   nothing is read before a majority has it on disk
+
+A leader takes puts once everything that it found in its log is committed and dispatched. Members of either kind, ours
+and Java's, may be in a group; all need the same `mapped_file_size_commit_log`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from flintlog.disk.medium import Medium
+from flintlog.errors import FlintlogError, InvalidConfig
+from flintlog.format.host import parse_host
+from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, RECORD_OFFSET_PLACE
+from flintlog.format.record import Record, encode_record, with_host_bits
+from flintlog.format.sys_flag import TransactionType
+from flintlog.remoting.codes import GET_BROKER_HA_STATUS, SUCCESS
+from flintlog.remoting.frame import Command
+from flintlog.remoting.server import RemotingServer
+from flintlog.replication.figures import NodeFigures, PeerFigures
+from flintlog.replication.ha.loop_thread import LoopThread
+from flintlog.replication.ha.master_shell import ReplicaStatus
+from flintlog.replication.ha.status import NodeStatus, encode_status
+from flintlog.replication.ledger.file_storage import FileStorage
+from flintlog.replication.ledger.interface import LedgerConfig, Role, RoleChange
+from flintlog.replication.ledger.messages import AppendResponse, ResponseCode
+from flintlog.replication.ledger.node import LedgerListeners, LedgerNode, LedgerStatus
+from flintlog.store.config import StoreConfig
+from flintlog.store.ledger_log import ProposalAnswer
+from flintlog.store.message import PutStatus
+from flintlog.store.store import Store, open_store
+
+LEADER_TOPIC: Final = "rmq_sys_flintlog_leader"
+"""A leader's first record: half a transaction, so it stands in no queue and nobody is ever given it."""
+
+_STATUS: Final[Mapping[int, PutStatus]] = {
+    ResponseCode.SUCCESS: PutStatus.PUT_OK,
+    ResponseCode.NOT_LEADER: PutStatus.SERVICE_NOT_AVAILABLE,
+    ResponseCode.INCONSISTENT_LEADER: PutStatus.SERVICE_NOT_AVAILABLE,
+    ResponseCode.DISK_FULL: PutStatus.SERVICE_NOT_AVAILABLE,
+    ResponseCode.ILLEGAL_MEMBER_STATE: PutStatus.SERVICE_NOT_AVAILABLE,
+    ResponseCode.LEADER_NOT_READY: PutStatus.SERVICE_NOT_AVAILABLE,
+    ResponseCode.LEADER_TRANSFERRING: PutStatus.SERVICE_NOT_AVAILABLE,
+    ResponseCode.WAIT_QUORUM_ACK_TIMEOUT: PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH,
+    ResponseCode.LEADER_PENDING_FULL: PutStatus.OS_PAGE_CACHE_BUSY,
+}
+
+
+def parse_peers(text: str) -> dict[str, str]:
+    """The members that `dLegerPeers` names.
+
+    >>> parse_peers("n0-127.0.0.1:40911;n1-host:40912")
+    {'n0': '127.0.0.1:40911', 'n1': 'host:40912'}
+    """
+    peers: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        member, dash, address = part.partition("-")
+        host, colon, port = address.rpartition(":")
+        if not (dash and member and colon and host and port.isdecimal() and int(port) < 65536):
+            raise InvalidConfig(f"not a member of a group: {part!r}", advice="id-host:port, separated by semicolons")
+        if member in peers:
+            raise InvalidConfig(f"the member {member} is there twice: {text!r}")
+        peers[member] = address
+    return peers
+
+
+def seal_record(body: bytes, position: int) -> bytes:
+    """A record with the physical offset that it has in an entry at this position."""
+    place = RECORD_OFFSET_PLACE
+    return body[:place] + (position + ENTRY_HEAD_SIZE).to_bytes(8, "big") + body[place + 8 :]
+
+
+class LedgerStoreNode(LedgerListeners):
+    """One member of a group with its store. Any thread may put, get and ask for its status."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: StoreConfig,
+        *,
+        fast: bool = False,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        medium: Medium | None = None,
+    ) -> None:
+        """Opens the store; `start` lets it take part. `fast`: timings for a group without Java.
+
+        On `port`, if there is one, it answers who asks for its status.
+        """
+        peers, self_id = parse_peers(config.dleger_peers or ""), config.dleger_self_id
+        if not config.dleger_group or self_id is None or self_id not in peers:
+            raise InvalidConfig("a member needs a group, its own id, and itself among the peers", path=path)
+        self.group = config.dleger_group
+        self.store: Store = open_store(Path(path), config.with_changes(enable_dleger_commit_log=True), medium=medium)
+        self._door = self.store.ledger
+        self._halted: FlintlogError | None = None
+        ledger_config = LedgerConfig(
+            self_id, peers, seal=seal_record, leader_record=lambda: leader_record(config, self.store.now_ms())
+        )
+        self.node = LedgerNode(
+            self.group,
+            ledger_config.with_fast_timings() if fast else ledger_config,
+            FileStorage(self._door.files),
+            self,
+        )
+        self._loop: LoopThread | None = None
+        self.host, self.port = host, port
+        self._server = RemotingServer({GET_BROKER_HA_STATUS: self._answer_status})
+
+    def start(self) -> None:
+        """Listen, and take part in the group."""
+        self._loop = LoopThread()
+        try:
+            self._loop.call(self._start())
+        except BaseException:
+            self.stop()
+            raise
+
+    async def _start(self) -> None:
+        await self.node.start()
+        if self.port is not None:
+            self.port = await self._server.start(self.host, self.port)
+
+    async def _stop(self) -> None:
+        await self._server.stop()
+        await self.node.stop()
+
+    def stop(self) -> None:
+        """Leave the group, then stop the store cleanly. A second call does nothing."""
+        loop, self._loop = self._loop, None
+        try:
+            if loop is not None:
+                loop.call(self._stop())
+                loop.stop()
+        finally:
+            self._door.stop()
+            self.store.shutdown()
+
+    def __enter__(self) -> LedgerStoreNode:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether puts are taken here and now."""
+        return self._door.is_serving
+
+    def status(self) -> LedgerStatus:
+        """The node as it is now."""
+        return self.node.status()
+
+    def figures(self) -> NodeFigures:
+        """Role, positions, and how far behind every peer is, as a leader knows it."""
+        told, files = self.node.status(), self._door.files
+        end = files.end_position
+        held = {view.peer: self._position_behind(view.watermark) for view in told.peers}
+        peers = tuple(PeerFigures(peer, where, end - where, peer in told.connected) for peer, where in held.items())
+        return NodeFigures(
+            told.role.value,
+            max(0, self.store.min_physical_offset),
+            end,
+            told.leader_id is not None,
+            peers,
+            {"term": told.term, "committed_offset": self._door.committed_position},
+        )
+
+    def _position_behind(self, index: int) -> int:
+        """Where an entry ends that a peer has; a peer may be further back than this log begins."""
+        files = self._door.files
+        return files.position_behind(min(max(index, files.begin - 1), files.end))
+
+    async def _answer_status(self, request: Command) -> Command:
+        told = self.figures()
+        replicas = tuple(
+            ReplicaStatus(each.peer, each.acknowledged, each.acknowledged, each.lag_bytes, each.is_in_sync)
+            for each in told.peers
+        )
+        trouble = None if self._halted is None else str(self._halted)
+        committed, term = int(told.more["committed_offset"]), int(told.more["term"])
+        status = NodeStatus(
+            told.role, told.log_start, told.log_end, replicas, trouble=trouble, term=term, committed=committed
+        )
+        return request.reply(SUCCESS, body=encode_status(status))
+
+    # ------------------------------------------------------------------ from the node, in its loop
+
+    def on_role(self, change: RoleChange) -> None:
+        """Take puts when leading, and only then."""
+        if change.role is Role.LEADER:
+            self._door.lead(self)
+        else:
+            self._door.follow()
+
+    def on_committed(self, index: int) -> None:
+        """Show what is committed."""
+        self._door.committed(index)
+
+    def on_halted(self, error: FlintlogError) -> None:
+        """Serve what was committed, and take nothing more."""
+        self._halted = error
+        self._door.follow()
+
+    # ------------------------------------------------------------------ from the store
+
+    def propose(self, bodies: Sequence[bytes]) -> Future[ProposalAnswer]:
+        """Bring the records of one put to the group."""
+        told: Future[ProposalAnswer] = Future()
+        asked = self.node.propose_from_thread(*bodies)
+        asked.add_done_callback(lambda done: told.set_result(_answer(done.result())))
+        return told
+
+
+def _answer(response: AppendResponse) -> ProposalAnswer:
+    status = _STATUS.get(response.code, PutStatus.UNKNOWN_ERROR)
+    is_written = response.code in (ResponseCode.SUCCESS, ResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
+    return ProposalAnswer(status, response.positions, is_written)
+
+
+def leader_record(config: StoreConfig, now_ms: int) -> bytes:
+    """What a new leader writes, so that everything before it can be committed: a record that no queue shows."""
+    host = parse_host(config.store_host)
+    record = Record(
+        topic_bytes=LEADER_TOPIC.encode(),
+        body=b"",
+        sys_flag=int(TransactionType.PREPARED),
+        born_timestamp=now_ms,
+        born_host=host,
+        store_timestamp=now_ms,
+        store_host=host,
+    )
+    return encode_record(with_host_bits(record))

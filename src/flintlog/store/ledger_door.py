@@ -1,0 +1,137 @@
+"""What a ledger's node and its store tell each other.
+
+    node ── committed(index) ──▶ the log may be read up to there; it is dispatched
+    node ── lead(proposer)   ──▶ once everything is committed and dispatched, queue offsets are taken from the queues
+    node ── follow()         ──▶ no puts
+
+Dispatching and taking over run in a thread of the door's own, so that a node is never held up by its store.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from flintlog.derive.log_end import records_end
+from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.errors import FlintlogError, InvalidConfig
+from flintlog.format.record import END_RESERVE, encode_blank
+from flintlog.store.config import StoreConfig
+from flintlog.store.ledger_files import LedgerFiles
+from flintlog.store.ledger_log import LedgerCommitLog, Proposer
+from flintlog.store.paths import StorePaths
+from flintlog.store.segment_bytes import held
+
+if TYPE_CHECKING:
+    from flintlog.store.engine import Engine
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 0.02
+
+
+def prepare_ledger(segments: SegmentQueue, paths: StorePaths, config: StoreConfig) -> None:
+    """Before a ledger is opened to be written: what it cannot do is refused, and a plain log before it is closed."""
+    if config.enabled_append_prop_crc or config.services:
+        what = "enabled_append_prop_crc" if config.enabled_append_prop_crc else "services"
+        raise InvalidConfig(f"a store whose log is a ledger runs without {what}", path=paths.root)
+    own = [segment for segment in segments.segments if segment.path.parent in paths.commit_logs]
+    if not own:
+        _close_plain_log(segments)
+
+
+def _close_plain_log(segments: SegmentQueue) -> None:
+    """Fill the last file of a plain log up with a blank: the ledger begins with the next."""
+    while (last := segments.last) is not None:
+        with held(last) as view:
+            end = records_end(view, last.base, last.base)
+        if end > last.base or len(segments.segments) == 1:
+            break
+        segments.drop_from(last.base)  # made ahead, and never used
+    if last is None or end == last.end:
+        return
+    last.set_positions(end - last.base)
+    last.clear_behind()
+    if last.end - end >= END_RESERVE:
+        last.append(encode_blank(last.end - end))
+    last.sync()
+    last.set_positions(last.size)
+
+
+class LedgerDoor:
+    """One store's side of its node. `committed`, `lead` and `follow` return at once."""
+
+    def __init__(self, engine: Engine) -> None:
+        ledger, commit_log = engine.parts.ledger, engine.log
+        if ledger is None or not isinstance(commit_log, LedgerCommitLog):
+            raise InvalidConfig("the log of this store is no ledger", path=engine.path)
+        self.files: LedgerFiles = ledger
+        self._engine = engine
+        self._log = commit_log
+        self._committed = ledger.committed
+        self._proposer: Proposer | None = None
+        self._woken = threading.Event()
+        self._is_stopped = False
+        self._log.on_refused = self._woken.set
+        self._thread = threading.Thread(target=self._run, name="flintlog-ledger-apply", daemon=True)
+        self._thread.start()
+
+    def committed(self, index: int) -> None:
+        """Everything up to this entry is committed, and in the files."""
+        self._committed = index
+        self._engine.parts.segments.readable_limit = self.files.position_behind(index)
+        self._woken.set()
+
+    def lead(self, proposer: Proposer) -> None:
+        """This member leads: take puts as soon as that is safe."""
+        self._proposer = proposer
+        self._woken.set()
+
+    def follow(self) -> None:
+        """This member does not lead, or not any more."""
+        self._proposer = None
+        self._log.pause()
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether puts are taken."""
+        return self._log.is_serving
+
+    @property
+    def committed_position(self) -> int:
+        """Where the readable log ends."""
+        return self._engine.parts.segments.max_offset
+
+    def stop(self) -> None:
+        """No more news will come."""
+        self.follow()
+        self._is_stopped = True
+        self._woken.set()
+        self._thread.join()
+
+    # ------------------------------------------------------------------ the door's thread
+
+    def _run(self) -> None:
+        while not self._is_stopped:
+            is_waiting = self._proposer is not None and not self._log.is_serving
+            self._woken.wait(POLL_S if is_waiting else None)
+            self._woken.clear()
+            try:
+                self._engine.dispatcher.advance()
+                self._take_over()
+            except FlintlogError as failure:
+                log.warning("the ledger's store could not go on: %s", failure)
+
+    def _take_over(self) -> None:
+        """Serve, if this member leads and nothing of what is in its log is still on its way."""
+        proposer = self._proposer
+        if proposer is None or self._log.is_serving or self._log.outstanding:
+            return
+        if self._committed != self.files.end or self._engine.dispatcher.backlog_bytes:
+            return
+        parts = self._engine.parts
+        with self._engine.dispatcher.alone():
+            parts.queues.rebuild_offsets(max(0, parts.segments.min_offset))
+        if self._proposer is proposer:
+            self._log.serve(proposer, parts.queues.next_offsets)
