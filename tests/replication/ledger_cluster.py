@@ -101,7 +101,7 @@ class Cluster:
     def leader(self) -> str:
         """Who says that it leads, in the latest term."""
         leaders = [(status[1], node_id) for node_id, status in self._statuses().items() if status[0] == "LEADER"]
-        return str(max(leaders)[1]) if leaders else IDS[0]  # type: ignore[type-var]
+        return str(max(leaders)[1]) if leaders else IDS[0]
 
     def stop(self) -> dict[str, list[bytes]]:
         """Stop every node cleanly once they agree; the bodies of each node's log."""
