@@ -39,8 +39,10 @@ BODY_BYTES: Final = 1024
 INTERVAL_S: Final = 0.2
 PATIENCE_S: Final = 120.0
 SAMPLE: Final = 50
-_EMBEDDED: Final = StoreConfig(flush="async")
-_EXTERNAL: Final = StoreConfig(flush="async", dispatch="external")
+_EMBEDDED: Final = StoreConfig(
+    flush="async", mapped_file_size_commit_log=64 * 1024 * 1024, max_hash_slot_num=500_000, max_index_num=2_000_000
+)
+_EXTERNAL: Final = _EMBEDDED.with_changes(dispatch="external")
 
 
 class Streamed(NamedTuple):
