@@ -152,7 +152,14 @@ def break_everything(root: Path) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize(("variant", "least_steps"), [("nocheckpoint", 16), ("flip", 5)])
+@pytest.mark.parametrize(
+    ("variant", "least_steps"),
+    [
+        ("nocheckpoint", 16),
+        ("flip", 5),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in TORN if name not in ("nocheckpoint", "flip")),
+    ],
+)
 def test_a_repair_that_is_killed_at_any_step_ends_the_same_when_run_again(
     variant: str, least_steps: int, torn: Torn, tmp_path: Path
 ) -> None:

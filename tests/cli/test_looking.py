@@ -8,7 +8,6 @@ import io
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import threading
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.care.test_verify import snapshot
 from tests.cli.command_tree import command_lines
 from tests.store.golden_cases import host, lines
 
@@ -182,27 +180,6 @@ def test_dump_of_noise_covers_it(kind: str) -> None:
         assert encode_rows(dump_file(kind, memoryview(data))) == data
 
 
-# ---------------------------------------------------------------------- nothing changes
-
-
-@pytest.mark.parametrize("name", ["delay/store", "torn/truncated/before/store"])
-def test_reading_commands_change_nothing(name: str, golden: Golden, tmp_path: Path) -> None:
-    case, _, rest = name.partition("/")
-    store = tmp_path / "store"
-    shutil.copytree(golden(case) / rest, store)
-    before = snapshot(store)
-    names = sorted(str(path) for path in store.rglob("*"))
-    log = str(next((store / "commitlog").iterdir()))
-    at = str(store)
-    commands = [["info", at], ["cat", at], ["tail", at], ["get", at, "--physical", "0"], ["dump", log]]
-    commands += [["ls", what, at] for what in ("topics", "queues", "groups", "files")]
-    commands += [["verify", at], ["verify", at, "--quick"]]
-    for line in commands:
-        assert main.run([*line, "-o", "json"]) in (0, 1)
-        assert snapshot(store) == before
-        assert sorted(str(path) for path in store.rglob("*")) == names
-
-
 # ---------------------------------------------------------------------- the program
 
 
@@ -244,6 +221,7 @@ def test_a_reader_that_leaves_early_is_no_error(golden: Golden) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_every_command_starts_in_less_than_a_third_of_a_second(golden: Golden, tmp_path: Path) -> None:
     """Processor time, of the best of some runs; what a command may import is held by `test_imports` on any machine."""
     store = str(golden("transaction") / "store")
@@ -255,7 +233,7 @@ def test_every_command_starts_in_less_than_a_third_of_a_second(golden: Golden, t
     environment = {**_environment(), "PYTHONPYCACHEPREFIX": str(tmp_path)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled
     for line in commands:
-        assert min(_used_s(_program(*line), environment) for _ in range(5)) < 0.3, line
+        assert min(_used_s(_program(*line), environment) for _ in range(3)) < 0.3, line
 
 
 def _used_s(command: list[str], environment: dict[str, str]) -> float:

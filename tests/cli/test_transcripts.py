@@ -1,85 +1,125 @@
 """What each command prints on golden stores, for people and for programs, word for word.
 
-FLINTLOG_WRITE_TRANSCRIPTS=1 writes them again; look at the difference before it is committed.
+FLINTLOG_WRITE_TRANSCRIPTS=1 writes them again; look at the difference before it is committed. Commands that run until
+they are stopped, measure, or start Spark show here how they refuse; their work is shown by their own tests.
 """
 
 from __future__ import annotations
 
-import os
-import shlex
-from collections.abc import Callable
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cli.command_tree import command_lines
+from tests.cli.transcript import FOLDER, FORMS, Case, Golden, check, tell
 
-from flintlog.cli import main
-
-Golden = Callable[[str], Path]
-
-_FOLDER = Path(__file__).parent / "transcripts"
 _MESSAGES = "--topic orders --queue 5 --limit 2"
+_MADE_MS = 1_794_873_600_000  # 2026-11-17: two days after the golden stores were written
+_STORED_MS = 1_700_006_400_000  # 2023-11-15: what their records say
+_WIDTHS = ((" {2,}", "  "), ("─{3,}", "───"))  # of columns that hold a path
+_EXPORT = "export {store} {room}/lines --topic TxTopic"
+_BACKUP = "backup {store} {room}/backup"
 
-COMMANDS = {
-    "info-plain": ("plain", "info {store}"),
-    "info-torn": ("torn", "info {store}/shortfile/before/store"),
-    "ls-topics-plain": ("plain", "ls topics {store}"),
-    "ls-queues-multi": ("multi", "ls queues {store}"),
-    "ls-groups-delay": ("delay", "ls groups {store}"),
-    "ls-files-transaction": ("transaction", "ls files {store}"),
-    "cat-plain": ("plain", f"cat {{store}} {_MESSAGES}"),
-    "cat-damaged": ("torn", "cat {store}/flip/before/store --from @661000 --limit 3 --body none"),
-    "tail-transaction": ("transaction", "tail {store} -n 2 --body hex"),
-    "get-physical": ("plain", "get {store} --physical 560"),
-    "get-extension": ("cqext", "get {store} --topic orders --queue 5 --offset 3 --body none"),
-    "get-timer": ("delay", "get {store} --topic rmq_sys_wheel_timer --queue 0 --offset 2"),
-    "dump-log": ("transaction", "dump {store}/commitlog/00000000000000000000 --limit 2"),
-    "dump-queue": ("transaction", "dump {store}/consumequeue/TxTopic/0/00000000000000000000 --limit 3"),
-    "dump-batch-queue": ("multi", "dump {store}/batchconsumequeue/BcqTopic/0/00000000000000000000 --limit 2"),
-    "dump-extension": ("cqext", "dump {store}/consumequeue_ext/orders/0/00000000000000000000 --limit 2"),
-    "dump-index": ("transaction", "dump {store}/index/20261115231753106 --limit 4"),
-    "dump-checkpoint": ("plain", "dump {store}/checkpoint"),
-    "dump-checkpoint-fields": ("plain", "dump {store}/checkpoint --fields"),
-    "dump-config": ("delay", "dump {store}/config/delayOffset.json"),
-    "dump-abort": ("torn", "dump {store}/flip/before/store/abort"),
-    "dump-timer-log": ("delay", "dump {store}/timerlog/00000000000000000000 --limit 2"),
-    "dump-timer-check": ("delay", "dump {store}/config/timercheck"),
-    "verify-plain": ("plain", "verify {store}"),
-    "verify-flip": ("torn", "verify {store}/flip/before/store"),
-    "verify-quick": ("torn", "verify {store}/truncated/before/store --quick"),
-    "repair-plan-flip": ("torn", "repair {store}/flip/before/store --plan"),
-    "repair-plan-nocqindex": ("torn", "repair {store}/nocqindex/before/store --plan"),
-    "repair-plan-plain": ("plain", "repair {store} --plan"),
-    "offsets-show": ("delay", "offsets show {store} --group CG_delay"),
-    "offsets-set": ("delay", "offsets set {store} earliest --group CG_timer --topic TimerTopic --dry-run"),
-    "stats-by-topic": ("delay", "stats {store} --by topic"),
-    "stats-by-queue": ("multi", "stats {store} --by queue"),
-    "stats-by-group": ("delay", "stats {store} --by group"),
-    "diff-torn": ("torn", "diff {store}/truncated/before/store {store}/flip/before/store"),
-    "explain": ("plain", "explain torn-tail"),
+CASES = {
+    "info-plain": Case("plain", "info {store}"),
+    "info-torn": Case("torn", "info {store}/shortfile/before/store"),
+    "ls-topics-plain": Case("plain", "ls topics {store}"),
+    "ls-queues-multi": Case("multi", "ls queues {store}"),
+    "ls-groups-delay": Case("delay", "ls groups {store}"),
+    "ls-files-transaction": Case("transaction", "ls files {store}"),
+    "cat-plain": Case("plain", f"cat {{store}} {_MESSAGES}"),
+    "cat-damaged": Case("torn", "cat {store}/flip/before/store --from @661000 --limit 3 --body none"),
+    "tail-transaction": Case("transaction", "tail {store} -n 2 --body hex"),
+    "get-physical": Case("plain", "get {store} --physical 560"),
+    "get-extension": Case("cqext", "get {store} --topic orders --queue 5 --offset 3 --body none"),
+    "get-timer": Case("delay", "get {store} --topic rmq_sys_wheel_timer --queue 0 --offset 2"),
+    "dump-log": Case("transaction", "dump {store}/commitlog/00000000000000000000 --limit 2"),
+    "dump-queue": Case("transaction", "dump {store}/consumequeue/TxTopic/0/00000000000000000000 --limit 3"),
+    "dump-batch-queue": Case("multi", "dump {store}/batchconsumequeue/BcqTopic/0/00000000000000000000 --limit 2"),
+    "dump-extension": Case("cqext", "dump {store}/consumequeue_ext/orders/0/00000000000000000000 --limit 2"),
+    "dump-index": Case("transaction", "dump {store}/index/20261115231753106 --limit 4"),
+    "dump-checkpoint": Case("plain", "dump {store}/checkpoint"),
+    "dump-checkpoint-fields": Case("plain", "dump {store}/checkpoint --fields"),
+    "dump-config": Case("delay", "dump {store}/config/delayOffset.json"),
+    "dump-abort": Case("torn", "dump {store}/flip/before/store/abort"),
+    "dump-timer-log": Case("delay", "dump {store}/timerlog/00000000000000000000 --limit 2"),
+    "dump-timer-check": Case("delay", "dump {store}/config/timercheck"),
+    "verify-plain": Case("plain", "verify {store}"),
+    "verify-flip": Case("torn", "verify {store}/flip/before/store"),
+    "verify-quick": Case("torn", "verify {store}/truncated/before/store --quick"),
+    "repair-plan-flip": Case("torn", "repair {store}/flip/before/store --plan"),
+    "repair-plan-nocqindex": Case("torn", "repair {store}/nocqindex/before/store --plan"),
+    "repair-plan-plain": Case("plain", "repair {store} --plan"),
+    "offsets-show": Case("delay", "offsets show {store} --group CG_delay"),
+    "offsets-set": Case("delay", "offsets set {store} earliest --group CG_timer --topic TimerTopic --dry-run"),
+    "stats-by-topic": Case("delay", "stats {store} --by topic"),
+    "stats-by-queue": Case("multi", "stats {store} --by queue"),
+    "stats-by-group": Case("delay", "stats {store} --by group"),
+    "diff-torn": Case("torn", "diff {store}/truncated/before/store {store}/flip/before/store"),
+    "explain": Case("plain", "explain torn-tail"),
+    "stats": Case("transaction", "stats {store}", now_ms=_MADE_MS),
+    "forecast": Case("plain", "forecast {store}", now_ms=_STORED_MS),
+    "retention": Case("plain", "retention {store} --dry-run", now_ms=_MADE_MS, masks=_WIDTHS),
+    "top": Case(
+        "delay", "top {store} --interval 0.1", now_ms=_MADE_MS, masks=((r'"span_s": [\d.e-]+', '"span_s": S'),)
+    ),
+    "completion": Case("plain", "completion bash"),
+    "offsets-clone": Case("delay", "offsets clone {store} --from CG_delay --to new --dry-run"),
+    "offsets-reset": Case("delay", "offsets reset {store} --group CG_timer --time 0 --dry-run"),
+    "export": Case("transaction", "export {store} {room}/lines --topic TxTopic"),
+    "import": Case("transaction", "import {room}/new {room}/lines --create", before=(_EXPORT,), masks_times=True),
+    "put": Case("plain", "put {room}/new --topic orders --tag paid --key o-17 --create hello"),
+    "consume": Case("transaction", "consume {store} --group g --topic TxTopic --limit 2 --body hex", writes=True),
+    "backup": Case("transaction", "backup {store} {room}/backup", masks_times=True),
+    "backup-verify": Case("transaction", "backup verify {room}/backup", before=(_BACKUP,), masks_times=True),
+    "restore": Case("transaction", "restore {room}/backup {room}/new", before=(_BACKUP,), masks_times=True),
+    "repair-apply": Case("torn/flip/before/store", "repair {store} --apply", writes=True, masks_times=True),
+    "doctor": Case("plain", "doctor {room}", only_form=True),
+    "replica-status": Case("plain", "replica status 127.0.0.1:1"),
+    "serve-refused": Case("plain", "serve {room}/new --role slave"),
+    "bench-refused": Case(
+        "plain", "bench --only nothing", masks=((r"(there are:).*", r"\1 …"), (r"\[store\|.*\]", "[…]"))
+    ),
+    "pipeline-rebuild-refused": Case("plain", "pipeline rebuild {room}/nowhere"),
+    "pipeline-verify-refused": Case("plain", "pipeline verify {room}/nowhere"),
+    "pipeline-export-refused": Case("plain", "pipeline export {room}/nowhere {room}/table"),
+    "pipeline-report-refused": Case("plain", "pipeline report {room}/nowhere"),
+    "pipeline-compact-refused": Case("plain", "pipeline compact {room}/nowhere {room}/new"),
+    "pipeline-dispatch-refused": Case("plain", "pipeline dispatch {room}/nowhere"),
+    "pipeline-replay-refused": Case("plain", "pipeline replay {room}/nowhere {room}/new"),
+    "pipeline-sql-refused": Case("plain", "pipeline sql {room}/nowhere 'select 1'"),
 }
-FORMS = ("table", "json")
+
+
+@pytest.fixture(autouse=True)
+def utc() -> Iterator[None]:
+    """Hours of the day are those of this zone."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_command_prints_what_its_transcript_says(
-    name: str, form: str, golden: Golden, capsys: pytest.CaptureFixture[str]
+    name: str,
+    form: str,
+    golden: Golden,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    case, line = COMMANDS[name]
-    store = golden(case) / "store" if case != "torn" else golden(case)
-    code = main.run([*shlex.split(line.format(store=store)), "-o", form])
-    captured = capsys.readouterr()
-    shown = line.format(store="STORE")
-    told = f"$ flintlog {shown} -o {form}\n{captured.out}"
-    if captured.err:
-        told += f"(stderr)\n{captured.err}"
-    told += f"(exit code {code})\n"
-    told = "".join(part.rstrip() + "\n" for part in told.replace(str(store), "STORE").splitlines())
-    path = _FOLDER / f"{name}.{form}.txt"
-    if os.environ.get("FLINTLOG_WRITE_TRANSCRIPTS"):
-        path.write_text(told, "utf-8")
-    assert told == path.read_text("utf-8")
+    check(name, form, tell(CASES[name], form, golden, tmp_path, capsys, monkeypatch))
 
 
 def test_no_transcript_is_left_over() -> None:
-    assert {path.name for path in _FOLDER.iterdir()} == {f"{name}.{form}.txt" for name in COMMANDS for form in FORMS}
+    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.{form}.txt" for name in CASES for form in FORMS}
+
+
+def test_every_command_has_a_transcript() -> None:
+    """A new command needs one: add it to `CASES`."""
+    shown = {tuple(case.words[:length]) for case in CASES.values() for length in (1, 2)}
+    assert [words for words in command_lines() if words not in shown] == []

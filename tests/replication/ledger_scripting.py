@@ -37,6 +37,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 
+from tests.replication.ledger_simulation.cluster import as_java
+
 from flintlog.errors import LedgerHalted
 from flintlog.replication.ledger.core import LedgerCore
 from flintlog.replication.ledger.interface import (
@@ -78,6 +80,7 @@ from flintlog.replication.ledger.messages import (
 )
 
 DASHES = "----"
+MOST_LETTERS = 1_000
 _JAVA_RULES = SafetyRules(commit_own_term_only=False, sync_before_acknowledging=False, lead_once_a_term=False)
 
 
@@ -238,7 +241,10 @@ class _Player:
         return taken
 
     def _deliver(self, pair: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+        delivered = 0
         while taken := self._take_letters(set(pair)):
+            delivered += len(taken)
+            assert delivered < MOST_LETTERS, "the nodes do not come to rest"
             for letter in taken:
                 if (letter.source, letter.target) in self._blocked or any(word in letter.text for word in self._lost):
                     continue
@@ -355,7 +361,7 @@ class _Player:
 
         def answer(response: Response) -> None:
             assert isinstance(response, VoteResponse | HeartbeatResponse | PushResponse | TransferResponse)
-            sent = _as_java(response) if peer.is_java else response
+            sent = as_java(response) if peer.is_java else response
             text = f"{node.node_id} ← {call.peer}  {_show_answer(sent, request)}"
             is_regular = isinstance(sent, HeartbeatResponse) or _is_commit(request)
             is_idle = is_regular and getattr(sent, "code", None) == ResponseCode.SUCCESS
@@ -395,12 +401,6 @@ def _cell(log: MemoryLog, index: int) -> str:
         return "."
     entry = log.entry(index)
     return f"{entry.term}{entry.body.decode()}"
-
-
-def _as_java(response: PeerResponse) -> PeerResponse:
-    if isinstance(response, PushResponse):
-        return replace(response, dialect=JAVA, conflict_term=NO_TERM, conflict_index=NO_INDEX)
-    return replace(response, dialect=JAVA)
 
 
 def _tell_output(output: Output) -> Iterator[str]:

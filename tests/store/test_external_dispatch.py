@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,14 @@ from flintlog.care.repair import repair
 from flintlog.care.verify import verify
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.local import LocalMedium
-from flintlog.errors import ServiceNotEnabled, StoreInUse
+from flintlog.errors import DiskError, ServiceNotEnabled, StoreInUse
 from flintlog.pipeline.dispatch_core import DispatchCore
+from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.dispatch_claim import Claim
-from flintlog.store.dispatch_journal import DispatchJournal, Progress
+from flintlog.store.dispatch_journal import DispatchJournal, Progress, ReadableEnd
 from flintlog.store.stored import Arrival
 from tests.store.outside import dispatching
+from tests.store.small_store import wait_until
 
 SIZES = StoreConfig(
     flush="async",
@@ -56,12 +59,12 @@ def derived(root: Path) -> tuple[dict[str, bytes], Counter[bytes]]:
     return queues, Counter(path.read_bytes() for path in (root / "index").iterdir())
 
 
-def embedded_twin(root: Path, twin: Path) -> tuple[dict[str, bytes], Counter[bytes]]:
+def embedded_twin(root: Path, twin: Path, config: StoreConfig = SIZES) -> tuple[dict[str, bytes], Counter[bytes]]:
     """What the embedded dispatcher makes of the same log."""
     (twin / "commitlog").mkdir(parents=True)
     for path in (root / "commitlog").iterdir():
         (twin / "commitlog" / path.name).write_bytes(path.read_bytes())
-    with open_store(twin, SIZES):
+    with open_store(twin, config):
         pass
     return derived(twin)
 
@@ -288,7 +291,7 @@ def test_a_reader_goes_on_when_the_store_was_opened_again(tmp_path: Path) -> Non
             put(store, 30, 30)
             dispatch_all(tmp_path)
             assert heard.wait(20)
-            assert len(bodies(reader)) == 20
+            wait_until(lambda: len(bodies(reader)) == 20)
 
 
 def test_a_deleted_topic_is_gone_for_both_and_begins_anew(tmp_path: Path) -> None:
@@ -371,8 +374,114 @@ def test_a_repair_takes_the_files_from_the_dispatcher_and_leaves_no_journal(tmp_
     entry = copy / "consumequeue" / "orders" / "0" / ("0" * 20)
     entry.write_bytes(b"\xff" * 8 + entry.read_bytes()[8:])
     with dispatching(copy, EXTERNAL):
-        report = repair(copy, EXTERNAL)
+        seen: list[Progress | None] = []
+        report = repair(copy, EXTERNAL, on_step=lambda _: seen.append(published(copy)))
         assert report.steps
+        assert seen[0] is None
         assert published(copy) is None
     with open_store(copy, EXTERNAL) as after:
         assert len(bodies(after)) == 33
+
+
+def test_what_may_be_read_is_shown_again_after_the_store_had_its_files(tmp_path: Path) -> None:
+    with open_store(tmp_path, EXTERNAL) as store:
+        put(store, 10)
+        store.topics.create("orders")
+        store.topics.delete("orders")
+        assert store.queue_ids("orders") == []  # what was not dispatched yet went along
+        readable = ReadableEnd(tmp_path / "dispatch", LocalMedium()).load()
+        assert readable is not None
+        assert readable.end == store.max_physical_offset
+
+
+def test_topics_deleted_by_several_threads_while_others_put(tmp_path: Path) -> None:
+    with dispatching(tmp_path, EXTERNAL) as failures, open_store(tmp_path, EXTERNAL) as store:
+        topics = [f"topic-{n}" for n in range(6)]
+        for topic in topics:
+            store.topics.create(topic)
+            store.put(Message(topic, b"")).check()
+        with ThreadPoolExecutor(4) as pool:
+            putting = pool.submit(put, store, 300)
+            list(pool.map(store.topics.delete, topics))
+            putting.result()
+        store.wait_dispatched()
+        assert {info.topic for info in store.queues()} == {"orders", "payments"}
+        assert len(bodies(store)) == 100
+    assert not failures
+    assert derived(tmp_path)[0].keys() == embedded_twin_of_topics(tmp_path, {"orders", "payments"})
+
+
+def embedded_twin_of_topics(root: Path, topics: set[str]) -> set[str]:
+    """The names of the queue files that some topics have when nothing else ever was."""
+    with open_store(root.with_name(f"{root.name}-twin"), SIZES) as twin:
+        put(twin, 300)
+        return {name for name in derived(twin.path)[0] if name.split("/")[1] in topics}
+
+
+def test_a_listener_that_deletes_a_topic_is_refused_and_nothing_stands_still(tmp_path: Path) -> None:
+    with dispatching(tmp_path, EXTERNAL) as failures, open_store(tmp_path, EXTERNAL) as store:
+        store.topics.create("orders")
+        told: list[str] = []
+
+        def delete(_: Arrival) -> None:
+            try:
+                store._engine.dispatcher.remove_topic("orders")
+            except StoreInUse as error:
+                told.append(error.what)
+
+        store.on_arrival(delete)
+        put(store, 3)
+        store.wait_dispatched()
+        assert told == ["an arrival listener cannot delete queues"] * 3
+    assert not failures
+
+
+def test_a_reader_is_not_misled_by_files_that_were_not_published(tmp_path: Path) -> None:
+    with open_store(tmp_path, EXTERNAL) as store:
+        put(store, 90)
+        with DispatchCore(tmp_path, EXTERNAL, LocalMedium()) as core:
+            core.advance(3000)
+            ahead = tmp_path / "consumequeue" / "orders" / "0" / f"{20 * 16:020d}"
+            ahead.write_bytes(bytes(20 * 16))  # a task was faster than the one before it
+            with open_store(tmp_path, EXTERNAL, read_only=True) as reader:
+                seen = len(bodies(reader))
+                assert 0 < seen < 16
+                ahead.unlink()
+                while core.advance():
+                    pass
+                wait_until(lambda: len(bodies(reader)) == 30)
+
+
+def test_what_could_not_be_followed_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = threading.Event()
+
+    def fail_once(queue: ConsumeQueue, end: int) -> int:
+        if not failed.is_set():
+            failed.set()
+            raise DiskError("not now")
+        return follow(queue, end)
+
+    follow = ConsumeQueue.follow
+    with open_store(tmp_path, EXTERNAL) as store:
+        put(store, 40)
+        monkeypatch.setattr(ConsumeQueue, "follow", fail_once)
+        with DispatchCore(tmp_path, EXTERNAL, LocalMedium()) as core:
+            assert core.advance()
+        assert failed.wait(20)
+        store.wait_dispatched()
+        assert len(bodies(store)) == 13
+
+
+def test_what_is_written_and_not_published_is_not_served(tmp_path: Path) -> None:
+    with open_store(tmp_path, EXTERNAL) as store:
+        put(store, 40)
+        with DispatchCore(tmp_path, EXTERNAL, LocalMedium()) as core:
+            core.advance(2000)
+            wait_until(lambda: store.max_offset("orders", 0) > 0)
+            seen, end = store.max_offset("orders", 0), core.progress.end
+            core._apply(end, store.max_physical_offset)
+            store._engine.dispatcher.advance()
+            assert store.max_offset("orders", 0) == seen < 13
+            found = store.query("orders", "all2", 0, 2**62, 50) + store.query("orders", "all1", 0, 2**62, 50)
+            assert found
+            assert all(message.physical_offset < end for message in found)

@@ -189,14 +189,15 @@ def test_a_queue_is_expired_when_the_log_has_none_of_its_records_and_none_is_on_
     assert not table.is_expired("old", 0, 50)
 
 
-def test_a_removed_queue_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("topic", "next_offset"), [("old", 1), ("%LMQ%old", 0)])
+def test_a_removed_queue_leaves_nothing_but_where_it_goes_on(tmp_path: Path, topic: str, next_offset: int) -> None:
     table = make_table(tmp_path)
-    put(table, "old", 0, 0, 0)
-    table.advance("old", 0)
-    table.remove("old", 0)
-    assert table.get("old", 0) is None
-    assert table.next_offset("old", 0) == 0
-    assert not (tmp_path / "consumequeue" / "old" / "0").exists()
+    put(table, topic, 0, 0, 0)
+    table.advance(topic, 0)
+    table.remove(topic, 0)
+    assert table.get(topic, 0) is None
+    assert table.next_offset(topic, 0) == next_offset
+    assert not (tmp_path / "consumequeue" / topic / "0").exists()
 
 
 def test_removed_topic_leaves_nothing(tmp_path: Path) -> None:

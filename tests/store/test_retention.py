@@ -329,9 +329,26 @@ def test_queues_without_messages_are_deleted_by_hand(tmp_path: Path) -> None:
         assert at.store.clean_expired_queues() == [("old", 3)]
         assert not (tmp_path / "consumequeue/old/3").exists()
         assert {info.topic for info in at.store.queues()} == {"orders", "SCHEDULE_TOPIC_XXXX"}
-        assert at.store.put(Message("old", b"again", queue_id=3)).check().queue_offset == 0
+        assert at.store.put(Message("old", b"again", queue_id=3)).check().queue_offset == 1
         at.store.wait_dispatched()
-        assert bodies(at.store.get("old", 3, 0).messages) == [b"again"]
+        assert at.store.min_offset("old", 3) == 1
+        assert bodies(at.store.get("old", 3, 1).messages) == [b"again"]
+
+
+def test_a_consumer_at_the_end_of_a_queue_that_was_deleted_skips_nothing(tmp_path: Path) -> None:
+    with scene(tmp_path, 1) as at:
+        at.store.put(Message("old", b"x")).check()
+        with at.store.consumer("g", "old", timeout_s=0) as consumer:
+            for message in consumer:
+                consumer.acknowledge(message)
+            while len(at.segments) < 3:
+                at.store.put(Message("orders", BODY)).check()
+            at.age(0)
+            at.go_to(14, 4)
+            at.rounds()
+            assert at.store.clean_expired_queues() == [("old", 0)]
+            at.store.put(Message("old", b"again")).check()
+            assert [message.body for message in consumer] == [b"again"]
 
 
 def test_topics_that_nobody_wants_are_deleted_by_hand(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
 
 _ENTRY = struct.Struct("!qiq")
 _PREFILL_SIZE = PREFILL_ENTRY.size
+NO_STOP = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +74,25 @@ def _last_store_time(view: memoryview, file: DataFile) -> int | None:
 
 
 def queues(files: StoreFiles) -> Iterator[QueueOverview]:
-    """Every queue, by topic and id."""
+    """Every queue, by topic and id; entries that point behind the log's end, which a crash may leave, do not count."""
+    log_stop = log_end(files)[0] if files.log else None
     for key in sorted(files.queues):
-        yield queue_overview(files, files.queues[key])
+        yield queue_overview(files, files.queues[key], log_stop)
 
 
-def queue_overview(files: StoreFiles, queue: QueueFilesView) -> QueueOverview:
-    """One queue."""
+def queue_overview(files: StoreFiles, queue: QueueFilesView, log_stop: int | None = None) -> QueueOverview:
+    """One queue, as far as it points below `log_stop`."""
     log_min = files.log[0].base if files.log else 0
-    return _batch_queue(files, queue, log_min) if queue.is_batch else _simple_queue(files, queue, log_min)
+    build = _batch_queue if queue.is_batch else _simple_queue
+    return build(files, queue, log_min, NO_STOP if log_stop is None else log_stop)
 
 
-def _simple_queue(files: StoreFiles, queue: QueueFilesView, log_min: int) -> QueueOverview:
+def _simple_queue(files: StoreFiles, queue: QueueFilesView, log_min: int, log_stop: int) -> QueueOverview:
     """Messages are the entries whose record the log still has."""
-    end = queue_end(files, queue)
     begin = queue.files[0].base // ENTRY_SIZE if queue.files else 0
+    end = queue_end(files, queue)
+    while end > begin and _place_of(files, queue, end - 1) >= log_stop:
+        end -= 1
     first, count, total = end, 0, 0
     offset = begin
     for _, _, view in queue.pieces(files.read, begin * ENTRY_SIZE, end * ENTRY_SIZE):
@@ -100,14 +105,20 @@ def _simple_queue(files: StoreFiles, queue: QueueFilesView, log_min: int) -> Que
     return QueueOverview(queue.topic, queue.queue_id, "SimpleCQ", first, end, count, total)
 
 
-def _batch_queue(files: StoreFiles, queue: QueueFilesView, log_min: int) -> QueueOverview:
+def _place_of(files: StoreFiles, queue: QueueFilesView, offset: int) -> int:
+    for _, _, view in queue.pieces(files.read, offset * ENTRY_SIZE, (offset + 1) * ENTRY_SIZE):
+        return int(_ENTRY.unpack(view)[0])
+    return -1
+
+
+def _batch_queue(files: StoreFiles, queue: QueueFilesView, log_min: int, log_stop: int) -> QueueOverview:
     first, count, total, end = -1, 0, 0, 0
     for file in queue.files:
         view = files.read(file.path, 0, file.size)
         written = -(-kernel.written_end(view, 0, len(view)) // BATCH_ENTRY_SIZE) * BATCH_ENTRY_SIZE
         for place in range(0, min(written, file.size), BATCH_ENTRY_SIZE):
             entry = parse_batch_queue_entry(view, place)
-            if entry.is_valid and entry.physical_offset >= log_min:
+            if entry.is_valid and log_min <= entry.physical_offset < log_stop:
                 first = entry.base_offset if first < 0 else first
                 count += entry.batch_size
                 total += entry.size
@@ -130,6 +141,20 @@ def groups(files: StoreFiles, ends: Mapping[QueueKey, int] | None = None) -> Ite
             if isinstance(offset, int) and str(queue_id).isdecimal():
                 end = _end_of(files, (topic, int(queue_id)), ends)
                 yield GroupOffset(group, topic, int(queue_id), offset, end, max(0, end - offset))
+
+
+def offsets_damage(files: StoreFiles) -> str | None:
+    """Why the groups' offsets cannot be read, when there is a file of them; `groups` then has none."""
+    path = files.root / names.CONFIG / files.paths.consumer_offsets.name
+    try:
+        data = files.small(path)
+        table = parse_config_object(data).get("offsetTable", {}) if data else {}
+    except FormatError as error:
+        return f"{path.name} cannot be read: {error.what}; `flintlog verify` says more"
+    if not isinstance(table, dict):
+        return f"{path.name} has no table of offsets; `flintlog verify` says more"
+    wrong = next((key for key, told in table.items() if not isinstance(told, dict)), None)
+    return None if wrong is None else f"{path.name} has no offsets for {wrong!r}; `flintlog verify` says more"
 
 
 def _end_of(files: StoreFiles, key: QueueKey, ends: Mapping[QueueKey, int] | None) -> int:

@@ -50,6 +50,8 @@ def measure(
     """Run one suite and show its figures."""
     if suite == "services":
         return _bench_services(directory, quick, output)
+    if suite == "replication":
+        return _bench_replication(directory, quick, seconds, rounds, "java" in _names(compare), output)
     window = _window(quick, seconds, rounds, rebuild_mib)
     tasks, names = _tasks(only), _names(compare)
     room = directory or Path(tempfile.gettempdir())
@@ -76,6 +78,34 @@ def _bench_services(directory: Path | None, quick: bool, output: Output) -> Exit
     ):
         figures = measure_scale(Path(room), quick=quick, progress=status.update)
     output.rows([msgspec.to_builtins(figure) for figure in figures], SCALE_COLUMNS, "what many queues and timers cost")
+    return ExitCode.FINE
+
+
+def _bench_replication(
+    directory: Path | None, quick: bool, seconds: float | None, rounds: int | None, with_java: bool, output: Output
+) -> ExitCode:
+    from rich.console import Console
+
+    from flintlog.bench.replication import (
+        QUICK_REPLICATION,
+        REPLICATION_COLUMNS,
+        ReplicationWindow,
+        measure_replication,
+    )
+
+    asked = {"seconds": seconds, "rounds": rounds}
+    base = QUICK_REPLICATION if quick else ReplicationWindow()
+    window = msgspec.structs.replace(base, **{name: value for name, value in asked.items() if value is not None})
+    load = os.getloadavg()[0]
+    with (
+        tempfile.TemporaryDirectory(prefix="flintlog-bench-", dir=directory) as room,
+        Console(stderr=True).status("") as status,
+    ):
+        figures = measure_replication(Path(room), window, with_java=with_java, progress=status.update)
+    title = "acknowledged messages of 1 KiB a second; ratio: how many times as many ours are"
+    output.rows([msgspec.to_builtins(figure) for figure in figures], REPLICATION_COLUMNS, title)
+    if load > BUSY_LOAD_PER_CORE * (os.cpu_count() or 1):
+        output.note(f"The machine was busy before (load average {load:.2f}): do not quote this.")
     return ExitCode.FINE
 
 

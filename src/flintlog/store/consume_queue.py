@@ -236,6 +236,7 @@ class ConsumeQueue(LogicalQueue):
         self.detach()
         super().set_back(end)
         if self.ext is not None and self.segments.segments:
+            self.ext.recover()
             self.ext.truncate_behind(self._last_address())
 
     def _data_end(self, view: memoryview) -> int:

@@ -10,7 +10,8 @@ none: the files are complete then, and RocketMQ, which knows no journal, may go 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -35,7 +36,8 @@ class DispatchSide:
         self._patience_s = patience_ms / 1000
         self._claim: Claim | None = None
         self._readable = ReadableEnd(folder, medium)
-        self._published_end = -1
+        self._shown_end = -1
+        self._showing = threading.Lock()
 
     @property
     def is_there(self) -> bool:
@@ -57,18 +59,22 @@ class DispatchSide:
         readable = self._readable.load()
         known = 0 if readable is None else readable.epoch
         progress = self.journal.progress or self.journal.load()
-        self.epoch = max(self.epoch, known, 0 if progress is None else progress.epoch) + 1
-        self._readable.publish(Readable(self.epoch, -1))
+        with self._showing:
+            self.epoch = max(self.epoch, known, 0 if progress is None else progress.epoch) + 1
+            self._shown_end = -1
+            self._readable.publish(Readable(self.epoch, -1))
 
     def begin(self, progress: Progress) -> None:
         """Publish everything anew: what the store has done itself is part of it."""
         self.journal.begin(progress)
 
-    def show(self, end: int) -> None:
-        """The log may be read up to here."""
-        if end != self._published_end:
-            self._published_end = end
-            self._readable.publish(Readable(self.epoch, end))
+    def show(self, readable_end: Callable[[], int]) -> None:
+        """The log may be read up to here; asked for inside, so that a later end never comes first."""
+        with self._showing:
+            end = readable_end()
+            if end != self._shown_end:
+                self._shown_end = end
+                self._readable.publish(Readable(self.epoch, end))
 
     def release(self) -> None:
         """Give the claim up, if it is held."""

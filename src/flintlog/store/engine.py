@@ -277,7 +277,6 @@ class Engine:
     def _look_at_published(self, dispatcher: ExternalDispatcher, published: Published) -> None:
         """Another process runs the store: serve what was published, and nothing has to be recovered."""
         self.parts.segments.follow(published.end)
-        self.parts.queues.recover()
         dispatcher.adopt(published)
         self.parts.queues.rebuild_offsets(max(0, self.parts.segments.min_offset))
         self.recovery = RecoveryReport((), clean=self._was_clean, log_end=published.end, dispatched_from=published.end)

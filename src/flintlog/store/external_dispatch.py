@@ -15,12 +15,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from flintlog import kernel
-from flintlog.errors import FlintlogError, ServiceNotEnabled
+from flintlog.errors import FlintlogError, ServiceNotEnabled, StoreInUse
 from flintlog.kernel import ScanStop
 from flintlog.store.dispatch import Dispatcher
 from flintlog.store.dispatch_journal import Progress, QueueMark
@@ -47,7 +47,8 @@ class ExternalDispatcher(Dispatcher):
         self._read_only = read_only
         self._is_in_charge = not read_only
         self._moved = threading.Condition()
-        self._showing = threading.Lock()
+        self._charging = threading.Lock()
+        self._is_behind = False
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._last = (-1, -1)
@@ -78,28 +79,32 @@ class ExternalDispatcher(Dispatcher):
     def finish(self) -> bool:
         """Take the charge and dispatch the rest, so that nobody finds a half batch."""
         self._stop_following()
-        try:
-            self._take_charge()
-        except FlintlogError as failure:
-            log.error("the rest is not dispatched, so the stop is not a clean one: %s", failure)
-            return False
-        super().advance_and_wait()
-        return self.backlog_bytes == 0
+        with self._charging:
+            try:
+                self._take_charge()
+            except FlintlogError as failure:
+                log.error("the rest is not dispatched, so the stop is not a clean one: %s", failure)
+                return False
+            super().advance_and_wait()
+            return self.backlog_bytes == 0
 
     @contextmanager
     def exclusively(self) -> Iterator[None]:
         """Have the charge for a while; everything put so far is dispatched before."""
-        if self._is_in_charge:
-            with self.alone():
-                yield
-            return
-        self._take_charge()
-        try:
-            super().advance_and_wait()
-            with self.alone():
-                yield
-        finally:
-            self._hand_over()
+        if self.is_calling_listener:
+            raise StoreInUse("an arrival listener cannot delete queues", advice="let another thread do it")
+        with self._charging:
+            self._take_charge()
+            try:
+                super().advance_and_wait()
+                with self.alone():
+                    yield
+            finally:
+                self._hand_over()
+
+    def _run_to(self, end: int) -> None:
+        if self._is_in_charge:  # asked again, now that nobody can change it
+            super()._run_to(end)
 
     def _take_charge(self) -> None:
         self._side.take("store")
@@ -126,7 +131,6 @@ class ExternalDispatcher(Dispatcher):
         """Make everything durable, let the files go, and publish what they hold."""
         with self._running:
             self._queues.flush_all()
-            self._queues.sync_names()
             self._leave_segment()
             self.lane.set_index(None)
             for queue in self._queues.all():
@@ -155,11 +159,8 @@ class ExternalDispatcher(Dispatcher):
             self._show()
 
     def _show(self) -> None:
-        if self._read_only:
-            return
-        with self._showing:  # the end is asked for inside, so that a later one never comes first
-            if not self._is_in_charge:
-                self._side.show(self._readable_end())
+        if not self._read_only and not self._is_in_charge:
+            self._side.show(self._readable_end)
 
     def advance_and_wait(self) -> None:
         if self._runner == threading.get_ident():
@@ -195,35 +196,42 @@ class ExternalDispatcher(Dispatcher):
                 return
             moved = self._side.journal.poll()
             progress = self._side.journal.progress
-            if progress is None or (moved is not None and not moved and progress.end == self.position):
+            if progress is None or (moved == () and progress.end == self.position and not self._is_behind):
                 return
             start = self.position
             self._runner = threading.get_ident()
             try:
-                self.adopt(progress, moved)
+                self.adopt(progress, self._differences(progress) if moved is None or self._is_behind else moved)
                 if self._listeners:
                     self._tell_between(start, progress.end)
             finally:
                 self._runner = None
         self._wake_waiting()
 
-    def adopt(self, progress: Progress, moved: Iterable[QueueMark] | None = None) -> None:
-        """Serve up to what was published; `moved` are the queues that have changed, if that is known."""
+    def adopt(self, progress: Progress, moved: Sequence[QueueMark] | None = None) -> None:
+        """Serve up to what was published; `moved` are the queues that have changed, all when nothing is known."""
+        if moved is None:
+            moved = [*self._gone(progress), *progress.queues.values()]
+        self._is_behind = True  # until it is done: what fails in the middle is looked at anew
         if self._read_only:
             self._log.segments.follow(progress.end)
-        marks = self._differences(progress) if moved is None else moved
-        for mark in marks:
+        for mark in moved:
             self._follow_queue(mark)
         if self._index is not None:
             self._index.follow(progress.index_name, progress.end)
         self.position = progress.end
-        for topic in {mark.topic for mark in marks} & self._waits.keys():
+        self._is_behind = False
+        for topic in {mark.topic for mark in moved} & self._waits.keys():
             self._wake(topic)
 
     def _differences(self, progress: Progress) -> list[QueueMark]:
         mine = {(queue.topic, queue.queue_id): mark_of(queue) for queue in self._queues.all()}
-        gone = [QueueMark(*key, 0, 0) for key in mine if key not in progress.queues]
-        return gone + [mark for key, mark in progress.queues.items() if mine.get(key) != mark]
+        moved = [mark for key, mark in progress.queues.items() if mine.get(key) != mark]
+        return self._gone(progress) + moved
+
+    def _gone(self, progress: Progress) -> list[QueueMark]:
+        keys = ((queue.topic, queue.queue_id) for queue in self._queues.all())
+        return [QueueMark(*key, 0, 0) for key in keys if key not in progress.queues]
 
     def _follow_queue(self, mark: QueueMark) -> None:
         queue = self._queues.get_or_create(mark.topic, mark.queue_id)

@@ -384,6 +384,16 @@ class LogicalQueue(ABC):
         """An entry, of which only the record's size is read."""
         return struct.Struct(f">8xi{self.entry_size - 12}x")
 
+    def has_entry_before(self, end: int) -> bool:
+        """Whether an entry ends at this byte of the files."""
+        segment = self.segments.find(end - self.entry_size)
+        selected = None if segment is None else segment.select(end - self.entry_size - segment.base, self.entry_size)
+        if selected is None:
+            return False
+        with selected:
+            size: int = self._sizes.unpack(selected.view)[0]
+            return size > 0
+
     def set_back(self, end: int) -> None:
         """End the queue at this byte of its files, whatever lies behind; what lies before is known to be whole."""
         while (segment := self.segments.last) is not None and segment.base >= end:

@@ -37,8 +37,10 @@ def progress_of(queues: QueueTable, index: IndexService | None, *, epoch: int, s
 def set_back(
     progress: Progress, queues: QueueTable, index: IndexService | None, store_time_of: Callable[[int], int]
 ) -> None:
-    """End queues and index where they were published; both were loaded. Raises when they have less than that."""
-    queues.recover()
+    """End queues and index where they were published; both were loaded.
+
+    Raises, and changes nothing, when they have less than that.
+    """
     _check_queues(progress, queues)
     if index is not None and progress.index_name:
         _check_index(progress, index)
@@ -55,11 +57,8 @@ def set_back(
 def _check_queues(progress: Progress, queues: QueueTable) -> None:
     for mark in progress.queues.values():
         queue = queues.get(mark.topic, mark.queue_id)
-        found = 0 if queue is None else queue.segments.max_offset
-        if mark.end_byte > found:
-            raise DamagedStore(
-                f"the queue {mark.topic}/{mark.queue_id} ends at byte {found} instead of {mark.end_byte}"
-            )
+        if mark.end_byte and (queue is None or not queue.has_entry_before(mark.end_byte)):
+            raise DamagedStore(f"the queue {mark.topic}/{mark.queue_id} has no entry before byte {mark.end_byte}")
 
 
 def _check_index(progress: Progress, index: IndexService) -> None:

@@ -356,12 +356,21 @@ class QueueTable:
         return handed_out <= queue.max_offset
 
     def remove(self, topic: str, queue_id: int) -> None:
-        """Delete one queue, of which the log has no record any more, and its next offset."""
+        """Delete one queue, of which the log has no record any more.
+
+        Its offsets go on, or a reader that stands at its end would take as many new messages for read. Those of light
+        queues, of which there may be a great many in the course of time, are forgotten.
+        """
+        if topic.startswith(LMQ_PREFIX):
+            self._forget_offsets(topic, queue_id)
+        self._destroy_queue(topic, queue_id)
+
+    def _forget_offsets(self, topic: str, queue_id: int) -> None:
         for offsets in (self._next, self._next_in_batch):
             self._handed_out_by_removed += offsets.pop((topic, queue_id), 0)
         if queue_id == 0:
             self._next_light.pop(topic, None)
-        self._destroy_queue(topic, queue_id)
+            self._deleted_light.discard(topic)
 
     def _destroy_queue(self, topic: str, queue_id: int) -> None:
         with self._lock:
@@ -401,7 +410,8 @@ class QueueTable:
     def destroy(self) -> None:
         """Delete every queue; who builds them again from the log takes their offsets from there."""
         for topic, queue_id in list(self._queues):
-            self.remove(topic, queue_id)
+            self._forget_offsets(topic, queue_id)
+            self._destroy_queue(topic, queue_id)
             self._remove_folders(topic)
 
 

@@ -12,6 +12,7 @@ from typing import cast
 
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
+from flintlog.store.checks import check_batch
 from flintlog.store.closed_batch import ClosedBatch, ClosedBatches
 from flintlog.store.engine import Engine
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
@@ -53,7 +54,7 @@ class Writable(Readable):
     def put_batch(self, messages: Sequence[Message]) -> Receipts:
         """Store messages of one queue as one write; a receipt for each."""
         if not isinstance(messages, (list, tuple)):
-            messages = tuple(messages)
+            messages = check_batch(messages)
         receipts: Receipts | None = self._put_lane.put_batch(messages)
         if receipts is None:
             receipts = self._appender.append_batch(messages)
@@ -137,7 +138,7 @@ class Writable(Readable):
     async def aput_batch(self, messages: Sequence[Message]) -> Receipts:
         """`put_batch` from asyncio."""
         if not isinstance(messages, (list, tuple)):
-            messages = tuple(messages)
+            messages = check_batch(messages)
         receipts = self._appender.append_batch(messages)
         if receipts.status is _OK and self._group_commit is not None:
             return cast(Receipts, await self._group_commit.task(receipts, messages[0]))

@@ -81,6 +81,13 @@ class JavaFigures(msgspec.Struct, frozen=True, rename="camel"):
     fall_size: dict[str, int]
 
 
+class JavaPuts(msgspec.Struct, frozen=True):
+    """How many puts were acknowledged, and in which time."""
+
+    count: int
+    seconds: float
+
+
 class JavaStore(JavaSide[EntryPoint]):
     """One store directory in a JVM of its own."""
 
@@ -128,6 +135,11 @@ class JavaStore(JavaSide[EntryPoint]):
     def figures(self) -> JavaFigures:
         """What the store has counted since it was opened."""
         return msgspec.json.decode(self._java.figures(), type=JavaFigures)
+
+    def measure_puts(self, *, producers: int, body_bytes: int, seconds: float) -> JavaPuts:
+        """Let threads put into the open store, each waiting for its own message; what was acknowledged counts."""
+        task = {"threads": producers, "bodyBytes": body_bytes, "seconds": seconds}
+        return msgspec.json.decode(self._java.measurePuts(msgspec.json.encode(task).decode()), type=JavaPuts)
 
     def info(self) -> JavaInfo:
         """The store as it is now."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from tests.replication.ledger_simulation.disk import ShellRules, SimulatedDisk
@@ -31,10 +31,14 @@ from flintlog.replication.ledger.interface import (
     Tick,
 )
 from flintlog.replication.ledger.messages import (
+    JAVA,
+    NO_INDEX,
+    NO_TERM,
     AppendResponse,
     GetRequest,
     GetResponse,
     HeartbeatResponse,
+    PeerResponse,
     PushResponse,
     ResponseCode,
     TransferRequest,
@@ -57,6 +61,8 @@ class Network:
     """How often a message takes up to `straggle_ms` instead of a few milliseconds."""
     straggle_ms: int = 600
     blocked: set[tuple[str, str]] = field(default_factory=set)
+    keeps_order: bool = False
+    """What is not lost arrives in the order in which it was sent, as on a connection."""
 
     def isolate(self, group: set[str], everyone: list[str]) -> None:
         """Nothing passes between this group and the rest."""
@@ -82,11 +88,25 @@ class Node:
     is_syncing: bool = False
 
 
+def as_java(response: PeerResponse) -> PeerResponse:
+    """A response without what Java does not say."""
+    if isinstance(response, PushResponse):
+        return replace(response, dialect=JAVA, conflict_term=NO_TERM, conflict_index=NO_INDEX)
+    return replace(response, dialect=JAVA)
+
+
 class Cluster:
-    """The group, its clients and the clock."""
+    """The group, its clients and the clock. `terse` nodes say no more than Java does, and are taken for it."""
 
     def __init__(
-        self, random: Random, size: int, *, rules: SafetyRules, shell_rules: ShellRules, file_size: int = 2_000
+        self,
+        random: Random,
+        size: int,
+        *,
+        rules: SafetyRules,
+        shell_rules: ShellRules,
+        file_size: int = 2_000,
+        terse: frozenset[str] = frozenset(),
     ) -> None:
         self.random = random
         self.now_ms = 0
@@ -97,6 +117,9 @@ class Cluster:
         """Called when a node has cut its log, or changed its term or vote: a good moment for something bad."""
         self._rules = rules
         self._shell_rules = shell_rules
+        self._terse = terse
+        self._batches_to_java = random.random() < 0.3
+        self._arrivals: dict[tuple[str, str], int] = {}
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
         self._answers: dict[int, Callable[[Answer], None]] = {}
@@ -147,6 +170,9 @@ class Cluster:
             commit_interval_ms=60,
             acknowledge_timeout_ms=500,
             max_batch_bytes=400,
+            max_pushes=8,
+            batch_to_java=self._batches_to_java,
+            java_batch_bytes=200,
             max_parked=20,
             rules=self._rules,
             leader_record=lambda: LEADER_RECORD,
@@ -235,14 +261,20 @@ class Cluster:
             if (source, target) in network.blocked or random.random() < network.loss:
                 continue
             is_late = random.random() < network.straggle
-            self.after(random.randint(1, network.straggle_ms) if is_late else random.randint(1, 5), action)
+            delay_ms = random.randint(1, network.straggle_ms) if is_late else random.randint(1, 5)
+            if network.keeps_order:
+                arrival_ms = max(self.now_ms + delay_ms, self._arrivals.get((source, target), 0))
+                self._arrivals[source, target] = arrival_ms
+                delay_ms = arrival_ms - self.now_ms
+            self.after(delay_ms, action)
 
     def _send(self, node: Node, call: Call) -> None:
         run, target = node.run, self.nodes[call.peer]
+        request = replace(call.request, dialect=JAVA) if node.node_id in self._terse else call.request
 
         def receive() -> None:
             if target.is_up:
-                self.request(target, node.node_id, call.request, answer)
+                self.request(target, node.node_id, request, answer)
 
         def answer(response: Answer) -> None:
             self._deliver(call.peer, node.node_id, lambda: come_back(response))
@@ -250,6 +282,8 @@ class Cluster:
         def come_back(answer: Answer) -> None:
             response = answer.response
             assert isinstance(response, VoteResponse | HeartbeatResponse | PushResponse | TransferResponse)
+            if call.peer in self._terse:
+                response = as_java(response)
             if node.run == run:
                 self._step(node, Answered(call.peer, call.call_id, response))
 

@@ -53,18 +53,24 @@ class Run:
         random = Random(self.seed)
         core = {rule: False for rule in self.without if hasattr(SafetyRules(), rule)}
         shell = {rule: False for rule in self.without if hasattr(ShellRules(), rule)}
+        size = random.choice((3, 3, 3, 3, 5, 5, 4, 2, 1))
+        is_mixed = random.random() < 0.25
         cluster = Cluster(
             random,
-            random.choice((3, 3, 3, 3, 5, 5, 4, 2, 1)),
+            size,
             rules=replace(SafetyRules(), **core),
             shell_rules=replace(ShellRules(), **shell),
             file_size=random.choice((600, 2_000, 1 << 20)),
+            terse=frozenset(f"n{number}" for number in range(size) if is_mixed and random.random() < 0.6),
         )
         cluster.trace = self.trace
         network = cluster.network
         network.loss = random.choice((0.0, 0.01, 0.05, 0.2))
         network.repeat = random.choice((0.0, 0.02, 0.2))
         network.straggle = random.choice((0.0, 0.02, 0.2))
+        if is_mixed:
+            # A Java leader may have cut what it wants cut, so what is late must be no later than on a connection.
+            network.keeps_order, network.repeat = True, 0.0
         _Chaos(cluster).begin()
         cluster.run_until(CHAOS_MS)
         calm(cluster)

@@ -92,6 +92,11 @@ public final class JavaStore {
         }
     }
 
+    /** Puts from many threads for some time, each waiting for its own message; the open store's speed. */
+    public String measurePuts(String task) throws Exception {
+        return Lines.text(StoreBench.puts(store, JSON.parseObject(task)));
+    }
+
     /** Every record of the log, in log order. */
     public long messages(String file) throws Exception {
         long fileSize = store.getMessageStoreConfig().getMappedFileSizeCommitLog();

@@ -61,6 +61,12 @@ final class StoreBench {
         };
     }
 
+    /** Puts into a store that is open and stays so. */
+    static Map<String, Object> puts(ClockedStore store, JSONObject task) throws Exception {
+        StoreBench bench = new StoreBench("", task);
+        return bench.produce(store, task.getIntValue("threads"), number -> bench.putOne(store, number));
+    }
+
     private interface Work {
         /** Puts or reads once; how many messages that was. */
         int once(long number) throws Exception;

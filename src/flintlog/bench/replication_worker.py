@@ -1,0 +1,202 @@
+"""One node of ours in a process of its own, for `flintlog bench replication`.
+
+The first line of standard input says what it is; every further line is a command, answered with one line of JSON. When
+standard input ends the node stops.
+
+    {"kind": "ledger", "directory": …, "node_id": "n0", "addresses": {…}}     commands: status, measure
+    {"kind": "ha", "directory": …, "role": "SYNC_MASTER"}                     commands: status, measure
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from random import Random
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from flintlog.disk.local import LocalMedium
+from flintlog.replication.ha.loop_thread import LoopThread
+from flintlog.replication.ha.master_shell import HaMaster
+from flintlog.replication.ha.slave_shell import HaSlave
+from flintlog.replication.ledger.file_storage import FileStorage
+from flintlog.replication.ledger.interface import LedgerConfig
+from flintlog.replication.ledger.messages import ResponseCode
+from flintlog.replication.ledger.node import LedgerNode
+from flintlog.store.config import StoreConfig
+from flintlog.store.ledger_files import LedgerFiles
+from flintlog.store.message import Message
+from flintlog.store.store import open_store
+
+GROUP: Final = "bench"
+TOPIC: Final = "BenchTopic"
+QUEUES: Final = 8
+DATA_FILE_BYTES: Final = 256 * 1024 * 1024
+LOOPBACK: Final = "127.0.0.1"
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What the process is."""
+
+    kind: str
+    directory: str
+    node_id: str = ""
+    addresses: dict[str, str] = {}
+    role: Literal["SYNC_MASTER", "SLAVE"] = "SYNC_MASTER"
+    master: str = ""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Who leads, or where the master listens; how far the log goes."""
+
+    leader: str | None
+    port: int
+    end: int
+
+
+class Load(msgspec.Struct, frozen=True, rename="camel"):
+    """How many producers send what for how long, each waiting for its own message."""
+
+    producers: int
+    body_bytes: int
+    seconds: float
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """How many were acknowledged in which time, and this process's CPU time."""
+
+    count: int
+    seconds: float
+    cpu_seconds: float = 0.0
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A line from the parent."""
+
+    name: str
+    load: Load | None = None
+
+
+class Node(Protocol):
+    """What can be asked."""
+
+    def status(self) -> Status: ...
+    def measure(self, load: Load) -> Measured: ...
+    def stop(self) -> None: ...
+
+
+class LedgerMember:
+    """A node of a ledger group, syncing before it acknowledges. Producers are tasks in its loop."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._thread = LoopThread()
+        files = LedgerFiles(Path(setup.directory), LocalMedium(), data_file_bytes=DATA_FILE_BYTES)
+        files.load()
+        self._storage = FileStorage(files)
+        self._node = LedgerNode(GROUP, LedgerConfig(setup.node_id, setup.addresses), self._storage)
+        self._thread.call(self._node.start())
+
+    def status(self) -> Status:
+        """Who leads."""
+        return Status(self._node.leader_id, 0, self._storage.log.end)
+
+    def measure(self, load: Load) -> Measured:
+        """Propose through this node, which leads."""
+        return self._thread.call(self._produce(load), load.seconds + 60)
+
+    async def _produce(self, load: Load) -> Measured:
+        body, counts = Random(1).randbytes(load.body_bytes), [0]
+        began, cpu = time.perf_counter(), time.process_time()
+        end = began + load.seconds
+
+        async def produce() -> None:
+            while time.perf_counter() < end:
+                answer = await self._node.propose(body)
+                if answer.code == ResponseCode.SUCCESS:
+                    counts[0] += 1
+                else:
+                    await asyncio.sleep(0.001)
+
+        await asyncio.gather(*(produce() for _ in range(load.producers)))
+        return Measured(counts[0], time.perf_counter() - began, time.process_time() - cpu)
+
+    def stop(self) -> None:
+        """Leave the group."""
+        self._thread.call(self._node.stop(), 60.0)
+        self._thread.stop()
+        self._storage.close()
+
+
+class HaMember:
+    """A master whose puts wait for its slave, or that slave. Producers are threads."""
+
+    def __init__(self, setup: Setup) -> None:
+        config = StoreConfig(flush="async", broker_role=setup.role, in_sync_replicas=2, slave_timeout=10_000)
+        self._store = open_store(Path(setup.directory), config)
+        self._thread = LoopThread()
+        self._port = 0
+        self._shell: HaMaster | HaSlave
+        if setup.role == "SLAVE":
+            self._shell = HaSlave(self._store, setup.master, reconnect_s=0.05)
+            self._thread.call(self._shell.start())
+        else:
+            self._shell = HaMaster(self._store)
+            self._port = self._thread.call(self._shell.start(LOOPBACK, 0))
+
+    def status(self) -> Status:
+        """Where the log can be followed."""
+        return Status(None, self._port, self._store.raw_log.end)
+
+    def measure(self, load: Load) -> Measured:
+        """Put from threads; each waits until the slave has its message."""
+        body, counts = Random(1).randbytes(load.body_bytes), [0] * load.producers
+        began, cpu = time.perf_counter(), time.process_time()
+        end = began + load.seconds
+
+        def produce(number: int) -> None:
+            sent = 0
+            while time.perf_counter() < end:
+                message = Message(
+                    TOPIC,
+                    body,
+                    tags="TagA",
+                    keys=[f"key{number}-{sent}"],
+                    queue_id=(number + sent) % QUEUES,
+                    properties={"UNIQ_KEY": f"7F0000010001{number}-{sent}"},
+                )
+                if self._store.put(message):
+                    counts[number] += 1
+                sent += 1
+
+        threads = [threading.Thread(target=produce, args=(number,)) for number in range(load.producers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return Measured(sum(counts), time.perf_counter() - began, time.process_time() - cpu)
+
+    def stop(self) -> None:
+        """Close sockets and store."""
+        self._thread.call(self._shell.stop())
+        self._thread.stop()
+        self._store.shutdown()
+
+
+def main() -> None:
+    """Serve one parent until it closes the line."""
+    setup = msgspec.json.decode(sys.stdin.buffer.readline(), type=Setup)
+    node: Node = LedgerMember(setup) if setup.kind == "ledger" else HaMember(setup)
+    for line in sys.stdin.buffer:
+        command = msgspec.json.decode(line, type=Command)
+        answer = node.status() if command.load is None else node.measure(command.load)
+        os.write(1, msgspec.json.encode(answer) + b"\n")
+    node.stop()
+
+
+if __name__ == "__main__":
+    main()

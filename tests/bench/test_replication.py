@@ -1,0 +1,37 @@
+"""`flintlog bench replication` measures what it says: real processes, and messages that were acknowledged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from flintlog.bench.replication import QUICK_REPLICATION, measure_replication
+from flintlog.bench.replication_worker import Load
+
+SMALL = msgspec.structs.replace(QUICK_REPLICATION, ha_producers=2, ledger_producers=8)
+
+
+@pytest.mark.timeout(120)
+def test_both_tasks_give_a_rate(tmp_path: Path) -> None:
+    steps: list[str] = []
+    figures = measure_replication(tmp_path, SMALL, with_java=False, progress=steps.append)
+    assert [figure.task for figure in figures] == ["HA sync pair, 2 producers", "group of three, 8 producers"]
+    assert all(figure.flintlog > 0 for figure in figures)
+    assert [(figure.java, figure.ratio) for figure in figures] == [(None, None)] * 2
+    assert len(steps) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+@pytest.mark.timeout(300)
+def test_java_is_measured_beside(tmp_path: Path) -> None:
+    figures = measure_replication(tmp_path, SMALL, with_java=True, progress=lambda _: None)
+    assert all(figure.java for figure in figures)
+    assert all(figure.ratio for figure in figures)
+
+
+def test_a_load_is_what_java_reads_too() -> None:
+    assert msgspec.to_builtins(Load(4, 1024, 0.5)) == {"producers": 4, "bodyBytes": 1024, "seconds": 0.5}
