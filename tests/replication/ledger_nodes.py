@@ -14,7 +14,7 @@ from random import Random
 from flintlog.disk.local import LocalMedium
 from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ledger.file_storage import FileStorage
-from flintlog.replication.ledger.interface import LedgerConfig, Role
+from flintlog.replication.ledger.interface import LedgerConfig, Role, Truncation
 from flintlog.replication.ledger.messages import AppendResponse, Entry, ResponseCode
 from flintlog.replication.ledger.node import LedgerListeners, LedgerNode
 from flintlog.replication.ledger.storage import LedgerStorage, MemoryStorage
@@ -25,20 +25,35 @@ GROUP = "orders"
 
 
 class SlowDisk(MemoryStorage):
-    """Counts syncs, and lets them wait until `gate` is set; `breaks` makes the next one fail."""
+    """Counts syncs, and lets them wait until `gate` is set; `breaks` makes the next one fail.
 
-    def __init__(self) -> None:
+    A log that is cut while a sync runs is a fault of the node, and remembered.
+    """
+
+    def __init__(self, sync_s: float = 0.0) -> None:
         super().__init__()
         self.gate = threading.Event()
         self.gate.set()
         self.sync_count = 0
         self.breaks = False
+        self.cut_count = 0
+        self.was_cut_during_a_sync = False
+        self._sync_s = sync_s
+        self._is_syncing = False
 
     def sync(self) -> None:
+        self._is_syncing = True
         self.gate.wait(30)
+        time.sleep(self._sync_s)
         self.sync_count += 1
+        self._is_syncing = False
         if self.breaks:
             raise OSError(5, "the disk is broken")
+
+    def truncate(self, truncation: Truncation) -> None:
+        self.cut_count += 1
+        self.was_cut_during_a_sync |= self._is_syncing
+        super().truncate(truncation)
 
 
 def fast_config(node_id: str, addresses: Mapping[str, str]) -> LedgerConfig:

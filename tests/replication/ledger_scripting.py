@@ -80,6 +80,7 @@ from flintlog.replication.ledger.messages import (
 )
 
 DASHES = "----"
+MOST_LETTERS = 1_000
 _JAVA_RULES = SafetyRules(commit_own_term_only=False, sync_before_acknowledging=False, lead_once_a_term=False)
 
 
@@ -240,7 +241,10 @@ class _Player:
         return taken
 
     def _deliver(self, pair: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+        delivered = 0
         while taken := self._take_letters(set(pair)):
+            delivered += len(taken)
+            assert delivered < MOST_LETTERS, "the nodes do not come to rest"
             for letter in taken:
                 if (letter.source, letter.target) in self._blocked or any(word in letter.text for word in self._lost):
                     continue

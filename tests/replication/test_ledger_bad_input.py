@@ -144,6 +144,23 @@ def test_who_speaks_for_no_node_of_the_group_is_refused(kind: str, caplog: pytes
     assert len(_closings(caplog)) == 2
 
 
+def test_a_node_is_believed_only_at_its_own_address() -> None:
+    async def scenario() -> None:
+        addresses = {**ledger_addresses("n0", "n1"), "n2": f"{STRANGER}:9"}
+        disk = SlowDisk()
+        async with running("n0", storages={"n0": disk}, addresses=addresses) as nodes:
+            beat = _frame(HeartbeatRequest(99, "n2"), local="n2", remote="n0")
+            async with Line(nodes["n0"]) as line:
+                (answer,) = await line.say(beat)
+                assert json.loads(answer.body)["code"] == ResponseCode.UNKNOWN_MEMBER
+            assert nodes["n0"].term < 99
+            async with Line(nodes["n0"], STRANGER) as line:
+                answer = await line.ask(beat)
+                assert json.loads(answer.body)["code"] == ResponseCode.TERM_NOT_READY
+
+    asyncio.run(scenario())
+
+
 def test_a_request_without_a_sender_is_no_peers() -> None:
     async def work(node: LedgerNode, disk: SlowDisk) -> None:
         async with Line(node) as line:

@@ -39,6 +39,8 @@ from flintlog.replication.ledger.messages import (
     PushResponse,
     PushType,
     ResponseCode,
+    TransferRequest,
+    VoteRequest,
     VoteResponse,
     VoteResult,
 )
@@ -297,3 +299,105 @@ def test_a_shell_that_did_not_write_is_found_out() -> None:
     assert node.core.step(Answered("n1", 1, answer), node.now_ms).entries
     with pytest.raises(LedgerHalted, match="entry 0 was written"):
         node.core.step(Tick(), node.now_ms)
+
+
+# Lines whose change nothing else would notice.
+
+
+def test_a_comparison_is_answered_when_what_was_compared_is_on_disk() -> None:
+    node = Node(None, *entries(1), term=1)
+    node.follow()
+    node.push(PushType.COMPARE, node.log.entry(0))
+    node.push(PushType.APPEND, entries(1, 1)[1])
+    assert not node.push(PushType.COMPARE, node.log.entry(1), number=2).answers
+    assert codes(node.step(Synced(1, 0))) == [ResponseCode.SUCCESS] * 2
+
+
+def test_what_was_cut_and_written_again_is_not_synced() -> None:
+    node = Node(None, *entries(1, 1, 1), term=2)
+    node.follow()
+    cut = node.push(PushType.TRUNCATE, node.log.entry(0))
+    assert codes(cut) == [ResponseCode.SUCCESS] and node.core.synced == 0
+    assert not node.push(PushType.APPEND, entries(1, 1)[1]).answers
+
+
+def test_what_stands_before_the_leaders_first_entry_stays_only_if_it_is_committed() -> None:
+    begin = Entry(2, 2, 116, b"the leader's first")
+    for committed, restart_position in ((1, None), (0, 116)):
+        node = Node(None, *entries(1, 1), term=2, committed=committed)
+        node.follow()
+        output = node.push(PushType.TRUNCATE, begin)
+        position = None if output.truncation is None else output.truncation.restart_position
+        assert (output.entries, position) == ([begin], restart_position)
+
+
+def test_an_entry_of_an_earlier_term_than_the_last_is_refused() -> None:
+    node = Node(None, *entries(2), term=3)
+    node.follow()
+    node.push(PushType.COMPARE, node.log.entry(0))
+    output = node.push(PushType.APPEND, entries(1, 1)[1])
+    assert codes(output) == [ResponseCode.DISK_ERROR] and not output.entries
+
+
+def test_another_leader_of_the_same_term_is_refused() -> None:
+    node = Node(None, *entries(1), term=1)
+    node.follow("n1")
+    assert codes(node.step(Received("n2", 1, HeartbeatRequest(1, "n2", OURS)))) == [ResponseCode.INCONSISTENT_LEADER]
+    assert codes(node.push(PushType.COMMIT, leader="n2")) == [ResponseCode.INCONSISTENT_LEADER]
+    assert node.core.leader_id == "n1"
+
+
+def test_who_has_fewer_entries_of_the_same_term_gets_no_vote() -> None:
+    node = Node(None, *entries(1, 1), term=2)
+    response = node.step(Received("n1", 1, VoteRequest(2, "n1", 0, 1, OURS))).answers[0].response
+    assert isinstance(response, VoteResponse)
+    assert response.vote_result is VoteResult.REJECT_SMALL_LEDGER_END_INDEX
+
+
+def test_a_vote_is_given_once_a_term_and_part_of_the_output() -> None:
+    node = Node(term=2)
+    results = []
+    for candidate in ("n1", "n2", "n1"):
+        output = node.step(Received(candidate, 1, VoteRequest(2, candidate, 5, 1, OURS)))
+        response = output.answers[0].response
+        assert isinstance(response, VoteResponse)
+        results.append((response.vote_result, output.hard_state))
+    assert results == [
+        (VoteResult.ACCEPT, HardState(2, "n1")),
+        (VoteResult.REJECT_ALREADY_VOTED, None),
+        (VoteResult.ACCEPT, None),
+    ]
+
+
+def test_a_contradicted_append_leads_back_to_comparing_and_late_answers_count_for_nothing() -> None:
+    node = Node(None, *entries(1), term=2)
+    first = matched(node, node.lead())[0]
+    second = node.step(Propose((Proposal(1, (b"a",)),))).calls[0]
+    assert (first.peer, second.peer) == ("n1", "n1")
+    refused = PushResponse(ResponseCode.INCONSISTENT_STATE, 2, "n0", 1, 1, 0, 0, dialect=OURS)
+    compare = node.step(Answered("n1", first.call_id, refused)).calls[0].request
+    assert isinstance(compare, PushRequest) and compare.type is PushType.COMPARE and compare.first_index == 2
+    node.step(Answered("n1", second.call_id, replace(refused, code=ResponseCode.SUCCESS, index=2, end_index=2)))
+    assert node.core.peer_views[0].watermark == 0
+
+
+def test_a_transferee_stands_once_it_has_everything() -> None:
+    node = Node(None, *entries(1), term=1)
+    node.follow()
+    node.push(PushType.COMPARE, node.log.entry(0))
+    node.step(Received("n1", 7, TransferRequest(1, "n1", "n1", "n0", 1, OURS)))
+    node.tick(100)
+    before = node.core.leader_id
+    node.push(PushType.APPEND, entries(1, 1)[1])
+    assert (before, node.core.leader_id) == ("n1", None)
+    votes = [call.request for call in node.tick(200)]
+    assert VoteRequest(2, "n0", 1, 1, OURS) in votes
+
+
+def test_a_transferee_that_does_not_catch_up_stays_a_follower() -> None:
+    node = Node(None, *entries(1), term=1)
+    node.follow()
+    node.step(Received("n1", 7, TransferRequest(1, "n1", "n1", "n0", 1, OURS)))
+    node.now_ms += 1_000
+    assert codes(node.step(Tick())) == [ResponseCode.FALL_BEHIND_TOO_MUCH]
+    assert node.core.leader_id == "n1"

@@ -20,7 +20,7 @@ from tests.replication.ledger_nodes import (
 from tests.replication.tcp_link import TcpLink
 
 from flintlog.errors import FlintlogError
-from flintlog.replication.ledger.interface import Role, RoleChange
+from flintlog.replication.ledger.interface import HardState, Output, Role, RoleChange, Truncation
 from flintlog.replication.ledger.messages import AppendResponse, ResponseCode
 from flintlog.replication.ledger.node import LedgerListeners, LedgerNode
 from flintlog.testing.java_ledger import ledger_addresses
@@ -226,6 +226,45 @@ def test_a_node_whose_disk_breaks_halts_and_the_others_go_on() -> None:
             rest = {node_id: node for node_id, node in nodes.items() if node is not leader}
             assert (await (await leader_of(rest)).propose(b"goes on")).code == ResponseCode.SUCCESS
             assert (await leader.propose(b"refused")).code == ResponseCode.ILLEGAL_MEMBER_STATE
+
+    asyncio.run(scenario())
+
+
+def test_the_log_is_not_cut_while_it_is_synced() -> None:
+    async def scenario() -> None:
+        disk = SlowDisk(sync_s=0.2)
+        async with running("n0", storages={"n0": disk}) as nodes:
+            node = nodes["n0"]
+            await leader_of(nodes)
+            waiting = asyncio.create_task(node.propose(b"in a sync"))
+            await until(lambda: disk._is_syncing)
+            node._carry_out(Output(generation=1, truncation=Truncation(disk.log.end)))
+            assert (disk.cut_count, disk.was_cut_during_a_sync) == (1, False)
+            assert (await waiting).code == ResponseCode.SUCCESS
+
+    asyncio.run(scenario())
+
+
+def test_a_vote_that_cannot_be_written_down_is_not_given() -> None:
+    class NoVotes(SlowDisk):
+        def save_hard_state(self, state: HardState) -> None:
+            raise OSError(28, "no space left")
+
+    async def scenario() -> None:
+        addresses = ledger_addresses(*IDS)
+        heard: list[bytes] = []
+
+        async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.append(await reader.read(100))
+            writer.close()
+
+        host, _, port = addresses["n1"].rpartition(":")
+        async with await asyncio.start_server(listen, host, int(port)):
+            async with running("n0", storages={"n0": NoVotes()}, addresses=addresses) as nodes:
+                await until(lambda: nodes["n0"].halted is not None)
+                await asyncio.sleep(0.2)
+                assert "no space left" in str(nodes["n0"].halted)
+            assert b"".join(heard) == b""  # nobody was asked for a vote in a term that a restart would forget
 
     asyncio.run(scenario())
 

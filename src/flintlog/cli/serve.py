@@ -20,7 +20,10 @@ from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import config_option, output_option
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flintlog.replication.ha.node import HaNode
+    from flintlog.replication.ledger.store_node import LedgerStoreNode
     from flintlog.store.config import StoreConfig
 
 
@@ -78,21 +81,7 @@ def serve(
     elif config.broker_role == "SLAVE":
         changes["broker_role"] = "ASYNC_MASTER"
     node = Node(store, config.with_changes(**changes), host=host, port=port, master_remoting=master_remoting)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    with ExitStack() as ending:
-        ending.callback(node.stop)
-        node.start()
-        metrics = None
-        if metrics_port is not None:
-            from flintlog.replication.prometheus import MetricsServer
-
-            metrics = MetricsServer(node, host, metrics_port)
-            ending.callback(metrics.stop)
-        _say_where(node, store, host, output, None if metrics is None else metrics.port)
-        stop.wait()
-    return ExitCode.FINE
+    return _run(node, host, metrics_port, lambda metrics: _say_where(node, store, host, output, metrics))
 
 
 def _member_config(config: StoreConfig, group: str | None, peers: str | None, member: str | None) -> StoreConfig:
@@ -110,6 +99,11 @@ def _serve_ledger(
     from flintlog.replication.ledger.store_node import LedgerStoreNode
 
     node = LedgerStoreNode(store, config, fast=fast, host=host, port=port)
+    return _run(node, host, metrics_port, lambda metrics: _say_member(node, config, store, host, output, metrics))
+
+
+def _run(node: HaNode | LedgerStoreNode, host: str, metrics_port: int | None, say: Callable[[int | None], None]) -> int:
+    """A node, until somebody tells it to stop; `say` is called with the metrics' port once it listens."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -122,20 +116,22 @@ def _serve_ledger(
 
             metrics = MetricsServer(node, host, metrics_port)
             ending.callback(metrics.stop)
-        ports = {"port": node.port, "metrics_port": None if metrics is None else metrics.port}
-        if isinstance(output, TableOutput):
-            measured = "" if metrics is None else f", metrics on http://{host}:{metrics.port}/metrics"
-            address = node.node.config.peers[node.node.config.self_id]
-            click.echo(
-                f"{config.dleger_self_id} of {config.dleger_group}, {store}: status on {host}:{node.port}, "
-                f"ledger on {address}{measured}"
-            )
-        else:
-            output.record(
-                {"group": config.dleger_group, "id": config.dleger_self_id, "store": str(store), "host": host, **ports}
-            )
+        say(None if metrics is None else metrics.port)
         stop.wait()
     return ExitCode.FINE
+
+
+def _say_member(
+    node: LedgerStoreNode, config: StoreConfig, store: Path, host: str, output: Output, metrics_port: int | None
+) -> None:
+    group, member = config.dleger_group, config.dleger_self_id
+    if isinstance(output, TableOutput):
+        measured = "" if metrics_port is None else f", metrics on http://{host}:{metrics_port}/metrics"
+        address = node.node.config.peers[node.node.config.self_id]
+        click.echo(f"{member} of {group}, {store}: status on {host}:{node.port}, ledger on {address}{measured}")
+    else:
+        ports = {"port": node.port, "metrics_port": metrics_port}
+        output.record({"group": group, "id": member, "store": str(store), "host": host, **ports})
 
 
 def _say_where(node: HaNode, store: Path, host: str, output: Output, metrics_port: int | None) -> None:

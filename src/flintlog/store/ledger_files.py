@@ -24,7 +24,7 @@ from typing import Final
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.errors import DamagedStore, DiskFull, InvalidMessage, InvalidOffset
+from flintlog.errors import DamagedStore, DiskFull, InvalidConfig, InvalidMessage, InvalidOffset
 from flintlog.format.ledger_entry import (
     ENTRY_END_RESERVE,
     ENTRY_HEAD_SIZE,
@@ -62,7 +62,9 @@ class LedgerFiles:
     ) -> None:
         """`data` may hold other files before the ledger's own, which are those in the data directories."""
         if index_file_bytes % INDEX_RECORD_SIZE:
-            raise InvalidOffset(f"index files of {index_file_bytes} bytes hold no whole number of records")
+            raise InvalidConfig(
+                f"index files of {index_file_bytes} bytes hold no whole number of records", path=directory
+            )
         self.directory = directory
         self.state = LedgerState(directory, medium)
         self.data = SegmentQueue([directory / "data"], data_file_bytes, medium) if data is None else data
@@ -216,15 +218,32 @@ class LedgerFiles:
 
     def append(self, entries: Sequence[tuple[EntryHead, bytes]]) -> None:
         """Write entries behind the last; readable at once, durable with `sync`."""
+        place = 0
+        while place < len(entries):
+            place += self._append_run(entries[place:])
+
+    def _append_run(self, entries: Sequence[tuple[EntryHead, bytes]]) -> int:
+        """Write the first of these entries and those that lie behind it in the same file, with one copy; how many."""
+        first = entries[0][0]
+        self._check_follows(*entries[0])
+        segment = self._segment_for(first.position)
+        index, term, position, limit = first.index, first.term, first.position, segment.end - ENTRY_END_RESERVE
+        data: list[bytes] = []
+        records: list[bytes] = []
         for head, body in entries:
-            self._check_follows(head, body)
-            segment = self._segment_for(head.position)
-            if not segment.append(encode_entry_head(head) + body):
-                raise DamagedStore("the ledger's file is shorter than it was", path=segment.path)
-            self._append_index(head.index_record)
-            if self._begin == NO_INDEX:
-                self._begin, self._first = head.index, self.data.first
-            self.end, self.end_term, self.end_position = head.index, head.term, head.end
+            is_next = (head.index, head.position, head.body_size) == (index, position, len(body))
+            if not is_next or head.term < term or head.end > limit:
+                break  # in the next file, or wrong: the next run's first entry is checked
+            data += (encode_entry_head(head), body)
+            records.append(encode_index_record(head.index_record))
+            index, term, position = index + 1, head.term, head.end
+        if not segment.append(b"".join(data)):
+            raise DamagedStore("the ledger's file is shorter than it was", path=segment.path)
+        self._append_index(first.index, records)
+        if self._begin == NO_INDEX:
+            self._begin, self._first = first.index, self.data.first
+        self.end, self.end_term, self.end_position = index - 1, term, position
+        return len(records)
 
     def _check_follows(self, head: EntryHead, body: bytes) -> None:
         is_next = head.index == self.end + 1 or self.end == NO_INDEX
@@ -255,13 +274,17 @@ class LedgerFiles:
             segment.append(encode_entry_blank(room))
         segment.wrote_position = segment.size
 
-    def _append_index(self, record: IndexRecord) -> None:
-        offset = record.index * INDEX_RECORD_SIZE
-        segment = self._made(self._index.last_or_new(offset), self._index)
-        if segment.wrote_position == 0 and offset > segment.base:
-            segment.wrote_position = offset - segment.base  # a ledger that begins in the middle of an index file
-        if segment.base + segment.wrote_position != offset or not segment.append(encode_index_record(record)):
-            raise DamagedStore(f"the index ends at {self._index.max_wrote}", path=segment.path, offset=offset)
+    def _append_index(self, index: int, records: Sequence[bytes]) -> None:
+        while records:
+            offset = index * INDEX_RECORD_SIZE
+            segment = self._made(self._index.last_or_new(offset), self._index)
+            if segment.wrote_position == 0 and offset > segment.base:
+                segment.wrote_position = offset - segment.base  # a ledger that begins in the middle of an index file
+            fitting = records[: (segment.end - offset) // INDEX_RECORD_SIZE]
+            if segment.base + segment.wrote_position != offset or not segment.append(b"".join(fitting)):
+                raise DamagedStore(f"the index ends at {self._index.max_wrote}", path=segment.path, offset=offset)
+            index += len(fitting)
+            records = records[len(fitting) :]
 
     def _made(self, segment: Segment | None, queue: SegmentQueue) -> Segment:
         if segment is None:
