@@ -72,3 +72,20 @@ def test_a_source_is_found_by_its_uri(file: Path) -> None:
     source, path = ArrowSource.from_uri(file.as_uri())
     assert path == PurePath(file)
     assert bytes(source.view(path, 1, 3)) == b"\1\2"
+
+
+def test_a_file_system_of_fsspec_is_found_by_its_uri() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    fsspec.filesystem("memory").pipe("/bucket/store/commitlog/00000000000000000000", b"abcdef")
+    source, path = ArrowSource.from_uri("memory://bucket/store")
+    (entry,) = source.listing(path / "commitlog")
+    assert (entry.name, entry.size, entry.is_directory) == ("00000000000000000000", 6, False)
+    assert bytes(source.view(path / "commitlog" / entry.name, 1, 4)) == b"bcd"
+    assert source.listing(path / "consumequeue") == []
+
+
+@pytest.mark.parametrize("uri", ["nosuch://bucket/store", "no-such-2://", "abfss+x://y"])
+def test_a_file_system_that_nobody_knows_is_one_sentence(uri: str) -> None:
+    with pytest.raises(DiskError, match="file system") as refused:
+        ArrowSource.from_uri(uri)
+    assert "\n" not in str(refused.value)

@@ -14,6 +14,9 @@ from pyspark.errors import PySparkException
 
 from flintlog import Message, StoreConfig, open_store
 from flintlog.care.store_files import look_at
+from flintlog.pipeline.options import parse_source_options
+from flintlog.pipeline.rows import RowShape
+from flintlog.pipeline.source import BatchReader
 
 from .conftest import COUNT, SEGMENT_BYTES, fill, small_config
 
@@ -202,6 +205,29 @@ def test_a_log_whose_beginning_was_deleted_is_no_surprise(spark: SparkSession, s
     assert read(spark, copy).count() == len(rows)
     assert "failOnDataLoss=false" in complaint(read(spark, copy, startingOffsets=0))
     assert read(spark, copy, startingOffsets=0, failOnDataLoss="false").count() == len(rows)
+
+
+@pytest.mark.parametrize("scheme", ["file", "local", "fsspec+local"])
+def test_a_store_is_read_by_a_uri(spark: SparkSession, store: Path, scheme: str) -> None:
+    """Mapped, by pyarrow's own file system, and by fsspec's: ranges are fetched where nothing can be mapped."""
+    uri = f"{scheme}://{store}"
+    frame = read(spark, uri, minPartitions=3, verifyCrc="true").orderBy("physical_offset")
+    assert [plain(row) for row in frame.collect()] == own_rows(store)
+    glob = read(spark, f"{scheme}://{store.parent}/st*re", includeBody="false")
+    assert {row.broker for row in glob.select("broker").distinct().collect()} == {"store"}
+    with pytest.raises(PySparkException, match="there is no store here"):
+        read(spark, f"{uri}-nowhere").collect()
+
+
+def test_a_store_in_memory_is_read_in_ranges(store: Path) -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    memory.put(str(store), "/bucket/broker-a", recursive=True)
+    asked = parse_source_options({"path": "memory://bucket/broker-*", "splitBytes": "20k"})
+    batches = BatchReader(asked, RowShape(with_broker=True))
+    rows = [row for each in batches.partitions() for batch in batches.read(each) for row in batch.to_pylist()]
+    assert {row["broker"] for row in rows} == {"broker-a"}
+    assert [row["physical_offset"] for row in rows] == [row["physical_offset"] for row in own_rows(store)]
+    memory.rm("/bucket", recursive=True)
 
 
 @pytest.mark.parametrize("case", ["broker", "mixed"])

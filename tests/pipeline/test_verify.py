@@ -76,3 +76,14 @@ def test_the_command_shows_a_table_by_kind_and_ends_with_1(
     assert run(["pipeline", "verify", str(golden("plain") / "store"), "--quick"]) == 0
     assert run(["pipeline", "verify", str(tmp_path)]) == 3
     assert "there is no store here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variant", ["plain/store", "torn/flip/before/store"])
+def test_a_store_that_must_be_fetched_is_looked_at_like_any_other(
+    spark: SparkSession, golden: Golden, variant: str
+) -> None:
+    name, _, rest = variant.partition("/")
+    root = golden(name) / rest
+    assert verify(spark, f"fsspec+local://{root}") == verify_here(root)
+    with pytest.raises(DamagedStore, match="no store"):
+        verify(spark, f"fsspec+local://{root}/nowhere")

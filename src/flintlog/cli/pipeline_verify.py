@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import output_option, store_argument, store_config_option
+from flintlog.cli.parameters import output_option, store_config_option
 from flintlog.cli.pipeline import master_option, progress_bar, session
 from flintlog.cli.verify import show_verification
 
@@ -21,21 +20,22 @@ _KIND_COLUMNS = ("id", "severity", "count", "first_file", "first_offset", "remed
 
 
 @click.command("verify")
-@store_argument
+@click.argument("store")
 @click.option("--quick", is_flag=True, help="The last log file, file names and lengths, side files.")
 @master_option
 @store_config_option
 @output_option
-def verify(store: Path, quick: bool, master: str, config: StoreConfig | None, output: Output) -> int:
-    """Prove the store in STORE, or say what is wrong with it and where. Nothing is changed."""
+def verify(store: str, quick: bool, master: str, config: StoreConfig | None, output: Output) -> int:
+    """Prove the store in STORE (a directory, or a URI), or say what is wrong with it and where. Nothing is changed."""
     from flintlog.care.store_files import look_at
-    from flintlog.pipeline.verify import count_kinds
+    from flintlog.pipeline.verify import count_kinds, place_of
     from flintlog.pipeline.verify import verify as run
 
-    look_at(store, config)  # before anyone waits for Spark to start
+    root, medium, _ = place_of(store)
+    look_at(root, config, medium)  # before anyone waits for Spark to start
     with session(master) as spark, progress_bar("looking at the log") as progress:
         answer = run(spark, store, config=config, mode="quick" if quick else "full", progress=progress)
-    show_verification(answer, store.absolute(), output)
+    show_verification(answer, root, output)
     if answer.findings and isinstance(output, TableOutput):
         output.rows([asdict(kind) for kind in count_kinds(answer.findings)], _KIND_COLUMNS, "by kind")
     return ExitCode.FINDINGS if answer.findings else ExitCode.FINE

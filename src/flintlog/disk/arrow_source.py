@@ -1,4 +1,4 @@
-"""A byte source on any file system that pyarrow knows: S3, GCS, Azure, HDFS.
+"""A byte source on any file system that pyarrow knows (S3, GCS, Azure, HDFS), or fsspec.
 
 Apart from `source`, so that who reads only local files does not load pyarrow.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePath
 
+import pyarrow as pa
 from pyarrow import fs
 
 from flintlog.disk.medium import FileInfo, os_errors
@@ -23,7 +24,12 @@ class ArrowSource:
     @classmethod
     def from_uri(cls, uri: str) -> tuple[ArrowSource, PurePath]:
         """The source for a URI such as "s3://bucket/store", and the path in it."""
-        filesystem, path = fs.FileSystem.from_uri(uri)
+        try:
+            filesystem, path = fs.FileSystem.from_uri(uri)
+        except pa.ArrowInvalid:
+            filesystem, path = _by_fsspec(uri)
+        except (pa.ArrowException, OSError) as error:
+            raise DiskError(f"this file system cannot be reached: {_first_line(error)}", path=uri) from error
         return cls(filesystem), PurePath(path)
 
     def listing(self, directory: PurePath) -> list[FileInfo]:
@@ -55,3 +61,20 @@ class ArrowSource:
 
     def data_end(self, path: PurePath, start: int) -> int:
         return self.size(path)
+
+
+def _by_fsspec(uri: str) -> tuple[fs.FileSystem, str]:
+    """A file system that pyarrow has not, but a package of fsspec's may."""
+    try:
+        import fsspec
+    except ModuleNotFoundError as error:
+        raise DiskError("pyarrow knows no such file system", path=uri, advice="pip install fsspec") from error
+    try:
+        found, path = fsspec.core.url_to_fs(uri)
+    except (ValueError, ImportError, OSError) as error:
+        raise DiskError(f"there is no such file system: {_first_line(error)}", path=uri) from error
+    return fs.PyFileSystem(fs.FSSpecHandler(found)), path
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

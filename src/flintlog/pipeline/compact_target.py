@@ -19,6 +19,7 @@ from flintlog.errors import InvalidConfig
 from flintlog.format.names import COMMIT_LOG
 from flintlog.pipeline.export_write import ExportTask, WrittenFile
 from flintlog.pipeline.logs import find_end, find_logs
+from flintlog.pipeline.new_directory import new_directory
 from flintlog.pipeline.parquet_table import TableSpec
 from flintlog.pipeline.reading import Reading
 from flintlog.pipeline.rows import RowShape
@@ -128,16 +129,3 @@ class TableTarget:
         files = [file for part in parts if isinstance(part, list) for file in part]
         self._table.commit(files, {**ends, WRITER: 0})
         return sum(file.rows for file in files)
-
-
-@contextmanager
-def new_directory(root: Path) -> Iterator[None]:
-    """Something is made here: if that fails, the directory is gone again, unless it was there or has become a store."""
-    medium = LocalMedium()
-    was_there = medium.exists(root)
-    try:
-        yield
-    except BaseException:
-        if not was_there and not medium.exists(root / COMMIT_LOG):
-            medium.remove_tree(root)
-        raise

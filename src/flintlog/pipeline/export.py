@@ -26,6 +26,7 @@ from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.pipeline.export_write import ExportTask, WrittenFile
 from flintlog.pipeline.failures import plain_errors
 from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
+from flintlog.pipeline.new_directory import new_directory
 from flintlog.pipeline.parquet_table import TableSpec
 from flintlog.pipeline.partitions import plan
 from flintlog.pipeline.source import check_start
@@ -89,8 +90,11 @@ def export(
     An Iceberg table may have a `name` in a catalog; else a catalog is made beside its files.
     """
     job = _Export(spark, store, make_table(form, Path(into).absolute(), name), options or ExportOptions(), progress)
-    with job.opened():
+    with new_directory(Path(into).absolute(), lambda: job.report.rows > 0), job.opened():
+        is_new = job.is_new()
         job.catch_up()
+        if is_new and options is not None and options.topics is not None and not job.report.rows:
+            raise InvalidConfig(f"there are no messages of topic {' or '.join(options.topics)}", path=str(store))
     return job.report
 
 
@@ -149,6 +153,10 @@ class _Export:
             is_glob=self._is_glob,
         )
         return self._table.opened(spec)
+
+    def is_new(self) -> bool:
+        """Whether the table holds nothing of these stores yet, not even that there was nothing to hold."""
+        return all(self._table.position(self._key(log)) is None for log in find_logs(self._paths, strict=False))
 
     def _make_task(self) -> ExportTask:
         options = self._options

@@ -32,6 +32,7 @@ from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QU
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
 from flintlog.kernel import KEY
 from flintlog.pipeline.logs import Log, find_logs
+from flintlog.pipeline.new_directory import new_directory
 from flintlog.pipeline.partitions import plan as plan_log_splits
 from flintlog.pipeline.rebuild_build import IndexTask, QueueTask, build_index_file, build_queue
 from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, index_layout, read_split
@@ -159,7 +160,11 @@ class _Rebuild:
         finish_swap(self._paths, self._medium)
         room = rebuild_room(self._paths)
         self._medium.remove_tree(room)
-        checkpoint = self._build(room / "staged", room / "spill")
+        try:
+            checkpoint = self._build(room / "staged", room / "spill")
+        except BaseException:
+            self._medium.remove_tree(room)  # nothing of it counts before the swap has begun
+            raise
         begin_swap(self._paths, self._medium, self._names(), self._report.log_end, checkpoint)
         finish_swap(self._paths, self._medium)
 
@@ -168,10 +173,11 @@ class _Rebuild:
         if self._medium.listing(target):
             raise InvalidConfig("a rebuild goes into an empty directory", path=target)
         spill = target / "flintlog" / "rebuild"
-        try:
-            self._build(target, spill)
-        finally:
-            self._medium.remove_tree(target / "flintlog")
+        with new_directory(target):
+            try:
+                self._build(target, spill)
+            finally:
+                self._medium.remove_tree(target / "flintlog")
         return self._report
 
     def _check_store(self) -> None:
@@ -210,10 +216,18 @@ class _Rebuild:
             self._build_index(plan, results)
         else:
             self._report.log_end = self._start_over(plan, problem, cut_at)
+        self._check_topics(staged)
         self._sync(staged)
         self._medium.remove_tree(spill)
         self._count(staged, results)
         return self._checkpoint_after(checkpoint.values, results, problem)
+
+    def _check_topics(self, staged: Path) -> None:
+        """A topic with neither messages nor queues is a misspelt one; one whose messages have all gone has queues."""
+        for topic in sorted(self._topics):
+            places = [root / folder / topic for root in (staged, self._root) for folder in DERIVED[:-1]]
+            if not any(self._medium.exists(place) for place in places):
+                raise InvalidConfig(f"there are no messages of topic {topic}", path=self._root)
 
     def _find_log(self, checkpoint: Checkpoint) -> tuple[Log, int | None]:
         """The log, and where Java's recovery cut it, if it did."""

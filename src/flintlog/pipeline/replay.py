@@ -24,8 +24,8 @@ from flintlog.disk.local import LocalMedium
 from flintlog.errors import InvalidConfig
 from flintlog.format.properties import KEYS
 from flintlog.format.sys_flag import COMPRESSED, COMPRESSION_MASK
-from flintlog.pipeline.compact_target import new_directory
 from flintlog.pipeline.failures import plain_errors
+from flintlog.pipeline.new_directory import new_directory
 from flintlog.pipeline.replay_source import Replayed, check_source, load_replayed
 from flintlog.pipeline.selection import keys_by, of_topics, seen_by_consumers, stored_between, typed
 from flintlog.pipeline.sink import StagingArea, check_place

@@ -24,7 +24,10 @@ from flintlog.derive.finding import Finding
 from flintlog.derive.findings import IndexSequence, LogRange, RangeResult, check_index_file, check_range
 from flintlog.derive.index_files import IndexFileView
 from flintlog.disk.local import LocalMedium
+from flintlog.disk.medium import Medium
+from flintlog.disk.remote import RemoteMedium
 from flintlog.disk.source import MappedSource
+from flintlog.pipeline.logs import open_source
 from flintlog.pipeline.tasks import Progress, run_tasks
 
 if TYPE_CHECKING:
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 
 RANGE_BYTES = 64 * 1024 * 1024
 OPEN_FILES = 256
+FETCHED_FILES = 8
+REMOTE_RANGE_BYTES = 1 << 40
+"""What is fetched is fetched by whole files, so a task gets a whole one."""
 
 FINDING_COLUMNS = (
     *(("id", "string"), ("severity", "string"), ("file", "string"), ("offset", "bigint")),
@@ -61,6 +67,8 @@ class SharedFiles:
     batch_topics: frozenset[str]
     index: tuple[IndexFileView, ...] | None
     delay_levels_ms: tuple[int, ...]
+    uri: str | None = None
+    """Where they are, if not on a mounted file system."""
 
 
 def verify(
@@ -72,7 +80,8 @@ def verify(
     range_bytes: int = RANGE_BYTES,
     progress: Progress | None = None,
 ) -> Verification:
-    """Check a store on Spark; the findings are those of `flintlog.care.verify`."""
+    """Check a store on Spark, by its path or URI; the findings are those of `flintlog.care.verify`."""
+    root, medium, uri = place_of(store)
 
     def look(
         ranges: Sequence[LogRange],
@@ -82,19 +91,33 @@ def verify(
         delay_levels_ms: tuple[int, ...],
     ) -> tuple[list[RangeResult], list[Finding]]:
         told = None if index is None else index.files
-        shared = SharedFiles(dict(derived.queues), derived.batch_topics, told, delay_levels_ms)
+        shared = SharedFiles(dict(derived.queues), derived.batch_topics, told, delay_levels_ms, uri)
         # Chains first: an index file takes longer than a range, and should not be what all wait for.
         items: list[LogRange | IndexFileView] = [*chains, *ranges]
         found = run_tasks(spark, partial(look_at_item, shared), items, progress)
         results = [each for each in found if isinstance(each, RangeResult)]
         return results, [finding for each in found if isinstance(each, list) for finding in each]
 
-    return verify_files(Path(store).absolute(), config, mode=mode, range_bytes=range_bytes, look=look)
+    if uri is not None:
+        range_bytes = REMOTE_RANGE_BYTES
+    return verify_files(root, config, mode=mode, medium=medium, range_bytes=range_bytes, look=look)
+
+
+def place_of(store: str | Path) -> tuple[Path, Medium, str | None]:
+    """The root of a store, the medium it is on, and its URI if that has to be fetched from."""
+    source, path = open_source(str(store))
+    if isinstance(source, MappedSource):
+        return Path(path), LocalMedium(), None
+    return Path(path), RemoteMedium(source), str(store)
 
 
 def look_at_item(shared: SharedFiles, item: LogRange | IndexFileView) -> RangeResult | list[Finding]:
     """One task: a range of the log, or the chains of an index file."""
-    source = MappedSource(LocalMedium(), max_files=OPEN_FILES)
+    source = (
+        MappedSource(LocalMedium(), max_files=OPEN_FILES)
+        if shared.uri is None
+        else MappedSource(RemoteMedium(open_source(shared.uri)[0]), max_files=FETCHED_FILES)
+    )
 
     def read(path: str, start: int, stop: int) -> memoryview:
         return source.view(Path(path), start, stop)

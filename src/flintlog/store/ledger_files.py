@@ -24,7 +24,7 @@ from typing import Final
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.errors import DamagedStore, DiskFull, InvalidMessage, InvalidOffset
+from flintlog.errors import DamagedStore, DiskFull, InvalidConfig, InvalidMessage, InvalidOffset
 from flintlog.format.ledger_entry import (
     ENTRY_END_RESERVE,
     ENTRY_HEAD_SIZE,
@@ -62,7 +62,9 @@ class LedgerFiles:
     ) -> None:
         """`data` may hold other files before the ledger's own, which are those in the data directories."""
         if index_file_bytes % INDEX_RECORD_SIZE:
-            raise InvalidOffset(f"index files of {index_file_bytes} bytes hold no whole number of records")
+            raise InvalidConfig(
+                f"index files of {index_file_bytes} bytes hold no whole number of records", path=directory
+            )
         self.directory = directory
         self.state = LedgerState(directory, medium)
         self.data = SegmentQueue([directory / "data"], data_file_bytes, medium) if data is None else data
