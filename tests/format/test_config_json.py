@@ -113,6 +113,7 @@ def test_doubles_are_written_as_java_does(value: float, text: str) -> None:
         ('{"a":1,"a":2}', {"a": 2}),
         ('{"a":"x\ny"}', {"a": "x\ny"}),
         ('{"a":"\\u0041\\ud83d\\ude00\\/\\n"}', {"a": "A😀/\n"}),
+        ('{"\\ud83d":"\\ude00\\ud83d\\ude00\\ud83d"}', {"?": "?😀?"}),
         ("[true,false,null]", [True, False, None]),
         ("[[1],[ ],[\n1\n]]", [(1,), [], [1]]),
         ("1e400", float("inf")),

@@ -20,7 +20,7 @@ from flintlog.store.dispatch_journal import DispatchJournal
 from tests.pipeline.dispatch_processes import SIZES
 from tests.store.test_external_dispatch import derived, embedded_twin
 
-WAIT_S = 180
+WAIT_S = 400
 ROOT = Path(__file__).parents[2]
 SIZES_OF_FILES = (
     "mapped_file_size_commit_log",
@@ -155,7 +155,7 @@ def test_writer_and_dispatcher_killed_at_random_moments(scene: Scene, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_the_job_on_spark_and_its_writer_killed(scene: Scene, tmp_path: Path) -> None:
     writer = scene.writer()
     job = scene.job()

@@ -143,6 +143,20 @@ def groups(files: StoreFiles, ends: Mapping[QueueKey, int] | None = None) -> Ite
                 yield GroupOffset(group, topic, int(queue_id), offset, end, max(0, end - offset))
 
 
+def offsets_damage(files: StoreFiles) -> str | None:
+    """Why the groups' offsets cannot be read, when there is a file of them; `groups` then has none."""
+    path = files.root / names.CONFIG / files.paths.consumer_offsets.name
+    try:
+        data = files.small(path)
+        table = parse_config_object(data).get("offsetTable", {}) if data else {}
+    except FormatError as error:
+        return f"{path.name} cannot be read: {error.what}; `flintlog verify` says more"
+    if not isinstance(table, dict):
+        return f"{path.name} has no table of offsets; `flintlog verify` says more"
+    wrong = next((key for key, told in table.items() if not isinstance(told, dict)), None)
+    return None if wrong is None else f"{path.name} has no offsets for {wrong!r}; `flintlog verify` says more"
+
+
 def _end_of(files: StoreFiles, key: QueueKey, ends: Mapping[QueueKey, int] | None) -> int:
     if ends is not None:
         return ends.get(key, 0)

@@ -339,7 +339,12 @@ class _Repairer:
         """Recovery builds what is missing, and writes checkpoint and stop marker."""
         files = self._files
         sizes = {**files.inferred.values, **self._journal.inferred}
-        settle(files.root, files.config.with_changes(**sizes), self._medium, is_guessed=files.given is None)
+        try:
+            settle(files.root, files.config.with_changes(**sizes), self._medium, is_guessed=files.given is None)
+        except DamagedStore as error:
+            advice = f"restore it or move it away, and repair again; what was replaced is in {self._journal.kept_in}"
+            what = f"the log was mended, but this keeps the store from being opened: {error.what}"
+            raise DamagedStore(what, path=error.path, advice=advice) from error
 
     def _give_owners(self) -> None:
         """What was made anew belongs to whom the log belongs."""

@@ -8,7 +8,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import output_option
+from flintlog.cli.parameters import Seconds, output_option
 
 OTHERS = ("java", "rocksdict", "sqlite", "lmdb", "file")
 
@@ -18,7 +18,7 @@ OTHERS = ("java", "rocksdict", "sqlite", "lmdb", "file")
 @click.option("--compare", default="", help=f"Measure others beside: {', '.join(OTHERS)}, separated by commas.")
 @click.option("--only", multiple=True, help="Only tasks whose name contains this; may be given more than once.")
 @click.option("--quick", is_flag=True, help="One short round: to see that it works, not to quote.")
-@click.option("--seconds", type=click.FloatRange(0.05, 600), help="Length of one run.")
+@click.option("--seconds", type=Seconds(0.05, 600), help="Length of one run.")
 @click.option("--rounds", type=click.IntRange(1, 100), help="Runs of each task; their median counts.")
 @click.option("--rebuild-mib", type=click.IntRange(1, 1 << 20), help="Size of the log that is rebuilt.")
 @click.option("--directory", type=click.Path(file_okay=False, path_type=Path), help="Where to write: a real disk.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
@@ -160,7 +161,7 @@ class _Cut:
         self.is_cut = False
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        for message in islice(self._messages, self._limit):
+        for message in islice(self._messages, self._limit if self._limit is None else min(self._limit, sys.maxsize)):
             self.count += 1
             yield message
         if self._limit is not None and self.count == self._limit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -40,7 +41,7 @@ def dump(file: Path, kind: str | None, limit: int | None, by_field: bool, output
     if by_field:
         rows = _by_field(rows)
     limit = TABLE_LIMIT if limit is None and isinstance(output, TableOutput) else limit
-    shown = islice(rows, limit)
+    shown = islice(rows, limit if limit is None else min(limit, sys.maxsize))
     if isinstance(output, (TableOutput, CsvOutput)):
         _write_columns(shown, output, by_field)
     else:

@@ -6,6 +6,8 @@ package must be one clear sentence.
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -13,13 +15,24 @@ from collections.abc import Sequence
 from flintlog.cli.exit_codes import ExitCode, exit_code_of
 from flintlog.errors import FlintlogError, MissingExtra
 
+_NO_ROOM_FOR_OUTPUT = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO})
 _CLI_PACKAGES = frozenset({"click", "rich"})
 
 
 def main() -> None:
     """Entry point of the console script."""
+    _settle_streams()
     asked = os.environ.get("_FLINTLOG_COMPLETE")
     sys.exit(run(sys.argv[1:]) if asked is None else _complete(asked))
+
+
+def _settle_streams() -> None:
+    """What is closed takes nothing, and what an encoding has no sign for is written as an escape."""
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _complete(instruction: str) -> int:
@@ -40,13 +53,23 @@ def run(arguments: Sequence[str]) -> int:
         _complain(f"{error.code}: {error}")
         return exit_code_of(error)
     except BrokenPipeError:
-        # The reader (`head`) has seen enough. Python would complain once more while it closes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # the reader (`head`) has seen enough
         return ExitCode.FINE
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    except OSError as error:
+        if error.errno not in _NO_ROOM_FOR_OUTPUT:
+            return _report_unexpected(error)
+        _give_up_output()
+        _complain(f"cannot write the output: {error.strerror}")
+        return ExitCode.UNEXPECTED
     except Exception as error:  # noqa: BLE001 - the last line of defence: scripts get 70, people the reason
         return _report_unexpected(error)
+
+
+def _give_up_output() -> None:
+    """Python would complain once more while it closes standard output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run_command(arguments: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.group import Entry, LazyGroup
 from flintlog.cli.names import GROUP, TOPIC
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
+from flintlog.cli.parameters import look, output_option, store_argument, store_config_option, tell_offsets_damage
 from flintlog.cli.times import parse_ms
 
 if TYPE_CHECKING:
@@ -46,13 +46,15 @@ offsets = LazyGroup(
 @click.option("--topic", type=TOPIC, help="Only this topic.")
 @store_config_option
 @output_option
-def show(store: Path, group: str | None, topic: str | None, config: StoreConfig | None, output: Output) -> None:
+def show(store: Path, group: str | None, topic: str | None, config: StoreConfig | None, output: Output) -> int:
     """Show how far groups have consumed the queues of STORE."""
     from flintlog.care.overview import groups
 
-    found = groups(look(store, config, output))
+    files = look(store, config, output)
+    found = groups(files)
     wanted = (each for each in found if group in (None, each.group) and topic in (None, each.topic))
     output.rows((asdict(each) for each in wanted), _SHOWN)
+    return tell_offsets_damage(files, output)
 
 
 @click.command("set")

@@ -14,7 +14,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Row = Mapping[str, object]
 
@@ -140,11 +143,8 @@ class TableOutput(Output):
         self.stream.write(_printable(text).replace("\n", "\\n") + "\n")
 
     def _print(self, table: object) -> None:
-        from rich.console import Console
-
         # Without a terminal there is no width to keep to: a file or a pipe gets whole lines.
-        width = None if self.stream.isatty() else 1000
-        Console(file=self.stream, width=width, highlight=False, markup=False).print(table)
+        make_console(self.stream, width=1000).print(table)
 
 
 _OUTPUTS: Mapping[str, type[Output]] = {
@@ -154,6 +154,17 @@ _OUTPUTS: Mapping[str, type[Output]] = {
     "csv": CsvOutput,
 }
 FORMATS = tuple(_OUTPUTS)
+
+
+def make_console(stream: TextIO, width: int) -> Console:
+    """A console on a stream: as wide as its terminal, or as `width` says where there is none."""
+    from rich.console import Console
+
+    class PlainConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end the process with 1, which means findings
+
+    return PlainConsole(file=stream, width=None if stream.isatty() else width, highlight=False, markup=False)
 
 
 def make_output(form: str, stream: TextIO) -> Output:

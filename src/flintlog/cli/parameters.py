@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import FORMATS, Output, make_output
 
 if TYPE_CHECKING:
@@ -34,6 +36,16 @@ def _to_config_if_given(_context: click.Context, _parameter: click.Parameter, va
     from flintlog.store.config import StoreConfig
 
     return StoreConfig.load(value)
+
+
+class Seconds(click.FloatRange):
+    """A length of time; what is no number is none."""
+
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail("it is not a number", param, ctx)
+        return seconds
 
 
 def output_option(command: Command) -> Command:
@@ -77,6 +89,17 @@ def store_argument(command: Command) -> Command:
     return click.argument("store", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="STORE")(
         command
     )
+
+
+def tell_offsets_damage(files: StoreFiles, output: Output) -> ExitCode:
+    """Say when the offsets of groups could not be read: an answer without them is a part of one."""
+    from flintlog.care.overview import offsets_damage
+
+    damage = offsets_damage(files)
+    if damage is None:
+        return ExitCode.FINE
+    output.note(damage)
+    return ExitCode.PARTIAL
 
 
 def look(store: Path, config: StoreConfig | None, output: Output) -> StoreFiles:

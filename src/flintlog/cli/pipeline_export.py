@@ -13,7 +13,7 @@ import click
 
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import output_option
+from flintlog.cli.parameters import Seconds, output_option
 from flintlog.cli.pipeline import master_option, progress_bar, session
 
 
@@ -34,7 +34,7 @@ from flintlog.cli.pipeline import master_option, progress_bar, session
 @click.option("--compressed", is_flag=True, help="Keep compressed bodies as they are.")
 @click.option("--allow-data-loss", is_flag=True, help="Step over damage and what retention deleted.")
 @click.option("--follow", "is_following", is_flag=True, help="Keep the table fresh until interrupted.")
-@click.option("--interval", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Seconds, with --follow.")
+@click.option("--interval", type=Seconds(0.1), default=10.0, show_default=True, help="Seconds, with --follow.")
 @click.option("--catalog", help="The Iceberg catalog, as pyiceberg knows it; else one is made in TABLE.")
 @click.option("--identifier", default="rocketmq.messages", show_default=True, help="The table's name in a catalog.")
 @master_option

@@ -75,9 +75,9 @@ def _config(store: Path, config: StoreConfig | None, create: bool) -> StoreConfi
 
     try:
         return look_at(store, config).config
-    except DamagedStore:
+    except DamagedStore as missing:
         if not create:
-            raise
+            raise DamagedStore(missing.what, path=missing.path, advice="--create makes one") from missing
         return StoreConfig() if config is None else config
 
 

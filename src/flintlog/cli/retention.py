@@ -32,7 +32,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 @click.command()
-@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("store", type=click.Path(file_okay=False, path_type=Path), metavar="STORE")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
 @config_option
 @output_option

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import output_option, store_argument, store_config_option
+from flintlog.cli.parameters import Seconds, output_option, store_argument, store_config_option
 from flintlog.cli.top_drawing import can_draw
 from flintlog.errors import MissingExtra
 
@@ -33,7 +33,7 @@ LEAST_INTERVAL_S = 0.1
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(LEAST_INTERVAL_S, 3600),
+    type=Seconds(LEAST_INTERVAL_S, 3600),
     default=1.0,
     show_default=True,
     help="Seconds between two looks.",

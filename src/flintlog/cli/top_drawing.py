@@ -9,7 +9,7 @@ from typing import TextIO
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _PLAIN = " .:-=+*#@"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-NOTHING = "–"
+NOTHING = "-"
 
 
 def chart(values: Sequence[float | None], width: int, height: int = 1, *, can_draw: bool = True) -> list[str]:
@@ -50,7 +50,7 @@ def bar(ratio: float, width: int, *, can_draw: bool = True) -> tuple[str, str]:
 def can_draw(stream: TextIO) -> bool:
     """Whether blocks and lines exist in the encoding of a stream."""
     try:
-        "▁━–“".encode(stream.encoding or "utf-8")
+        "▁━─█".encode(stream.encoding or "utf-8")
     except UnicodeEncodeError:
         return False
     return True
@@ -60,7 +60,7 @@ def show_count(value: float | None) -> str:
     """A count in full, with thousands apart; a fraction only where it says something.
 
     >>> show_count(1234567.8), show_count(0.25), show_count(0), show_count(None)
-    ('1,234,568', '0.2', '0', '–')
+    ('1,234,568', '0.2', '0', '-')
     """
     if value is None:
         return NOTHING
@@ -71,7 +71,7 @@ def show_bytes(count: float | None) -> str:
     """Bytes in the unit that fits.
 
     >>> show_bytes(0), show_bytes(1536), show_bytes(5 << 30), show_bytes(None)
-    ('0 B', '1.5 KiB', '5.0 GiB', '–')
+    ('0 B', '1.5 KiB', '5.0 GiB', '-')
     """
     if count is None:
         return NOTHING
@@ -86,7 +86,7 @@ def show_age(age_ms: int | None) -> str:
     """How long ago, as a person says it.
 
     >>> show_age(400), show_age(61_000), show_age(7_300_000), show_age(200_000_000), show_age(None)
-    ('now', '1 min', '2 h', '2 d', '–')
+    ('now', '1 min', '2 h', '2 d', '-')
     """
     if age_ms is None:
         return NOTHING
@@ -103,7 +103,7 @@ def show_wait(lag: int, done_a_second: float | None, put_a_second: float | None)
     """When a group has caught up, if both go on as they do.
 
     >>> show_wait(600, 20.0, 10.0), show_wait(600, 10.0, 20.0), show_wait(0, None, None), show_wait(5, None, 1.0)
-    ('1 min', 'falling behind', 'caught up', '–')
+    ('1 min', 'falling behind', 'caught up', '-')
     """
     if lag == 0:
         return "caught up"

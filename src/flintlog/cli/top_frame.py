@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flintlog.care.pulse import Pulse
+from flintlog.cli.output import make_console
 from flintlog.cli.top_tiles import headline, rate_chart, tiles
 from flintlog.cli.top_view import GROUP_COLUMNS, RIGHT, TOPIC_COLUMNS, View
 
@@ -19,8 +20,7 @@ ROWS = 50
 
 def print_frame(pulse: Pulse, view: View, stream: TextIO, *, rows: int = ROWS) -> None:
     """Write one frame; a single look has no history, so there is no trend and the chart is left out."""
-    width = None if stream.isatty() else PIPE_WIDTH
-    console = Console(file=stream, width=width, highlight=False, markup=False)
+    console = make_console(stream, width=PIPE_WIDTH)
     console.print(headline(pulse), soft_wrap=True)
     console.print()
     console.print(_tile_table(pulse, view))

@@ -14,8 +14,9 @@ from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.messages import BODY_FORMS, to_row
 from flintlog.cli.names import GROUP, TOPIC
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
+from flintlog.cli.parameters import Seconds, look, output_option, store_argument, store_config_option
 from flintlog.cli.times import parse_ms
+from flintlog.errors import DamagedStore
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
@@ -25,14 +26,15 @@ if TYPE_CHECKING:
 _STORE_ADDS = frozenset({"__CRC32#"})
 
 
-def _open(store: Path, config: StoreConfig | None, output: Output, *, create: bool = False) -> Store:
-    """Open for writing; a store that is there tells its sizes itself."""
+def _open(store: Path, config: StoreConfig | None, output: Output, create: bool | None = None) -> Store:
+    """Open for writing; a store that is there tells its sizes itself. `create` is None where none can be made."""
     from flintlog.store.store import open_store
 
     if store.exists() and any(store.iterdir()):
         return open_store(store, look(store, config, output).config)
     if not create:
-        raise click.UsageError(f"there is no store in {store}; --create makes one")
+        advice = None if create is None else "--create makes one"
+        raise DamagedStore("there is no store here", path=store, advice=advice)
     return open_store(store, config)
 
 
@@ -43,7 +45,9 @@ def _open(store: Path, config: StoreConfig | None, output: Output, *, create: bo
 @click.option("--filter", "expression", help="Only messages with one of these tags: 'paid || shipped'.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many messages; all that are there by default.")
 @click.option("--start", default="earliest", show_default=True, help="Where a new group begins: earliest or latest.")
-@click.option("--wait", "wait_s", type=float, default=0.0, show_default=True, help="Seconds to wait for the next one.")
+@click.option(
+    "--wait", "wait_s", type=Seconds(0), default=0.0, show_default=True, help="Seconds to wait for the next one."
+)
 @click.option("--body", type=click.Choice(BODY_FORMS), default="text", show_default=True, help="Form of bodies.")
 @store_config_option
 @output_option
@@ -126,7 +130,7 @@ def import_(
     store: Path, file: IO[str], topic: str | None, create: bool, config: StoreConfig | None, output: Output
 ) -> int:
     """Put messages that `flintlog export` wrote into the store in STORE; they get new offsets and store times."""
-    with _open(store, config, output, create=create) as opened:
+    with _open(store, config, output, create) as opened:
         count = refused = 0
         for number, line in enumerate(file, 1):
             if line.strip():

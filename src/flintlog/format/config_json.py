@@ -46,6 +46,7 @@ _WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": N
 _WORD = re.compile("true|false|null")
 _SIMPLE_ESCAPES: Final = dict(zip("btnfrv0\"'\\/", "\b\t\n\f\r\v\0\"'\\/", strict=True))
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _NEEDS_ESCAPE = re.compile(r'[\x00-\x1f"\\]')
 _ESCAPES: Final = {chr(code): f"\\u{code:04x}" for code in range(0x20)} | {
@@ -260,7 +261,9 @@ class _Parser:
                 raise self.error("text without an end")
             if self.text[self.position] == quote:
                 self.position += 1
-                return _SURROGATE_PAIR.sub(_join_pair, "".join(pieces))
+                joined = _SURROGATE_PAIR.sub(_join_pair, "".join(pieces))
+                # No name on disk can hold what is left of them, and Java's next save would write this for it.
+                return _LONE_SURROGATE.sub("?", joined)
             pieces.append(self.escape())
 
     def escape(self) -> str:

@@ -132,6 +132,9 @@ class DispatchCore:
         if published is None:
             return
         self.progress = published
+        for queue in self._parts.queues.all():  # of an earlier start: the lane must not write where these ended
+            self._dispatcher.lane.set_queue(queue.topic, queue.queue_id, None)
+            queue.let_go()
         self._parts.queues.load()
         if self._index is not None:
             self._index.load(last_exit_ok=True, index_safe_timestamp=0)

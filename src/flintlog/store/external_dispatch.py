@@ -47,7 +47,7 @@ class ExternalDispatcher(Dispatcher):
         self._read_only = read_only
         self._is_in_charge = not read_only
         self._moved = threading.Condition()
-        self._charging = threading.RLock()
+        self._charging = threading.Lock()
         self._is_behind = False
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
