@@ -39,6 +39,7 @@ def test_three_java_nodes_hold_the_same_files(tmp_path: Path) -> None:
     assert (magic, size, index, term, pos) == (1, 48 + len(bodies[0]), 0, receipts[0].term, 0)
 
 
+@pytest.mark.slow
 def test_a_java_leader_hands_over_and_a_killed_node_comes_back(tmp_path: Path) -> None:
     addresses = ledger_addresses("n0", "n1")
     with JavaLedger("orders", addresses, QUICK_LEDGER) as first:

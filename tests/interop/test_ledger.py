@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,8 +41,8 @@ class Mixed:
         )
         self.ours[node_id] = ThreadedNode(self.directory, config)
 
-    def start_theirs(self, node_id: str) -> None:
-        self.java.start(node_id, self.directory)
+    def start_theirs(self, node_id: str, options: Mapping[str, object] | None = None) -> None:
+        self.java.start(node_id, self.directory, options)
         self.theirs.add(node_id)
 
     def stop(self, node_id: str) -> None:
@@ -144,9 +144,9 @@ def test_ours_among_two_of_java_follows_leads_and_restarts(tmp_path: Path) -> No
         group.append(_bodies(600, "ours leads"))
         group.stop("n1")
         group.append(_bodies(300, "ours leads with one"))
-        group.start_theirs("n1")
+        group.start_theirs("n1", {"enableBatchPush": True})
         group.hand_over("n1")
-        group.append(_bodies(100, "java again"))
+        group.append(_bodies(200, "java in batches"))
         group.check()
         group.stop_all()
     _same_files(tmp_path)

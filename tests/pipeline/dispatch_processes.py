@@ -42,7 +42,8 @@ def write(root: Path, seed: int) -> None:
             for _ in range(chance.randrange(1, 40)):
                 number = chance.randrange(1000)
                 keys = [f"k{number}", "all"] if number % 4 else []
-                topic = f"topic-{number % 7}" if number % 50 else f"new-{chance.randrange(10**9)}"
+                is_new = chance.random() < 0.001  # a queue of its own, with files to be made and synced
+                topic = f"new-{chance.randrange(10**9)}" if is_new else f"topic-{number % 7}"
                 store.put(Message(topic, bytes(number), queue_id=number % 3, keys=keys, tags="t")).check()
             time.sleep(0.005)
 

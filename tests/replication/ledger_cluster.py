@@ -41,10 +41,13 @@ IDS = ("n0", "n1", "n2")
 class Cluster:
     """The processes. Every method is for the test's own thread."""
 
-    def __init__(self, directory: Path, timings: str = "fast") -> None:
+    def __init__(self, directory: Path, timings: str = "fast", module: str = "ledger_process") -> None:
+        """`module` is what runs a node; it gets the last argument too."""
         self.directory = directory
+        self._module = f"tests.replication.{module}"
         self.real = ledger_addresses(*IDS)
         self._timings = timings
+        self._starts = 0
         self._links = {(one, other): TcpLink(self.real[other]) for one in IDS for other in IDS if one != other}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -52,10 +55,11 @@ class Cluster:
         peers = ";".join(
             f"{each}-{self.real[each] if each == node_id else self._links[node_id, each].address}" for each in IDS
         )
-        arguments = [str(self.directory), node_id, peers, self._timings]
+        self._starts += 1
+        arguments = [str(self.directory), node_id, peers, self._timings, str(self._starts)]
         with (self.directory / f"{node_id}.log").open("ab") as output:
             self._processes[node_id] = subprocess.Popen(
-                [sys.executable, "-m", "tests.replication.ledger_process", *arguments], stdout=output, stderr=output
+                [sys.executable, "-m", self._module, *arguments], stdout=output, stderr=output
             )
 
     def kill(self, node_id: str) -> None:
@@ -94,8 +98,18 @@ class Cluster:
     def _statuses(self) -> dict[str, list[object]]:
         return {file.stem: json.loads(file.read_text()) for file in self.directory.glob("*.status")}
 
+    def leader(self) -> str:
+        """Who says that it leads, in the latest term."""
+        leaders = [(status[1], node_id) for node_id, status in self._statuses().items() if status[0] == "LEADER"]
+        return str(max(leaders)[1]) if leaders else IDS[0]
+
     def stop(self) -> dict[str, list[bytes]]:
         """Stop every node cleanly once they agree; the bodies of each node's log."""
+        self.end_processes()
+        return {node_id: self.bodies(node_id) for node_id in IDS}
+
+    def end_processes(self) -> None:
+        """Stop every node cleanly once they agree."""
         self.mend()
         self.settle()
         for process in self._processes.values():
@@ -103,7 +117,6 @@ class Cluster:
             process.terminate()
         ended = {node_id: process.wait(60) for node_id, process in self._processes.items()}
         assert set(ended.values()) == {0}, f"{ended}: {self.output()}"
-        return {node_id: self.bodies(node_id) for node_id in IDS}
 
     def bodies(self, node_id: str) -> list[bytes]:
         storage = open_files(self.directory, node_id, data_file_bytes=DATA_FILE_BYTES)
@@ -127,9 +140,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(directory: Path, timings: str = "fast") -> Iterator[Cluster]:
+def cluster(directory: Path, timings: str = "fast", module: str = "ledger_process") -> Iterator[Cluster]:
     """Three nodes that run."""
-    made = Cluster(directory, timings)
+    made = Cluster(directory, timings, module)
     try:
         for node_id in IDS:
             made.start(node_id)

@@ -32,6 +32,7 @@ def config_of(addresses: dict[str, str], member: str) -> StoreConfig:
         dleger_group="orders",
         dleger_peers=";".join(f"{each}-{address}" for each, address in addresses.items()),
         dleger_self_id=member,
+        ledger_index_file_size=32 * 128,
     )
 
 

@@ -232,7 +232,7 @@ def test_an_unknown_code_is_a_format_error() -> None:
 WHOLE = b"".join(RECORDED[name] for name in REQUESTS)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=6)), max_size=4), st.data())
 def test_garbled_streams_give_requests_or_a_format_error(changes: list[tuple[int, bytes]], data: st.DataObject) -> None:
     stream = bytearray(WHOLE)
@@ -266,7 +266,7 @@ JSON = st.recursive(
 FIELDS = sorted({key for name in REQUESTS for key in json.loads(parse_frame(RECORDED[name]).body)})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(REQUESTS), st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=3))
 def test_bodies_with_anything_in_them_are_read_or_refused(name: str, changes: dict[str, object]) -> None:
     frame = parse_frame(RECORDED[name])
@@ -278,7 +278,7 @@ def test_bodies_with_anything_in_them_are_read_or_refused(name: str, changes: di
     assert parse_request(*encode_request(request, envelope)) == (envelope, request)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(ANSWERS), st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=3), st.binary(max_size=20))
 def test_answers_with_anything_in_them_are_read_or_refused(name: str, changes: dict[str, object], tail: bytes) -> None:
     frame = parse_frame(RECORDED[name])

@@ -26,7 +26,7 @@ from flintlog.store.damage import DamageMap
 from flintlog.store.disk_use import full_log_paths
 from flintlog.store.index import IndexService
 from flintlog.store.json_file import JsonFile
-from flintlog.store.ledger_files import INDEX_FILE_BYTES, LedgerFiles
+from flintlog.store.ledger_files import LedgerFiles
 from flintlog.store.ledger_log import LedgerCommitLog
 from flintlog.store.message import Message
 from flintlog.store.paths import StorePaths
@@ -88,18 +88,18 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         damage=DamageMap(),
         allocator=allocator,
         pool=pool,
-        ledger=_make_ledger(paths, medium, segments),
+        ledger=_make_ledger(paths, config, medium, segments),
     )
 
 
-def _make_ledger(paths: StorePaths, medium: Medium, segments: SegmentQueue) -> LedgerFiles | None:
+def _make_ledger(paths: StorePaths, config: StoreConfig, medium: Medium, segments: SegmentQueue) -> LedgerFiles | None:
     if paths.ledger is None:
         return None
     return LedgerFiles(
         paths.ledger,
         medium,
         data_file_bytes=segments.segment_size,
-        index_file_bytes=_found_size(paths.ledger / "index", medium) or INDEX_FILE_BYTES,
+        index_file_bytes=_found_size(paths.ledger / "index", medium) or config.ledger_index_file_size,
         data=segments,
         data_directories=paths.commit_logs,
         is_intact=_is_record,

@@ -171,5 +171,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
         about="Members of the group as `id-host:port`, separated by semicolons.")] = None
     dleger_self_id: Annotated[str | None, option("dLegerSelfId",
         about="This member's id.")] = None
+    ledger_index_file_size: Annotated[int, option(unit="bytes", low=32,
+        about="Size of one index file of a new ledger, a multiple of 32; Java opens only what it would have "
+        "made itself.")] = 5 * 1024 * 1024 * 32
     preferred_leader_id: Annotated[str | None, option("preferredLeaderId",
         about="Id of the member that should lead when it can.")] = None
