@@ -188,11 +188,33 @@ def test_parked_appends_are_bounded() -> None:
 def test_a_halted_node_stays_halted() -> None:
     node = Node(None, *entries(1, 1), term=2, committed=1)
     node.follow()
-    with pytest.raises(LedgerHalted, match="1 is committed"):
-        node.push(PushType.TRUNCATE, node.log.entry(0))
+    with pytest.raises(LedgerHalted, match="everything up to 1 is committed"):
+        node.push(PushType.COMPARE, replace(node.log.entry(1), term=2))
     assert node.log.end == 1
     with pytest.raises(LedgerHalted):
         node.step(Tick())
+
+
+@pytest.mark.parametrize("type_", [PushType.COMPARE, PushType.TRUNCATE, PushType.APPEND])
+def test_a_leader_that_contradicts_what_is_committed_is_not_followed(type_: PushType) -> None:
+    node = Node(None, *entries(1, 1, 1), term=2, committed=1)
+    node.follow()
+    with pytest.raises(LedgerHalted, match="n1 has another entry 1 of term 2"):
+        node.push(type_, replace(node.log.entry(1), term=2))
+
+
+def test_a_late_truncate_after_a_restart_leaves_what_is_committed() -> None:
+    node = Node(None, *entries(1, 1, 1, 1), term=2, committed=2)
+    node.follow()
+    output = node.push(PushType.TRUNCATE, node.log.entry(0))
+    assert codes(output) == [ResponseCode.SUCCESS] and node.log.end == 2
+
+
+def test_a_late_truncate_before_our_beginning_changes_nothing() -> None:
+    node = Node(None, *entries(1, 1, 1, 1)[2:], term=2, committed=2)
+    node.follow()
+    output = node.push(PushType.TRUNCATE, entries(1)[0])
+    assert codes(output) == [ResponseCode.INCONSISTENT_STATE] and output.truncation is None
 
 
 # Leading.

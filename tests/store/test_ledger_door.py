@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import InvalidConfig, Message, Store, StoreConfig, open_store
-from flintlog.errors import StoreClosed
+from flintlog.errors import DamagedStore, StoreClosed
 from flintlog.format.ledger_entry import EntryHead
 from flintlog.store import ledger_log
 from flintlog.store.ledger_log import ProposalAnswer
@@ -213,6 +213,44 @@ def test_a_store_stopped_with_an_uncommitted_tail_comes_back_without_showing_it(
         store.wait_dispatched()
         assert [message.body for message in store.get("orders", 0, 0).messages] == [b"first", b"tail"]
         again.door.stop()
+
+
+def test_a_new_member_begins_where_the_groups_log_begins_now(group: ToldGroup) -> None:
+    """The group has deleted its oldest files: a queue's first message here is not its first one."""
+    file_bytes = CONFIG.mapped_file_size_commit_log
+    with open_store(group.store._engine.path.parent / "other", CONFIG) as other:
+        leader = ToldGroup(other)
+        leader.lead()
+        for number in range(400):
+            other.put_async(Message("orders", b"%d" % number * 50, keys=["k"]))
+        leader.commit()
+        entries = [leader.door.files.entry(index) for index in range(400)]
+        leader.door.stop()
+    kept = [entry for entry in entries if entry[0].position >= file_bytes]
+    assert kept[0][0].position == file_bytes
+    group.door.files.restart(file_bytes)
+    group.door.files.append(kept)
+    group.commit()
+    group.store.wait_dispatched()
+    first = kept[0][0].index
+    assert group.store.min_physical_offset == file_bytes
+    assert (group.store.min_offset("orders", 0), group.store.max_offset("orders", 0)) == (first, 400)
+    assert group.store.get("orders", 0, first).messages[0].body == b"%d" % first * 50
+    group.lead()
+    later = group.store.put_async(Message("orders", b"next"))
+    group.commit()
+    assert later.result(PATIENCE_S).check().queue_offset == 400
+
+
+def test_a_log_that_was_read_does_not_begin_anew(group: ToldGroup) -> None:
+    group.lead()
+    group.store.put_async(Message("orders", b"x"))
+    group.commit()
+    with pytest.raises(DamagedStore, match="begins at"):
+        group.door.files.restart(10 * CONFIG.mapped_file_size_commit_log)
+    assert group.door.files.end == 0
+    group.store.wait_dispatched()
+    assert len(group.store.get("orders", 0, 0).messages) == 1
 
 
 def test_a_plain_store_has_no_door_and_a_ledger_takes_no_bytes(tmp_path: Path, group: ToldGroup) -> None:

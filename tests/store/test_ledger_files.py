@@ -163,6 +163,22 @@ def test_begin_moves_when_old_files_are_deleted(tmp_path: Path) -> None:
     assert opened(tmp_path).begin == first
 
 
+def test_index_records_of_deleted_entries_go_with_the_next_file(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, some_bodies(300))
+    before = len(list((tmp_path / "index").iterdir()))
+    files.data.delete_before(files.data.segments[-1].base, now_ms=0)
+    grow(files, some_bodies(60, seed=2))
+    after = sorted(int(path.name) for path in (tmp_path / "index").iterdir())
+    assert len(after) < before
+    assert after[0] <= files.begin * 32 < after[0] + INDEX_BYTES
+    for index in range(files.begin, files.end + 1):
+        assert files.entry(index)[0].index == index
+    files.close()
+    again = opened(tmp_path)
+    assert (again.begin, again.end) == (files.begin, 359)
+
+
 def _is_behind(files: LedgerFiles, index: int) -> bool:
     try:
         return files.entry(index)[0].position >= 2 * DATA_BYTES

@@ -67,6 +67,7 @@ class LedgerDoor:
         if ledger is None or not isinstance(commit_log, LedgerCommitLog):
             raise InvalidConfig("the log of this store is no ledger", path=engine.path)
         self.files: LedgerFiles = ledger
+        ledger.is_read_from = True
         self._engine = engine
         self._log = commit_log
         self._committed = ledger.committed

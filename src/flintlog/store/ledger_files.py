@@ -71,6 +71,8 @@ class LedgerFiles:
         self.end = self.end_term = self.committed = NO_INDEX
         self.end_position = self.synced_position = 0
         self._directories = frozenset(data_directories or (directory / "data",))
+        self.is_read_from = False
+        """Whether others have derived something from the entries: then the log cannot begin anew under them."""
         self._begin = NO_INDEX
         self._first: Segment | None = None
         self._syncing = threading.Lock()
@@ -263,6 +265,8 @@ class LedgerFiles:
         if last is not None and position >= last.end:
             self._seal(last)
             self._index.flush_all()  # an opening does not look through the files before the last ones
+            if self.begin > 0:
+                self._index.delete_before(self.begin * INDEX_RECORD_SIZE, now_ms=0)
         segment = self._made(self.data.last_or_new(position), self.data)
         if segment.base + segment.wrote_position != position:
             raise DamagedStore(f"the log ends at {self.data.max_wrote}", path=segment.path, offset=position)
@@ -317,6 +321,13 @@ class LedgerFiles:
         """Keep nothing: the next entry, of whatever index, has this position, which begins a file."""
         if position % self.data.segment_size:
             raise InvalidOffset("a ledger begins where a file does", path=self.directory, offset=position)
+        if self.is_read_from and (self.end != NO_INDEX or position < self._begin_position()):
+            raise DamagedStore(
+                f"the group's log begins at {position}, behind what this member has of it",
+                path=self.directory,
+                offset=self.end_position,
+                advice="move the store's directory away: the group fills it again from there",
+            )
         # The checkpoint first: one that names more than there is would keep the member from being opened.
         self.state.save_checkpoint(NOTHING)
         with self._syncing:

@@ -57,7 +57,9 @@ class PushHandler:
         refusal = self._refusal(sender, request)
         if refusal is not None:
             self._answer(waiting, refusal)
-        elif request.type is PushType.APPEND:
+            return
+        self._state.check_committed(request.entries)
+        if request.type is PushType.APPEND:
             self._on_append(waiting)
         elif request.type is PushType.COMMIT:
             self._state.commit_up_to(request.commit_index)
@@ -112,14 +114,18 @@ class PushHandler:
         self._answer_when_synced(waiting)
 
     def _keep_up_to(self, entry: Entry, *, may_cut: bool) -> ResponseCode | None:
-        """Make this entry our last one, or refuse. What is before it stays only if it is known to be the leader's."""
+        """Make this entry our last one, or refuse. What is before it stays only if it is known to be the leader's.
+
+        What is committed is the leader's too, so a request to cut some of it is one that comes late.
+        """
         state, log = self._state, self._state.log
+        kept = state.committed if state.rules.keep_committed else NO_INDEX
         if log.has(entry.index) and log.entry(entry.index) == entry:
-            if entry.index < log.end and may_cut:
+            if max(entry.index, kept) < log.end and may_cut:
                 self._refuse_all(ResponseCode.TIMEOUT)
-                state.cut(entry.index)
+                state.cut(max(entry.index, kept))
             return None
-        if not may_cut and entry.index <= log.end:
+        if entry.index <= (kept if may_cut else log.end):
             return ResponseCode.INCONSISTENT_STATE
         is_prefix_known = not may_cut or state.committed >= entry.index - 1
         if log.has(entry.index - 1) and is_prefix_known:

@@ -6,9 +6,10 @@ node runs, and what it covers is never cut. Every change of term or vote is in t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
+from typing import NoReturn
 
 from flintlog.errors import DamagedStore, LedgerHalted
 from flintlog.replication.ledger.interface import (
@@ -180,12 +181,23 @@ class NodeState:
         self.log.restart(entry, self.output)
         self._after_cut(entry.index - 1)
 
+    def check_committed(self, pushed: Iterable[Entry]) -> None:
+        """A leader has everything that is committed: one that pushes something else in its place is not followed."""
+        if not self.rules.keep_committed:
+            return
+        for entry in pushed:
+            if entry.index <= self.committed and self.log.has(entry.index) and self.log.entry(entry.index) != entry:
+                self._halt(f"{self.leader_id} has another entry {entry.index} of term {entry.term}")
+
     def _check_kept(self, last_index: int) -> None:
         if last_index < self.committed and self.rules.keep_committed:
-            raise LedgerHalted(
-                f"{self.leader_id} wants the log cut behind entry {last_index}, but {self.committed} is committed",
-                advice="two nodes disagree about what is committed: compare their logs before either is started again",
-            )
+            self._halt(f"{self.leader_id} wants the log cut behind entry {last_index}")
+
+    def _halt(self, why: str) -> NoReturn:
+        raise LedgerHalted(
+            f"{why}, but everything up to {self.committed} is committed",
+            advice="two nodes disagree about what is committed: compare their logs before either is started again",
+        )
 
     def _after_cut(self, last_index: int) -> None:
         self._generation += 1
