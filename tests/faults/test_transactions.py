@@ -60,6 +60,11 @@ def test_decisions_survive_everything_for_long(flush: str, operations: list[Oper
     run(TransactionWorld(transaction_config(flush)), operations)
 
 
+def test_a_commit_that_a_power_cut_tore_in_the_middle_of_the_log_is_undone_and_the_rest_is_read() -> None:
+    names = ("begin", "begin", "begin", "commit", "stop", "commit", "begin", "crash")
+    run(TransactionWorld(transaction_config("async")), [(name, 0) for name in names])
+
+
 class WatchedMedium(FaultyMedium):
     """Remembers what a crash right before each of its changes would leave, and what had been promised by then."""
 

@@ -20,6 +20,7 @@ from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.errors import FlintlogError
 from flintlog.services.transaction import Decision, UndecidedTransaction
+from flintlog.store.stored import StoredMessage
 from flintlog.testing import FakeClock
 from tests.faults.world import NEVER_MS, small_config
 from tests.services.transaction_store import DISCARD, read, service_of
@@ -105,7 +106,7 @@ class TransactionWorld:
         self.promised()
 
     def note_given_up(self) -> None:
-        for message in read(self.store, DISCARD):
+        for message in self.discarded():
             name = str(message.uniq_key)
             assert self.state[name] in (OPEN, GIVEN_UP)
             self.state[name] = GIVEN_UP
@@ -145,13 +146,20 @@ class TransactionWorld:
     # What must hold
 
     def seen(self) -> Counter[str]:
-        messages = [message for queue_id in range(2) for message in read(self.store, "orders", queue_id)]
+        # What was not synced may be torn, and something behind it whole: then it is damage, and lost.
+        around = self.config.flush == "async"
+        messages = [
+            message for queue_id in range(2) for message in read(self.store, "orders", queue_id, around_damage=around)
+        ]
         return Counter(str(message.uniq_key) for message in messages)
+
+    def discarded(self) -> list[StoredMessage]:
+        return read(self.store, DISCARD, around_damage=self.config.flush == "async")
 
     def found(self) -> dict[str, str]:
         """What the store says about each transaction."""
         seen = self.seen()
-        discarded = Counter(str(message.uniq_key) for message in read(self.store, DISCARD))
+        discarded = Counter(str(message.uniq_key) for message in self.discarded())
         waiting = Counter(each.id for each in service_of(self.store).undecided())
         for counter in (seen, discarded, waiting):
             assert all(count == 1 for count in counter.values()), counter

@@ -53,6 +53,7 @@ def test_the_benchmark_of_timers_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_million_waiting_messages_make_no_tick_slower(tmp_path: Path) -> None:
     measured = measure_timers(tmp_path, TimersTask())
     assert measured.tick_us < 5 * measured.tick_alone_us

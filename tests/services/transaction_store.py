@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flintlog import Message, Store, StoreConfig, StoredMessage, open_store
 from flintlog.disk.medium import Medium
+from flintlog.errors import DamagedRecord
 from flintlog.services.transaction import TransactionService
 from flintlog.testing import FakeClock
 
@@ -49,13 +50,19 @@ def order(number: int, **properties: str) -> Message:
     )
 
 
-def read(store: Store, topic: str = "orders", queue_id: int = 0) -> list[StoredMessage]:
-    """Everything that a queue shows."""
+def read(store: Store, topic: str = "orders", queue_id: int = 0, *, around_damage: bool = False) -> list[StoredMessage]:
+    """Everything that a queue shows; a damaged message is an error, or passed over."""
     store.wait_dispatched()
     found: list[StoredMessage] = []
     offset = store.min_offset(topic, queue_id)
     while offset < store.max_offset(topic, queue_id):
-        page = store.get(topic, queue_id, offset)
+        try:
+            page = store.get(topic, queue_id, offset)
+        except DamagedRecord as damaged:
+            if not around_damage or damaged.next_queue_offset is None:
+                raise
+            offset = damaged.next_queue_offset
+            continue
         found += page.messages
         offset = page.next_offset
     return found
