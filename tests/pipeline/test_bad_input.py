@@ -23,6 +23,12 @@ JOBS = {
     "export": ["export", "{store}", "{target}"],
     "export delta": ["export", "{store}", "{target}", "--format", "delta"],
     "export iceberg": ["export", "{store}", "{target}", "--format", "iceberg"],
+    "report": ["report", "{store}", "--html", "{target}"],
+    "sql": ["sql", "{store}", "select count(*) from messages"],
+    "sql into": ["sql", "{store}", "select * from messages", "--into", "{target}"],
+    "compact": ["compact", "{store}", "{target}", "--config", "{conf}"],
+    "compact table": ["compact", "{store}", "{target}", "--format", "parquet"],
+    "replay": ["replay", "{store}", "{target}", "--config", "{conf}"],
 }
 WITH_TOPICS = [job for job in JOBS if not job.startswith(("verify", "sql"))]
 LOOKING = {"verify": 1, "report": 0}
@@ -115,3 +121,9 @@ def test_an_option_that_is_misspelt(spark: SparkSession, case: Case, job: str) -
     assert code == 2
     assert "--master" in said.splitlines()[-1]
     assert not case.target.exists()
+
+
+@pytest.mark.parametrize("job", ["sql", "sql into"])
+def test_an_option_of_the_source_that_is_misspelt(spark: SparkSession, case: Case, job: str) -> None:
+    assert "startingOffsets" in case.refused(job, "--option", "startngOffsets=latest")
+    assert "maxBytesPerTrigger" in case.refused(job, "--option", "maxBytesPerTrigger=many")

@@ -133,6 +133,19 @@ def test_a_table_of_somebody_else_becomes_messages(spark: SparkSession, tmp_path
     assert not (tmp_path / "other").exists()
 
 
+def test_a_clock_that_was_turned_back_does_not_reorder_a_table(spark: SparkSession, tmp_path: Path, conf: str) -> None:
+    (tmp_path / "table").mkdir()
+    columns = {
+        "topic": ["orders"] * 3,
+        "body": [b"3", b"1", b"2"],
+        "physical_offset": [300, 100, 200],
+        "store_timestamp": [2000, 3000, 1000],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "table" / "part.parquet")
+    replay(spark, tmp_path / "table", tmp_path / "target", config=conf)
+    assert [row["body"] for row in rows(tmp_path / "target")] == [b"1", b"2", b"3"]
+
+
 def test_a_time_span_of_a_store(spark: SparkSession, store: Path, tmp_path: Path, conf: str) -> None:
     times = sorted(int(str(row["store_timestamp"])) for row in own_rows(store))
     since, until = times[len(times) // 3], times[-1]
@@ -183,7 +196,7 @@ def test_what_cannot_be_is_one_sentence_and_leaves_nothing(
         ask(form="orc")
     with pytest.raises(InvalidConfig, match="no Delta table"):
         ask(form="delta")
-    with pytest.raises(InvalidConfig, match="no message is left"):
+    with pytest.raises(InvalidConfig, match="no messages of topic oders to replay"):
         ask(topics=("oders",))
     with pytest.raises(InvalidConfig, match="tagz"):
         ask(where="tagz = 'paid'")

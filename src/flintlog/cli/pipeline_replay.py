@@ -28,7 +28,7 @@ from flintlog.cli.times import parse_ms, parse_span_ms
 @click.option("--body", metavar="SQL", help='The new body of each message, such as "to_json(value)".')
 @click.option("--queues", type=click.IntRange(1), help="Spread messages over so many queues, by key.")
 @click.option("--shift", metavar="SPAN", help="Move the times of birth by 7d, -2h, 90s.")
-@click.option("--order-by", metavar="SQL", help="Sort by this; else by store time, or as the log has them.")
+@click.option("--order-by", metavar="SQL", help="Sort by this; else the log's own order, or by time.")
 @click.option("--name", help="The replay's name: one of the same name is done once. It follows from the rest.")
 @click.option("--again", is_flag=True, help="Put them once more, though it was done before.")
 @click.option("--allow-data-loss", is_flag=True, help="Step over damage.")

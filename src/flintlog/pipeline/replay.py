@@ -110,7 +110,8 @@ def replay(
     with new_directory(root):
         report.rows = _put(spark, frame, given, progress)
         if not report.rows:
-            raise InvalidConfig("nothing is replayed: no message is left of what was asked for", path=origin)
+            whose = "" if options.topics is None else f" of topic {' or '.join(options.topics)}"
+            raise InvalidConfig(f"there are no messages{whose} to replay", path=origin)
     report.seconds = time.perf_counter() - began
     return report
 

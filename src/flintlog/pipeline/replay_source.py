@@ -1,7 +1,7 @@
 """What can be replayed: stores, and tables of Parquet, as rows in the order they are put again.
 
     store      the log's own order; of several stores one after the other
-    tables     by store time and physical offset, where they have these columns, else as they come
+    tables     the same, by their columns broker and physical_offset; without these by time, or as they come
 
 A table need not be one of ours: any columns will do that make a message (`sink_rows.py`), the others are there for
 expressions. What is read is what the table holds when the replay begins.
@@ -9,7 +9,7 @@ expressions. What is read is what the table holds when the replay begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMS: Final = ("store", "parquet", "delta", "iceberg")
-_ORDER: Final = ("store_timestamp", "broker", "physical_offset")
+_PLACE: Final = ("broker", "physical_offset")
+_TIMES: Final = ("store_timestamp", "timestamp", "born_timestamp")
 _INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 
 
@@ -83,8 +84,18 @@ def load_replayed(spark: SparkSession, source: str, form: str, *, fail_on_data_l
     else:
         frame, description = load_delta(spark, root) if form == "delta" else load_iceberg(spark, root)
         spec = parse_spec(description)
-    order = tuple(name for name in _ORDER if name in frame.columns)
-    return Replayed(frame, order, are_bodies_plain=spec is None or spec.decompress)
+    return Replayed(frame, _order(frame.columns), are_bodies_plain=spec is None or spec.decompress)
+
+
+def _order(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that say in which order messages were stored. Clocks may have been turned back, offsets were not.
+
+    >>> _order(["topic", "store_timestamp", "physical_offset"]), _order(["value", "timestamp"])
+    (('physical_offset',), ('timestamp',))
+    """
+    if "physical_offset" in columns:
+        return tuple(name for name in _PLACE if name in columns)
+    return tuple(name for name in _TIMES if name in columns)[:1]
 
 
 def _load_parquet(spark: SparkSession, root: Path) -> DataFrame:

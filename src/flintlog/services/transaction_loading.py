@@ -120,8 +120,17 @@ def find_ends(store: Store, undecided: list[Undecided]) -> Iterator[tuple[Undeci
             transaction = transaction or by_key.get((uniq_key, born))
             if transaction is None or offset < transaction.halves[0].physical_offset or id(transaction) in found:
                 continue
+            if not _is_whole(store, offset):
+                continue  # a power cut tore it: nobody will ever read it, so it decides nothing
             found.add(id(transaction))
             yield transaction, Decision.COMMIT if is_commit else Decision.UNKNOWN
+
+
+def _is_whole(store: Store, physical_offset: int) -> bool:
+    try:
+        return store.message_at(physical_offset) is not None
+    except DamagedRecord:
+        return False
 
 
 def find_older_ends(
