@@ -14,7 +14,14 @@ from flintlog import InvalidConfig, Message, StoreConfig, open_store
 from flintlog.care.verify import verify
 from flintlog.errors import InvalidMessage
 from flintlog.replication.ledger.interface import Role
-from flintlog.replication.ledger.store_node import LedgerStoreNode, leader_record, parse_peers, seal_record
+from flintlog.replication.ledger.messages import AppendResponse
+from flintlog.replication.ledger.store_node import (
+    LedgerStoreNode,
+    answer_of,
+    leader_record,
+    parse_peers,
+    seal_record,
+)
 from flintlog.store.message import PutStatus
 from flintlog.testing.java_ledger import ledger_addresses
 
@@ -301,6 +308,27 @@ def test_a_member_that_cannot_be_is_refused_before_anything_is_written(
     with pytest.raises(InvalidConfig):
         LedgerStoreNode(tmp_path / "store", config)
     assert not (tmp_path / "store/dledger-n0").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "is_written"),
+    [
+        (200, PutStatus.PUT_OK, True),
+        (404, PutStatus.SERVICE_NOT_AVAILABLE, False),
+        (409, PutStatus.SERVICE_NOT_AVAILABLE, False),
+        (415, PutStatus.SERVICE_NOT_AVAILABLE, False),
+        (505, PutStatus.SERVICE_NOT_AVAILABLE, False),
+        (506, PutStatus.SERVICE_NOT_AVAILABLE, False),
+        (502, PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, True),
+        (503, PutStatus.OS_PAGE_CACHE_BUSY, False),
+        (501, PutStatus.UNKNOWN_ERROR, False),
+        (504, PutStatus.UNKNOWN_ERROR, False),
+        (414, PutStatus.UNKNOWN_ERROR, False),
+    ],
+)
+def test_what_the_group_answers_becomes_a_put_status(code: int, status: PutStatus, is_written: bool) -> None:
+    answer = answer_of(AppendResponse(code, 1, positions=(4096,)))
+    assert (answer.status, answer.is_written) == (status, is_written)
 
 
 def test_a_leaders_record_is_sealed_and_harmless() -> None:

@@ -199,7 +199,7 @@ def test_a_topic_that_was_removed_and_made_anew(tmp_path: Path) -> None:
             store.put(Message("orders", b"x")).check()
         figures = store._engine.put_figures
         figures.take()
-        store._engine.parts.queues.remove_topic("orders")
+        store._engine.parts.queues.remove_topic("orders", 0)
         store.put(Message("other", b"x")).check()
         assert [puts.topic for puts in figures.take()] == ["other"]
 

@@ -205,7 +205,7 @@ def test_removed_topic_leaves_nothing(tmp_path: Path) -> None:
     put(table, "orders", 0, 0, 0)
     put(table, "orders", 1, 10, 0)
     put(table, "orders2", 0, 20, 0)
-    table.remove_topic("orders")
+    table.remove_topic("orders", 30)
     assert [path.name for path in (tmp_path / "consumequeue").iterdir()] == ["orders2"]
     table.destroy()
     assert not list((tmp_path / "consumequeue").iterdir())

@@ -267,12 +267,12 @@ class BrokerStats:
         self.refresh()
         with self._lock:
             for name, items in self._items.items():
-                for key in [key for key in items if parse_key(name, key).get(field) == value]:
+                for key in [key for key in items if value in key and parse_key(name, key).get(field) == value]:
                     item = items.pop(key)
                     for awake in self._awake.values():
                         awake.pop(item, None)
             for name, moments in self._moments.items():
-                for key in [key for key in moments if parse_key(name, key).get(field) == value]:
+                for key in [key for key in moments if value in key and parse_key(name, key).get(field) == value]:
                     del moments[key]
 
     # ------------------------------------------------------------------ once a second

@@ -25,7 +25,7 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 class DeletedQueue(msgspec.Struct, frozen=True, rename="camel"):
-    """A queue that is gone: the next offset it would have given, and where in the log its last record ends."""
+    """A queue that is gone: the next offset it would have given, and how far the log was dispatched then."""
 
     topic: str
     queue_id: int

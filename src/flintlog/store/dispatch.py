@@ -113,7 +113,7 @@ class Dispatcher:
         with self.exclusively():
             for queue_id in self._queues.queue_ids(topic):
                 self.lane.set_queue(topic, queue_id, None)
-            self._queues.remove_topic(topic)
+            self._queues.remove_topic(topic, self.position)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -68,6 +68,6 @@ def clean_unused_topics(engine: Engine, retained: Collection[str]) -> list[str]:
     gone = [topic for topic in unused if not is_system_topic(topic) and not topic.startswith(LMQ_PREFIX)]
     for topic in gone:
         with engine.dispatcher.exclusively(), engine.log.lock:
-            queues.remove_topic(topic)
+            queues.remove_topic(topic, engine.dispatcher.position)
         log.info("the queues of topic %s were deleted", topic)
     return gone

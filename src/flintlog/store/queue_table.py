@@ -223,6 +223,10 @@ class QueueTable:
         """How far into the log any queue was built; -1 when there are none."""
         return max((queue.max_physical_offset for queue in self.all()), default=-1)
 
+    def deleted_end(self, log_end: int) -> int:
+        """How far into a log that ends there the queues of deleted topics were built; -1 when there were none."""
+        return max((gone.log_end for gone in self._deleted.all() if gone.log_end <= log_end), default=-1)
+
     def truncate(self, physical_offset: int) -> None:
         """Drop the entries of records at or behind this offset, in every queue."""
         for queue in self.all():
@@ -380,12 +384,13 @@ class QueueTable:
             self._tails.written.discard(queue)
             queue.destroy()
 
-    def remove_topic(self, topic: str) -> None:
-        """Delete all queues of a topic, and its directories. Should it be made anew, its offsets go on."""
+    def remove_topic(self, topic: str, dispatched: int) -> None:
+        """Delete all queues of a topic, and its directories. Should it be made anew, its offsets go on.
+
+        Every record of the log below `dispatched` has its entry: also those of these queues.
+        """
         queues = [queue for queue in self.all() if queue.topic == topic]
-        self._deleted.add(
-            DeletedQueue(topic, queue.queue_id, self._next_of(queue), queue.max_physical_offset) for queue in queues
-        )
+        self._deleted.add(DeletedQueue(topic, queue.queue_id, self._next_of(queue), dispatched) for queue in queues)
         for queue in queues:
             self._destroy_queue(topic, queue.queue_id)
         if topic in self._next_light:

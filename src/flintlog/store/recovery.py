@@ -142,7 +142,8 @@ class Recovery:
             self._forget_queues()
             return self._min
         if self._clean:
-            return queues.max_physical_offset()
+            # What deleted queues held was dispatched as well; they shall not come back.
+            return max(queues.max_physical_offset(), queues.deleted_end(self._open.marker.log_end or 0), self._min)
         queues.truncate(covered + 1)
         return max(covered, self._min)
 
@@ -193,10 +194,9 @@ class Recovery:
         self._open.queues.destroy()
 
     def _missing_queues(self) -> str | None:
-        count = len(self._open.queues.all())
-        if not count:
+        count, known = len(self._open.queues.all()), self._open.marker.queue_count
+        if not count and not (self._clean and known == 0):
             return "the log has messages and there are no queues"
-        known = self._open.marker.queue_count
         if self._clean and known is not None and count < known:
             return f"there were {known} queues at the last stop, and there are {count}"
         return None

@@ -41,12 +41,12 @@ from flintlog.store.store import Store, open_store
 LEADER_TOPIC: Final = "rmq_sys_flintlog_leader"
 """A leader's first record: half a transaction, so it stands in no queue and nobody is ever given it."""
 
+# What is not here may have been written: a put whose leader changed, halted or was stopped is UNKNOWN_ERROR.
 _STATUS: Final[Mapping[int, PutStatus]] = {
     ResponseCode.SUCCESS: PutStatus.PUT_OK,
     ResponseCode.NOT_LEADER: PutStatus.SERVICE_NOT_AVAILABLE,
     ResponseCode.INCONSISTENT_LEADER: PutStatus.SERVICE_NOT_AVAILABLE,
     ResponseCode.DISK_FULL: PutStatus.SERVICE_NOT_AVAILABLE,
-    ResponseCode.ILLEGAL_MEMBER_STATE: PutStatus.SERVICE_NOT_AVAILABLE,
     ResponseCode.LEADER_NOT_READY: PutStatus.SERVICE_NOT_AVAILABLE,
     ResponseCode.LEADER_TRANSFERRING: PutStatus.SERVICE_NOT_AVAILABLE,
     ResponseCode.WAIT_QUORUM_ACK_TIMEOUT: PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH,
@@ -219,11 +219,12 @@ class LedgerStoreNode(LedgerListeners):
         """Bring the records of one put to the group."""
         told: Future[ProposalAnswer] = Future()
         asked = self.node.propose_from_thread(*bodies)
-        asked.add_done_callback(lambda done: told.set_result(_answer(done.result())))
+        asked.add_done_callback(lambda done: told.set_result(answer_of(done.result())))
         return told
 
 
-def _answer(response: AppendResponse) -> ProposalAnswer:
+def answer_of(response: AppendResponse) -> ProposalAnswer:
+    """What the group's answer says to whoever put."""
     status = _STATUS.get(response.code, PutStatus.UNKNOWN_ERROR)
     is_written = response.code in (ResponseCode.SUCCESS, ResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
     return ProposalAnswer(status, response.positions, is_written)
