@@ -1,7 +1,8 @@
 """What each command prints on golden stores, for people and for programs, word for word.
 
 FLINTLOG_WRITE_TRANSCRIPTS=1 writes them again; look at the difference before it is committed. Commands that run until
-they are stopped, measure, or start Spark show here how they refuse; their work is shown by their own tests.
+they are stopped, measure, or start Spark show here how they refuse; their work is shown by their own tests, that of
+some jobs on Spark by `tests/pipeline/test_transcripts.py`.
 """
 
 from __future__ import annotations
@@ -91,6 +92,13 @@ CASES = {
     "pipeline-sql-refused": Case("plain", "pipeline sql {room}/nowhere 'select 1'"),
 }
 
+_COUNTS = "select topic, count(*) as messages from messages group by topic order by topic"
+SPARK_CASES = {
+    "pipeline-sql": Case("transaction", f'pipeline sql {{store}} "{_COUNTS}"'),
+    "pipeline-verify": Case("transaction", "pipeline verify {store}"),
+}
+"""What `tests/pipeline` shows: these start Spark."""
+
 
 @pytest.fixture(autouse=True)
 def utc() -> Iterator[None]:
@@ -116,7 +124,8 @@ def test_a_command_prints_what_its_transcript_says(
 
 
 def test_no_transcript_is_left_over() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.{form}.txt" for name in CASES for form in FORMS}
+    names = [*CASES, *SPARK_CASES]
+    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.{form}.txt" for name in names for form in FORMS}
 
 
 def test_every_command_has_a_transcript() -> None:

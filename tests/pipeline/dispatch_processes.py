@@ -16,7 +16,7 @@ from flintlog import Message, StoreConfig, open_store
 from tests.store.outside import dispatching
 
 SIZES = StoreConfig(
-    mapped_file_size_commit_log=256 * 1024,
+    mapped_file_size_commit_log=1024 * 1024,
     mapped_file_size_consume_queue=20 * 256,
     max_hash_slot_num=200,
     max_index_num=1500,
@@ -45,7 +45,7 @@ def write(root: Path, seed: int) -> None:
                 is_new = chance.random() < 0.001  # a queue of its own, with files to be made and synced
                 topic = f"new-{chance.randrange(10**9)}" if is_new else f"topic-{number % 7}"
                 store.put(Message(topic, bytes(number), queue_id=number % 3, keys=keys, tags="t")).check()
-            time.sleep(0.005)
+            time.sleep(0.02)
 
 
 def dispatch(root: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from flintlog import Message, StoreConfig, open_store
 from flintlog.disk.local import LocalMedium
 from flintlog.errors import StoreInUse
 from flintlog.pipeline.dispatch_core import DispatchCore
+from flintlog.pipeline.dispatch_source import Asked, DispatchReader
 from flintlog.pipeline.dispatch_tasks import Derived, DispatchPlan, derive_range, plan_ranges
 from flintlog.pipeline.rebuild_scan import BuildPlan
 from flintlog.pipeline.tasks import Refusal
@@ -113,3 +115,25 @@ def test_a_task_that_outlived_its_dispatcher_writes_nothing(tmp_path: Path) -> N
             assert isinstance(found, Refusal)
             assert found.kind is StoreInUse
             assert not (tmp_path / "consumequeue").exists()
+
+
+def test_the_stream_has_a_partition_a_core_and_goes_no_further_than_asked(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_store(root, EXTERNAL) as store, DispatchCore(root, EXTERNAL, MEDIUM) as core:
+        job = Job(root, core)
+        put(store, 600)
+        asked = Asked(job.plan, core.progress.epoch, core.progress.end, max_bytes=60_000, cores=2)
+        reader = DispatchReader(Asked.from_option(asked.to_option()))
+        start, batches = reader.initialOffset(), 0
+        while (end := reader.latestOffset(start)) != start:
+            assert end["end"] - start["end"] <= 60_000
+            partitions = reader.partitions(start, end)
+            assert 1 <= len(partitions) <= 2
+            rows = [pickle.loads(row) for each in partitions for (row,) in reader.read(each)]
+            assert core.take(rows, end["end"]) is None
+            start, batches = end, batches + 1
+        assert batches >= 2
+        assert core.progress.end == store.max_physical_offset
+        strange = DispatchReader(Asked(job.plan, core.progress.epoch + 1, 0, 1 << 20, 2))
+        assert strange.latestOffset() == strange.initialOffset()  # of another epoch nothing is read
+    assert derived(root) == embedded_twin(root, tmp_path / "twin")

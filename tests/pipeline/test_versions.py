@@ -10,6 +10,7 @@ import sysconfig
 import venv
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from .conftest import COUNT, fill
@@ -23,15 +24,16 @@ ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 600
 
 
-def run_script(command: list[str], work: Path, search_path: list[str]) -> dict[str, object]:
+def run_script(command: list[str], python: str, work: Path) -> dict[str, object]:
     """Run the user's script over a small store; what it found."""
     store = fill(work / "store")
     (work / "broker.conf").write_text(CONFIG)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     environment = {
         **kept,
-        "PYTHONPATH": os.pathsep.join(search_path),
-        "PYSPARK_PYTHON": command[0] if "python" in command[0] else sys.executable,
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "TMPDIR": str(work),
     }
@@ -62,9 +64,15 @@ def check(found: dict[str, object], version: str) -> None:
     }
 
 
+def test_a_script_for_spark_submit_needs_no_setting_of_ours(tmp_path: Path) -> None:
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    found = run_script([submit, "--master", "local[2]"], sys.executable, tmp_path)
+    check(found, pyspark.__version__)
+
+
 def test_the_oldest_spark_that_is_supported(tmp_path: Path) -> None:
-    python = oldest_spark()
-    found = run_script([str(python)], tmp_path, [str(ROOT / "src"), str(ROOT)])
+    python = str(oldest_spark())
+    found = run_script([python], python, tmp_path)
     check(found, OLDEST)
 
 

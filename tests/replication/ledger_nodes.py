@@ -62,6 +62,11 @@ def fast_config(node_id: str, addresses: Mapping[str, str]) -> LedgerConfig:
     return replace(config, acknowledge_timeout_ms=20_000)
 
 
+def patient(config: LedgerConfig) -> LedgerConfig:
+    """Quick to elect at the start, and slow to miss a leader: for tests in which nobody shall change."""
+    return replace(config, heartbeat_interval_ms=4_000)
+
+
 @asynccontextmanager
 async def running(
     *node_ids: str,

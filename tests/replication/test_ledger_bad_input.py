@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from tests.replication.ledger_nodes import GROUP, SlowDisk, entries_of, leader_of, running, until
+from tests.replication.ledger_nodes import GROUP, SlowDisk, entries_of, leader_of, patient, running, until
 
 from flintlog.remoting.frame import MAX_FRAME_BYTES, Command, FrameReader, encode_frame
 from flintlog.replication.ledger import listening
@@ -87,7 +87,7 @@ def _nothing_changed(work: Callable[[LedgerNode, SlowDisk], object]) -> None:
 
     async def scenario() -> None:
         disks = {node_id: SlowDisk() for node_id in IDS}
-        async with running(*IDS, storages=disks) as nodes:
+        async with running(*IDS, storages=disks, configure=patient) as nodes:
             leader = await leader_of(nodes)
             await leader.propose(b"before")
             target = next(node for node in nodes.values() if node is not leader)
@@ -295,7 +295,7 @@ def test_who_has_too_many_open_requests_is_not_read_from(monkeypatch: pytest.Mon
         assert len(asked) < 64 + 2 * 256 * 1024 // len(frame)
         assert not sending.done()
         answered, frames, found = 0, FrameReader(), 0
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(110):
             while found < wanted:
                 for question in asked[answered:]:
                     question.answer(AppendResponse(ResponseCode.SUCCESS, 0))

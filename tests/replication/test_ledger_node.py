@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 from tests.replication.ledger_nodes import (
@@ -13,6 +14,7 @@ from tests.replication.ledger_nodes import (
     entries_of,
     fast_config,
     leader_of,
+    patient,
     propose_all,
     running,
     until,
@@ -83,7 +85,7 @@ def test_a_follower_refuses_proposals_and_names_the_leader() -> None:
 def test_nothing_is_acknowledged_before_a_majority_has_synced() -> None:
     async def scenario() -> None:
         disks = {node_id: SlowDisk() for node_id in IDS}
-        async with running(*IDS, storages=disks) as nodes:
+        async with running(*IDS, storages=disks, configure=patient) as nodes:
             leader = await leader_of(nodes)
             await leader.propose(b"warm")
             for disk in disks.values():
@@ -92,7 +94,6 @@ def test_nothing_is_acknowledged_before_a_majority_has_synced() -> None:
             await until(lambda: all(disk.log.end == leader.committed + 1 for disk in disks.values()))
             await asyncio.sleep(0.5)
             assert not proposal.done()
-            beats = leader.term
             others = [disk for node_id, disk in disks.items() if node_id != leader.config.self_id]
             others[0].gate.set()
             await asyncio.sleep(0.3)
@@ -100,9 +101,25 @@ def test_nothing_is_acknowledged_before_a_majority_has_synced() -> None:
             others[1].gate.set()
             answer = await proposal
             assert answer.code == ResponseCode.SUCCESS
-            # Heartbeats went on while the disks stood still.
-            assert (leader.role, leader.term) == (Role.LEADER, beats)
             disks[leader.config.self_id].gate.set()
+
+    asyncio.run(scenario())
+
+
+def test_a_disk_that_stands_still_costs_no_leader_its_place() -> None:
+    async def scenario() -> None:
+        disks = {node_id: SlowDisk() for node_id in IDS}
+        async with running(*IDS, storages=disks, configure=lambda c: replace(c, heartbeat_interval_ms=500)) as nodes:
+            leader = await leader_of(nodes)
+            before = (await leader.propose(b"warm")).term
+            for disk in disks.values():
+                disk.gate.clear()
+            proposal = asyncio.create_task(leader.propose(b"waits"))
+            await asyncio.sleep(2.5)  # longer than a leader may be silent
+            assert (leader.role, leader.term, proposal.done()) == (Role.LEADER, before, False)
+            for disk in disks.values():
+                disk.gate.set()
+            assert (await proposal).code == ResponseCode.SUCCESS
 
     asyncio.run(scenario())
 
@@ -110,7 +127,7 @@ def test_nothing_is_acknowledged_before_a_majority_has_synced() -> None:
 def test_many_entries_share_one_sync() -> None:
     async def scenario() -> None:
         disks = {node_id: SlowDisk() for node_id in IDS}
-        async with running(*IDS, storages=disks) as nodes:
+        async with running(*IDS, storages=disks, configure=patient) as nodes:
             leader = await leader_of(nodes)
             disk = disks[leader.config.self_id]
             before = disk.sync_count
@@ -122,7 +139,7 @@ def test_many_entries_share_one_sync() -> None:
 
 def test_threads_propose_too() -> None:
     async def scenario() -> None:
-        async with running(*IDS) as nodes:
+        async with running(*IDS, configure=patient) as nodes:
             leader = await leader_of(nodes)
             found: list[list[int]] = []
 
@@ -271,7 +288,7 @@ def test_a_vote_that_cannot_be_written_down_is_not_given() -> None:
 
 def test_too_many_bytes_at_once_are_refused() -> None:
     async def scenario() -> None:
-        async with running(*IDS) as nodes:
+        async with running(*IDS, configure=patient) as nodes:
             leader = await leader_of(nodes)
             large = bytes(1 << 20)
             answers = await asyncio.gather(*(leader.propose(large) for _ in range(80)))

@@ -3,6 +3,7 @@
     full rows       the source, all columns  beside   the kernel decoding the same in this process
     metadata        the same without bodies  beside   the same
     export          Parquet, by topic, day   beside   pyarrow writing the same batches in this process
+    streams         over a store that another process writes, and how late they are (`streaming.py`)
     rebuild         Spark's job              beside   opening the store without its queues; RocketMQ doing the same
       one core      the same on local[1]     beside   two cores
       larger log    the same on four times the log
@@ -33,6 +34,7 @@ from flintlog.bench.java import Java
 from flintlog.bench.ours import fill_log
 from flintlog.bench.process_tree import PeakMemory, cpu_seconds
 from flintlog.bench.run import strip
+from flintlog.bench.streaming import SECONDS, measure_streams
 from flintlog.bench.tasks import MIB, TASKS, Window
 from flintlog.derive.columns import to_record_batch
 from flintlog.derive.splits import SPLIT_BYTES
@@ -53,6 +55,10 @@ if TYPE_CHECKING:
 
 SMALL_MIB = 16
 WARM_UPS = 3
+LEAST_STREAM_S = 3.0
+MIB_A_STREAMED_SECOND = 100
+"""Streams run longer when more is asked for."""
+
 GROWTH = 4
 REBUILD = "rebuild, Spark"
 CONFIG = StoreConfig(flush="async")
@@ -70,6 +76,11 @@ class PipelineFigure(msgspec.Struct, frozen=True):
     beside: str | None = None
     times_the_cpu: float | None = None
     times_as_fast: float | None = None
+    delay_ms: float | None = None
+    """Of a stream: from a message's store time to its arrival, the median; then the 99th percentile."""
+    delay_p99_ms: float | None = None
+    behind_s: float | None = None
+    """Of a stream: how long after the last put everything had arrived."""
 
 
 def measure_pipeline(
@@ -121,7 +132,7 @@ class _Bench:
         self._progress = progress
 
     def run(self) -> list[PipelineFigure]:
-        return [*self._rows(), *self._exports(), *self._rebuilds()]
+        return [*self._rows(), *self._exports(), *self._streams(), *self._rebuilds()]
 
     def run_on_one_core(self) -> list[PipelineFigure]:
         two = next(figure for figure in self._before if figure.name == REBUILD)
@@ -157,6 +168,27 @@ class _Bench:
         there = self._warm("export, Spark", with_spark)
         shutil.rmtree(table)
         return [alone, _beside(there, alone)]
+
+    def _streams(self) -> list[PipelineFigure]:
+        self._progress("streams over a store being written")
+        room = self._logs.whole.parent / "streams"
+        seconds = min(SECONDS, max(LEAST_STREAM_S, self._logs.mib / MIB_A_STREAMED_SECOND))
+        with PeakMemory() as peak:
+            streamed = measure_streams(self._spark, room, seconds=seconds)
+        shutil.rmtree(room)
+        return [
+            PipelineFigure(
+                each.name,
+                each.seconds,
+                each.cpu_seconds,
+                each.message_count / 1024 / each.cpu_seconds,
+                peak.mib,
+                delay_ms=each.delay_ms,
+                delay_p99_ms=each.delay_p99_ms,
+                behind_s=each.behind_s,
+            )
+            for each in streamed
+        ]
 
     def _warm(self, name: str, work: Callable[[Path], object]) -> PipelineFigure:
         """Work that leaves a store as it is: done before the clock, and again."""

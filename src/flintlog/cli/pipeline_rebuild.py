@@ -10,7 +10,7 @@ import click
 
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import config_option, output_option
+from flintlog.cli.parameters import look, output_option, store_config_option
 from flintlog.cli.pipeline import master_option, progress_bar, session
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 @click.option("--topic", "topics", multiple=True, type=TOPIC, help="Only queues of this topic; may be repeated.")
 @click.option("--into", type=click.Path(path_type=Path), help="An empty directory for the result; the store stays.")
 @master_option
-@config_option
+@store_config_option
 @output_option
 def rebuild(
-    store: Path, topics: tuple[str, ...], into: Path | None, master: str, config: StoreConfig, output: Output
+    store: Path, topics: tuple[str, ...], into: Path | None, master: str, config: StoreConfig | None, output: Output
 ) -> None:
     """Build the consume queues and the index of STORE again, from its log alone.
 
@@ -36,6 +36,7 @@ def rebuild(
     from flintlog.pipeline.rebuild import rebuild as run
 
     find_logs((str(store),))  # before anyone waits for Spark to start
+    config = look(store, None, output).config if config is None else config
     with session(master) as spark, progress_bar("reading the log") as progress:
         report = run(spark, store, config=config, topics=topics, into=into, progress=progress)
     output.record(asdict(report))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flintlog.disk.local import LocalMedium
-from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse
+from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, JobFailed, StoreInUse
 from flintlog.pipeline.dispatch_core import MAX_BATCH_BYTES, DispatchCore
 from flintlog.pipeline.dispatch_tasks import Derived, DispatchPlan
 from flintlog.pipeline.failures import plain_errors, to_plain
@@ -158,12 +158,13 @@ class _Dispatch:
         self._stop.wait(_LOOK_INTERVAL_S)
         if batches.failure is not None:
             raise batches.failure
-        error = None if query.isActive else query.exception()
-        if error is not None:
-            raise to_plain(error, "dispatch")
+        is_needed = not self._stop.is_set() and not core.is_wanted
+        if not query.isActive and is_needed:
+            error = query.exception()
+            raise JobFailed("the stream of dispatch has ended") if error is None else to_plain(error, "dispatch")
         if self._progress is not None:
             self._show(core, self._progress)
-        return not query.isActive or self._stop.is_set() or core.is_wanted
+        return not is_needed
 
     def _show(self, core: DispatchCore, progress: Progress) -> None:
         readable, start = core.readable(), self._report.log_start
@@ -198,15 +199,17 @@ class _Batches:
 
     def take(self, frame: DataFrame, _number: int) -> None:
         """One batch: what its tasks have derived is published."""
-        found = [pickle.loads(row.derived) for row in frame.collect()]
-        with self._lock:
+        try:
+            found = [pickle.loads(row.derived) for row in frame.collect()]
+            with self._lock:
+                if not self._is_closed:
+                    self._publish(found)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends the job
             if self._is_closed:
-                return
-            try:
-                self._publish(found)
-            except Exception as error:
-                self.failure = error
-                raise
+                return  # the stream was stopped in the middle; what Spark says about that nobody needs
+            self.failure = error if isinstance(error, FlintlogError) else to_plain(error, "dispatch")
+            # In short: Spark searches the text of what is raised here, and a long one breaks its search.
+            raise JobFailed("dispatch failed") from None
 
     def _publish(self, found: list[Derived | Refusal]) -> None:
         for each in found:

@@ -14,12 +14,13 @@ import pickle
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from flintlog.disk.local import LocalMedium
-from flintlog.pipeline.dispatch_tasks import DispatchPlan, RangeTask, derive_range, plan_ranges
+from flintlog.pipeline.dispatch_tasks import TASK_BYTES, DispatchPlan, RangeTask, derive_range, plan_ranges
 from flintlog.store.dispatch_journal import ReadableEnd
 
 if TYPE_CHECKING:
@@ -65,10 +66,10 @@ class DispatchSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """One task."""
+    """What one task of Spark's does: neighbouring splits, several where the log's files are small."""
 
-    def __init__(self, task: RangeTask) -> None:
-        super().__init__(task)
+    def __init__(self, tasks: Sequence[RangeTask]) -> None:
+        super().__init__(tuple(tasks))
 
 
 class DispatchReader(DataSourceStreamReader):
@@ -97,7 +98,10 @@ class DispatchReader(DataSourceStreamReader):
         is_record = bool(start["is_record"])
         paths = asked.plan.paths
         tasks = plan_ranges(paths, LocalMedium(), start["end"], stop, cores=asked.cores, is_record=is_record)
-        return [RangePartition(task) for task in tasks]
+        count = min(len(tasks), max(asked.cores, -(-(stop - start["end"]) // TASK_BYTES)))
+        cuts = [len(tasks) * number // count for number in range(count + 1)] if tasks else [0]
+        return [RangePartition(tasks[first:behind]) for first, behind in pairwise(cuts)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
-        yield (pickle.dumps(derive_range(self._asked.plan, partition.value)),)
+        for task in partition.value:
+            yield (pickle.dumps(derive_range(self._asked.plan, task)),)

@@ -105,7 +105,8 @@ class JavaBroker(JavaSide[_BrokerEntryPoint]):
         *,
         jvm_options: Sequence[str] = SHORT_LIVED,
     ) -> None:
-        super().__init__(Path(path), "flintlog.JavaBroker", jvm_options)
+        super().__init__("flintlog.JavaBroker", jvm_options)
+        self.path = Path(path)
         try:
             if not self._java.load(str(self.path), msgspec.json.encode(dict(options or {})).decode()):
                 raise DamagedStore("the Java broker refuses to load this directory", path=self.path)
@@ -113,6 +114,9 @@ class JavaBroker(JavaSide[_BrokerEntryPoint]):
         except BaseException:
             self.kill()
             raise
+
+    def _shut_down(self) -> None:
+        self._java.shutdown()
 
     @property
     def address(self) -> str:

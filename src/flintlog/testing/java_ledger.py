@@ -18,14 +18,12 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Protocol, TypeVar, cast
+from typing import Protocol
 
 import msgspec
 
-from flintlog.errors import FlintlogError
-from flintlog.testing.java_process import SHORT_LIVED, JavaProcess
+from flintlog.testing.java_process import SHORT_LIVED
+from flintlog.testing.java_side import JavaSide
 
 POLL_INTERVAL_S = 0.02
 
@@ -33,8 +31,6 @@ POLL_INTERVAL_S = 0.02
 SMALL_LEDGER = {"mappedFileSizeForEntryData": 64 * 1024, "mappedFileSizeForEntryIndex": 32 * 512}
 # A leader that is gone is missed after a second and a half instead of six.
 QUICK_LEDGER = {**SMALL_LEDGER, "heartBeatTimeIntervalMs": 500}
-
-Value = TypeVar("Value")
 
 
 class LedgerReceipt(msgspec.Struct, frozen=True):
@@ -97,7 +93,7 @@ def ledger_addresses(*node_ids: str) -> dict[str, str]:
     return addresses
 
 
-class JavaLedger:
+class JavaLedger(JavaSide[_LedgerEntryPoint]):
     """Some of a group's nodes, or all, in one JVM. `options` are properties of DLedgerConfig."""
 
     def __init__(
@@ -108,28 +104,11 @@ class JavaLedger:
         *,
         jvm_options: Sequence[str] = SHORT_LIVED,
     ) -> None:
+        super().__init__("flintlog.JavaLedger", jvm_options)
         self.group = group
         self._peers = ";".join(f"{node_id}-{address}" for node_id, address in addresses.items())
         self._options = dict(options or {})
         self._nodes: set[str] = set()
-        self._process: JavaProcess | None = JavaProcess("flintlog.JavaLedger", jvm_options=jvm_options)
-        self._file_count = 0
-
-    def __enter__(self) -> JavaLedger:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.kill()
-
-    @property
-    def pid(self) -> int:
-        """The process's id, to stop it and let it go on."""
-        return self._running.pid
 
     def start(
         self,
@@ -157,21 +136,9 @@ class JavaLedger:
         self._nodes.discard(node_id)
         self._java.stop(node_id)
 
-    def close(self) -> None:
-        """Stop every node, then the process."""
-        if self._process is None:
-            return
-        try:
-            for node_id in sorted(self._nodes):
-                self.stop(node_id)
-        finally:
-            self.kill()
-
-    def kill(self) -> None:
-        """Kill the process: what the nodes had not flushed is in the page cache alone."""
-        if self._process is not None:
-            self._process.end()
-            self._process = None
+    def _shut_down(self) -> None:
+        for node_id in sorted(self._nodes):
+            self.stop(node_id)
 
     def info(self, node_id: str) -> LedgerInfo:
         """The node as it is now."""
@@ -190,20 +157,15 @@ class JavaLedger:
 
     def append(self, node_id: str, bodies: Iterable[bytes], *, window: int = 64) -> list[LedgerReceipt]:
         """Append entries through a node, `window` of them at a time; the answers in the same order."""
-        asked = self._new_file()
-        asked.write_bytes(b"".join(msgspec.json.encode({"body": body}) + b"\n" for body in bodies))
-        answers = self._new_file()
-        count = self._java.append(node_id, window, str(asked), str(answers))
-        asked.unlink()
-        return self._told(answers, count, LedgerReceipt)
+        asked = self._asked(msgspec.json.encode({"body": body}) for body in bodies)
+        return self._told(lambda file: self._java.append(node_id, window, asked, file), _parse_receipt)
 
     def entries(self, node_id: str, first: int | None = None, last: int | None = None) -> list[LedgerEntryView]:
         """Entries of a node's own files, committed or not: all, or from `first` to `last`."""
         info = self.info(node_id)
         begin = max(info.begin_index, 0) if first is None else first
-        file = self._new_file()
-        count = self._java.entries(node_id, begin, info.end_index if last is None else last, str(file))
-        return self._told(file, count, LedgerEntryView)
+        end = info.end_index if last is None else last
+        return self._told(lambda file: self._java.entries(node_id, begin, end, file), _parse_entry)
 
     def transfer(self, node_id: str, successor: str) -> int:
         """Ask the leader to hand over to `successor`; DLedger's code, 200 when it has."""
@@ -215,23 +177,10 @@ class JavaLedger:
         told = self._java.measure(node_id, msgspec.json.encode(task).decode())
         return msgspec.json.decode(told, type=LedgerFigures)
 
-    @property
-    def _java(self) -> _LedgerEntryPoint:
-        return cast(_LedgerEntryPoint, self._running.entry_point)
 
-    @property
-    def _running(self) -> JavaProcess:
-        if self._process is None:
-            raise FlintlogError("the Java ledger was closed")
-        return self._process
+def _parse_receipt(line: bytes) -> LedgerReceipt:
+    return msgspec.json.decode(line, type=LedgerReceipt)
 
-    def _told(self, file: Path, count: int, kind: type[Value]) -> list[Value]:
-        values = [msgspec.json.decode(line, type=kind) for line in file.read_bytes().splitlines()]
-        if len(values) != count:
-            raise FlintlogError(f"Java wrote {count} lines, {len(values)} were read", path=file)
-        file.unlink()
-        return values
 
-    def _new_file(self) -> Path:
-        self._file_count += 1
-        return self._running.directory / f"{self._file_count}.jsonl"
+def _parse_entry(line: bytes) -> LedgerEntryView:
+    return msgspec.json.decode(line, type=LedgerEntryView)

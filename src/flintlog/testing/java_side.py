@@ -7,30 +7,23 @@ leaving it by an exception, or `kill()`, kills the process, which leaves what a 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar, cast
+from typing import Generic, Self, TypeVar, cast
 
 from flintlog.errors import FlintlogError
 from flintlog.testing.java_process import JavaProcess
 
-
-class Stoppable(Protocol):
-    """The least that an entry point can do."""
-
-    def shutdown(self) -> None: ...
-
-
-Entry = TypeVar("Entry", bound=Stoppable)
+Entry = TypeVar("Entry")
 Value = TypeVar("Value")
 
 
-class JavaSide(Generic[Entry]):
-    """One JVM and its entry point, over one directory. Owned by one thread."""
+class JavaSide(ABC, Generic[Entry]):
+    """One JVM and its entry point. Owned by one thread."""
 
-    def __init__(self, path: Path, main_class: str, jvm_options: Sequence[str]) -> None:
-        self.path = path
+    def __init__(self, main_class: str, jvm_options: Sequence[str]) -> None:
         self._name = main_class.rpartition(".")[2]
         self._process: JavaProcess | None = JavaProcess(main_class, jvm_options=jvm_options)
         self._file_count = 0
@@ -47,16 +40,20 @@ class JavaSide(Generic[Entry]):
             self.kill()
 
     def close(self) -> None:
-        """A clean shutdown: everything is flushed and saved, `abort` goes."""
+        """A clean shutdown: everything is flushed and saved."""
         if self._process is None:
             return
         try:
-            self._java.shutdown()
+            self._shut_down()
         finally:
             self.kill()
 
+    @abstractmethod
+    def _shut_down(self) -> None:
+        """Stop what runs there, as RocketMQ would."""
+
     def kill(self) -> None:
-        """Kill the process: nothing is flushed or saved, the abort file stays."""
+        """Kill the process: nothing is flushed or saved."""
         if self._process is not None:
             self._process.end()
             self._process = None
@@ -68,8 +65,13 @@ class JavaSide(Generic[Entry]):
     @property
     def _running(self) -> JavaProcess:
         if self._process is None:
-            raise FlintlogError(f"the {self._name} was closed", path=self.path)
+            raise FlintlogError(f"the {self._name} was closed")
         return self._process
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._running.pid
 
     def _asked(self, lines: Iterable[bytes]) -> str:
         """The path of a file that holds these lines, for Java to read."""

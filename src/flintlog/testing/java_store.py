@@ -100,7 +100,8 @@ class JavaStore(JavaSide[EntryPoint]):
         clock_ms: int = MACHINE_CLOCK_MS,
         jvm_options: Sequence[str] = SHORT_LIVED,
     ) -> None:
-        super().__init__(Path(path), "flintlog.JavaStore", jvm_options)
+        super().__init__("flintlog.JavaStore", jvm_options)
+        self.path = Path(path)
         settings = {
             "options": dict(options or {}),
             "topicQueueTypes": dict(topic_queue_types or {}),
@@ -117,6 +118,9 @@ class JavaStore(JavaSide[EntryPoint]):
             raise
 
     halt = JavaSide.kill
+
+    def _shut_down(self) -> None:
+        self._java.shutdown()
 
     def put(self, messages: Iterable[Message | Sequence[Message]], *, clock_ms: int | None = None) -> list[JavaReceipt]:
         """Put messages one after the other; a sequence goes in as one client batch.
