@@ -10,17 +10,21 @@ import pytest
 from flintlog.bench.replication import QUICK_REPLICATION, measure_replication
 from flintlog.bench.replication_worker import Load
 
-SMALL = msgspec.structs.replace(QUICK_REPLICATION, ha_producers=2, ledger_producers=8)
+SMALL = msgspec.structs.replace(QUICK_REPLICATION, ha_threads=2, producers=8)
 
 
 @pytest.mark.timeout(120)
-def test_both_tasks_give_a_rate(tmp_path: Path) -> None:
+def test_every_task_gives_a_rate(tmp_path: Path) -> None:
     steps: list[str] = []
     figures = measure_replication(tmp_path, SMALL, with_java=False, progress=steps.append)
-    assert [figure.task for figure in figures] == ["HA sync pair, 2 producers", "group of three, 8 producers"]
+    assert [figure.task for figure in figures] == [
+        "HA sync pair, 2 threads",
+        "HA sync pair, 8 asyncio",
+        "group of three, 8 asyncio",
+    ]
     assert all(figure.flintlog > 0 for figure in figures)
-    assert [(figure.java, figure.ratio) for figure in figures] == [(None, None)] * 2
-    assert len(steps) == 2
+    assert [(figure.java, figure.ratio) for figure in figures] == [(None, None)] * 3
+    assert len(steps) == 3
     assert list(tmp_path.iterdir()) == []
 
 

@@ -4,7 +4,8 @@
     group       three nodes; ours sync on a majority before a send is acknowledged, DLedger's do not
 
 All nodes are processes of their own on loopback. Producers run in the master's or leader's process, the same number on
-both sides, and each waits for its own message. Every side is warmed up before its first round; the median counts.
+both sides, and each waits for its own message; Java's are threads, ours threads or coroutines, as the task says.
+Every side is warmed up before its first round; the median counts.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class ReplicationWindow(msgspec.Struct, frozen=True):
     seconds: float = 5.0
     rounds: int = 3
     warm_up_seconds: float = 5.0
-    ha_producers: int = 16
-    ledger_producers: int = 64
+    ha_threads: int = 16
+    producers: int = 64
 
 
 QUICK_REPLICATION = ReplicationWindow(seconds=0.5, rounds=1, warm_up_seconds=0.3)
@@ -69,14 +70,15 @@ def measure_replication(
     room: Path, window: ReplicationWindow, *, with_java: bool, progress: Callable[[str], None]
 ) -> list[ReplicationFigure]:
     """Both tasks, in a directory of their own; `progress` is told each step."""
-    tasks = {
-        f"HA sync pair, {window.ha_producers} producers": (window.ha_producers, _HA),
-        f"group of three, {window.ledger_producers} producers": (window.ledger_producers, _LEDGER),
-    }
+    threads = Load(window.ha_threads, BODY_BYTES, window.seconds)
+    tasks = Load(window.producers, BODY_BYTES, window.seconds, as_tasks=True)
     figures: list[ReplicationFigure] = []
-    for name, (producers, sides) in tasks.items():
+    for name, load, sides in (
+        (f"HA sync pair, {threads.producers} threads", threads, _HA),
+        (f"HA sync pair, {tasks.producers} asyncio", tasks, _HA),
+        (f"group of three, {tasks.producers} asyncio", tasks, _LEDGER),
+    ):
         chosen = {side: opener for side, opener in sides.items() if with_java or side == OURS}
-        load = Load(producers, BODY_BYTES, window.seconds)
         figures.append(_figure(name, room, window, load, chosen, progress))
     return figures
 

@@ -10,10 +10,12 @@ standard input ends the node stops.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Final, Literal, Protocol
@@ -65,6 +67,8 @@ class Load(msgspec.Struct, frozen=True, rename="camel"):
     producers: int
     body_bytes: int
     seconds: float
+    as_tasks: bool = False
+    """Whether our producers are coroutines; Java's are threads in any case."""
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -133,7 +137,7 @@ class LedgerMember:
 
 
 class HaMember:
-    """A master whose puts wait for its slave, or that slave. Producers are threads."""
+    """A master whose puts wait for its slave, or that slave. Producers are threads, or tasks in the shell's loop."""
 
     def __init__(self, setup: Setup) -> None:
         config = StoreConfig(flush="async", broker_role=setup.role, in_sync_replicas=2, slave_timeout=10_000)
@@ -153,38 +157,55 @@ class HaMember:
         return Status(None, self._port, self._store.raw_log.end)
 
     def measure(self, load: Load) -> Measured:
-        """Put from threads; each waits until the slave has its message."""
-        body, counts = Random(1).randbytes(load.body_bytes), [0] * load.producers
+        """Put; each producer waits until the slave has its message."""
+        counts = [0] * load.producers
         began, cpu = time.perf_counter(), time.process_time()
         end = began + load.seconds
+        if load.as_tasks:
+            self._thread.call(self._produce_as_tasks(load, counts, end), load.seconds + 60)
+        else:
+            self._produce_in_threads(load, counts, end)
+        return Measured(sum(counts), time.perf_counter() - began, time.process_time() - cpu)
 
+    def _produce_in_threads(self, load: Load, counts: list[int], end: float) -> None:
         def produce(number: int) -> None:
-            sent = 0
+            messages = _messages(load, number)
             while time.perf_counter() < end:
-                message = Message(
-                    TOPIC,
-                    body,
-                    tags="TagA",
-                    keys=[f"key{number}-{sent}"],
-                    queue_id=(number + sent) % QUEUES,
-                    properties={"UNIQ_KEY": f"7F0000010001{number}-{sent}"},
-                )
-                if self._store.put(message):
-                    counts[number] += 1
-                sent += 1
+                counts[number] += bool(self._store.put(next(messages)))
 
         threads = [threading.Thread(target=produce, args=(number,)) for number in range(load.producers)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        return Measured(sum(counts), time.perf_counter() - began, time.process_time() - cpu)
+
+    async def _produce_as_tasks(self, load: Load, counts: list[int], end: float) -> None:
+        async def produce(number: int) -> None:
+            messages = _messages(load, number)
+            while time.perf_counter() < end:
+                counts[number] += bool(await self._store.aput(next(messages)))
+
+        await asyncio.gather(*(produce(number) for number in range(load.producers)))
 
     def stop(self) -> None:
         """Close sockets and store."""
         self._thread.call(self._shell.stop())
         self._thread.stop()
         self._store.shutdown()
+
+
+def _messages(load: Load, number: int) -> Iterator[Message]:
+    """What one producer puts, made anew each time."""
+    body = Random(1).randbytes(load.body_bytes)
+    for sent in itertools.count():
+        yield Message(
+            TOPIC,
+            body,
+            tags="TagA",
+            keys=[f"key{number}-{sent}"],
+            queue_id=(number + sent) % QUEUES,
+            properties={"UNIQ_KEY": f"7F0000010001{number}-{sent}"},
+        )
 
 
 def main() -> None:
