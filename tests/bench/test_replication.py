@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from flintlog.bench.replication import QUICK_REPLICATION, measure_replication
-from flintlog.bench.replication_worker import Load
 
 SMALL = msgspec.structs.replace(QUICK_REPLICATION, ha_threads=2, producers=8)
 
@@ -35,7 +34,3 @@ def test_java_is_measured_beside(tmp_path: Path) -> None:
     figures = measure_replication(tmp_path, SMALL, with_java=True, progress=lambda _: None)
     assert all(figure.java for figure in figures)
     assert all(figure.ratio for figure in figures)
-
-
-def test_a_load_is_what_java_reads_too() -> None:
-    assert msgspec.to_builtins(Load(4, 1024, 0.5)) == {"producers": 4, "bodyBytes": 1024, "seconds": 0.5}

@@ -61,7 +61,7 @@ class Status(msgspec.Struct, frozen=True):
     end: int
 
 
-class Load(msgspec.Struct, frozen=True, rename="camel"):
+class Load(msgspec.Struct, frozen=True):
     """How many producers send what for how long, each waiting for its own message."""
 
     producers: int
