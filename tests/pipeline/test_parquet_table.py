@@ -11,6 +11,7 @@ from flintlog.pipeline.export_write import WrittenFile
 from flintlog.pipeline.parquet_table import ParquetTable, TableSpec
 
 from .test_export import Dying
+from .test_sink_rows import write_late
 
 SPEC = TableSpec()
 BATCHES = 3
@@ -71,3 +72,16 @@ def test_a_damaged_commit_is_named_and_nothing_is_added(tmp_path: Path) -> None:
     (tmp_path / "_flintlog" / "commits" / "00000002.json").write_text("{")
     with pytest.raises(DamagedStore, match="own record is damaged"):
         go_on(ParquetTable(tmp_path))
+
+
+def test_an_attempt_that_still_writes_does_not_fail_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = ParquetTable(tmp_path / "table")
+    with table.opened(SPEC):
+        files = stage(table, 0)
+        seen = write_late(monkeypatch, 100)
+        table.commit(files, {"": 1})
+    assert seen
+    assert contents(table.root) == ["0 %b", "0 a"]
+    monkeypatch.undo()
+    go_on(ParquetTable(tmp_path / "table"))
+    assert not table.staged.exists()

@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from flintlog import Message, StoreConfig, open_store
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse, WrongFileSize
+from flintlog.format.ledger_state import LedgerCheckpoint, encode_ledger_checkpoint, parse_ledger_checkpoint
+from flintlog.pipeline import rebuild as rebuild_job
+from flintlog.pipeline.partitions import LogSplit
 from flintlog.pipeline.rebuild import rebuild
+from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, read_split
+from tests.store.golden_cases import config_of as golden_config
+from tests.store.golden_cases import lines
 
 from .conftest import COUNT, fill, small_config
 
@@ -60,6 +66,50 @@ def test_a_golden_store_is_rebuilt_to_javas_bytes(
     assert report.serial_because is None
     assert report.split_count > 1
     assert_same(tmp_path / "new", store)
+
+
+@pytest.mark.parametrize("case", ["broker", "mixed"])
+def test_the_store_of_a_ledgers_member_is_rebuilt_to_javas_bytes(
+    spark: SparkSession, golden: Callable[[str], Path], tmp_path: Path, case: str
+) -> None:
+    folder = golden("ledger") / case
+    report = rebuild(spark, folder / "store", config=golden_config(folder), into=tmp_path / "new", split_bytes=50_000)
+    assert report.serial_because is None
+    assert_same(tmp_path / "new", folder / "store")
+
+
+@pytest.mark.parametrize("serially", [False, True])
+def test_what_a_ledger_has_not_committed_is_in_no_queue(
+    spark: SparkSession, golden: Callable[[str], Path], tmp_path: Path, serially: bool
+) -> None:
+    folder = golden("ledger") / "broker"
+    told, index = lines(folder / "manifest.jsonl"), folder / "store/dledger-n0/index"
+    copy = shutil.copytree(folder / "store", tmp_path / "store", ignore=lambda at, names: {"index", *QUEUES} & {*names})
+    (copy / "dledger-n0" / "index").symlink_to(index)
+    ledger = copy / "dledger-n0" / "checkpoint"
+    half = parse_ledger_checkpoint(ledger.read_bytes()).committed_index // 2
+    ledger.write_bytes(encode_ledger_checkpoint(LedgerCheckpoint(half * 2, half)))
+    if serially:
+        _set_queue_offset(copy / "dledger-n0" / "data", told[1]["physicalOffset"], 1000)
+    report = rebuild(spark, copy, config=golden_config(folder), into=tmp_path / "new", split_bytes=50_000)
+    last = told[half]
+    assert report.log_end == last["physicalOffset"] + last["size"]
+    assert (report.serial_because is not None) == serially
+    entries = [
+        int.from_bytes(data[place : place + 8], "big")
+        for data in files(tmp_path / "new", "consumequeue").values()
+        for place in range(0, len(data), 20)
+        if any(data[place + 8 : place + 12])
+    ]
+    assert len(entries) > half // 2
+    assert max(offset for offset in entries if offset < 1 << 62) <= last["physicalOffset"]
+
+
+def _set_queue_offset(folder: Path, physical_offset: int, queue_offset: int) -> None:
+    path = min(folder.iterdir())
+    data = bytearray(path.read_bytes())
+    data[physical_offset + 20 : physical_offset + 28] = queue_offset.to_bytes(8, "big")
+    path.write_bytes(data)
 
 
 def test_a_replica_that_had_not_dispatched_all_gets_the_rest(
@@ -174,6 +224,34 @@ def test_offsets_that_do_not_follow_each_other_are_rebuilt_by_javas_rule_and_rep
     expected = embedded(copy, tmp_path / "embedded", small_config())
     report = rebuild(spark, copy, config=small_config())
     assert "orders/1" in str(report.serial_because)
+    assert_same(copy, expected)
+
+
+def test_an_attempt_that_still_writes_while_all_is_done_again_changes_nothing(
+    spark: SparkSession, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = without_derived(store, tmp_path / "copy")
+    _set_queue_offset(
+        copy / "commitlog", int.from_bytes(min((copy / "commitlog").iterdir()).read_bytes()[:4], "big"), 7
+    )
+    expected = embedded(copy, tmp_path / "embedded", small_config())
+    seen: list[ScanTask] = []
+    serially = rebuild_job.rebuild_serially
+
+    def noted(plan: BuildPlan, number: int, planned: LogSplit) -> ScanTask:
+        seen.append(ScanTask(plan, number, planned))
+        return seen[-1]
+
+    def beside_a_late_attempt(*given: Any) -> tuple[int, list[str]]:  # noqa: ANN401 - handed on
+        result = serially(*given)
+        for task in seen:
+            read_split(task)
+        return result
+
+    monkeypatch.setattr(rebuild_job, "ScanTask", noted)
+    monkeypatch.setattr(rebuild_job, "rebuild_serially", beside_a_late_attempt)
+    rebuild(spark, copy, config=small_config())
+    assert seen
     assert_same(copy, expected)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
 from collections.abc import Iterator
+from errno import ENOTEMPTY
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +18,7 @@ from flintlog.pipeline.logs import find_end, find_logs
 from flintlog.pipeline.sink import StagedRows, StagingArea
 from flintlog.pipeline.sink_options import SinkOptions, parse_sink_options
 from flintlog.pipeline.sink_rows import RowMessages, check_columns
+from flintlog.pipeline.sink_staging import STALE_MS, clear_stale
 from flintlog.store.config import StoreConfig
 
 from .conftest import small_config
@@ -250,3 +255,62 @@ def test_columns_that_cannot_be_messages_are_named(columns: dict[str, str], said
 def test_options_that_cannot_be_are_named(options: dict[str, str], is_streaming: bool, said: str) -> None:
     with pytest.raises(InvalidConfig, match=said):
         parse_sink_options(options, is_streaming=is_streaming)
+
+
+# ---------------------------------------------------------------------- what stays behind
+
+
+def write_late(monkeypatch: pytest.MonkeyPatch, times: int) -> list[Path]:
+    """An attempt that lost writes a file into each directory while it is being removed, so many times."""
+    seen: list[Path] = []
+    remove = shutil.rmtree
+
+    def beside_a_writer(path: Path) -> None:
+        remove(path)
+        if len(seen) < times:
+            seen.append(path)
+            path.mkdir(parents=True)
+            (path / "late").write_bytes(b"late")
+            raise OSError(ENOTEMPTY, "Directory not empty", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", beside_a_writer)
+    return seen
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_an_attempt_that_still_writes_does_not_fail_a_batch_that_is_in_the_store(
+    area: StagingArea, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    part = area.write(iter([rows(0, 4)]))
+    seen = write_late(monkeypatch, times)
+    written = area.append([part], "w", 0)
+    assert seen
+    assert written is not None
+    assert written.message_count == 4
+    assert bool(staged_files(area)) == (times > 1)
+    monkeypatch.undo()
+    again = area.append([area.write(iter([rows(4, 2)]))], "w", 1)
+    assert again is not None
+    assert not staged_files(area)
+
+
+def test_what_a_killed_driver_staged_goes_after_a_day(area: StagingArea) -> None:
+    left = StagingArea(area.asked, "killed")
+    left.write(iter([rows(0, 4)]))
+    area.append([area.write(iter([rows(0, 4)]))], None, 0)
+    assert staged_files(left)  # it may still be at work
+    now_ms = time.time_ns() // 1_000_000
+    clear_stale(left.folder.parent, now_ms + STALE_MS - 60_000)
+    assert staged_files(left)
+    clear_stale(left.folder.parent, now_ms + STALE_MS + 60_000)
+    assert not left.folder.exists()
+
+
+def test_a_batch_takes_away_what_has_been_staged_for_more_than_a_day(area: StagingArea) -> None:
+    left = StagingArea(area.asked, "killed")
+    left.write(iter([rows(0, 4)]))
+    long_ago = time.time() - 2 * STALE_MS / 1000
+    for path in (*left.folder.iterdir(), left.folder):
+        os.utime(path, (long_ago, long_ago))
+    area.append([area.write(iter([rows(0, 4)]))], None, 0)
+    assert not left.folder.exists()

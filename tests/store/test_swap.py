@@ -14,6 +14,7 @@ from flintlog.errors import DamagedStore
 from flintlog.format.checkpoint import parse_checkpoint
 from flintlog.store.paths import StorePaths
 from flintlog.store.swap import begin_swap, finish_swap, rebuild_room
+from tests.pipeline.test_sink_rows import write_late
 
 CONFIG = StoreConfig(
     flush="async",
@@ -146,3 +147,16 @@ def test_a_journal_that_is_none_is_refused_by_name(prepared: tuple[Path, dict[st
     (store / "flintlog" / "swap.json").write_text("{")
     with pytest.raises(DamagedStore, match=r"journal of a rebuild.*swap\.json"):
         open_store(store, CONFIG)
+
+
+def test_an_attempt_that_still_writes_does_not_fail_a_swap_that_is_done(
+    prepared: tuple[Path, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, right = prepared
+    paths = begin(store)
+    seen = write_late(monkeypatch, 100)
+    assert finish_swap(paths, LocalMedium())
+    assert seen
+    assert files(store) == right
+    assert not paths.swap.exists()
+    assert not (store / "abort").exists()

@@ -155,15 +155,20 @@ def find_end(log: Log, known: int = 0, *, search: bool = True) -> int:
         return 0
     source, path = open_source(log.uri)
     end = _records_end(log, source, path, known, search)
-    if log.ledger is not None:
-        return min(end, _committed_end(log, source, path / log.ledger))
+    committed = committed_end(log)
+    if committed is not None:
+        return min(end, committed)
     # After the end: a batch that was closed in between may be read in part now, and the rest of it later.
     opened = _opened_batch_start(source, path)
     return end if opened is None else max(log.first, min(end, opened))
 
 
-def _committed_end(log: Log, source: ByteSource, ledger: PurePath) -> int:
-    """Where the last entry ends that the member knew to be committed: what lies behind may still be cut."""
+def committed_end(log: Log) -> int | None:
+    """Where a ledger's last entry ends that the member knew to be committed: what lies behind may still be cut."""
+    if log.ledger is None:
+        return None
+    source, path = open_source(log.uri)
+    ledger = path / log.ledger
     begin = next((file.base for file in log.files if file.name.startswith(ledger.name)), 0)
     state = next((info for info in source.listing(ledger) if info.name == CHECKPOINT), None)
     if state is None:

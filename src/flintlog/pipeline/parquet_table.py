@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from flintlog.disk.leftovers import remove_leftovers
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium
 from flintlog.errors import DamagedStore, InvalidConfig
@@ -114,7 +115,7 @@ class ParquetTable:
         self._medium.replace(self._commit_path(version), msgspec.json.encode(commit))
         self._last = commit
         self._finish(commit)
-        self._medium.remove_tree(self.staged)  # what attempts left that did not win
+        remove_leftovers(self.staged, self._medium)  # what attempts left that did not win
 
     # ------------------------------------------------------------------ steps
 

@@ -13,6 +13,7 @@ Nothing of the store changes before the swap, and with `into` nothing at all.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from flintlog import kernel
 from flintlog.derive.chains import QueueKey, Span, find_log_end, find_mismatch, join_spans
 from flintlog.derive.index_plan import index_file_names, plan_index_files
 from flintlog.derive.splits import SPLIT_BYTES, Split
+from flintlog.disk.leftovers import remove_leftovers
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import LockFile, Medium
 from flintlog.disk.overlay import OverlayMedium
@@ -31,7 +33,7 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
 from flintlog.kernel import KEY
-from flintlog.pipeline.logs import Log, find_logs
+from flintlog.pipeline.logs import Log, committed_end, find_logs
 from flintlog.pipeline.new_directory import new_directory
 from flintlog.pipeline.partitions import plan as plan_log_splits
 from flintlog.pipeline.rebuild_build import IndexTask, QueueTask, build_index_file, build_queue
@@ -42,7 +44,7 @@ from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch_side import without_dispatcher
 from flintlog.store.parts import load_queue_types, make_parts
-from flintlog.store.paths import StorePaths
+from flintlog.store.paths import StorePaths, with_found_ledger
 from flintlog.store.swap import begin_swap, finish_swap, rebuild_room
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ class _Rebuild:
         self._split_bytes = split_bytes
         self._progress = progress
         self._medium: Medium = LocalMedium()
-        self._paths = StorePaths.of(root, config)
+        self._paths = with_found_ledger(StorePaths.of(root, config), self._medium)
         self._report = RebuildReport(str(root))
 
     # ------------------------------------------------------------------ where it goes
@@ -161,9 +163,11 @@ class _Rebuild:
         room = rebuild_room(self._paths)
         self._medium.remove_tree(room)
         try:
-            checkpoint = self._build(room / "staged", room / "spill")
+            staged, checkpoint = self._build(room)
+            self._medium.rename(staged, room / "staged")
+            self._medium.sync_directory(room)
         except BaseException:
-            self._medium.remove_tree(room)  # nothing of it counts before the swap has begun
+            remove_leftovers(room, self._medium)  # nothing of it counts before the swap has begun
             raise
         begin_swap(self._paths, self._medium, self._names(), self._report.log_end, checkpoint)
         finish_swap(self._paths, self._medium)
@@ -172,12 +176,14 @@ class _Rebuild:
         self._check_store()
         if self._medium.listing(target):
             raise InvalidConfig("a rebuild goes into an empty directory", path=target)
-        spill = target / "flintlog" / "rebuild"
         with new_directory(target):
             try:
-                self._build(target, spill)
+                staged, _ = self._build(target / "flintlog" / "rebuild")
+                for info in self._medium.listing(staged):
+                    self._medium.rename(staged / info.name, target / info.name)
+                self._medium.sync_directory(target)
             finally:
-                self._medium.remove_tree(target / "flintlog")
+                remove_leftovers(target / "flintlog", self._medium)
         return self._report
 
     def _check_store(self) -> None:
@@ -200,27 +206,27 @@ class _Rebuild:
 
     # ------------------------------------------------------------------ building
 
-    def _build(self, staged: Path, spill: Path) -> Checkpoint:
-        """Everything staged and synced; the checkpoint that holds with it."""
+    def _build(self, room: Path) -> tuple[Path, Checkpoint]:
+        """Where everything is staged and synced, and the checkpoint that holds with it."""
         checkpoint = CheckpointFile(self._paths.checkpoint, self._medium)
         checkpoint.load()
         log, cut_at = self._find_log(checkpoint.values)
-        plan = self._plan(staged, spill)
-        self._medium.make_directories(staged)
-        self._medium.make_directories(spill)
-        readings = self._read(log, self._written_end(log) if cut_at is None else cut_at, plan)
+        plan = self._new_pass(room)
+        limit = committed_end(log)
+        readings = self._read(log, self._stop(log, cut_at, limit), plan)
         results, self._report.log_end = readings.results, readings.end
         spans, problem = self._judge(readings)
         if problem is None:
             self._finish_queues(plan, results, spans)
             self._build_index(plan, results)
         else:
-            self._report.log_end = self._start_over(plan, problem, cut_at)
+            plan = self._new_pass(room)
+            self._report.log_end = self._start_over(plan, problem, cut_at, limit)
+        staged = Path(plan.staged)
         self._check_topics(staged)
         self._sync(staged)
-        self._medium.remove_tree(spill)
         self._count(staged, results)
-        return self._checkpoint_after(checkpoint.values, results, problem)
+        return staged, self._checkpoint_after(checkpoint.values, results, problem)
 
     def _check_topics(self, staged: Path) -> None:
         """A topic with neither messages nor queues is a misspelt one; one whose messages have all gone has queues."""
@@ -241,6 +247,11 @@ class _Rebuild:
         seen = kernel.scan(view, last - file.base, len(view), file.base, max_count=1)
         return log, file.base + seen.end if seen.count else None
 
+    def _stop(self, log: Log, cut_at: int | None, limit: int | None) -> int:
+        """How far is read. What a ledger has not committed may still be cut."""
+        stop = self._written_end(log) if cut_at is None else cut_at
+        return stop if limit is None else min(stop, limit)
+
     def _written_end(self, log: Log) -> int:
         """The log goes no further; the tasks find where it ends."""
         for file in reversed(log.files):
@@ -251,7 +262,12 @@ class _Rebuild:
                 return file.base + written
         return log.first
 
-    def _plan(self, staged: Path, spill: Path) -> BuildPlan:
+    def _new_pass(self, room: Path) -> BuildPlan:
+        """Directories that no other pass has: attempts that nobody waits for any more may still write into theirs."""
+        own = room / uuid.uuid4().hex
+        staged, spill = own / "staged", own / "spill"
+        self._medium.make_directories(staged)
+        self._medium.make_directories(spill)
         types = load_queue_types(self._paths.topics, self._medium)
         return BuildPlan.of(self._config, types, staged=staged, spill=spill, topics=self._topics or None)
 
@@ -273,12 +289,10 @@ class _Rebuild:
             problem = f"the offsets of {len(out_of_step)} queues do not follow each other ({names})"
         return spans, problem
 
-    def _start_over(self, plan: BuildPlan, problem: str, cut_at: int | None) -> int:
+    def _start_over(self, plan: BuildPlan, problem: str, cut_at: int | None, limit: int | None) -> int:
         self._report.serial_because = problem
         staged = Path(plan.staged)
-        for folder in DERIVED:
-            self._medium.remove_tree(staged / folder)
-        end, findings = rebuild_serially(self._root, self._paths.commit_logs, self._config, plan, self._medium, cut_at)
+        end, findings = rebuild_serially(self._paths, self._config, plan, self._medium, cut_at, limit)
         self._report.findings += findings
         for folder in DERIVED if self._topics else ():
             for info in self._medium.listing(staged / folder):

@@ -20,18 +20,30 @@ from flintlog.store.config import StoreConfig
 from flintlog.store.dispatch import Dispatcher
 from flintlog.store.log_recovery import LogRecovery
 from flintlog.store.parts import Parts, make_parts, scan_threads
+from flintlog.store.paths import StorePaths
 from flintlog.store.recovery import FAR
 
 BitmapHook = Callable[[bytes], "bytes | None"]
 
 
 def rebuild_serially(
-    store: Path, logs: tuple[Path, ...], config: StoreConfig, plan: BuildPlan, medium: Medium, cut_at: int | None
+    paths: StorePaths,
+    config: StoreConfig,
+    plan: BuildPlan,
+    medium: Medium,
+    cut_at: int | None,
+    limit: int | None = None,
 ) -> tuple[int, list[str]]:
-    """Build everything into the staged directory: where the log ends, and what was found in it."""
+    """Build everything into the staged directory: where the log ends, and what was found in it.
+
+    `cut_at` is where Java's recovery cut the log, `limit` how far a ledger has committed it.
+    """
     staged = Path(plan.staged)
     placed = config.with_changes(
-        store_path_commit_log=",".join(map(str, logs)), topic_queue_types=dict(plan.topic_queue_types)
+        store_path_commit_log=",".join(map(str, paths.commit_logs)),
+        read_only_commit_log_store_paths=",".join(map(str, paths.read_only_commit_logs)) or None,
+        enable_dleger_commit_log=False,  # its data files are read where they are, and nothing is staged of it
+        topic_queue_types=dict(plan.topic_queue_types),
     )
     parts = make_parts(staged, placed, medium, lambda: 0)
     parts.segments.load()
@@ -46,14 +58,14 @@ def rebuild_serially(
         extension=config.enable_consume_queue_ext,
     )
     if plan.extension_bytes is not None:
-        dispatcher.bitmap_hook = _kept_bitmaps(plan, store, medium)
+        dispatcher.bitmap_hook = _kept_bitmaps(plan, paths.root, medium)
     start = max(0, parts.segments.min_offset)
     dispatcher.start_at(start)
-    return _run(parts, dispatcher, config, start, cut_at)
+    return _run(parts, dispatcher, config, start, cut_at, limit)
 
 
 def _run(
-    parts: Parts, dispatcher: Dispatcher, config: StoreConfig, start: int, cut_at: int | None
+    parts: Parts, dispatcher: Dispatcher, config: StoreConfig, start: int, cut_at: int | None, limit: int | None
 ) -> tuple[int, list[str]]:
     def consume(batch: Batch, scan: Scan) -> None:
         dispatcher.apply(batch.view, batch.base, scan)
@@ -66,6 +78,7 @@ def _run(
         delay_levels_ms=config.delay_levels_ms,
         expected_end=FAR,
         cut_at=cut_at,
+        limit=limit,
     )
     try:
         end = reading.run(start)

@@ -27,7 +27,7 @@ from flintlog.disk.lock import is_locked
 from flintlog.errors import FlintlogError, InvalidConfig, StoreInUse
 from flintlog.pipeline.sink_options import SinkOptions
 from flintlog.pipeline.sink_rows import RowMessages, check_columns
-from flintlog.pipeline.sink_staging import clear, folder_name, stage, staged
+from flintlog.pipeline.sink_staging import clear, clear_stale, folder_name, stage, staged
 from flintlog.store.closed_batch import ClosedBatch
 from flintlog.store.config import StoreConfig
 from flintlog.store.file_sizes import with_found_sizes
@@ -79,6 +79,7 @@ class StagingArea:
                 return store.put_closed(self._messages(rows), writer_id=writer_id, batch_id=batch_id)
         finally:
             clear(self.folder)
+            clear_stale(self.folder.parent)
 
     def settle(self) -> None:
         """Open the store once: a batch that a crash left open is then closed, or gone."""

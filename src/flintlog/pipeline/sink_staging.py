@@ -3,23 +3,29 @@
     flintlog/staged/<whose>/<attempt>-<number>        msgpack: an array of messages, at most a few MiB
 
 An attempt that fails or is run twice leaves files that nobody asks for; they go when the batch, or the next one of the
-same writer, is done.
+same writer, is done. A driver that was killed may have had a name that never comes again: what nobody has written to
+for a day goes with the next batch of any writer.
 """
 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from flintlog.disk.leftovers import remove_leftovers
 from flintlog.disk.local import LocalMedium
+from flintlog.errors import DiskError
 from flintlog.pipeline.sink_rows import StagedMessage
 from flintlog.pipeline.tasks import attempt_name
 
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024
+STALE_MS: Final = 24 * 60 * 60 * 1000
 _OVERHEAD_BYTES: Final = 64
 
 
@@ -63,6 +69,16 @@ def staged(folder: Path, names: Iterable[str]) -> Iterator[StagedMessage]:
 
 
 def clear(folder: Path) -> None:
-    """Remove what tasks have staged."""
+    """Remove what tasks have staged. It never fails: the batch is in the store by now, or its own failure is told."""
+    remove_leftovers(folder, LocalMedium())
+
+
+def clear_stale(folder: Path, now_ms: int | None = None) -> None:
+    """Remove what drivers left that were killed: in `folder`, whatever nobody has written to for a day."""
     medium = LocalMedium()
-    medium.remove_tree(folder)
+    before_ms = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) - STALE_MS
+    with suppress(DiskError):
+        for info in medium.listing(folder):
+            inside = medium.listing(folder / info.name) if info.is_directory else []
+            if max(each.mtime_ms for each in (info, *inside)) < before_ms:
+                remove_leftovers(folder / info.name, medium)

@@ -25,6 +25,7 @@ from pathlib import Path
 import msgspec
 
 from flintlog.derive.log_files import log_files
+from flintlog.disk.leftovers import remove_leftovers
 from flintlog.disk.medium import Medium
 from flintlog.errors import DamagedStore
 from flintlog.format.checkpoint import Checkpoint
@@ -102,7 +103,7 @@ def finish_swap(paths: StorePaths, medium: Medium, at_step: Callable[[str], None
         tell("settle")
         _settle(paths, medium, journal)
     tell("clean")
-    medium.remove_tree(rebuild_room(paths))
+    remove_leftovers(rebuild_room(paths), medium)
     tell("forget")
     medium.remove(paths.swap)
     medium.sync_directory(paths.own)
