@@ -10,8 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    RESTError,
+    ServerError,
+    TableAlreadyExistsError,
+    UnauthorizedError,
+)
 from pyiceberg.table import StaticTable
 
 from flintlog import Message, open_store
@@ -20,6 +28,7 @@ from flintlog.disk.local import LocalMedium
 from flintlog.errors import InvalidConfig, JobFailed, StoreInUse
 from flintlog.pipeline.compact import compact
 from flintlog.pipeline.export import ExportOptions, export, follow
+from flintlog.pipeline.export_write import WrittenFile
 from flintlog.pipeline.iceberg_table import IcebergName, IcebergTable
 from flintlog.pipeline.parquet_table import TableSpec
 from flintlog.pipeline.replay import replay
@@ -126,6 +135,45 @@ def test_a_catalog_of_the_users_own_knows_the_table(
         export(spark, store, tmp_path / "other", form="iceberg", name=IcebergName("nowhere"))
     with pytest.raises(InvalidConfig, match="is no name of an Iceberg table"):
         IcebergName("prod", "messages")
+
+
+def named_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqlCatalog:
+    """A catalog of the user's own, `prod`."""
+    from pyiceberg import catalog as catalogs
+    from pyiceberg.utils.config import Config
+
+    database, warehouse = f"sqlite:///{tmp_path}/theirs.db", f"file://{tmp_path}/warehouse"
+    for key, value in {"URI": database, "TYPE": "sql", "WAREHOUSE": warehouse}.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{key}", value)
+    monkeypatch.setattr(catalogs, "_ENV_CONFIG", Config())
+    return SqlCatalog("prod", uri=database, warehouse=warehouse)
+
+
+@pytest.mark.parametrize(
+    "failure", [CommitFailedException, RESTError, UnauthorizedError, TableAlreadyExistsError, ServerError]
+)
+def test_a_first_commit_that_fails_is_one_error_and_leaves_no_name_in_the_catalog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[Exception]
+) -> None:
+    theirs = named_catalog(tmp_path, monkeypatch)
+    table = IcebergTable(tmp_path / "table", IcebergName("prod", "lake.messages"))
+    path = table.staged / "topic=a" / "day=2026-11-16" / "x.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"topic": ["a"], "day": ["2026-11-16"]}), path)
+    file = WrittenFile(str(path), "a", "2026-11-16", 1, path.stat().st_size)
+
+    def fail(*given: object) -> None:
+        raise failure("not today")
+
+    with table.opened(TableSpec()), monkeypatch.context() as broken:
+        broken.setattr(IcebergTable, "_write", fail)
+        with pytest.raises(JobFailed, match="the commit failed: not today"):
+            table.commit([file], {"": 1})
+        assert not theirs.table_exists("lake.messages")
+        broken.undo()
+        table.commit([file], {"": 1})
+    assert theirs.load_table("lake.messages").scan().to_arrow().num_rows == 1
+    theirs.close()
 
 
 def test_a_table_stays_fresh_beside_a_writer(spark: SparkSession, tmp_path: Path) -> None:

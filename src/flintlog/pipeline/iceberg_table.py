@@ -13,7 +13,7 @@ also have, as Iceberg wants it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -103,13 +103,14 @@ class IcebergTable:
             self._medium.sync_directory(folder)
             self._medium.sync_directory(folder.parent)
         assert self._catalog is not None
-        with iceberg_errors("the commit", self.root):
+        with iceberg_errors("the commit", self.root), ExitStack() as undo:
             if self._table is None:
-                self._create(files[0])
+                self._create(files[0], undo)
             assert self._table is not None
             with self._table.transaction() as transaction:
                 self._write(transaction, files, positions)
             self._point_at(self._table.metadata_location)
+            undo.pop_all()
 
     def _write(self, transaction: Transaction, files: Sequence[WrittenFile], positions: Mapping[str, int]) -> None:
         if files:
@@ -131,7 +132,7 @@ class IcebergTable:
         check_same(there, self._spec, self.root)
         return table
 
-    def _create(self, file: WrittenFile) -> None:
+    def _create(self, file: WrittenFile, undo: ExitStack) -> None:
         assert self._catalog is not None
         namespace = self._name.identifier.rpartition(".")[0]
         self._catalog.create_namespace_if_not_exists(namespace)
@@ -146,7 +147,16 @@ class IcebergTable:
         ):
             partitions.add_identity("topic")
             partitions.add_identity("day")
+        undo.push(self._forget)
         self._table = self._catalog.load_table(self._name.identifier)
+
+    def _forget(self, kind: type[BaseException] | None, *others: object) -> None:
+        """The first batch failed: its new directory goes, so no catalog may point there. After a kill it stays."""
+        assert self._catalog is not None
+        if kind is not None and issubclass(kind, Exception):
+            self._table = None
+            with suppress(Exception):  # why the batch failed is what the user has to know
+                self._catalog.drop_table(self._name.identifier)
 
     def _schema(self, file: WrittenFile) -> pa.Schema:
         source, path = MappedSource(self._medium), Path(file.staged)
@@ -186,12 +196,14 @@ def open_catalog(root: Path, name: IcebergName) -> Iterator[Catalog]:
 @contextmanager
 def iceberg_errors(doing: str, root: Path) -> Iterator[None]:
     """What pyiceberg and its catalogs say, as one sentence."""
-    from pyiceberg.exceptions import NoSuchTableError, ValidationError
+    from pyiceberg import exceptions
     from sqlalchemy.exc import SQLAlchemyError
 
+    # They have no root in common; all are what a catalog or a table answered.
+    theirs = tuple(each for each in vars(exceptions).values() if isinstance(each, type))
     try:
         yield
-    except (SQLAlchemyError, NoSuchTableError, ValidationError, ValueError, OSError) as error:
+    except (SQLAlchemyError, *theirs, ValueError, OSError) as error:
         raise JobFailed(f"{doing} failed: {_first_line(error)}", path=root) from error
 
 
