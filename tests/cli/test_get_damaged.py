@@ -33,7 +33,9 @@ def test_a_damaged_message_is_named(asked: list[str], store: Path, capsys: pytes
     assert "no such message" not in said.out + said.err
 
 
-def test_it_is_found_by_queue_without_the_queues(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_found_by_queue_without_the_queues(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bare = tmp_path / "store"
     shutil.copytree(store / "commitlog", bare / "commitlog")
     assert main.run(["get", str(bare), *BY_QUEUE]) == 3
