@@ -107,7 +107,7 @@ _ALL = (
         "queues-in-rocksdb",
         "The queues are kept in RocksDB",
         "The broker ran with `storeType=defaultRocksDB`.",
-        "flintlog refuses to open the store, and shows no queue of it; the log, with all messages, is read as any other.",
+        "flintlog refuses to open the store, and shows no queue of it; the log is read as any other.",
         "Stop the broker and move the named directory away: the next opening, or `repair`, builds the queues as files.",
     ),
     Kind(
