@@ -158,7 +158,7 @@ _ALL = (
         "A record's queue offset was damaged, the store went on with wrong offsets after a recovery, or RocketMQ's "
         "ledger counted inner batches otherwise than their queue does.",
         "RocketMQ puts later entries out of step with their offsets; consumers see others than they asked for.",
-        "Look at the two messages beside the gap with `get`. `repair` leaves it, and a rebuild does not close it: the offsets "
+        "Look at the two messages beside the gap with `get`. `repair` leaves it, no rebuild closes it: the offsets "
         "are those of the records. Where a record's head was damaged, a replica or a backup has the right one "
         "(`flintlog diff` shows where two logs part).",
     ),
