@@ -99,9 +99,16 @@ _ALL = (
     Kind(
         "missing-queues",
         "The log has messages, and there are no queues",
-        "`consumequeue` was deleted or not copied, or the queues are kept in RocksDB.",
+        "`consumequeue` was deleted or not copied, or the queues are kept in RocksDB (`queues-in-rocksdb` says so).",
         "No consumer can read before they are built. RocketMQ builds them only from its checkpoint on.",
         _REBUILD_QUEUES,
+    ),
+    Kind(
+        "queues-in-rocksdb",
+        "The queues are kept in RocksDB",
+        "The broker ran with `storeType=defaultRocksDB`.",
+        "flintlog refuses to open the store, and shows no queue of it; the log is read as any other.",
+        "Stop the broker and move the named directory away: the next opening, or `repair`, builds the queues as files.",
     ),
     Kind(
         "missing-queue",
