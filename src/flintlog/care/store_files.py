@@ -29,6 +29,7 @@ from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
 from flintlog.store.paths import (
     LEDGER_PREFIX,
     StorePaths,
+    find_rocksdb,
     guess_paths,
     is_member_directory,
     is_store,
@@ -121,6 +122,7 @@ def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None
     given = frozenset() if config is None else _named_sizes(config)
     _find_log(files, is_given="mapped_file_size_commit_log" in given)
     _find_queues(files)
+    _judge_rocksdb(files)
     _find_index(files, is_given=not given.isdisjoint({"max_hash_slot_num", "max_index_num"}))
     timer = root / names.TIMER_LOG
     files.timer_log = tuple(sorted(_segments(files, timer), key=lambda file: file.base))
@@ -272,6 +274,14 @@ def _read_topics(files: StoreFiles, types: dict[str, str]) -> None:
         kind = attributes.get("queue.type") if isinstance(attributes, dict) else None
         if kind == "BatchCQ":
             types[str(topic)] = kind
+
+
+def _judge_rocksdb(files: StoreFiles) -> None:
+    place = find_rocksdb(files.paths, files.medium)
+    if place is not None:
+        evidence = "the queues are kept in RocksDB, which is not read: queues and topics are shown without them"
+        remedy = "stop the broker and move this directory away; the queues are then built from the log"
+        files.findings.append(Finding("queues-in-rocksdb", ERROR, evidence, remedy, str(place)))
 
 
 # ---------------------------------------------------------------------- index

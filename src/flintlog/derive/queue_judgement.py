@@ -22,6 +22,12 @@ from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
 
 REBUILD = "build this queue again from the log"
+OF_THE_LOG = {
+    "queue-gap": "look at the two messages beside the gap; `repair` leaves it, because the log itself says so",
+    "repeated-queue-offset": "look at both messages with `cat`, and put the hidden one again; `repair` leaves it",
+}
+"""What no rebuild helps against: the offsets are those of the records."""
+
 MAX_STRETCHES = 100
 FAR = 1 << 62
 """No log is that long: an entry that points there is damaged itself."""
@@ -145,10 +151,11 @@ class _Judge:
 
     def _tell(self, kind: str, evidence: str, key: QueueKey, stretch: Stretch) -> None:
         file, offset = stretch.file, stretch.offset
+        remedy = OF_THE_LOG.get(kind, REBUILD)
         if file is None:
             file, offset = self._place(self._derived.queues.get(key), stretch.first)
         self._result.findings.append(
-            Finding(kind, WARNING, evidence, REBUILD, file, offset, stretch.first_physical_offset, stretch.count)
+            Finding(kind, WARNING, evidence, remedy, file, offset, stretch.first_physical_offset, stretch.count)
         )
 
     def _place(self, queue: QueueFilesView | None, queue_offset: int) -> tuple[str | None, int | None]:
