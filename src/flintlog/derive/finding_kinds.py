@@ -63,10 +63,10 @@ _ALL = (
     ),
     Kind(
         "short-log",
-        "The log ends before the place where the last stop left it",
-        "Files were replaced by older ones, or their end was overwritten with zeros.",
+        "The log ends before the place where the last stop, the queues or the checkpoint know it ended",
+        "A disk is not mounted, the last files were deleted or replaced by older ones, or overwritten with zeros.",
         "The messages at the end are lost, and the next ones would take their offsets.",
-        _RESTORE,
+        "Restore the files from a replica or a backup. `repair --plan` names the messages; `--apply` gives them up.",
     ),
     Kind(
         "damaged-blank",

@@ -16,6 +16,7 @@ PATH_SEPARATOR = ","
 ROCKSDB_MARK = "CURRENT"
 LOG_NAME_DIGITS = 20
 LEDGER_PREFIX = "dledger-"
+MEMBER_TERM = "currterm"
 FIRST_MEMBER = "n0"
 """Who a member is that nobody named."""
 PLAIN_OFFSETS = "consumerOffset.json"
@@ -186,6 +187,13 @@ def find_member(root: Path, medium: Medium) -> str | None:
             advice="name the one whose store this is, as dLegerSelfId",
         )
     return found[0] if found else None
+
+
+def is_member_directory(root: Path, medium: Medium) -> bool:
+    """Whether a directory is that of a group's member itself, which lies in a store and is none."""
+    if medium.exists(root / "commitlog") or not medium.exists(root / "data"):
+        return False
+    return root.absolute().name.startswith(LEDGER_PREFIX) or medium.exists(root / MEMBER_TERM)
 
 
 def find_rocksdb(paths: StorePaths, medium: Medium) -> Path | None:
