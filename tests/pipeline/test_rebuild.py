@@ -16,6 +16,7 @@ from flintlog.pipeline import rebuild as rebuild_job
 from flintlog.pipeline.partitions import LogSplit
 from flintlog.pipeline.rebuild import rebuild
 from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, read_split
+from flintlog.pipeline.rebuild_serial import rebuild_serially
 from tests.store.golden_cases import config_of as golden_config
 from tests.store.golden_cases import lines
 
@@ -236,14 +237,13 @@ def test_an_attempt_that_still_writes_while_all_is_done_again_changes_nothing(
     )
     expected = embedded(copy, tmp_path / "embedded", small_config())
     seen: list[ScanTask] = []
-    serially = rebuild_job.rebuild_serially
 
     def noted(plan: BuildPlan, number: int, planned: LogSplit) -> ScanTask:
         seen.append(ScanTask(plan, number, planned))
         return seen[-1]
 
     def beside_a_late_attempt(*given: Any) -> tuple[int, list[str]]:  # noqa: ANN401 - handed on
-        result = serially(*given)
+        result = rebuild_serially(*given)
         for task in seen:
             read_split(task)
         return result

@@ -200,10 +200,11 @@ def iceberg_errors(doing: str, root: Path) -> Iterator[None]:
     from sqlalchemy.exc import SQLAlchemyError
 
     # They have no root in common; all are what a catalog or a table answered.
-    theirs = tuple(each for each in vars(exceptions).values() if isinstance(each, type))
+    theirs = (each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception))
+    known: tuple[type[Exception], ...] = (SQLAlchemyError, ValueError, OSError, *theirs)
     try:
         yield
-    except (SQLAlchemyError, *theirs, ValueError, OSError) as error:
+    except known as error:
         raise JobFailed(f"{doing} failed: {_first_line(error)}", path=root) from error
 
 
