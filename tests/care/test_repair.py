@@ -82,13 +82,14 @@ def test_each_damage_is_planned_applied_and_gone(variant: str, torn: Torn, golde
     told = lines(golden("torn") / "manifest.jsonl")
     with open_store(root, config_of(golden("torn")), read_only=True) as store:
         assert store.recovery.clean
-        missing = 0
+        missing: set[int] = set()
         for line in told:
             message = store.message_at(line["physicalOffset"])
             if message is None or hashlib.sha256(message.record).hexdigest() != line["recordSha256"]:
-                missing += 1
-                assert line["physicalOffset"] in {lost.physical_offset for lost in plan.lost}
-        assert missing == (variant in LOST)
+                missing.add(line["physicalOffset"])
+    assert len(missing) == (variant in LOST)
+    assert {lost.physical_offset for lost in plan.lost} == missing, "neither more nor less than what is gone"
+    assert all(lost.topic is not None for lost in plan.lost)
 
 
 def test_a_lost_message_is_named_and_its_place_says_so(torn: Torn, golden: Golden) -> None:
@@ -261,6 +262,16 @@ def test_a_running_store_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
             repair(tmp_path / "store")
         assert main.run(["repair", str(tmp_path / "store"), "--apply"]) == ExitCode.STORE_IN_USE
     assert main.run(["repair", str(tmp_path / "store")]) == ExitCode.USAGE
+
+
+def test_plan_and_apply_together_are_refused(torn: Torn, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = torn("garbage")
+    before = snapshot(root)
+    for options in (["--plan", "--apply"], ["--apply", "--plan"]):
+        assert main.run(["repair", str(root), *options]) == ExitCode.USAGE
+        assert "not both" in capsys.readouterr().err
+    assert snapshot(root) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
 def test_owners_and_modes_stay(torn: Torn) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -179,3 +182,53 @@ def test_only_a_problem_is_a_finding(
     monkeypatch.setattr(machine, "find_mount", lambda _: MEMORY)
     assert main.run(["doctor", str(tmp_path), "-o", "jsonl"]) == code
     assert ("problem" in capsys.readouterr().out) == fails
+
+
+def rows_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, dict[str, str]]:
+    assert main.run(["doctor", *map(str, arguments), "-o", "json"]) == 0
+    return {row["check"]: row for row in json.loads(capsys.readouterr().out)}
+
+
+@pytest.fixture
+def store(golden: Callable[[str], Path], tmp_path: Path) -> Path:
+    """A broker's store; the doctor writes a page beside it to measure, so it gets a copy."""
+    shutil.copytree(golden("plain") / "store", tmp_path / "store")
+    return tmp_path / "store"
+
+
+def test_without_a_configuration_both_defaults_are_told(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = rows_of(capsys, store)["durability"]
+    assert (row["found"], row["state"]) == ("flintlog: flush=sync, RocketMQ: flush=async", "note")
+    assert "that of whoever opens the store" in row["meaning"]
+    ours, broker = row["meaning"].split("With RocketMQ's defaults: ")
+    assert "With flintlog's defaults: Synchronous flush" in ours
+    assert broker.startswith("Asynchronous flush")
+
+
+def test_a_configuration_is_taken_at_its_word(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("flushDiskType=SYNC_FLUSH\n", "utf-8")
+    row = rows_of(capsys, store, "--config", conf)["durability"]
+    assert row["found"] == "flush=sync"
+    assert row["meaning"].startswith("Synchronous flush")
+
+
+def test_the_size_of_a_log_file_is_that_of_the_store(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "lockable_bytes", lambda: (1 << 20) - 1)
+    assert "Less than one commit log file (1,048,576 bytes)" in rows_of(capsys, store)["lockable memory"]["meaning"]
+    monkeypatch.setattr(machine, "lockable_bytes", lambda: 1 << 20)
+    assert rows_of(capsys, store)["lockable memory"]["meaning"].startswith("A whole commit log file")
+
+
+@pytest.mark.parametrize(("version", "found"), [("4.1.0", "pyspark 4.1.0"), (None, "not installed")])
+def test_spark_has_a_row(version: str | None, found: str) -> None:
+    check = doctor.check_spark(version)
+    assert (check.check, check.found, check.state) == ("spark", found, "fine")
+
+
+def test_spark_is_found_where_it_is_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import pyspark
+
+    assert rows_of(capsys, tmp_path)["spark"]["found"] == f"pyspark {pyspark.__version__}"

@@ -254,3 +254,11 @@ def test_wrong_usage_is_2(golden: Golden, tmp_path: Path, capsys: pytest.Capture
     assert main.run(["dump", str(golden("plain") / "config.json"), "--type", "nonsense"]) == 2
     assert main.run(["tail", store, "-f", "-o", "json"]) == 2
     assert main.run(["verify", str(tmp_path)]) == 3
+
+
+def test_info_tells_findings_only_where_it_looked(golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
+    """A flipped byte is not seen at first sight, so no empty row says that there is nothing to find."""
+    assert main.run(["info", str(golden("torn") / "flip" / "before" / "store")]) == 0
+    assert "findings" not in capsys.readouterr().out
+    assert main.run(["info", str(golden("torn") / "shortfile" / "before" / "store")]) == 0
+    assert "findings at first sight  wrong-file-size" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,3 +66,38 @@ def test_a_line_that_is_no_message_is_named(tmp_path: Path, config: Path, capsys
     place = ("import", str(tmp_path / "new"), str(tmp_path / "bad.jsonl"), "--create", "--config", str(config))
     assert main.run(place) == ExitCode.USAGE
     assert "line 2" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(
+    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "none" / "x.jsonl"
+    assert main.run(["export", str(golden("plain") / "store"), str(missing)]) == ExitCode.CANNOT_READ
+    said = capsys.readouterr()
+    assert "cannot be written: No such file or directory" in said.err
+    assert str(missing) in said.err
+    assert "unexpected" not in said.err
+    assert not missing.parent.exists()
+
+
+def test_a_topic_that_is_not_there_is_said_and_nothing_is_written(
+    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(golden("plain") / "store", store)
+    before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
+    assert main.run(["consume", str(store), "--group", "g", "--topic", "nope"]) == ExitCode.USAGE
+    said = capsys.readouterr()
+    assert "there is no topic nope" in said.err
+    assert not said.out
+    assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
+
+
+def test_a_topic_whose_queues_are_not_built_is_there(
+    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(golden("plain") / "store", store)
+    shutil.rmtree(store / "consumequeue")
+    rows = run(capsys, "consume", store, "--group", "g", "--topic", "TopicTest", "--limit", "2", "-o", "json")
+    assert len(rows) == 2

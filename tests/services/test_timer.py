@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from flintlog import InvalidMessage, Message, PutFailed, PutStatus, Receipt, ServiceNotEnabled, open_store
+from flintlog.errors import DiskFull
+from flintlog.format.timer import Slot
 from flintlog.store.background import NEVER
 from flintlog.testing import FakeClock
 from tests.services.timer_store import CONFIG, TIMER_TOPIC, delivered, numbers, timed, timer_of, timer_store
@@ -208,6 +210,18 @@ def test_a_slot_takes_no_more_than_its_share(tmp_path: Path, clock: FakeClock) -
         assert len(numbers(store)) == statuses.count(PutStatus.PUT_OK) + 1
 
 
+@pytest.mark.parametrize(("number", "refused"), [(100, 0), (110, 90), (150, 50), (190, 10), (200, 100), (300, 100)])
+def test_how_many_of_a_hundred_a_full_slot_refuses_is_rocketmqs_rule(
+    number: int, refused: int, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with timer_store(tmp_path / "s", clock, CONFIG.with_changes(timer_congest_num_each_slot=100)) as store:
+        timer, slot_ms = timer_of(store), clock.now_ms() // 1000 * 1000 + 50_000
+        timer._files.wheel.put(Slot(slot_ms // 1000, 0, 0, number, 0))
+        draws = iter(range(5, 1000, 10))
+        monkeypatch.setattr(timer._chance, "randrange", lambda _: next(draws))
+        assert sum(timer._is_congested(slot_ms) for _ in range(100)) == refused
+
+
 def test_a_stopped_store_goes_on_where_it_was(tmp_path: Path, clock: FakeClock) -> None:
     start = clock.now_ms()
     with timer_store(tmp_path / "s", clock) as store:
@@ -307,6 +321,56 @@ def test_what_is_counted_is_what_waits(tmp_path: Path, clock: FakeClock) -> None
     with timer_store(tmp_path / "s", clock) as store:
         clock.advance(5000)
         assert timer_of(store).waiting_counts == {"events": 1}
+
+
+def test_what_is_rolled_is_counted_once_and_so_is_its_recall(tmp_path: Path, clock: FakeClock) -> None:
+    with timer_store(tmp_path / "s", clock) as store:
+        receipts = [store.put(timed(number, clock.now_ms() + 950_000)).check() for number in range(4)]
+        timer_of(store).cancel(receipts[1]).check()
+        for _ in range(9):
+            clock.advance(100_000)
+            assert timer_of(store).waiting_counts == {"orders": 3}
+        assert any("TIMER_ROLL_TIMES" in message.properties for message in delivered(store, TIMER_TOPIC))
+        clock.advance(100_000)
+        assert numbers(store) == [0, 2, 3] and timer_of(store).waiting_counts == {}
+
+
+@pytest.mark.parametrize("is_recalled", [False, True])
+def test_what_is_refused_for_a_while_is_counted_until_it_is_delivered(
+    is_recalled: bool, tmp_path: Path, clock: FakeClock
+) -> None:
+    with timer_store(tmp_path / "s", clock) as store:
+        receipts = [store.put(timed(number, clock.now_ms() + 3000)).check() for number in range(10)]
+        if is_recalled:
+            timer_of(store).cancel(receipts[0]).check()
+        put, refusals = store.put_rebuilt, iter([False] * 4 + [True] * 5 + [False] * 9)
+        busy = Receipt(PutStatus.OS_PAGE_CACHE_BUSY)
+        store.put_rebuilt = lambda *a, **k: busy if next(refusals) else put(*a, **k)  # type: ignore[method-assign]
+        for _ in range(5):
+            clock.advance(1000)
+        assert timer_of(store).waiting_counts == {"orders": 5 if is_recalled else 6}
+        for _ in range(10):
+            clock.advance(1000)
+        assert numbers(store) == list(range(is_recalled, 10)) and timer_of(store).waiting_counts == {}
+
+
+def test_a_disk_that_fails_amid_a_slot_doubles_nothing(tmp_path: Path, clock: FakeClock) -> None:
+    with timer_store(tmp_path / "s", clock) as store:
+        for number in range(10):
+            store.put(timed(number, clock.now_ms() + 3000)).check()
+        put, fails = store.put_rebuilt, iter([False] * 4 + [True] + [False] * 6)
+
+        def failing(*arguments: object, **named: object) -> Receipt:
+            if next(fails):
+                raise DiskFull("no room")
+            return put(*arguments, **named)  # type: ignore[arg-type]
+
+        store.put_rebuilt = failing  # type: ignore[method-assign]
+        with pytest.raises(DiskFull):
+            clock.advance(4000)
+        assert timer_of(store).waiting_counts == {"orders": 6}
+        clock.advance(10_000)
+        assert numbers(store) == list(range(10)) and timer_of(store).waiting_counts == {}
 
 
 @pytest.mark.parametrize("flush", ["sync", "async"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from flintlog import Message
@@ -113,12 +114,39 @@ def test_after_the_last_check_it_is_given_up(tmp_path: Path, clock: FakeClock) -
         assert len(read(store, DISCARD)) == 1 and len(owner.asked) == 2
 
 
+KEPT_AN_HOUR = CONFIG.with_changes(retention="on", file_reserved_time=1)
+
+
 def test_what_is_older_than_files_are_kept_is_given_up_unasked(tmp_path: Path, clock: FakeClock) -> None:
-    with opened(tmp_path, clock, CONFIG.with_changes(file_reserved_time=1)) as (store, service):
+    with opened(tmp_path, clock, KEPT_AN_HOUR) as (store, service):
         service.begin(order(1))
-        clock.advance(3_600_001 + INTERVAL_MS)
+        clock.advance(3_600_000)
+        assert read(store, DISCARD) == []
+        clock.advance(INTERVAL_MS)
         (discarded,) = read(store, DISCARD)
         assert discarded.properties["TRANSACTION_CHECK_TIMES"] == "1"  # RocketMQ counts before it looks at the age
+
+
+@pytest.mark.parametrize("changes", [{"retention": "off"}, {"protect_unconsumed": True}])
+def test_where_nothing_goes_by_age_the_owner_is_asked_however_late_it_comes(
+    changes: dict[str, object], tmp_path: Path, clock: FakeClock
+) -> None:
+    owner = Owner(Decision.COMMIT)
+    with opened(tmp_path, clock, KEPT_AN_HOUR.with_changes(**changes)) as (store, service):
+        service.begin(order(1))
+        clock.advance(100 * 3_600_000)
+        service.on_check(owner)
+        clock.advance(INTERVAL_MS)
+        assert owner.ids == ["t1"] and bodies(store) == [b"order 1"] and read(store, DISCARD) == []
+
+
+def test_a_message_that_was_born_long_ago_is_asked_about(tmp_path: Path, clock: FakeClock) -> None:
+    owner = Owner(Decision.COMMIT)
+    with opened(tmp_path, clock, KEPT_AN_HOUR) as (store, service):
+        service.on_check(owner)
+        service.begin(msgspec.structs.replace(order(1), born_timestamp=clock.now_ms() - 100 * 3_600_000))
+        clock.advance(INTERVAL_MS)
+        assert owner.ids == ["t1"] and bodies(store) == [b"order 1"] and read(store, DISCARD) == []
 
 
 def test_its_own_immunity_puts_a_check_off(tmp_path: Path, clock: FakeClock) -> None:
@@ -237,6 +265,8 @@ RULES = CheckRules(time_out_ms=6000, check_max=15, keep_ms=3_600_000)
         ({"check_times": 15}, 0, Verdict.GIVE_UP),
         ({}, 3_600_000, Verdict.ASK),
         ({}, 3_600_001, Verdict.GIVE_UP),
+        ({"born_timestamp": 99_999}, 3_600_000, Verdict.ASK),
+        ({"born_timestamp": 3_699_000}, 3_600_001, Verdict.GIVE_UP),
         ({"store_timestamp": 106_001}, 6001, Verdict.END_ROUND),
         ({"born_timestamp": 100_001}, 0, Verdict.END_ROUND),
         ({"born_timestamp": 100_002, "store_timestamp": 1}, 1, Verdict.ASK),

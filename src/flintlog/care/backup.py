@@ -26,7 +26,7 @@ from flintlog.care.backup_files import (
     save_manifest,
     stored_path,
 )
-from flintlog.care.store_files import StoreFiles, look_at, refuse_ledger
+from flintlog.care.store_files import StoreFiles, look_at, refuse_ledger, refuse_member
 from flintlog.derive.derived_files import DataFile
 from flintlog.derive.log_end import records_end
 from flintlog.disk.local import LocalMedium
@@ -65,6 +65,7 @@ def backup(
 ) -> BackupReport:
     """Bring the backup in `target` up to the store in `root`, which may run meanwhile."""
     medium = LocalMedium() if medium is None else medium
+    refuse_member(root, medium, "backed up by its bytes")
     files = look_at(root, config, medium)
     refuse_ledger(files, "backed up by its bytes")
     if target.absolute().is_relative_to(root.absolute()):

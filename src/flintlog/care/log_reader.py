@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from flintlog import kernel
 from flintlog.care.store_files import StoreFiles
 from flintlog.derive.derived_files import DataFile
-from flintlog.errors import DiskError
+from flintlog.errors import DamagedRecord, DiskError
 from flintlog.kernel import Row, ScanStop
 from flintlog.store.stored import StoredMessage
 
@@ -48,6 +48,14 @@ class Wanted:
         return self.until_ms is None or row.store_timestamp < self.until_ms
 
 
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is wrong at a place of the log; with the message, as far as its head can still be read."""
+
+    error: DamagedRecord
+    message: StoredMessage | None = None
+
+
 class LogReader:
     """Reads a store's log from its files. `position` is the physical offset behind what was read."""
 
@@ -72,6 +80,43 @@ class LogReader:
         view = self._view(file)
         seen = kernel.scan(view, physical_offset - file.base, len(view), file.base, check_crc=True, max_count=1)
         return self._message(view, file, seen.row(0)) if seen.count else None
+
+    def damage_at(self, physical_offset: int) -> Damage | None:
+        """What is wrong at an offset where no intact record begins; None when there is nothing to be damaged."""
+        file = self.file_of(physical_offset)
+        if file is None:
+            return None
+        for message in self.damaged_messages(physical_offset, physical_offset + 1):
+            what = "the body of the message does not match its CRC"
+            return Damage(self._damaged_record(what, file, physical_offset), message)
+        for start, stop, evidence in self._damage_of(file):
+            if start <= physical_offset < stop:
+                what = f"the log is damaged from {start} to {stop} ({evidence})"
+                return Damage(self._damaged_record(what, file, physical_offset))
+        return None
+
+    def damaged_messages(self, start: int, stop: int) -> Iterator[StoredMessage]:
+        """The records from `start` that have a whole head and not the CRC it says, one after the other."""
+        file = self.file_of(start)
+        while file is not None and start < min(stop, file.end):
+            view = self._view(file)
+            seen = kernel.scan(view, start - file.base, len(view), file.base, check_crc=False, max_count=1)
+            if not seen.count:
+                return
+            yield self._message(view, file, seen.row(0))
+            start += seen.row(0).size
+
+    def _damage_of(self, file: DataFile) -> list[tuple[int, int, str]]:
+        damage: list[tuple[int, int, str]] = []
+        reader = LogReader(self._files, lambda *place: damage.append(place))
+        for _ in reader.read_file(file, Wanted(stop=file.base)):
+            pass
+        return damage
+
+    @staticmethod
+    def _damaged_record(what: str, file: DataFile, physical_offset: int) -> DamagedRecord:
+        advice = f"it is at {physical_offset - file.base} of the file; `flintlog verify` shows all damage"
+        return DamagedRecord(what, path=file.path, offset=physical_offset, advice=advice)
 
     def file_of(self, physical_offset: int) -> DataFile | None:
         """The file that holds an offset."""

@@ -1,7 +1,8 @@
 """Which messages a damage of the log cost, as far as that can still be known.
 
 A record whose head is whole says it itself. Of others the queues know: an entry that points into the lost bytes names
-topic, queue, offset and size. What neither knows is told as bytes.
+topic, queue, offset and size. What neither knows is told as bytes; but a torn end in which no record begins never was a
+message, and is only cut.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from flintlog.care.store_files import StoreFiles
 from flintlog.derive.finding import Finding
 from flintlog.errors import FormatError
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
-from flintlog.format.record import parse_record
+from flintlog.format.record import MAGIC_V1, MAGIC_V2, parse_record
 
 FAR = 1 << 62
 _ENTRY = struct.Struct("!qiq")
+_HEAD = struct.Struct("!iiiiiqq")
+"""Size, magic, CRC, queue id, flag, queue offset, physical offset: how every record begins."""
 _RANGES = frozenset({"damaged-range", "missing-log-file", "torn-tail", "short-log"})
 
 
@@ -31,8 +34,8 @@ def find_lost(files: StoreFiles, findings: Sequence[Finding]) -> list[LostMessag
     lost += by_entry.values()
     for start, stop, why in ranges:
         if not any(start <= offset < stop for offset in by_entry):
-            size = next(f.size for f in findings if f.physical_offset == start and f.id in _RANGES)
-            lost.append(LostMessage(start, size, why))
+            finding = next(f for f in findings if f.physical_offset == start and f.id in _RANGES)
+            lost += [LostMessage(start, finding.size, why)] if why != "torn-tail" else _torn(files, finding)
     return sorted(lost, key=lambda message: message.physical_offset)
 
 
@@ -44,6 +47,19 @@ def _ranges(findings: Sequence[Finding]) -> list[tuple[int, int, str]]:
             start = finding.physical_offset
             found.append((start, FAR if is_end else start + finding.size, finding.id))
     return found
+
+
+def _torn(files: StoreFiles, finding: Finding) -> list[LostMessage]:
+    """The message whose head the torn end begins with, if it does: one that no queue knows."""
+    if finding.file is None or finding.offset is None or finding.physical_offset is None or finding.size < _HEAD.size:
+        return []
+    head = files.read(finding.file, finding.offset, finding.offset + _HEAD.size)
+    if len(head) < _HEAD.size:
+        return []
+    size, magic, _, queue_id, _, queue_offset, physical_offset = _HEAD.unpack(head)
+    if magic not in (MAGIC_V1, MAGIC_V2) or physical_offset != finding.physical_offset:
+        return []
+    return [LostMessage(physical_offset, size, finding.id, None, queue_id, queue_offset)]
 
 
 def _damaged(files: StoreFiles, finding: Finding) -> LostMessage:
@@ -83,6 +99,14 @@ def entries_in(files: StoreFiles, ranges: Sequence[tuple[int, int, str]]) -> Ite
                     if why is not None:
                         yield LostMessage(physical_offset, size, why, queue.topic, queue.queue_id, number)
                 number += 1
+
+
+def is_log_missing(files: StoreFiles) -> bool:
+    """Whether there is no log at all, though queues name messages."""
+    return not files.log and any(
+        queue_end(files, queue) > (queue.files[0].base // ENTRY_SIZE if queue.files and not queue.is_batch else 0)
+        for queue in files.queues.values()
+    )
 
 
 def readable_backups(files: StoreFiles, findings: Sequence[Finding]) -> frozenset[str]:

@@ -26,11 +26,11 @@ from flintlog.care.delay_offsets import bring_delay_offsets_back
 from flintlog.care.fill import fill_range
 from flintlog.care.held_store import hold
 from flintlog.care.kept import Kept, copy_file
-from flintlog.care.lost_messages import find_lost, readable_backups
+from flintlog.care.lost_messages import find_lost, is_log_missing, readable_backups
 from flintlog.care.lost_records import stand_in
 from flintlog.care.repair_plan import LostMessage, RepairPlan, Step, plan_steps
 from flintlog.care.settling import settle
-from flintlog.care.store_files import StoreFiles, look_at, refuse_ledger
+from flintlog.care.store_files import StoreFiles, look_at, refuse_ledger, refuse_member
 from flintlog.care.verify import Verification, verify
 from flintlog.derive.finding import Finding
 from flintlog.disk.local import LocalMedium
@@ -79,7 +79,9 @@ class _Journal(msgspec.Struct):
 def plan_repair(root: Path, config: StoreConfig | None = None, medium: Medium | None = None) -> RepairPlan:
     """What `repair` would do now."""
     medium = LocalMedium() if medium is None else medium
+    refuse_member(root, medium, "repaired")
     files = look_at(root, config, medium)
+    refuse_ledger(files, "repaired")
     return _plan(files, verify(root, config, medium=medium), must_settle=_load_journal(files) is not None)
 
 
@@ -87,6 +89,8 @@ def _plan(files: StoreFiles, seen: Verification, *, must_settle: bool) -> Repair
     """`must_settle`: a repair was interrupted, and how far it came is not known."""
     restorable = readable_backups(files, seen.findings)
     steps, left = plan_steps(seen.findings, restorable=restorable, must_settle=must_settle)
+    if is_log_missing(files):
+        steps, left = [], list(seen.findings)
     notes = [*seen.notes, *_guessed(files, steps)]
     if any(step.action == "queues" for step in steps) and files.medium.exists(files.root / names.CONSUME_QUEUE_EXT):
         notes.append("filter bitmaps of the queue extensions are not in the log; without them a filter reads messages")
@@ -112,10 +116,15 @@ def repair(
 ) -> RepairReport:
     """Repair the store in a directory; `StoreInUse` when it runs. `on_step` hears of each change before it is made."""
     medium = LocalMedium() if medium is None else medium
+    refuse_member(root, medium, "repaired")
     files = look_at(root, config, medium)
     refuse_ledger(files, "repaired")
     if files.is_running:
         raise StoreInUse("the store is in use", path=root, advice="stop the process that has it open")
+    if is_log_missing(files):
+        place = files.paths.commit_logs[0]
+        advice = "bring the log back, or restore the store from a backup; its queues still name what was in it"
+        raise DamagedStore("the log is missing: is its disk mounted?", path=place, advice=advice)
     report = RepairReport()
     for _ in range(MAX_ROUNDS):
         files = look_at(root, config, medium)

@@ -12,6 +12,7 @@
     missing-checkpoint, damaged-checkpoint             checkpoint    one that fits the log
     offset-beyond-queue                                offsets       back to the queue's end
     anything about queues / about the index            queues, index built again from the log
+    short-log                                          queues        the same: they name what the log has lost
                                                        settle        opened and stopped once: everything agrees
 
 Nothing here touches a file. What no step helps against is `left`.
@@ -29,7 +30,7 @@ LOG_FOLDER: Final = "commitlog"
 _SIMPLE: Final = {
     "empty-file": ("move-away", "move the file away"),
     "foreign-file": ("move-away", "move the file away"),
-    "torn-tail": ("cut", "end the log here; its last bytes go aside"),
+    "torn-tail": ("cut", "end the log here; the bytes behind, which are no whole record, go aside"),
     "damaged-record": ("stand-in", "put a record that says so in the place of the lost one"),
     "damaged-range": ("fill", "put records that say so in the place of what is lost"),
     "damaged-blank": ("end-mark", "write the mark at the file's end again"),
@@ -46,6 +47,7 @@ _QUEUE_KINDS: Final = frozenset(
         "wrong-queue-entries",
         "dangling-queue-entries",
         "damaged-queues",
+        "short-log",
     }
 )
 _INDEX_KINDS: Final = frozenset(

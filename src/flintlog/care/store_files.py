@@ -26,12 +26,22 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.format.names import parse_segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
-from flintlog.store.paths import LEDGER_PREFIX, StorePaths, guess_paths, is_store, with_found_ledger
+from flintlog.store.paths import (
+    LEDGER_PREFIX,
+    StorePaths,
+    find_rocksdb,
+    guess_paths,
+    is_member_directory,
+    is_store,
+    with_found_ledger,
+)
 from flintlog.store.stop_marker import StopMarker
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
 
+_MEMBER = "this is a ledger member's directory"
+_ABOVE = "name the store above it"
 _SIZES = ("mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num")
 
 
@@ -93,6 +103,8 @@ def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None
     Sizes that `config` does not name are read from the files, where that is safe.
     """
     medium = LocalMedium() if medium is None else medium
+    if is_member_directory(root, medium):
+        raise DamagedStore(_MEMBER, path=root, advice=_ABOVE)
     paths = _paths_of(root, config, medium)
     files = StoreFiles(root, paths, config, Inferred(), medium, MappedSource(medium, max_files=256))
     if paths.ledger is not None and (config is None or not config.enable_dleger_commit_log):
@@ -110,10 +122,17 @@ def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None
     given = frozenset() if config is None else _named_sizes(config)
     _find_log(files, is_given="mapped_file_size_commit_log" in given)
     _find_queues(files)
+    _judge_rocksdb(files)
     _find_index(files, is_given=not given.isdisjoint({"max_hash_slot_num", "max_index_num"}))
     timer = root / names.TIMER_LOG
     files.timer_log = tuple(sorted(_segments(files, timer), key=lambda file: file.base))
     return files
+
+
+def refuse_member(root: Path, medium: Medium, what: str) -> None:
+    """The same for the directory of a group's member itself, which is not even a store."""
+    if is_member_directory(root, medium):
+        raise InvalidConfig(f"{_MEMBER}, and is not {what}", path=root, advice=_ABOVE)
 
 
 def refuse_ledger(files: StoreFiles, what: str) -> None:
@@ -255,6 +274,14 @@ def _read_topics(files: StoreFiles, types: dict[str, str]) -> None:
         kind = attributes.get("queue.type") if isinstance(attributes, dict) else None
         if kind == "BatchCQ":
             types[str(topic)] = kind
+
+
+def _judge_rocksdb(files: StoreFiles) -> None:
+    place = find_rocksdb(files.paths, files.medium)
+    if place is not None:
+        evidence = "the queues are kept in RocksDB, which is not read: queues and topics are shown without them"
+        remedy = "stop the broker and move this directory away; the queues are then built from the log"
+        files.findings.append(Finding("queues-in-rocksdb", ERROR, evidence, remedy, str(place)))
 
 
 # ---------------------------------------------------------------------- index

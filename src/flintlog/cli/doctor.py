@@ -9,6 +9,8 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as package_version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,7 +20,8 @@ import click
 from flintlog.cli import machine
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import config_option, output_option
+from flintlog.cli.parameters import output_option, store_config_option
+from flintlog.errors import FlintlogError
 from flintlog.version import VERSION
 
 if TYPE_CHECKING:
@@ -44,17 +47,23 @@ class Check:
 
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
-@config_option
+@store_config_option
 @output_option
-def doctor(directory: Path, config: StoreConfig, output: Output) -> int:
-    """Say what this machine gives a store in DIRECTORY, and what a configuration promises."""
+def doctor(directory: Path, config: StoreConfig | None, output: Output) -> int:
+    """Say what this machine gives a store in DIRECTORY, and what a configuration promises.
+
+    Without --config nobody knows how the store will be opened: flintlog's and RocketMQ's defaults are both told.
+    """
     checks = list(examine(directory, config))
     output.rows((asdict(check) for check in checks), _COLUMNS)
     return ExitCode.FINDINGS if any(check.state == "problem" for check in checks) else ExitCode.FINE
 
 
-def examine(directory: Path, config: StoreConfig) -> Iterator[Check]:
-    """All checks, in the order of the report."""
+def examine(directory: Path, given: StoreConfig | None) -> Iterator[Check]:
+    """All checks, in the order of the report; a store in the directory tells its sizes itself."""
+    from flintlog.store.config import StoreConfig
+
+    config = _with_found_sizes(directory, given or StoreConfig())
     yield Check("version", f"flintlog {VERSION}, Python {platform.python_version()}", "fine", platform.platform())
     yield check_kernel()
     mount = machine.find_mount(directory)
@@ -64,8 +73,29 @@ def examine(directory: Path, config: StoreConfig) -> Iterator[Check]:
     yield check_open_files(machine.open_file_limit())
     yield check_maps(machine.map_limit(), config)
     yield check_extras()
+    yield check_spark(_version_of("pyspark"))
     yield check_java(machine.find_java())
-    yield check_durability(config, mount)
+    if given is not None:
+        yield check_durability(config, mount)
+    else:
+        broker = _with_found_sizes(directory, StoreConfig.from_rocketmq({}))
+        yield check_default_durability(config, broker, mount)
+
+
+def _with_found_sizes(directory: Path, config: StoreConfig) -> StoreConfig:
+    from flintlog.care.store_files import look_at
+
+    try:
+        return look_at(directory, config).config
+    except FlintlogError:
+        return config  # no store is here yet
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return package_version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def check_kernel() -> Check:
@@ -153,6 +183,13 @@ def check_extras() -> Check:
     return Check("extras", "some", "fine", f"Not installed: {', '.join(missing)}.")
 
 
+def check_spark(version: str | None) -> Check:
+    """Whether jobs on Spark can run; nothing else needs it."""
+    if version is None:
+        return Check("spark", "not installed", "fine", "Only `flintlog pipeline` needs it: install flintlog[spark].")
+    return Check("spark", f"pyspark {version}", "fine", "`flintlog pipeline` runs on it, with a Java beside it.")
+
+
 def check_java(found: tuple[str, str | None] | None) -> Check:
     """Whether tests against the real RocketMQ could run; flintlog itself needs no Java."""
     if found is None:
@@ -173,6 +210,17 @@ def check_durability(config: StoreConfig, mount: machine.Mount | None) -> Check:
         meaning += " But this directory lives in memory: nothing survives a loss of power."
     is_safe = config.flush == "sync" and not (mount is not None and mount.is_memory)
     return Check("durability", f"flush={config.flush}", "fine" if is_safe else "note", meaning)
+
+
+def check_default_durability(ours: StoreConfig, broker: StoreConfig, mount: machine.Mount | None) -> Check:
+    """What an acknowledged put survives is for whoever opens the store to say; here are both defaults."""
+    both = [
+        (name, config, check_durability(config, mount)) for name, config in (("flintlog", ours), ("RocketMQ", broker))
+    ]
+    found = ", ".join(f"{name}: flush={config.flush}" for name, config, _ in both)
+    told = " ".join(f"With {name}'s defaults: {check.meaning}" for name, _, check in both)
+    meaning = f"No --config: the durability is that of whoever opens the store. {told}"
+    return Check("durability", found, "note", meaning)
 
 
 def _limit(limit: int | None, unit: str) -> str:

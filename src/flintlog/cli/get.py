@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from flintlog.cli.times import format_ms
 from flintlog.errors import FormatError
 
 if TYPE_CHECKING:
-    from flintlog.care.log_reader import LogReader
+    from flintlog.care.log_reader import Damage, LogReader, Wanted
     from flintlog.care.store_files import StoreFiles
     from flintlog.store.config import StoreConfig
     from flintlog.store.stored import StoredMessage
@@ -64,11 +64,15 @@ def get(
         found = finder.by_key(key, topic)
     else:
         found = finder.by_queue(str(topic), int(queue_id or 0), int(offset or 0))
+    if not found and finder.damage:
+        raise finder.damage[0].error
     if not found:
         output.note("there is no such message")
         return ExitCode.CANNOT_READ
     places = [_relative(place, store) for place in references(files, found[0])]
     _show(found[0], places, body, output)
+    for damage in finder.damage:
+        output.note(f"another message could not be read: {damage.error}")
     if len(found) > 1:
         others = ", ".join(str(message.physical_offset) for message in found[1:11])
         output.note(f"{len(found) - 1} more messages have this key, at {others}{' …' if len(found) > 11 else ''}")
@@ -95,17 +99,25 @@ def _show(message: StoredMessage, places: list[dict[str, object]], body: str, ou
 
 
 class _Finder:
-    """Finds messages; by key the newest first."""
+    """Finds messages; by key the newest first. `damage` is where one should be, and its bytes are damaged."""
 
     def __init__(self, files: StoreFiles) -> None:
         from flintlog.care.log_reader import LogReader
 
         self._files = files
-        self._reader: LogReader = LogReader(files)
+        self._reader: LogReader = LogReader(files, lambda *place: self._passed_over.append(place))
+        self._passed_over: list[tuple[int, int, str]] = []
+        self.damage: list[Damage] = []
 
-    def at(self, physical_offset: int) -> list[StoredMessage]:
+    def at(self, physical_offset: int, is_right: Callable[[StoredMessage], bool] | None = None) -> list[StoredMessage]:
+        """The message at a place, if it is the right one; a damaged one is right as long as nothing says otherwise."""
         message = self._reader.message_at(physical_offset)
-        return [] if message is None else [message]
+        if message is not None:
+            return [message] if is_right is None or is_right(message) else []
+        damage = self._reader.damage_at(physical_offset)
+        if damage is not None and (damage.message is None or is_right is None or is_right(damage.message)):
+            self.damage.append(damage)
+        return []
 
     def by_id(self, text: str) -> list[StoredMessage]:
         """An offset message id says where the record lies; anything else is taken for a unique key."""
@@ -115,32 +127,45 @@ class _Finder:
             _, physical_offset = parse_message_id(text)
         except FormatError:
             return self.by_key(text, None)
-        found = [message for message in self.at(physical_offset) if message.message_id == text.upper()]
+        found = self.at(physical_offset, lambda message: message.message_id == text.upper())
         return found or self.by_key(text, None)
 
     def by_key(self, key: str, topic: str | None) -> list[StoredMessage]:
         """Through the index; without one, through the whole log."""
+        from flintlog.care.log_reader import Wanted
         from flintlog.care.references import find_by_key
 
         topics = sorted({queue[0] for queue in self._files.queues}) if topic is None else [topic]
         offsets = {offset for name in topics for offset in find_by_key(self._files, name, key)}
-        found = [message for offset in sorted(offsets, reverse=True) for message in self.at(offset)]
-        found = [message for message in found if _has_key(message, key) and topic in (None, message.topic)]
-        if found or self._files.index:
-            return found
-        whole = [message for message in self._reader.messages() if _has_key(message, key)]
-        return [message for message in reversed(whole) if topic in (None, message.topic)]
+
+        def is_right(message: StoredMessage) -> bool:
+            return _has_key(message, key) and topic in (None, message.topic)
+
+        found = [message for offset in sorted(offsets, reverse=True) for message in self.at(offset, is_right)]
+        return found if found or self._files.index else self._through_the_log(Wanted(topic), is_right)[::-1]
 
     def by_queue(self, topic: str, queue_id: int, offset: int) -> list[StoredMessage]:
         """Through the queue; where its entry is of no use, through the log."""
         from flintlog.care.log_reader import Wanted
 
+        def is_right(message: StoredMessage) -> bool:
+            return (message.topic, message.queue_id, message.queue_offset) == (topic, queue_id, offset)
+
         for physical_offset in self._entry(topic, queue_id, offset):
-            found = [message for message in self.at(physical_offset) if message.topic == topic]
-            if found:
+            found = self.at(physical_offset, lambda message: message.topic == topic)
+            if found or self.damage:
                 return found
-        wanted = Wanted(topic, queue_id)
-        return [message for message in self._reader.messages(wanted) if message.queue_offset == offset][-1:]
+        return self._through_the_log(Wanted(topic, queue_id), is_right)[-1:]
+
+    def _through_the_log(self, wanted: Wanted, is_right: Callable[[StoredMessage], bool]) -> list[StoredMessage]:
+        """All right messages in log order; of what was passed over, those whose heads can be read."""
+        self._passed_over.clear()
+        found = [message for message in self._reader.messages(wanted) if is_right(message)]
+        for start, stop, _ in self._passed_over:
+            for message in self._reader.damaged_messages(start, stop):
+                if is_right(message):
+                    self.at(message.physical_offset)
+        return found
 
     def _entry(self, topic: str, queue_id: int, offset: int) -> list[int]:
         from flintlog.format.queue_entry import ENTRY_SIZE, parse_queue_entry

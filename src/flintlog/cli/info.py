@@ -30,6 +30,8 @@ def info(store: Path, config: StoreConfig | None, output: Output) -> None:
             told[name] = format_ms(told[name])
         for part in ("files", "bytes"):
             told[part] = ", ".join(f"{kind} {count:,}" for kind, count in dict(told[part]).items())  # type: ignore[call-overload]
+        if not told["findings_at_first_sight"]:
+            del told["findings_at_first_sight"]  # nothing was looked for beyond names and lengths: `verify` does
     output.record(told)
 
 
@@ -57,6 +59,6 @@ def describe(files: StoreFiles) -> dict[str, object]:
         "last_store_timestamp": last,
         "files": dict(sorted(counts.items())),
         "bytes": dict(sorted(sizes.items())),
-        "findings": [finding.id for finding in files.findings],
+        "findings_at_first_sight": [finding.id for finding in files.findings],
         "inferred": {name: value for name, value in files.inferred.values.items() if not isinstance(value, dict)},
     }

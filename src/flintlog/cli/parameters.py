@@ -109,4 +109,7 @@ def look(store: Path, config: StoreConfig | None, output: Output) -> StoreFiles:
     files = look_at(store, config)
     for reason in files.inferred.reasons:
         output.detail(f"inferred {reason}")
+    for finding in files.findings:
+        if finding.id == "queues-in-rocksdb":
+            output.note(f"{finding.evidence} [{finding.file}]; {finding.remedy}")
     return files

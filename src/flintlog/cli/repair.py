@@ -25,27 +25,28 @@ _LEFT = ("id", "severity", "file", "offset", "physical_offset", "evidence", "rem
 
 @click.command()
 @store_argument
-@click.option("--plan", "mode", flag_value="plan", help="Say what would be done and what is lost; write nothing.")
-@click.option("--apply", "mode", flag_value="apply", help="Do it. What is replaced is kept beside the store.")
+@click.option("--plan", "is_plan", is_flag=True, help="Say what would be done and what is lost; write nothing.")
+@click.option("--apply", "is_apply", is_flag=True, help="Do it. What is replaced is kept beside the store.")
 @store_config_option
 @output_option
-def repair(store: Path, mode: str | None, config: StoreConfig | None, output: Output) -> int:
+def repair(store: Path, is_plan: bool, is_apply: bool, config: StoreConfig | None, output: Output) -> int:
     """Mend the store in STORE: cut, build again, restore. What it replaces goes to STORE.repaired-TIME.
 
     It may be interrupted at any time and run again. A store that runs is refused.
     """
-    if mode is None:
-        raise click.UsageError("say --plan to see what would be done, or --apply to do it")
-    if mode == "plan":
+    if is_plan == is_apply:
+        both = "not both" if is_plan else "one of them"
+        raise click.UsageError(f"say --plan to see what would be done, or --apply to do it; {both}")
+    if is_plan:
         from flintlog.care.repair import plan_repair
 
         plan = plan_repair(store, config)
-        _show(output, store, mode, plan.steps, plan.lost, plan.left, plan.notes, None)
+        _show(output, store, "plan", plan.steps, plan.lost, plan.left, plan.notes, None)
         return ExitCode.FINDINGS if plan.steps or plan.left else ExitCode.FINE
     from flintlog.care.repair import repair as run
 
     report = run(store, config)
-    _show(output, store, mode, report.steps, report.lost, report.left, report.notes, report.kept_in)
+    _show(output, store, "apply", report.steps, report.lost, report.left, report.notes, report.kept_in)
     return ExitCode.FINDINGS if report.left else ExitCode.FINE
 
 

@@ -16,7 +16,7 @@ from flintlog.cli.names import GROUP, TOPIC
 from flintlog.cli.output import Output
 from flintlog.cli.parameters import Seconds, look, output_option, store_argument, store_config_option
 from flintlog.cli.times import parse_ms
-from flintlog.errors import DamagedStore
+from flintlog.errors import DamagedStore, DiskError, InvalidOffset
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
@@ -64,6 +64,7 @@ def consume(
     output: Output,
 ) -> None:
     """Read a topic of the store in STORE for a group; each message is acknowledged when it was written out."""
+    _require_topic(store, config, topic)
     with _open(store, config, output) as opened:
         consumer = opened.consumer(group, topic, filter=expression, start=start, timeout_s=wait_s)
 
@@ -76,6 +77,18 @@ def consume(
 
         columns = ("topic", "queue_id", "queue_offset", "tags", "keys", "body")
         output.rows(rows(), columns if body != "none" else columns[:-1])
+
+
+def _require_topic(store: Path, config: StoreConfig | None, topic: str) -> None:
+    """Refuse a topic that nothing in the store knows, before it is opened: offsets of it would be kept otherwise."""
+    from flintlog.care.log_reader import LogReader, Wanted
+    from flintlog.care.store_files import look_at
+
+    files = look_at(store, config)
+    if topic in (files.known_topics or ()) or any(topic == known for known, _ in files.queues):
+        return
+    if next(LogReader(files).messages(Wanted(topic)), None) is None:  # its queues may have to be built again
+        raise InvalidOffset(f"there is no topic {topic}", path=store, advice="`flintlog ls topics` lists them")
 
 
 @click.command("export")
@@ -108,7 +121,7 @@ def export(
     times = [None if text is None else parse_ms(text) for text in (start, stop)]
     reader = LogReader(look_at(store, config), lambda *place: damage.append(place))
     count = 0
-    with click.open_file(file, "w", encoding="utf-8") as lines:
+    with _open_file(file) as lines:
         for message in reader.messages(Wanted(topic, queue_id, *times)):
             lines.write(json.dumps(to_row(message, "base64"), ensure_ascii=False) + "\n")
             count += 1
@@ -117,6 +130,13 @@ def export(
     for begin, end, evidence in damage:
         output.note(f"passed over {end - begin} bytes at {begin}: {evidence}")
     return ExitCode.PARTIAL if damage else ExitCode.FINE
+
+
+def _open_file(file: str) -> IO[str]:
+    try:
+        return click.open_file(file, "w", encoding="utf-8")
+    except OSError as error:
+        raise DiskError(f"the file cannot be written: {error.strerror}", path=file) from error
 
 
 @click.command("import")

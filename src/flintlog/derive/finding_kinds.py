@@ -63,10 +63,10 @@ _ALL = (
     ),
     Kind(
         "short-log",
-        "The log ends before the place where the last stop left it",
-        "Files were replaced by older ones, or their end was overwritten with zeros.",
+        "The log ends before the place where the last stop, the queues or the checkpoint know it ended",
+        "A disk is not mounted, the last files were deleted or replaced by older ones, or overwritten with zeros.",
         "The messages at the end are lost, and the next ones would take their offsets.",
-        _RESTORE,
+        "Restore the files from a replica or a backup. `repair --plan` names the messages; `--apply` gives them up.",
     ),
     Kind(
         "damaged-blank",
@@ -99,9 +99,16 @@ _ALL = (
     Kind(
         "missing-queues",
         "The log has messages, and there are no queues",
-        "`consumequeue` was deleted or not copied, or the queues are kept in RocksDB.",
+        "`consumequeue` was deleted or not copied, or the queues are kept in RocksDB (`queues-in-rocksdb` says so).",
         "No consumer can read before they are built. RocketMQ builds them only from its checkpoint on.",
         _REBUILD_QUEUES,
+    ),
+    Kind(
+        "queues-in-rocksdb",
+        "The queues are kept in RocksDB",
+        "The broker ran with `storeType=defaultRocksDB`.",
+        "flintlog refuses to open the store, and shows no queue of it; the log is read as any other.",
+        "Stop the broker and move the named directory away: the next opening, or `repair`, builds the queues as files.",
     ),
     Kind(
         "missing-queue",
@@ -148,16 +155,19 @@ _ALL = (
     Kind(
         "queue-gap",
         "Queue offsets that were never given",
-        "A record's queue offset was damaged, or the store went on with wrong offsets after a recovery.",
+        "A record's queue offset was damaged, the store went on with wrong offsets after a recovery, or RocketMQ's "
+        "ledger counted inner batches otherwise than their queue does.",
         "RocketMQ puts later entries out of step with their offsets; consumers see others than they asked for.",
-        "Look at the two messages beside the gap with `get`; a rebuild by Java's rule closes the gap.",
+        "Look at the two messages beside the gap with `get`. `repair` leaves it, no rebuild closes it: the offsets "
+        "are those of the records. Where a record's head was damaged, a replica or a backup has the right one "
+        "(`flintlog diff` shows where two logs part).",
     ),
     Kind(
         "repeated-queue-offset",
         "A queue offset that was given twice",
         "The store went on with wrong offsets after a recovery, or two stores wrote one log.",
         "One of the two messages cannot be read by queue.",
-        "Look at both with `cat`; put the one that is hidden again.",
+        "Look at both with `cat`; put the one that is hidden again. `repair` leaves them.",
     ),
     Kind(
         "missing-index",

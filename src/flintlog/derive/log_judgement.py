@@ -42,6 +42,7 @@ class LogJudgement:
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     damages: list[tuple[int, int]] = field(default_factory=list)
+    has_files: bool = True
 
     def is_damaged(self, start: int, stop: int | None = None) -> bool:
         """Whether an offset lies in a damage, or any damage in [start, stop)."""
@@ -60,7 +61,7 @@ class _OpenEnd:
 
 def judge_log(results: Sequence[RangeResult], files: Sequence[DataFile], facts: LogFacts) -> LogJudgement:
     """Put the ranges together, in the order of the log."""
-    judgement = LogJudgement(min_offset=files[0].base if files else 0)
+    judgement = LogJudgement(min_offset=files[0].base if files else 0, has_files=bool(files))
     judgement.end = judgement.min_offset
     pending: _OpenEnd | None = None
     for result in results:

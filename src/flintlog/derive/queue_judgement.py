@@ -2,7 +2,7 @@
 
 What damage in the log explains is not told again: a gap where records were lost, an entry that points at a torn
 record. Queues may lag behind the log's end, and after an unclean stop run ahead of it: the next opening sees to that,
-so it is a note.
+so it is a note. Where neither that nor a torn end explains entries behind the log's end, the log has lost its end.
 """
 
 from __future__ import annotations
@@ -15,16 +15,25 @@ from itertools import islice, pairwise
 from flintlog import kernel
 from flintlog.derive.derived_files import DerivedFiles, QueueFilesView, QueueKey, Read
 from flintlog.derive.entries import can_be_topic
-from flintlog.derive.finding import WARNING, Finding
+from flintlog.derive.finding import ERROR, WARNING, Finding
 from flintlog.derive.log_judgement import LogFacts, LogJudgement
 from flintlog.derive.stretches import QueueTally, Stretch
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
 
 REBUILD = "build this queue again from the log"
+OF_THE_LOG = {
+    "queue-gap": "look at the two messages beside the gap; `repair` leaves it, because the log itself says so",
+    "repeated-queue-offset": "look at both messages with `cat`, and put the hidden one again; `repair` leaves it",
+}
+"""What no rebuild helps against: the offsets are those of the records."""
+
 MAX_STRETCHES = 100
+FAR = 1 << 62
+"""No log is that long: an entry that points there is damaged itself."""
 
 _OFFSET = struct.Struct("!q")
+_SIZE = struct.Struct("!i")
 _PREFILL = encode_queue_entry(PREFILL_ENTRY)
 
 
@@ -71,6 +80,8 @@ class _Judge:
         self._vouched = logics_physical_offset
         self._known_topics = known_topics
         self._result = QueueJudgement()
+        self._gone_count = 0
+        self._gone_end = 0
 
     def run(self, tallies: Mapping[QueueKey, QueueTally]) -> QueueJudgement:
         result = self._result
@@ -86,6 +97,8 @@ class _Judge:
             self._judge_offsets(key, tallies[key])
         for key in sorted(self._derived.queues):
             self._judge_strays(self._derived.queues[key], tallies.get(key) or QueueTally())
+        if self._gone_count:
+            self._tell_short_log()
         if result.lagging_count:
             result.notes.append(
                 f"{result.lagging_count} messages at the log's end have no queue entry yet; the next opening adds them"
@@ -138,10 +151,11 @@ class _Judge:
 
     def _tell(self, kind: str, evidence: str, key: QueueKey, stretch: Stretch) -> None:
         file, offset = stretch.file, stretch.offset
+        remedy = OF_THE_LOG.get(kind, REBUILD)
         if file is None:
             file, offset = self._place(self._derived.queues.get(key), stretch.first)
         self._result.findings.append(
-            Finding(kind, WARNING, evidence, REBUILD, file, offset, stretch.first_physical_offset, stretch.count)
+            Finding(kind, WARNING, evidence, remedy, file, offset, stretch.first_physical_offset, stretch.count)
         )
 
     def _place(self, queue: QueueFilesView | None, queue_offset: int) -> tuple[str | None, int | None]:
@@ -171,7 +185,10 @@ class _Judge:
         first: tuple[str, int, int] | None = None
         count = 0
         for path, place, physical_offset in strays:
-            if physical_offset >= self._log.end and self._may_run_ahead():
+            if self._is_gone(physical_offset):
+                self._gone_count += 1
+                self._gone_end = max(self._gone_end, physical_offset + self._size_at(path, place))
+            elif physical_offset >= self._log.end and self._may_run_ahead():
                 self._result.ahead_count += 1
             elif not self._log.is_damaged(physical_offset):
                 first = first or (path, place, physical_offset)
@@ -179,10 +196,37 @@ class _Judge:
         if first is not None:
             path, place, at = first
             evidence = f"{count} entries of {queue.topic}/{queue.queue_id} point at no message of it, the first at {at}"
-            inside = at if 0 <= at < 1 << 62 else None
+            inside = at if 0 <= at < FAR else None
             self._result.findings.append(
                 Finding("dangling-queue-entries", WARNING, evidence, REBUILD, path, place, inside, count)
             )
+
+    def _is_gone(self, physical_offset: int) -> bool:
+        """Whether the log had a message there.
+
+        It had if it was stopped cleanly since, or if the checkpoint vouches for it; and a log of which no file is left
+        was not lost by a crash.
+        """
+        facts, log = self._facts, self._log
+        if not log.end <= physical_offset < FAR or facts.is_running or facts.cut_at is not None:
+            return False
+        had_it = facts.is_clean or physical_offset <= self._vouched or not log.has_files
+        return had_it and not log.is_damaged(log.end)
+
+    def _size_at(self, path: str, place: int) -> int:
+        at = place + _OFFSET.size
+        size: int = _SIZE.unpack(self._derived.read(path, at, at + _SIZE.size))[0]
+        return max(0, size)
+
+    def _tell_short_log(self) -> None:
+        end, log_end = self._gone_end, self._log.end
+        said = "and the last stop was clean" if self._facts.is_clean else "and the checkpoint vouches for them"
+        said = said if self._log.has_files else "and the log has no file"
+        evidence = f"{self._gone_count} queue entries point behind the log's end {log_end}, up to {end}, {said}"
+        remedy = "is a disk of the log not mounted? restore the messages from a replica or a backup"
+        self._result.findings.append(
+            Finding("short-log", ERROR, evidence, remedy, None, None, log_end, max(0, end - log_end))
+        )
 
     def _may_run_ahead(self) -> bool:
         return not self._facts.is_clean or self._facts.is_running or self._facts.cut_at is not None

@@ -156,7 +156,10 @@ class TimerService:
         return waiting(message, properties, slot_ms)
 
     def _is_congested(self, slot_ms: int) -> bool:
-        """Above the limit of a slot more are refused at random, the more the fuller it is; at twice the limit all."""
+        """Above the limit of a slot messages are refused at random, from twice the limit on all.
+
+        As in RocketMQ, just above the limit most are refused, and the fewer the nearer the slot is to twice the limit.
+        """
         limit = self._config.timer_congest_num_each_slot
         number = self._files.wheel.slot_at(slot_ms).number
         if number <= limit:

@@ -8,8 +8,8 @@ gives such a message up after three tries.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from flintlog.errors import InvalidMessage
 from flintlog.format.timer import TimerUnit
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)
-
-CHUNK: Final = 512
 
 
 class TimerDelivery:
@@ -44,17 +42,17 @@ class TimerDelivery:
 
     def deliver_slot(self, slot_ms: int, now_ms: int) -> bool:
         """Deliver one slot; False when the store takes no more for now."""
-        if slot_ms != self._slot_ms:
-            self._slot_ms, self._done = slot_ms, 0
         units = [unit for _, unit in self._files.log.chain(self._files.wheel.slot_at(slot_ms).last)]
         units.reverse()
-        cancelled = self._cancelled(units)
-        while self._done < len(units):
-            chunk = units[self._done : self._done + CHUNK]
-            taken = self._deliver_chunk(chunk, cancelled, now_ms)
-            self._done += taken
-            if taken < len(chunk):
+        cancellations = self._cancellations(units)
+        cancelled = {timed.cancels for timed in cancellations}
+        if slot_ms != self._slot_ms:
+            self._slot_ms, self._done = slot_ms, 0
+            self._leave(cancellations)
+        for unit in units[self._done :]:
+            if not self._deliver(unit, cancelled, now_ms):
                 return False
+            self._done += 1
         self._slot_ms, self._done = -1, 0
         self.unsaved_count += 1
         return True
@@ -64,40 +62,39 @@ class TimerDelivery:
         has_rolled, self._has_rolled = self._has_rolled, False
         return has_rolled
 
-    def _cancelled(self, units: list[TimerUnit]) -> set[str]:
-        found: set[str] = set()
-        for unit in units:
-            timed = self._queue.timed_at(unit) if unit.cancels else None
-            if timed is not None and timed.cancels is not None:
-                found.add(timed.cancels)
-                if not self._done:
-                    self._metrics.add(timed.topic, 1)
-        return found
+    def _cancellations(self, units: list[TimerUnit]) -> list[Timed]:
+        found = [self._queue.timed_at(unit) for unit in units if unit.cancels]
+        return [timed for timed in found if timed is not None and timed.cancels is not None]
 
-    def _deliver_chunk(self, chunk: list[TimerUnit], cancelled: set[str], now_ms: int) -> int:
-        """Put the messages of some units; how many units are done with."""
-        places: list[int] = []
-        rebuilt: list[Rewritten] = []
-        for place, unit in enumerate(chunk):
-            if unit.cancels:
-                continue
-            timed = self._queue.timed_at(unit)
-            if timed is None:
-                log.warning("the message at %d, due now, is gone from the log", unit.physical_offset)
-                continue
-            self._metrics.add(timed.topic, -1)
-            if cancelled and self._key_of(timed) in cancelled:
-                continue
-            if unit.rolls:
-                rebuilt.append(rolled(timed, unit.entered_ms, now_ms))
-                self._has_rolled = True
-            elif timed.cancels is None:
-                rebuilt.append(delivered(timed, unit.entered_ms, now_ms))
-            else:
-                continue
-            places.append(place)
-        taken = self._put(rebuilt)
-        return len(chunk) if taken == len(rebuilt) else places[taken]
+    def _leave(self, done: Iterable[Timed]) -> None:
+        """Count what waits no longer."""
+        for timed in done:
+            self._metrics.add(timed.topic, -timed.step)
+
+    def _deliver(self, unit: TimerUnit, cancelled: Collection[str | None], now_ms: int) -> bool:
+        """Do what is due with one unit; False when the store takes no more for now, and nothing was done."""
+        if unit.cancels:
+            return True
+        timed = self._queue.timed_at(unit)
+        if timed is None:
+            log.warning("the message at %d, due now, is gone from the log", unit.physical_offset)
+            return True
+        rebuilt = self._rebuilt(unit, timed, cancelled, now_ms)
+        if rebuilt is not None and not self._put(rebuilt):
+            return False
+        self._has_rolled |= rebuilt is not None and unit.rolls
+        self._leave([timed])  # only now: what is refused is tried again, and waits meanwhile
+        return True
+
+    def _rebuilt(
+        self, unit: TimerUnit, timed: Timed, cancelled: Collection[str | None], now_ms: int
+    ) -> Rewritten | None:
+        """What is to be put for a unit; None when it was cancelled."""
+        if cancelled and self._key_of(timed) in cancelled:
+            return None
+        if unit.rolls:
+            return rolled(timed, unit.entered_ms, now_ms)
+        return delivered(timed, unit.entered_ms, now_ms) if timed.cancels is None else None
 
     def deliver_late(self, late: list[Timed], cancelled: Collection[tuple[int, str]]) -> bool:
         """Deliver messages whose slot is over already; False when the store takes no more, and then call again."""
@@ -109,26 +106,25 @@ class TimerDelivery:
             and (timed.slot_ms, self._key_of(timed)) not in cancelled
             and timed.message.queue_offset not in self._late_done
         ]
-        taken = self._put([delivered(timed, LATE_MS, now_ms) for timed in due])
-        if taken == len(due):
-            self._late_done.clear()
-            return True
-        self._late_done.update(timed.message.queue_offset for timed in due[:taken])
-        return False
+        for timed in due:
+            if not self._put(delivered(timed, LATE_MS, now_ms)):
+                return False
+            self._late_done.add(timed.message.queue_offset)
+        self._late_done.clear()
+        return True
 
     def _key_of(self, timed: Timed) -> str | None:
         return None if timed.key is None else cancel_key(timed.topic, timed.key, with_topic=self._with_topic)
 
-    def _put(self, rebuilt: list[Rewritten]) -> int:
-        """Put messages in order; how many the store took, or could never take. Saving flushes them."""
-        for taken, each in enumerate(rebuilt):
-            try:
-                receipt = self._store.put_rebuilt(each, wait=False)
-            except InvalidMessage as error:
-                log.error("a message for %s can never be stored, and is passed over: %s", each.message.topic, error)
-                continue
-            if receipt.physical_offset < 0:
-                log.warning("the store takes no more for now: %s", receipt.status)
-                return taken
-            self.unsaved_count += 1
-        return len(rebuilt)
+    def _put(self, rebuilt: Rewritten) -> bool:
+        """Put a message; False when the store takes none for now. Saving flushes it."""
+        try:
+            receipt = self._store.put_rebuilt(rebuilt, wait=False)
+        except InvalidMessage as error:
+            log.error("a message for %s can never be stored, and is passed over: %s", rebuilt.message.topic, error)
+            return True
+        if receipt.physical_offset < 0:
+            log.warning("the store takes no more for now: %s", receipt.status)
+            return False
+        self.unsaved_count += 1
+        return True

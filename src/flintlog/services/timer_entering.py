@@ -111,10 +111,9 @@ class TimerEntering:
                 units, place, UNIT_SIZE, slot.last, magic, entered_ms, slot_ms - entered_ms,
                 message.physical_offset, message.size, timed.topic_hash, 0,
             )  # fmt: skip
-            step = -1 if timed.cancels is not None else 1
             first = here if slot.first == NO_UNIT else slot.first
-            slots[time] = Slot(time, first, here, slot.number + step, slot.magic)
-            self._metrics.add(timed.topic, step)
+            slots[time] = Slot(time, first, here, slot.number + timed.step, slot.magic)
+            self._metrics.add(timed.topic, timed.step)
         for slot in slots.values():
             wheel.put(slot)
         return bytes(units)

@@ -146,6 +146,11 @@ class Timed:
         return (*place, message.born_timestamp, message.born_host, message.body_crc, len(message.body), self.key)
 
     @property
+    def step(self) -> int:
+        """What it changes the number of waiting messages by when it is entered; the opposite when it leaves."""
+        return 1 if self.cancels is None else -1
+
+    @property
     def key(self) -> str | None:
         return self.message.properties.get(UNIQ_KEY)
 

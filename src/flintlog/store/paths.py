@@ -16,6 +16,7 @@ PATH_SEPARATOR = ","
 ROCKSDB_MARK = "CURRENT"
 LOG_NAME_DIGITS = 20
 LEDGER_PREFIX = "dledger-"
+MEMBER_TERM = "currterm"
 FIRST_MEMBER = "n0"
 """Who a member is that nobody named."""
 PLAIN_OFFSETS = "consumerOffset.json"
@@ -188,15 +189,28 @@ def find_member(root: Path, medium: Medium) -> str | None:
     return found[0] if found else None
 
 
+def is_member_directory(root: Path, medium: Medium) -> bool:
+    """Whether a directory is that of a group's member itself, which lies in a store and is none."""
+    if medium.exists(root / "commitlog") or not medium.exists(root / "data"):
+        return False
+    return root.absolute().name.startswith(LEDGER_PREFIX) or medium.exists(root / MEMBER_TERM)
+
+
+def find_rocksdb(paths: StorePaths, medium: Medium) -> Path | None:
+    """The directory in which RocksDB keeps the queues of a store; None when they are files."""
+    places = (paths.consume_queue, paths.root / "consumequeue_rocksdb")
+    return next((place for place in places if medium.exists(place / ROCKSDB_MARK)), None)
+
+
 def refuse_rocksdb(paths: StorePaths, medium: Medium) -> None:
     """A store whose queues are in RocksDB has its messages in the log, and no queue that could be served."""
-    for place in (paths.consume_queue, paths.root / "consumequeue_rocksdb"):
-        if medium.exists(place / ROCKSDB_MARK):
-            raise DamagedStore(
-                "the queues of this store are in RocksDB",
-                path=place,
-                advice="move this directory away; the queues are then built from the log",
-            )
+    place = find_rocksdb(paths, medium)
+    if place is not None:
+        raise DamagedStore(
+            "the queues of this store are in RocksDB",
+            path=place,
+            advice="move this directory away; the queues are then built from the log",
+        )
 
 
 def is_store(paths: StorePaths, medium: Medium) -> bool:
