@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -15,10 +16,10 @@ from tests.conftest import Golden
 from tests.store.small_store import SMALL, bytes_of
 
 from flintlog import Message, Store, StoreConfig, open_store
+from flintlog.care.forecast import DAY_MS, Disk, Forecast, Reached
 from flintlog.cli.main import run
 from flintlog.cli.retention import describe_going, describe_growth
 from flintlog.services.transaction import TransactionService
-from flintlog.store.retention_report import Growth
 from flintlog.store.retention_rules import LogFile, PlannedFile
 
 HOUR_S = 3600
@@ -190,10 +191,35 @@ def test_moments_are_said_as_people_do(hours: int, text: str) -> None:
     assert describe_going(PlannedFile(file, 0, NOW_MS + hours * 3_600_000, "expired", ()), NOW_MS) == text
 
 
+def foreseen(bytes_a_day: float, kept: float | None, full_ms: int | None) -> Forecast:
+    limits = tuple(Reached(percent, "", at_ms, at_ms, None) for percent, at_ms in ((75, NOW_MS), (90, full_ms)))
+    return Forecast(NOW_MS - 7 * DAY_MS, NOW_MS, (), bytes_a_day, bytes_a_day, 0, 0.0, kept, limits)
+
+
 def test_growth_is_said_with_what_it_means() -> None:
-    text = describe_growth(Growth(3 * 1024**3, None, 63, 12.34))
-    assert text == "The log grows by about 3.0 GiB a day. Its disk is 63 % full: in about 12.3 days it is nearly full."
-    assert describe_growth(Growth(100, 400, 63, None)).endswith("63 % full, and that is enough.")
+    disk = Disk(0.639, 1 << 30)
+    text = describe_growth(foreseen(3 * 1024**3, None, NOW_MS + int(12.34 * DAY_MS)), disk)
+    assert text == (
+        "The log grows by about 3.0 GiB a day, as in the last 7. Its disk is 63 % full: "
+        "in about 12.3 days it is nearly full."
+    )
+    assert describe_growth(foreseen(100, 400, None), disk).endswith("63 % full, and that is enough.")
+
+
+@pytest.mark.parametrize("after_ms", [0, 3 * 3_600_000, 30 * DAY_MS])
+def test_growth_is_that_of_the_forecast(
+    after_ms: int, golden: Golden, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A log that has rested for a month grows by nothing, whoever is asked."""
+    last_stored_ms = 1_700_005_419_993
+    monkeypatch.setattr(time, "time_ns", lambda: (last_stored_ms + after_ms) * 1_000_000)
+    store = str(golden("plain") / "store")
+    assert run(["forecast", store, "-o", "json"]) == 0
+    rate = json.loads(capsys.readouterr().out)["bytes_a_day"]
+    assert (rate > 0) == (after_ms < 7 * DAY_MS)
+    assert run(["retention", store, "--dry-run", "-o", "json"]) == 0
+    said = "0 bytes" if not rate else f"{rate / 2**20:.1f} MiB"
+    assert f"grows by about {said} a day" in capsys.readouterr().err
 
 
 def test_a_store_of_javas_with_batch_queues_needs_no_configuration(

@@ -18,8 +18,9 @@ from flintlog.cli.main import run
 from flintlog.disk.local import LocalMedium
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse
 from flintlog.pipeline import tables as tables_module
-from flintlog.pipeline.export import ExportOptions, export, follow
+from flintlog.pipeline.export import ExportOptions, _Export, export, follow
 from flintlog.pipeline.export_write import by_topic_and_day
+from flintlog.pipeline.logs import find_end, find_logs
 from flintlog.pipeline.parquet_table import ParquetTable, TableSpec
 
 from .conftest import COUNT, fill, small_config
@@ -182,6 +183,39 @@ def test_a_log_that_was_replaced_is_not_mixed_in(spark: SparkSession, tmp_path: 
     export(spark, fill(tmp_path / "store", 200), table)
     with pytest.raises(DamagedStore, match="cut or replaced"):
         export(spark, fill(tmp_path / "short", 3), table)
+    with open_store(tmp_path / "long", small_config()) as store:
+        for _ in range(600):
+            store.put(Message("orders", b"x" * 133))
+    before = offsets(table)
+    with pytest.raises(DamagedStore, match=r"no record begins there now.*cut or replaced"):
+        export(spark, tmp_path / "long", table)
+    assert offsets(table) == before
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_where_an_export_goes_on_in_another_log(tmp_path: Path, fails: bool, caplog: pytest.LogCaptureFixture) -> None:
+    whole = find_end(find_logs((str(fill(tmp_path / "store", 200)),))[0])
+    with open_store(tmp_path / "other", small_config()) as other:
+        receipts = [other.put(Message("orders", b"x" * 133)) for _ in range(600)]
+
+    def start(name: str) -> int:
+        table = ParquetTable(tmp_path / f"{name}.table")
+        job = _Export(None, tmp_path / name, table, ExportOptions(fail_on_data_loss=fails), None)  # type: ignore[arg-type]
+        with job.opened():
+            table.commit([], {"": whole})
+            return job._start(find_logs((str(tmp_path / name),))[0])
+
+    assert start("store") == whole
+    assert not caplog.text
+    if fails:
+        with pytest.raises(DamagedStore, match="no record begins there now"):
+            start("other")
+    else:
+        assert start("other") == min(each.physical_offset for each in receipts if each.physical_offset > whole)
+        assert "no record begins" in caplog.text
+    fill(tmp_path / "short", 3)
+    with pytest.raises(DamagedStore, match="it now ends at"):
+        start("short")
 
 
 def test_a_delta_table_has_every_message_once_even_if_a_batch_dies(

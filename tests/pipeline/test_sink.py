@@ -51,7 +51,8 @@ def test_a_stream_goes_from_store_to_store_and_a_repeated_batch_is_skipped(
     def run() -> None:
         rows = spark.readStream.format("flintlog").option("startingOffsets", "earliest").load(str(source))
         writer = rows.writeStream.format("flintlog").option("config", conf).option("path", str(target))
-        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        named = writer.option("checkpointLocation", str(checkpoint)).queryName("copy")
+        query = named.trigger(availableNow=True).start()
         assert query.awaitTermination(DEADLINE_S)
 
     run()

@@ -232,6 +232,11 @@ def test_columns_that_cannot_be_messages_are_named(columns: dict[str, str], said
         check_columns(columns, has_topic=False)
 
 
+def test_what_spark_itself_adds_to_the_options_is_passed_over() -> None:
+    given = {"path": "/x", "queryName": "mine", "checkpointLocation": "/c", "outputMode": "append"}
+    assert parse_sink_options(given, is_streaming=True).checkpoint == "/c"
+
+
 @pytest.mark.parametrize(
     ("options", "is_streaming", "said"),
     [

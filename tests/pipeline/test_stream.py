@@ -11,7 +11,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from flintlog import Message, open_store
-from flintlog.pipeline.options import parse_source_options
+from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.pipeline.options import check_kind, parse_source_options
 from flintlog.pipeline.rows import RowShape
 from flintlog.pipeline.stream import LogStreamReader
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 DEADLINE_S = 120
+LONGEST_RECORD = 1_000
 
 
 class Stream:
@@ -110,7 +112,7 @@ def test_offsets_as_spark_4_1_asks_for_them(tmp_path: Path) -> None:
     assert start == {"store": 0}
     rows = 0
     while (end := asked.latestOffset()) != start:
-        assert end["store"] - start["store"] <= 10_000
+        assert end["store"] - start["store"] <= 10_000 + LONGEST_RECORD  # a batch ends where a record does
         for partition in asked.partitions(start, end):
             rows += sum(batch.num_rows for batch in asked.read(partition))
         start = end
@@ -122,6 +124,109 @@ def test_a_log_that_was_cut_below_what_was_read_is_an_error(tmp_path: Path) -> N
     asked = reader(store, startingOffsets="earliest")
     with pytest.raises(Exception, match="was read up to 10000000"):
         asked.partitions({"store": 0}, {"store": 10_000_000})
+
+
+def lengths(store: Path, count: int, size: int) -> Path:
+    """A store of messages whose bodies have one length."""
+    with open_store(store, small_config()) as running:
+        for number in range(count):
+            running.put(Message("orders", bytes([number % 256]) * size))
+    return store
+
+
+def bodies(asked: LogStreamReader, start: dict[str, int], end: dict[str, int]) -> int:
+    return sum(batch.num_rows for each in asked.partitions(start, end) for batch in asked.read(each))
+
+
+@pytest.mark.parametrize("others", [20, 200, 600], ids=["shorter", "as long", "longer"])
+@pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "running"])
+def test_a_log_that_was_replaced_is_an_error_or_read_on_with_a_warning(
+    tmp_path: Path,
+    others: int,
+    is_restarted: bool,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("flintlog.pipeline.stream.SEARCH_INTERVAL_S", 0.0)
+    store, other = lengths(tmp_path / "store", 100, 200), lengths(tmp_path / "other", others, 133)
+    asked = {kind: reader(store, startingOffsets="earliest", failOnDataLoss=kind) for kind in ("true", "false")}
+    start, _ = [each.latestOffset(each.initialOffset()) for each in asked.values()]
+    store.rename(tmp_path / "old")
+    other.rename(store)
+    if is_restarted:
+        asked = {kind: reader(store, startingOffsets="earliest", failOnDataLoss=kind) for kind in asked}
+    with pytest.raises(DamagedStore, match="cut or replaced"):
+        asked["true"].partitions(start, asked["true"].latestOffset(start))
+    end = asked["false"].latestOffset(start)
+    found = bodies(asked["false"], start, end)
+    assert "was read up to" in caplog.text
+    assert end == reader(store, startingOffsets="latest").initialOffset()
+    assert (found > 0) == (end["store"] > start["store"])
+    lengths(store, 5, 77)
+    assert bodies(asked["false"], end, asked["false"].latestOffset(end)) == 5
+
+
+def test_a_log_that_only_grows_rolls_and_is_read_in_pieces_is_never_suspected(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = lengths(tmp_path / "store", 1, 10)
+    start = reader(store, startingOffsets="earliest").initialOffset()
+    rows = 0
+    for size in (30, 500, 5_000, 60_000, 100):
+        lengths(store, 40, size)
+        asked = reader(store, startingOffsets="earliest", maxBytesPerTrigger=30_011)
+        while (end := asked.latestOffset(start)) != start:
+            rows += bodies(asked, start, end)
+            start = end
+    assert rows == 201
+    assert not caplog.text
+
+
+def test_a_store_that_comes_later_is_counted_from_its_first_file(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    lengths(tmp_path / "a" / "store", 10, 100)
+    asked = reader(tmp_path / "*" / "store", startingOffsets="earliest", maxBytesPerTrigger=20_000)
+    start = asked.latestOffset(asked.initialOffset())
+    late = lengths(tmp_path / "b" / "store", 1_000, 300) / "commitlog"
+    for _ in range(3):
+        min(late.iterdir()).unlink()
+    first = int(min(late.iterdir()).name)
+    rows = 0
+    while (end := asked.latestOffset(start)) != start:
+        begin = start.get("b", first)
+        assert begin < end["b"] <= begin + 20_000 + LONGEST_RECORD
+        rows += bodies(asked, start, end)
+        start = end
+    assert 0 < rows < 1_000
+    assert start["b"] == reader(tmp_path / "b" / "store", startingOffsets="latest").initialOffset()["store"]
+
+
+def test_a_deleted_range_is_not_walked_through(tmp_path: Path) -> None:
+    store = lengths(tmp_path / "store", 1_000, 300)
+    for _ in range(3):
+        min((store / "commitlog").iterdir()).unlink()
+    asked = reader(store, startingOffsets="0", maxBytesPerTrigger=1_000, failOnDataLoss="false")
+    assert asked.latestOffset({"store": 0})["store"] > 3 * SEGMENT_BYTES
+
+
+def test_an_offset_beyond_the_end_is_refused_and_one_inside_a_record_is_the_next(tmp_path: Path) -> None:
+    store = lengths(tmp_path / "store", 10, 100)
+    end = reader(store, startingOffsets="latest").initialOffset()["store"]
+    with pytest.raises(InvalidConfig, match=f"startingOffsets = {end + 1} is beyond .* end at {end}"):
+        reader(store, startingOffsets=end + 1).initialOffset()
+    assert reader(store, startingOffsets=1).initialOffset() == {"store": end // 10}
+    assert reader(store, startingOffsets=end).initialOffset() == {"store": end}
+
+
+def test_options_of_the_other_kind_are_refused(tmp_path: Path) -> None:
+    ending = parse_source_options({"path": "/x", "endingOffsets": "latest"})
+    bounded = parse_source_options({"path": "/x", "maxBytesPerTrigger": "1m", "queryName": "mine"})
+    check_kind(ending, is_streaming=False)
+    check_kind(bounded, is_streaming=True)
+    with pytest.raises(InvalidConfig, match="endingOffsets is not for streams"):
+        check_kind(ending, is_streaming=True)
+    with pytest.raises(InvalidConfig, match="maxBytesPerTrigger is for streams"):
+        check_kind(bounded, is_streaming=False)
 
 
 def test_a_stream_passes_damage_once_it_was_searched_for(tmp_path: Path) -> None:

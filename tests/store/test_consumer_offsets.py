@@ -190,21 +190,31 @@ def test_offsets_beyond_what_the_log_kept_are_brought_back(tmp_path: Path) -> No
         assert store.consumer_offsets.get("g", "orders", 0) == 9, "a slave's offsets are its master's"
 
 
-def test_a_broken_file_is_replaced_by_its_backup_and_that_is_a_finding(tmp_path: Path) -> None:
+BROKEN = [
+    "{ torn",
+    '{"offsetTable":[]}',
+    '{"offsetTable":{"t@g":{"x":1}}}',
+    '{"offsetTable":{"t@g":{0:"x"}}}',
+    '{"offsetTable":{"orders@g":{0:-1}}}',
+    '{"offsetTable":{"orders@g":{0:1,1:9223372036854775808}}}',
+    '{"lmqOffsetTable":{"orders@g":-1}}',
+]
+
+
+@pytest.mark.parametrize("broken", ["", *BROKEN])
+def test_a_broken_file_is_replaced_by_its_backup_and_that_is_a_finding(tmp_path: Path, broken: str) -> None:
     path = tmp_path / "config/consumerOffset.json"
     for end in (1, 2):
         with open_store(tmp_path, SMALL) as store:
             store.put(Message("orders", b"")).check()
             store.consumer_offsets.commit("g", "orders", 0, end)
-    path.write_bytes(b"")
+    path.write_text(broken)
     with open_store(tmp_path, SMALL) as store:
         assert store.consumer_offsets.get("g", "orders", 0) == 1
         assert [finding.id for finding in store.recovery] == ["config-restored"]
 
 
-@pytest.mark.parametrize(
-    "broken", ["{ torn", '{"offsetTable":[]}', '{"offsetTable":{"t@g":{"x":1}}}', '{"offsetTable":{"t@g":{0:"x"}}}']
-)
+@pytest.mark.parametrize("broken", BROKEN)
 def test_when_nothing_can_be_made_of_the_file_nothing_is_overwritten(tmp_path: Path, broken: str) -> None:
     (tmp_path / "config").mkdir()
     for name in ("consumerOffset.json", "consumerOffset.json.bak"):
@@ -213,6 +223,14 @@ def test_when_nothing_can_be_made_of_the_file_nothing_is_overwritten(tmp_path: P
     with pytest.raises(DamagedStore):
         open_store(tmp_path, SMALL)
     assert bytes_of(tmp_path / "config") == before
+
+
+def test_the_greatest_offset_of_javas_is_an_offset(tmp_path: Path) -> None:
+    path = tmp_path / "consumerOffset.json"
+    path.write_text('{"offsetTable":{"t@g":{0:9223372036854775807,1:0}}}')
+    offsets = make(path)
+    offsets.load()
+    assert offsets.offsets("g", "t") == {0: (1 << 63) - 1, 1: 0}
 
 
 def test_keys_of_another_form_are_kept_and_are_nobodys(tmp_path: Path) -> None:

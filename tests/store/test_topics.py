@@ -126,8 +126,43 @@ def test_a_deleted_topic_loses_queues_and_offsets_but_not_its_messages(tmp_path:
         store.wait_dispatched()
         assert store.min_offset("orders", 0) == 1
         assert [message.body for message in store.get("orders", 0, 1).messages] == [b"new"]
-        with pytest.raises(InvalidTopic, match="no topic"):
+        assert store.queue_ids("orders") == [0] and "orders" not in store.topics
+        store.topics.delete("orders")
+        with pytest.raises(InvalidTopic, match=r"no topic 'orders'$"):
             store.topics.delete("orders")
+
+
+@pytest.mark.parametrize("name", ["orders", "%RETRY%g", "a.b c"])
+def test_a_topic_that_was_never_created_is_deleted_with_its_queues(tmp_path: Path, name: str) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        for queue_id in (0, 2):
+            store.put(Message(name, b"", queue_id=queue_id)).check()
+        store.put(Message("events", b"")).check()
+        store.consumer_offsets.commit("g", name, 2, 1)
+        store.topics.delete(name)
+        assert store.queue_ids(name) == [] and store.queue_ids("events") == [0]
+        assert store.consumer_offsets.get("g", name, 2) is None
+        assert not (tmp_path / "consumequeue" / name).exists() and not topics_file(tmp_path).exists()
+    with open_store(tmp_path, SMALL) as store:
+        assert store.queue_ids(name) == [] and store.queue_ids("events") == [0]
+
+
+@pytest.mark.parametrize("name", ["nothing", "a.b c", "", "..", "../config", 7, None])
+def test_what_is_not_there_is_not_deleted_nor_advised_to_be_created(tmp_path: Path, name: str) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.put(Message("orders", b"")).check()
+        before = bytes_of(tmp_path)
+        with pytest.raises(InvalidTopic) as refused:
+            store.topics.delete(name)
+        assert "create it" not in str(refused.value) and bytes_of(tmp_path) == before
+
+
+def test_system_topics_that_have_queues_are_not_deleted(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.put(Message("BenchmarkTest", b"")).check()
+        with pytest.raises(InvalidTopic, match="RocketMQ's own"):
+            store.topics.delete("BenchmarkTest")
+        assert store.queue_ids("BenchmarkTest") == [0]
 
 
 @pytest.fixture(params=["SimpleCQ", "BatchCQ"])

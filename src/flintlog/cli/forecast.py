@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
 
 DAY_MS = 86_400_000
+DEFAULT_DAYS = 7
 _BAR_WIDTH = 40
 
 
@@ -33,7 +34,7 @@ _BAR_WIDTH = 40
 @click.option(
     "--days",
     type=click.IntRange(1, 3650),
-    default=7,
+    default=DEFAULT_DAYS,
     show_default=True,
     help="How many of the last days are looked at.",
 )

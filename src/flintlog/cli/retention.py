@@ -23,11 +23,13 @@ from flintlog.cli.output import Output, Row
 from flintlog.cli.parameters import config_option, output_option
 
 if TYPE_CHECKING:
+    from flintlog.care.forecast import Disk, Forecast
     from flintlog.store.config import StoreConfig
-    from flintlog.store.retention_report import Growth, RetentionReport
+    from flintlog.store.retention_report import RetentionReport
     from flintlog.store.retention_rules import PlannedFile
 
 _COLUMNS = ("file", "bytes", "first_stored", "last_written", "goes", "why", "needed_by")
+DAY_MS = 86_400_000
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -41,17 +43,21 @@ def retention(context: click.Context, store: Path, dry_run: bool, config: StoreC
     """Say which files of STORE's log would be deleted, when and why, and who still needs them."""
     if not dry_run:
         raise click.UsageError("an open store deletes by itself; this command only says what would go: add --dry-run")
+    from flintlog.care.store_files import look_at
+    from flintlog.cli.forecast import DEFAULT_DAYS, foresee
     from flintlog.disk.local import LocalMedium
     from flintlog.store.retention_report import report_retention
 
-    if context.get_parameter_source("config") is not ParameterSource.COMMANDLINE:
+    is_given = context.get_parameter_source("config") is ParameterSource.COMMANDLINE
+    if not is_given:
         config = _rocketmq_defaults()
         output.note(f"no --config: RocketMQ's defaults ({config.file_reserved_time} hours, deleted at 04:00)")
     now_ms = time.time_ns() // 1_000_000
     report = report_retention(store, config, LocalMedium(), lambda: now_ms)
     output.rows(_rows(report, now_ms), _COLUMNS)
-    if report.growth is not None:
-        output.note(describe_growth(report.growth))
+    told, disk = foresee(look_at(store, config if is_given else None), config, DEFAULT_DAYS, now_ms)
+    if told.bytes_a_day is not None and disk is not None:
+        output.note(describe_growth(told, disk))
     if report.damage is None:
         return ExitCode.FINE
     output.note(f"who still needs which file is not known: {report.damage}")
@@ -99,15 +105,18 @@ def describe_going(planned: PlannedFile, now_ms: int) -> str:
     return f"at {moment:%H:%M} {day}"
 
 
-def describe_growth(growth: Growth) -> str:
-    """What the log's rate means for its disk."""
-    text = f"The log grows by about {_size(growth.bytes_a_day)} a day"
-    if growth.bytes_kept is not None:
-        text += f"; kept as configured that is about {_size(growth.bytes_kept)}"
-    text += f". Its disk is {growth.disk_percent} % full"
-    if growth.days_until_full is None:
+def describe_growth(told: Forecast, disk: Disk) -> str:
+    """What the log's rate means for its disk; the rate is that of `flintlog forecast`."""
+    from flintlog.cli.forecast import DEFAULT_DAYS
+
+    text = f"The log grows by about {_size(told.bytes_a_day or 0)} a day, as in the last {DEFAULT_DAYS}"
+    if told.kept_bytes:
+        text += f"; kept as configured that is about {_size(told.kept_bytes)}"
+    text += f". Its disk is {int(disk.used_ratio * 100)} % full"
+    full_ms = told.limits[-1].at_ms if told.limits else None
+    if full_ms is None:
         return f"{text}, and that is enough."
-    return f"{text}: in about {growth.days_until_full:.1f} days it is nearly full."
+    return f"{text}: in about {(full_ms - told.until_ms) / DAY_MS:.1f} days it is nearly full."
 
 
 def _size(count: float) -> str:

@@ -5,12 +5,13 @@
     driver   commit files and new positions as one                                          tables.py
 
 The table's own commits are the only memory: an export that is started again, after a crash or for what came since, goes
-on from them. `follow` does that again and again, so it needs no checkpoint beside the table. A batch is at most
-`batch_bytes` of log; what a killed batch had written belongs to nobody and is removed.
+on from them. `follow` is a loop of such batches, not a streaming query: it needs no checkpoint beside the table. A
+batch is about `batch_bytes` of log; what a killed batch had written belongs to nobody and is removed.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.new_directory import new_directory
 from flintlog.pipeline.parquet_table import TableSpec
 from flintlog.pipeline.partitions import plan
+from flintlog.pipeline.positions import next_record, stands
 from flintlog.pipeline.source import check_start
 from flintlog.pipeline.tables import Table, make_table
 from flintlog.pipeline.tasks import Progress, run_tasks
@@ -42,6 +44,8 @@ BATCH_BYTES = 4 * 1024 * 1024 * 1024
 MIN_TASK_BYTES = 32 * 1024 * 1024
 SEARCH_INTERVAL_S = 10.0
 """How often a log that does not grow is searched for records behind a damaged place."""
+
+warnings = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -185,6 +189,10 @@ class _Export:
         done = 0
         while any(starts[broker] < ends[broker] for broker in starts) and not (stop is not None and stop.is_set()):
             stops = _limited(starts, ends, self._options.batch_bytes)
+            for log in logs:
+                # A batch ends where a record begins: by that the log is known again.
+                if starts[log.broker] < stops[log.broker] < ends[log.broker]:
+                    stops[log.broker] = min(ends[log.broker], next_record(log, stops[log.broker]))
             self._run_batch([(log, starts[log.broker], stops[log.broker]) for log in logs], done, total)
             done += sum(stops[broker] - starts[broker] for broker in starts)
             starts = stops
@@ -196,14 +204,19 @@ class _Export:
         if position is None:
             return log.first
         check_start(position, log, self._options.fail_on_data_loss)
-        there = log.files[-1].end if log.files else 0
-        if position > there:
+        start = max(position, log.first)
+        if start == log.first or stands(log, start):
+            return start
+        end = find_end(log)
+        if position > end or self._options.fail_on_data_loss:
+            what = f"it now ends at {end}" if position > end else "no record begins there now"
             raise DamagedStore(
-                f"the table holds the log up to {position}, and it now ends before {there}",
+                f"the table holds the log up to {position}, and {what}",
                 path=log.uri,
                 advice="it was cut or replaced; export it into a new table",
             )
-        return max(position, log.first)
+        warnings.warning("%s: no record begins at %d, where the table is; it is read on behind", log.uri, position)
+        return min(end, next_record(log, start))
 
     def _end(self, log: Log, start: int) -> int:
         now = time.monotonic()

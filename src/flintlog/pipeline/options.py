@@ -22,6 +22,9 @@ _LATEST_NUMBER: Final = -1
 _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _OTHER_WORDS: Final = {"kb": "k", "kib": "k", "mb": "m", "mib": "m", "gb": "g", "gib": "g"}
 
+OF_SPARK: Final = frozenset({"queryname", "checkpointlocation", "outputmode", "serialization.format"})
+"""What Spark itself puts among the options, in lower case."""
+
 Offsets = str | dict[str, int]
 """`earliest`, `latest`, or physical offsets by store ("" for the only one)."""
 
@@ -36,7 +39,7 @@ class SourceOptions:
     schema: str = "record"
     topics: tuple[str, ...] | None = None
     starting_offsets: Offsets | None = None
-    ending_offsets: Offsets = LATEST
+    ending_offsets: Offsets | None = None
     starting_timestamp: int | None = None
     min_partitions: int = 1
     split_bytes: int = SPLIT_BYTES
@@ -59,7 +62,7 @@ def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
     known = {name.lower(): name for name in _OPTIONS}
     for name, text in given.items():
         lowered = name.lower()
-        if lowered in ("path", "paths"):
+        if lowered in ("path", "paths") or lowered in OF_SPARK:
             continue
         if lowered not in known:
             advice = did_you_mean(name, _OPTIONS) or f"there are: {', '.join(_OPTIONS)}"
@@ -68,6 +71,14 @@ def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
         field, parse = _OPTIONS[option]
         values[field] = _parsed(option, text, parse)
     return SourceOptions(**values)  # type: ignore[arg-type]  # each parser gives its field's type
+
+
+def check_kind(asked: SourceOptions, *, is_streaming: bool) -> None:
+    """Refuse what would have no effect."""
+    if is_streaming and asked.ending_offsets is not None:
+        raise InvalidConfig("option endingOffsets is not for streams", advice="a stream has no end")
+    if not is_streaming and asked.max_bytes_per_trigger is not None:
+        raise InvalidConfig("option maxBytesPerTrigger is for streams", advice="a batch reads all of its range")
 
 
 def _parsed(option: str, text: str, parse: Callable[[str], Value]) -> Value:
@@ -200,4 +211,8 @@ def resolve(offsets: Offsets, broker: str, first: int, last: int, option: str, b
     if "" in offsets and len(brokers) > 1:
         raise InvalidConfig(f"option {option} is one number for {len(brokers)} stores", advice='{"broker": offset, …}')
     asked = offsets.get(broker, offsets.get("", _EARLIEST_NUMBER if option == "startingOffsets" else _LATEST_NUMBER))
+    if option == "startingOffsets" and asked > last:
+        raise InvalidConfig(
+            f"option startingOffsets = {asked} is beyond the log of {broker}", advice=f"its records end at {last}"
+        )
     return {_EARLIEST_NUMBER: first, _LATEST_NUMBER: last}.get(asked, asked)

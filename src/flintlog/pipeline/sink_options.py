@@ -12,6 +12,7 @@ from typing import Final
 
 from flintlog.errors import FlintlogError, InvalidConfig, InvalidTopic
 from flintlog.kernel.reference.encoder import encode_topic
+from flintlog.pipeline.options import OF_SPARK
 from flintlog.store.config import StoreConfig
 from flintlog.store.options import did_you_mean
 
@@ -45,6 +46,8 @@ def parse_sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkO
     known = {name.lower(): name for name in _OPTIONS}
     for name, text in given.items():
         option = known.get(name.lower())
+        if option is None and name.lower() in OF_SPARK:
+            continue
         if option is None:
             advice = did_you_mean(name, _OPTIONS) or f"there are: {', '.join(_OPTIONS)}"
             raise InvalidConfig(f"there is no option {name} of the sink", advice=advice)

@@ -2,8 +2,9 @@
 
     flintlog/staged/<whose>/<attempt>-<number>        msgpack: an array of messages, at most a few MiB
 
-An attempt that fails or is run twice leaves files that nobody asks for; they go when the batch, or the next one of the
-same writer, is done.
+An attempt that fails or is run twice leaves files that nobody asks for; they go with the writer's directory when the
+batch is done. What a killed driver leaves goes with the next batch of the same stream. A batch that is no stream's has
+a directory of its own, so what its killed driver leaves stays; while no sink writes, `flintlog/staged` may be removed.
 """
 
 from __future__ import annotations

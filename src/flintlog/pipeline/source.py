@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from flintlog.errors import InvalidConfig
 from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
-from flintlog.pipeline.options import EARLIEST, SourceOptions, parse_source_options, resolve
+from flintlog.pipeline.options import EARLIEST, LATEST, SourceOptions, check_kind, parse_source_options, resolve
 from flintlog.pipeline.partitions import LogSplit, plan, start_at_time
 from flintlog.pipeline.reading import Reading
 from flintlog.pipeline.rows import RowShape
@@ -72,6 +72,7 @@ class FlintlogSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._check_schema(schema)
+        check_kind(self.asked, is_streaming=False)
         kind = PushdownReader if self.asked.pushdown else BatchReader
         return kind(self.asked, self.shape)
 
@@ -79,6 +80,7 @@ class FlintlogSource(DataSource):
         from flintlog.pipeline.stream import make_stream_reader
 
         self._check_schema(schema)
+        check_kind(self.asked, is_streaming=True)
         return make_stream_reader(self.asked, self.shape)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -118,7 +120,7 @@ class BatchReader(DataSourceReader):
         asked = self.asked
         end = find_end(log)
         start = resolve(asked.starting_offsets or EARLIEST, log.broker, log.first, end, "startingOffsets", brokers)
-        stop = resolve(asked.ending_offsets, log.broker, log.first, end, "endingOffsets", brokers)
+        stop = resolve(asked.ending_offsets or LATEST, log.broker, log.first, end, "endingOffsets", brokers)
         check_start(start, log, asked.fail_on_data_loss)
         if asked.starting_timestamp is not None:
             start = max(start, start_at_time(log, asked.starting_timestamp))

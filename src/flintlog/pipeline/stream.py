@@ -4,12 +4,14 @@
 
 The log's end is found by walking its chain of records from the end that was known before, so asking costs what was
 written meanwhile. The store may be running, and retention may delete files underneath: `failOnDataLoss` says whether
-that is an error. The same class serves Spark 4.1 (`latestOffset()` has no arguments, a batch takes all there is after
-a restart) and 4.2 and newer (admission control, AvailableNow).
+that is an error, and whether it is one that a log was cut or replaced (`positions.py`). The same class serves Spark 4.1
+(`latestOffset()` has no arguments, a batch takes all there is after a restart) and 4.2 and newer (admission control,
+AvailableNow).
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ from flintlog.errors import DamagedStore
 from flintlog.pipeline.logs import Log, find_end, find_logs
 from flintlog.pipeline.options import LATEST, SourceOptions, resolve
 from flintlog.pipeline.partitions import plan, start_at_time
+from flintlog.pipeline.positions import next_record, stands
 from flintlog.pipeline.rows import RowShape
 from flintlog.pipeline.source import SplitPartition, check_start, reading_of
 
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
 SEARCH_INTERVAL_S = 10.0
-"""How often a log that does not grow is searched for records behind a damaged place."""
+"""How often a log that does not grow is looked at anew: was it cut, are there records behind a damaged place."""
+
+warnings = logging.getLogger(__name__)
 
 Position = dict[str, int]
 
@@ -56,21 +61,36 @@ class LogStreamReader(DataSourceStreamReader):
         asked = self.asked
         if asked.starting_timestamp is not None and asked.starting_offsets is None:
             return start_at_time(log, asked.starting_timestamp)
-        start = resolve(
-            asked.starting_offsets or LATEST, log.broker, log.first, self._end(log), "startingOffsets", brokers
-        )
+        offsets = asked.starting_offsets or LATEST
+        end = self._end(log, max(offsets.values(), default=0) if isinstance(offsets, dict) else 0)
+        start = resolve(offsets, log.broker, log.first, end, "startingOffsets", brokers)
         check_start(start, log, asked.fail_on_data_loss)
-        return start
+        return start if start in (log.first, end) else min(end, next_record(log, start))
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: Position | None = None, limit: ReadLimit | None = None
     ) -> Position:
-        newest = self._target or {log.broker: self._end(log) for log in self._logs()}
+        logs = {log.broker: log for log in self._logs()}
         start = self._last if start is None else start
+        read = start or {}
+        newest = self._target or {broker: self._end(log, read.get(broker, 0)) for broker, log in logs.items()}
+        if start is None:
+            return newest
+        for broker, end in newest.items():
+            if end < start.get(broker, 0) and broker in logs:
+                self._lost(logs[broker], f"was read up to {start[broker]}, and now ends at {end}")
         most = self.asked.max_bytes_per_trigger if limit is None else getattr(limit, "max_bytes", None)
-        if start is None or most is None:
-            return newest if start is None else _not_behind(newest, start)
-        return _limited(start, newest, most)
+        if most is None:
+            return {**start, **newest}  # a store that is gone stays where it was read up to
+        begins = {broker: max(start.get(broker, 0), log.first) for broker, log in logs.items()}
+        stops = _limited({**start, **begins}, newest, most)
+        return {**start, **{broker: self._record_from(logs.get(broker), stops[broker], newest) for broker in stops}}
+
+    def _record_from(self, log: Log | None, stop: int, newest: Position) -> int:
+        """A batch ends where a record begins: by that the log is known again."""
+        if log is None or stop >= newest[log.broker]:
+            return stop
+        return min(newest[log.broker], next_record(log, stop))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
@@ -88,16 +108,26 @@ class LogStreamReader(DataSourceStreamReader):
     def _logs(self) -> list[Log]:
         return find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
 
-    def _end(self, log: Log) -> int:
+    def _end(self, log: Log, read_up_to: int = 0) -> int:
         """How far the log goes now. Behind a place where no record begins it is looked for now and then only."""
         known = self._ends.get(log.broker, 0)
         end = find_end(log, known, search=False)
         now = time.monotonic()
-        if end <= known and now - self._searched_at.get(log.broker, 0.0) >= SEARCH_INTERVAL_S:
+        is_time = end <= known and now - self._searched_at.get(log.broker, 0.0) >= SEARCH_INTERVAL_S
+        if is_time or end < read_up_to:
             self._searched_at[log.broker] = now
-            end = find_end(log, known)
+            end = find_end(log, known if stands(log, known) else 0)
         self._ends[log.broker] = end
         return end
+
+    def _lost(self, log: Log, what: str) -> None:
+        if self.asked.fail_on_data_loss:
+            raise DamagedStore(
+                f"the log of {log.broker} {what}",
+                path=log.uri,
+                advice="it was cut or replaced; start the query anew, or set option failOnDataLoss=false",
+            )
+        warnings.warning("%s: the log of %s %s; it is read on from there", log.uri, log.broker, what)
 
     # ------------------------------------------------------------------ reading
 
@@ -110,13 +140,13 @@ class LogStreamReader(DataSourceStreamReader):
     def _range(self, log: Log, start: Position, end: Position) -> tuple[Log, int, int]:
         begin, stop = start.get(log.broker, log.first), end[log.broker]
         check_start(begin, log, self.asked.fail_on_data_loss)
-        there = log.files[-1].end if log.files else 0
-        if stop > there and self.asked.fail_on_data_loss:
-            raise DamagedStore(
-                f"the log of {log.broker} was read up to {stop}, and now ends before {there}",
-                path=log.uri,
-                advice="it was cut or replaced; start the query anew, or set option failOnDataLoss=false",
-            )
+        there = self._ends.get(log.broker, 0)
+        if max(begin, stop) > there:
+            there = self._end(log, max(begin, stop))
+        if max(begin, stop) > there:
+            self._lost(log, f"was read up to {max(begin, stop)}, and now ends at {there}")
+        elif log.first <= begin < stop and not stands(log, begin):
+            self._lost(log, f"was read up to {begin}, where no record begins now")
         return log, max(begin, log.first), min(stop, there)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -137,16 +167,13 @@ def make_stream_reader(asked: SourceOptions, shape: RowShape) -> DataSourceStrea
     return AvailableNowReader(asked, shape)
 
 
-def _not_behind(newest: Position, start: Position) -> Position:
-    """A store that is gone, or whose end cannot be seen now, stays where it was read up to."""
-    return {broker: max(newest.get(broker, 0), start.get(broker, 0)) for broker in {**start, **newest}}
-
-
 def _limited(start: Position, newest: Position, most: int) -> Position:
     """No more than `most` bytes from `start` on, shared among the logs by what each has."""
     behind = {broker: max(0, end - start.get(broker, 0)) for broker, end in newest.items()}
     total = sum(behind.values())
     if total <= most:
-        return _not_behind(newest, start)
-    taken = {broker: start.get(broker, 0) + max(1, most * size // total) for broker, size in behind.items() if size}
-    return _not_behind(taken, start)
+        return newest
+    return {
+        broker: start.get(broker, 0) + max(1, most * size // total) if size else newest[broker]
+        for broker, size in behind.items()
+    }

@@ -67,6 +67,7 @@ class ConfigFolder:
             queues=engine.parts.queues,
             on_queue_type=on_queue_type,
             remove=self._remove_topic,
+            wait_dispatched=engine.wait_dispatched,
             is_light=paths.is_light,
         )
         self.groups = Groups(

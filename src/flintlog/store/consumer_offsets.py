@@ -34,7 +34,7 @@ from flintlog.errors import DamagedStore, InvalidConfig, InvalidTopic
 from flintlog.format.config_json import JsonObject, JsonValue
 from flintlog.format.java import concurrent_map_order, hash_map_order
 from flintlog.store.background import NEVER
-from flintlog.store.checks import check_offset, check_queue
+from flintlog.store.checks import INT64_MAX, check_offset, check_queue
 from flintlog.store.clock import Milliseconds
 from flintlog.store.config_table import DataVersion, parse_data_version
 from flintlog.store.json_file import JsonFile
@@ -281,9 +281,13 @@ def parse_offsets(content: JsonObject, path: Path) -> OffsetTable:
 def _numbers(key: str, offsets: JsonValue, path: Path) -> dict[int, int]:
     try:
         assert isinstance(offsets, dict)
-        return {int(queue_id): int(str(offset)) for queue_id, offset in offsets.items()}
+        found = {int(queue_id): int(str(offset)) for queue_id, offset in offsets.items()}
     except (AssertionError, ValueError):
         raise DamagedStore(f"the offsets of {key!r} are no numbers", path=path) from None
+    for queue_id, offset in found.items():
+        if not 0 <= offset <= INT64_MAX:
+            raise DamagedStore(f"the offset of {key!r} in queue {queue_id} cannot be {offset}", path=path)
+    return found
 
 
 def _split_light(table: OffsetTable) -> tuple[OffsetTable, dict[str, int]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from flintlog.disk.medium import DiskUsage, Medium
 from flintlog.disk.overlay import OverlayMedium
@@ -31,18 +30,6 @@ from flintlog.store.retention_rules import (
     plan_files,
 )
 
-DAY_MS: Final = 24 * 3_600_000
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """How the log grows, and what that means for its disk."""
-
-    bytes_a_day: float
-    bytes_kept: float | None  # once it is as old as retention lets it get; None when nothing is deleted
-    disk_percent: int
-    days_until_full: float | None  # until puts are refused; None when it does not come to that
-
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
@@ -50,7 +37,6 @@ class RetentionReport:
 
     files: tuple[PlannedFile, ...]
     first_stored_ms: tuple[int | None, ...]
-    growth: Growth | None
     damage: str | None
     """Why it is not known who needs what."""
 
@@ -73,7 +59,7 @@ def report_retention(root: Path, config: StoreConfig, medium: Medium, now_ms: Mi
     usages = _usages(parts)
     rules = RetentionRules.of(config)
     planned = _plan(files, rules, usages, now_ms(), holds, damage)
-    return RetentionReport(tuple(planned), tuple(stored), _growth(files, stored, rules, usages, now_ms()), damage)
+    return RetentionReport(tuple(planned), tuple(stored), damage)
 
 
 def _first_stored(parts: Parts) -> list[int | None]:
@@ -147,24 +133,3 @@ def _to_free(usage: DiskUsage | None, rules: RetentionRules) -> int:
 def _usable_bytes(usage: DiskUsage) -> float:
     """The size of a disk without what is reserved for its administrator."""
     return usage.free / (1 - usage.used_ratio) if 0 <= usage.used_ratio < 1 else usage.total
-
-
-def _growth(
-    files: Sequence[LogFile],
-    stored: Sequence[int | None],
-    rules: RetentionRules | None,
-    usages: tuple[DiskUsage | None, DiskUsage | None],
-    now_ms: int,
-) -> Growth | None:
-    """From the first record of the first file to that of the last: only whole files are counted."""
-    usage = usages[0]
-    if len(files) < 2 or usage is None or stored[0] is None or stored[-1] is None or stored[-1] <= stored[0]:
-        return None
-    bytes_a_day = sum(file.size for file in files[:-1]) / (stored[-1] - stored[0]) * DAY_MS
-    limit = 0.9 if rules is None else rules.refused_above_percent / 100
-    room = max(0.0, _usable_bytes(usage) * (limit - usage.used_ratio))
-    # Files of a day's last hours wait for the hour of the next day, so a day more is kept.
-    bytes_kept = None if rules is None else bytes_a_day * (rules.reserved_ms / DAY_MS + 1)
-    still_to_come = float("inf") if bytes_kept is None else bytes_kept - sum(file.size for file in files)
-    days = room / bytes_a_day if still_to_come > room else None
-    return Growth(bytes_a_day, bytes_kept, used_percent(usage), days)

@@ -131,9 +131,12 @@ class Topics:
         queues: QueueTable,
         on_queue_type: Callable[[], None],
         remove: Callable[[str], None],
+        wait_dispatched: Callable[[], None],
         is_light: bool = False,
     ) -> None:
         """`on_queue_type` is called when a topic got another kind of queue, `remove` when one was deleted.
+
+        `wait_dispatched` returns when everything that was put has its queue.
 
         `is_light`: light queues are served.
         """
@@ -143,6 +146,7 @@ class Topics:
         self._queues = queues
         self._on_queue_type = on_queue_type
         self._remove = remove
+        self._wait_dispatched = wait_dispatched
 
     def get(self, name: str) -> TopicConfig | None:
         """The topic's configuration; None when it was never created, whether there are messages for it or not."""
@@ -210,10 +214,24 @@ class Topics:
         return self.create(name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm)
 
     def delete(self, name: str) -> None:
-        """Delete a topic, its queues and its groups' offsets. Its messages stay in the log until that is deleted."""
-        self._get_changeable(name)
-        self._table.remove(name)
+        """Delete a topic, its queues and its groups' offsets. Its messages stay in the log until that is deleted.
+
+        One that was never created, and has queues because messages were put for it, is deleted likewise.
+        """
+        self._check_writable()
+        if not self._has_queues(name):
+            check_topic_name(name)  # a put takes names that cannot be created
+        self._check_ours(name)
+        if self._table.get(name) is not None:
+            self._table.remove(name)
+        elif not self._has_queues(name):
+            self._wait_dispatched()  # what was put a moment ago may have no queue yet
+            if not self._has_queues(name):
+                raise InvalidTopic(f"there is no topic {name!r}")
         self._remove(name)
+
+    def _has_queues(self, name: object) -> bool:
+        return isinstance(name, str) and bool(self._queues.queue_ids(name))
 
     def _put(self, topic: TopicConfig) -> TopicConfig:
         _check_values(topic)
@@ -227,9 +245,15 @@ class Topics:
         return topic
 
     def _check_changeable(self, name: str) -> None:
+        self._check_writable()
+        check_topic_name(name)
+        self._check_ours(name)
+
+    def _check_writable(self) -> None:
         if self._read_only:
             raise StoreClosed("the store was opened read-only", path=self._table.file.path)
-        check_topic_name(name)
+
+    def _check_ours(self, name: str) -> None:
         if is_system_topic(name):
             raise InvalidTopic(f"the topic {name!r} is RocketMQ's own")
 

@@ -1,0 +1,54 @@
+"""Where a reading may go on: a position that was kept is checked against the log that is there now.
+
+    |··A··|·B·|····C····|··D··|blank|      positions are where a record begins, where records end, or a file's boundary
+          ^    here a reading stopped; the log may since have been cut, or be another one
+
+A kept position is the beginning of a record of its log, so a log in which none begins there is not the one that was
+read. A record says its own physical offset, so bytes that were moved do not pass. What this cannot tell apart: another
+log whose records, by their sizes, have a boundary at the same place.
+"""
+
+from __future__ import annotations
+
+from flintlog import kernel
+from flintlog.derive.log_files import LogFile
+from flintlog.derive.splits import Split, first_record
+from flintlog.kernel import ScanStop
+from flintlog.pipeline.logs import Log, find_end, open_source
+from flintlog.pipeline.partitions import LOOK_AHEAD_BYTES, window_of
+
+
+def stands(log: Log, position: int) -> bool:
+    """Whether a reading of this log may have stopped here: a record begins, or the records before it end here."""
+    file = _file_of(log, position)
+    if file is None:
+        return position == (log.files[-1].end if log.files else 0) and find_end(log, search=False) >= position
+    if _begins(log, file, position):
+        return True
+    if position == file.base:
+        return find_end(log, search=False) >= position
+    return _first_from(log, file, position, position + 1) == position
+
+
+def next_record(log: Log, position: int) -> int:
+    """Where the first record begins at or behind a place; the file's end when there is none in it."""
+    file = _file_of(log, position)
+    return position if file is None else _first_from(log, file, position, file.end)
+
+
+def _file_of(log: Log, position: int) -> LogFile | None:
+    return next((file for file in log.files if file.base <= position < file.end), None)
+
+
+def _begins(log: Log, file: LogFile, position: int) -> bool:
+    source, folder = open_source(log.uri)
+    place = position - file.base
+    view = source.view(folder / file.name, place, min(file.size, place + LOOK_AHEAD_BYTES))
+    seen = kernel.scan(view, 0, len(view), position, max_count=1)
+    return seen.count > 0 or seen.reason is ScanStop.BLANK
+
+
+def _first_from(log: Log, file: LogFile, position: int, stop: int) -> int:
+    source, folder = open_source(log.uri)
+    split = Split(file, position, stop)
+    return first_record(window_of(source, folder, split), split)
