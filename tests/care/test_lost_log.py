@@ -80,7 +80,8 @@ def test_a_store_without_its_log_is_not_repaired(
     before = snapshot(plain)
     plan = plan_repair(plain)
     assert plan.steps == ()
-    assert "short-log" in {finding.id for finding in plan.left}
+    (short,) = [finding for finding in plan.left if finding.id == "short-log"]
+    assert short.evidence.startswith("3000 queue entries")
     assert len(plan.lost) == len(lines(golden("plain") / "manifest.jsonl"))
     with pytest.raises(DamagedStore, match="the log is missing: is its disk mounted"):
         repair(plain)
@@ -113,6 +114,13 @@ def test_after_a_crash_queues_may_run_ahead_of_the_log(plain: Path, golden: Gold
     assert plan_repair(plain).lost == ()
 
 
+def test_a_crash_may_cost_a_young_log_everything(plain: Path) -> None:
+    for path in (plain / "commitlog").iterdir():
+        path.write_bytes(bytes(FILE_SIZE))
+    crash(plain, 0)
+    assert "short-log" not in ids(verify(plain))
+
+
 def test_after_a_crash_the_checkpoint_says_what_the_log_had(plain: Path, golden: Golden) -> None:
     last_file(plain).unlink()
     crash(plain, max(line["physicalOffset"] for line in lines(golden("plain") / "manifest.jsonl")))
@@ -137,3 +145,13 @@ def test_a_store_of_ours_whose_log_lost_its_end_is_repaired(tmp_path: Path) -> N
     assert verify(root).findings == []
     with open_store(root) as store:
         assert store.put(Message("orders", b"new")).queue_offset == places[7].queue_offset
+
+
+def test_a_torn_message_that_no_queue_knows_is_named_by_its_head(golden: Golden, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(golden("torn") / "truncated" / "before" / "store", root)
+    (known,) = plan_repair(root).lost
+    shutil.rmtree(root / "consumequeue")
+    (lost,) = plan_repair(root).lost
+    assert (lost.physical_offset, lost.size) == (known.physical_offset, known.size)
+    assert (lost.queue_id, lost.queue_offset) == (known.queue_id, known.queue_offset)

@@ -210,7 +210,7 @@ class _Judge:
         facts, log = self._facts, self._log
         if not log.end <= physical_offset < FAR or facts.is_running or facts.cut_at is not None:
             return False
-        had_it = facts.is_clean or physical_offset <= self._vouched or not log.has_files
+        had_it = facts.is_clean or physical_offset <= self._vouched > 0 or not log.has_files
         return had_it and not log.is_damaged(log.end)
 
     def _size_at(self, path: str, place: int) -> int:
