@@ -3,8 +3,8 @@
     flintlog/staged/<whose>/<attempt>-<number>        msgpack: an array of messages, at most a few MiB
 
 An attempt that fails or is run twice leaves files that nobody asks for; they go with the writer's directory when the
-batch is done. What a killed driver leaves goes with the next batch of the same stream; a batch that is no stream's has a
-directory of its own, and what nobody has written to for a day goes with the next batch of any writer.
+batch is done. What a killed driver leaves goes with the next batch of the same stream; a batch that is no stream's has
+a directory of its own, and what nobody has written to for a day goes with the next batch of any writer.
 """
 
 from __future__ import annotations
