@@ -29,6 +29,7 @@ from flintlog.pipeline.compact_target import Part, StoreTarget, TableTarget, Tar
 from flintlog.pipeline.failures import plain_errors
 from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.partitions import LogSplit, plan
+from flintlog.pipeline.places import local_path
 from flintlog.pipeline.rows import BODY
 from flintlog.pipeline.selection import keys_by, of_topics, seen_by_consumers
 from flintlog.pipeline.sql import load_messages
@@ -104,7 +105,7 @@ def compact(
     options = options or CompactOptions()
     paths = (str(store),) if isinstance(store, (str, Path)) else tuple(store)
     logs = find_logs(paths, strict=options.fail_on_data_loss)
-    target = _make_target(form, Path(into).absolute(), options, with_broker=is_glob(paths))
+    target = _make_target(form, local_path(into), options, with_broker=is_glob(paths))
     ends = {log.broker: find_end(log) for log in logs}
     total = sum(ends[log.broker] - log.first for log in logs)
     range_bytes = _range_bytes(total, options.split_bytes, spark.sparkContext.defaultParallelism)

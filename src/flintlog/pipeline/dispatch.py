@@ -24,6 +24,7 @@ from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, JobFaile
 from flintlog.pipeline.dispatch_core import MAX_BATCH_BYTES, DispatchCore
 from flintlog.pipeline.dispatch_tasks import Derived, DispatchPlan
 from flintlog.pipeline.failures import plain_errors, to_plain
+from flintlog.pipeline.places import local_path
 from flintlog.pipeline.rebuild_scan import BuildPlan
 from flintlog.pipeline.tasks import Progress, Refusal
 from flintlog.store.config import StoreConfig
@@ -81,7 +82,7 @@ def dispatch(
     """
     if interval_s <= 0 or max_bytes <= 0:
         raise InvalidConfig("interval_s and max_bytes are more than 0")
-    root = Path(store).absolute()
+    root = local_path(store)
     job = _Dispatch(spark, root, config or StoreConfig(), stop or threading.Event(), progress)
     job.interval_s, job.max_bytes, job.is_once = interval_s, max_bytes, once
     return job.run()

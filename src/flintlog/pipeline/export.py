@@ -30,6 +30,7 @@ from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.new_directory import new_directory
 from flintlog.pipeline.parquet_table import TableSpec
 from flintlog.pipeline.partitions import plan
+from flintlog.pipeline.places import local_path
 from flintlog.pipeline.positions import next_record, stands
 from flintlog.pipeline.source import check_start
 from flintlog.pipeline.tables import Table, make_table
@@ -93,8 +94,8 @@ def export(
 
     An Iceberg table may have a `name` in a catalog; else a catalog is made beside its files.
     """
-    job = _Export(spark, store, make_table(form, Path(into).absolute(), name), options or ExportOptions(), progress)
-    with new_directory(Path(into).absolute(), lambda: job.report.rows > 0), job.opened():
+    job = _Export(spark, store, make_table(form, local_path(into), name), options or ExportOptions(), progress)
+    with new_directory(local_path(into), lambda: job.report.rows > 0), job.opened():
         is_new = job.is_new()
         job.catch_up()
         if is_new and options is not None and options.topics is not None and not job.report.rows:
@@ -115,7 +116,7 @@ def follow(
     progress: Progress | None = None,
 ) -> Iterator[ExportReport]:
     """Keep a table fresh until `stop` is set: a report after every round that added something."""
-    job = _Export(spark, store, make_table(form, Path(into).absolute(), name), options or ExportOptions(), progress)
+    job = _Export(spark, store, make_table(form, local_path(into), name), options or ExportOptions(), progress)
     with job.opened():
         while not stop.is_set():
             before = job.report.batches

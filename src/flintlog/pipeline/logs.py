@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from os.path import abspath
 from pathlib import Path, PurePath, PurePosixPath
 
 from flintlog.derive.log_end import records_end
@@ -24,6 +23,7 @@ from flintlog.errors import DamagedStore
 from flintlog.format.ledger_entry import INDEX_RECORD_SIZE, parse_index_record
 from flintlog.format.ledger_state import parse_ledger_checkpoint
 from flintlog.format.names import CHECKPOINT, COMMIT_LOG
+from flintlog.pipeline.places import absolute
 from flintlog.store.batch_notes import parse_opened_start
 from flintlog.store.paths import LEDGER_PREFIX, StorePaths
 
@@ -48,10 +48,9 @@ class Log:
 
 def open_source(uri: str) -> tuple[ByteSource, PurePath]:
     """How to read what a path or URI names, and the path in there."""
-    if "://" not in uri:
-        return MappedSource(LocalMedium()), Path(abspath(uri))
-    if uri.startswith("file://"):
-        return MappedSource(LocalMedium()), Path(abspath(uri.removeprefix("file://")))
+    place = absolute(uri)
+    if "://" not in place:
+        return MappedSource(LocalMedium()), Path(place)
     from flintlog.disk.arrow_source import ArrowSource
 
     return ArrowSource.from_uri(uri)
@@ -66,7 +65,7 @@ def find_logs(paths: tuple[str, ...], *, strict: bool = True) -> list[Log]:
     """The logs that the paths name, by broker; at least one."""
     found: dict[str, tuple[str, ...]] = {}
     for path in paths:
-        found.update(_expand(path))
+        found.update(_expand(absolute(path)))
     names = _broker_names(found)
     logs = [_find_log(uri, names[uri], strict) for uri in sorted(found)]
     present = [log for log in logs if log is not None]
@@ -123,7 +122,7 @@ def _expand(path: str) -> dict[str, tuple[str, ...]]:
         return {path: ()}
     scheme = path[: path.index("://") + 3] if "://" in path else ""
     rest = path[len(scheme) :]
-    pattern = PurePosixPath(rest if scheme else abspath(rest)).parts
+    pattern = PurePosixPath(rest).parts
     fixed = next(place for place, part in enumerate(pattern) if _WILD & set(part))
     start = scheme + str(PurePosixPath(*pattern[:fixed]))
     found: dict[str, tuple[str, ...]] = {start: ()}

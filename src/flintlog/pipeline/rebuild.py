@@ -36,6 +36,7 @@ from flintlog.kernel import KEY
 from flintlog.pipeline.logs import Log, committed_end, find_logs
 from flintlog.pipeline.new_directory import new_directory
 from flintlog.pipeline.partitions import plan as plan_log_splits
+from flintlog.pipeline.places import local_path
 from flintlog.pipeline.rebuild_build import IndexTask, QueueTask, build_index_file, build_queue
 from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, index_layout, read_split
 from flintlog.pipeline.rebuild_serial import rebuild_serially
@@ -118,8 +119,8 @@ def rebuild(
     Raises `StoreInUse` when the store runs, unless the result goes elsewhere.
     """
     started = time.perf_counter()
-    job = _Rebuild(spark, Path(store).absolute(), config or StoreConfig(), frozenset(topics), split_bytes, progress)
-    report = job.run_in_place() if into is None else job.run_into(Path(into).absolute())
+    job = _Rebuild(spark, local_path(store), config or StoreConfig(), frozenset(topics), split_bytes, progress)
+    report = job.run_in_place() if into is None else job.run_into(local_path(into))
     report.seconds = time.perf_counter() - started
     return report
 

@@ -26,6 +26,7 @@ from flintlog.format.properties import KEYS
 from flintlog.format.sys_flag import COMPRESSED, COMPRESSION_MASK
 from flintlog.pipeline.failures import plain_errors
 from flintlog.pipeline.new_directory import new_directory
+from flintlog.pipeline.places import absolute, local_path
 from flintlog.pipeline.replay_source import Replayed, check_source, load_replayed
 from flintlog.pipeline.selection import keys_by, of_topics, seen_by_consumers, stored_between, typed
 from flintlog.pipeline.sink import StagingArea, check_place
@@ -94,11 +95,11 @@ def replay(
     """Put the messages of a table or store into a store, once; `again` does one over that was done before."""
     began = time.perf_counter()
     options = options or ReplayOptions()
-    origin = str(source) if "://" in str(source) else str(Path(source).absolute())
+    origin = absolute(source)
     form = check_source(origin, form)
     report = ReplayReport(str(source), form, str(store), name or _name(origin, form, options))
-    root = Path(store).absolute()
-    given = {"path": str(root), **({} if config is None else {"config": config})}
+    root = local_path(store)
+    given = {"path": str(root), **({} if config is None else {"config": absolute(config)})}
     area = StagingArea(parse_sink_options(given, is_streaming=False), report.name)
     check_place(root)
     last = _last_batch(area)

@@ -13,6 +13,7 @@ from typing import Final
 from flintlog.errors import FlintlogError, InvalidConfig, InvalidTopic
 from flintlog.kernel.reference.encoder import encode_topic
 from flintlog.pipeline.options import OF_SPARK
+from flintlog.pipeline.places import absolute
 from flintlog.store.config import StoreConfig
 from flintlog.store.options import did_you_mean
 
@@ -80,9 +81,10 @@ def _check_batch(asked: SinkOptions, is_streaming: bool) -> None:
 
 
 def _path(text: str) -> str:
-    if "://" in text and not text.startswith("file://"):
+    place = absolute(text) if text else text
+    if "://" in place:
         raise ValueError("a store is written on a mounted file system")
-    return text.removeprefix("file://")
+    return place
 
 
 def _text(text: str) -> str:
@@ -110,7 +112,7 @@ def _config(text: str) -> str:
         StoreConfig.load(text)
     except FlintlogError as error:
         raise ValueError(str(error)) from None
-    return text
+    return absolute(text)
 
 
 _OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {

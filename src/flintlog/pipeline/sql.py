@@ -15,6 +15,7 @@ from flintlog.disk.local import LocalMedium
 from flintlog.errors import InvalidConfig
 from flintlog.pipeline.failures import plain_errors
 from flintlog.pipeline.logs import find_logs
+from flintlog.pipeline.places import absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +33,8 @@ def load_messages(spark: SparkSession, stores: Sequence[str], options: Mapping[s
         reader = spark.read.format("flintlog").option("pushdown", pushdown)
         for name, value in options.items():
             reader = reader.option(name, value)
-        return reader.load(list(stores)) if len(stores) > 1 else reader.load(stores[0])
+        places = [absolute(store) for store in stores]
+        return reader.load(places) if len(places) > 1 else reader.load(places[0])
 
 
 def query(
