@@ -1,7 +1,7 @@
 """The end of a running store: its files are made durable and written off as clean, and everything is given back.
 
-The order is that in which things feed each other: log, index, queues, checkpoint, the marker of the stop, and at last the
-`abort` file, whose absence says that all of it happened.
+The order is that in which things feed each other: log, index, queues, checkpoint, the marker of the stop, and at
+last the `abort` file, whose absence says that all of it happened.
 """
 
 from __future__ import annotations

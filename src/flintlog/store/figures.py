@@ -7,7 +7,6 @@ rates are differences between what was kept.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 

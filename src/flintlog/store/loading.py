@@ -1,6 +1,6 @@
 """Opening a directory, as far as its files go: they are loaded, and recovery brings them in line with the log.
 
-    log ─▶ queues ─▶ checkpoint ─▶ notes (closed batches, cuts, what a dispatcher outside published) ─▶ index ─▶ recovery
+    log ─▶ queues ─▶ checkpoint ─▶ notes (batches, cuts, what a dispatcher outside published) ─▶ index ─▶ recovery
 
 Invariant: a store that is opened read-only finds its directory unchanged. One that is opened for writing marks it as
 unclean before anything in it is changed.
