@@ -168,7 +168,7 @@ class Flushing:
         if self.commit is not None:
             self.commit.commit_now()
         try:
-            self._parts.segments.flush_all()
+            self._sync_log()
         except SyncFailed as failure:
             self._on_sync_failure(failure)
             raise
@@ -178,7 +178,14 @@ class Flushing:
         """Bring everything put so far to where dispatch may read it."""
         if self.commit is not None:
             self.commit.commit_now()
-        if self.is_sync:
+        if self.is_sync and self._ledger is None:
+            self._parts.segments.flush_all()
+
+    def _sync_log(self) -> None:
+        """A ledger's files are synced by themselves: a truncation must know of it."""
+        if self._parts.ledger is not None:
+            self._parts.ledger.sync()
+        else:
             self._parts.segments.flush_all()
 
     def note_flushed(self) -> None:
