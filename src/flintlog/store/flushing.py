@@ -99,7 +99,7 @@ class Flushing:
     def _make_confirmation(self) -> Confirmation:
         return Confirmation(
             timeout_ms=self._config.slave_timeout,
-            before_wait=_nothing if self.is_sync else self.after_append,
+            before_wait=_nothing if self.is_sync else self._after_put,
             counted=self._counted,
         )
 
@@ -162,6 +162,11 @@ class Flushing:
         if self._config.wake_flush_when_put_message and self._async_flush is not None:
             self._async_flush.nudge()
         self._dispatcher.advance()
+
+    def _after_put(self) -> None:
+        """A put waits for replicas; its record may have been dispatched on the short way already."""
+        if self._parts.commit_log.put_lane.is_behind:
+            self.after_append()
 
     def flush(self) -> None:
         """Make everything put so far durable, in the caller's thread."""

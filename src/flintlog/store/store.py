@@ -365,7 +365,10 @@ class Store(Writable):
             self._engine.flushing.confirmation.confirm(confirmed_where)
         self._appender.set_in_sync_count(in_sync_count)
 
-    def on_waiting_for_replicas(self, callback: Callable[[], None] | None) -> None:
-        """Call back, in the thread that waits or that synced for it, when puts begin to wait for replicas."""
+    def on_waiting_for_replicas(self, callback: Callable[[int], None] | None) -> None:
+        """Call back, in the thread that waits or that synced for it, when puts begin to wait for replicas.
+
+        It is told the offset that the log has grown to.
+        """
         if self._engine.flushing.confirmation is not None:
             self._engine.flushing.confirmation.on_waiting = callback
