@@ -408,7 +408,12 @@ def test_write_buffers_on_a_real_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flush", ["sync", "async"])
 def test_pages_are_prepared_for_syncs_where_puts_wait_for_them(monkeypatch: pytest.MonkeyPatch, flush: str) -> None:
     prepared: list[tuple[int, int]] = []
-    monkeypatch.setattr(FaultyFile, "prepare", lambda _, start, stop: prepared.append((start, stop)) or True)
+
+    def prepare(_: FaultyFile, start: int, stop: int) -> bool:
+        prepared.append((start, stop))
+        return True
+
+    monkeypatch.setattr(FaultyFile, "prepare", prepare)
     with _open(FaultyMedium(), SMALL.with_changes(flush=flush)) as store:
         store.put(Message("orders", b"x")).check()
         assert bool(prepared) is (flush == "sync")
