@@ -13,7 +13,7 @@ from tests.cli.test_reading import state_of
 from tests.cli.test_transcripts import SPARK_CASES
 from tests.cli.transcript import FORMS, check, tell
 
-from flintlog import GetStatus, Message, open_store
+from flintlog import GetStatus, Message, StoreConfig, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ def test_a_dispatcher_says_what_it_dispatched_for_a_store_that_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"dispatch": "external"}))
-    with open_store(tmp_path / "new", dispatch="external") as store:
+    with open_store(tmp_path / "new", StoreConfig(dispatch="external")) as store:
         for number in range(3):
             store.put(Message("orders", b"%d" % number, keys=[f"o-{number}"])).check()
         store.flush()
