@@ -10,14 +10,14 @@ and Java's, may be in a group; all need the same `mapped_file_size_commit_log`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from flintlog.disk.medium import Medium
-from flintlog.errors import FlintlogError, InvalidConfig
+from flintlog.errors import FlintlogError, InvalidConfig, StoreClosed
 from flintlog.format.host import parse_host
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, RECORD_OFFSET_PLACE
 from flintlog.format.record import Record, encode_record, with_host_bits
@@ -129,12 +129,27 @@ class LedgerStoreNode(LedgerListeners):
 
     async def _start(self) -> None:
         await self.node.start()
+        self._door.between_steps = self._between_steps
         if self.port is not None:
             self.port = await self._server.start(self.host, self.port)
 
     async def _stop(self) -> None:
         await self._server.stop()
         await self.node.stop()
+
+    def _between_steps(self, work: Callable[[], None]) -> None:
+        """The node's loop does one thing at a time."""
+
+        async def run() -> None:
+            work()
+
+        loop = self._loop
+        if loop is None:
+            raise StoreClosed("the node is stopping", path=self.store.path)
+        try:
+            loop.call(run())
+        except (TimeoutError, CancelledError) as failure:
+            raise StoreClosed("the node is stopping", path=self.store.path) from failure
 
     def stop(self) -> None:
         """Leave the group, then stop the store cleanly. A second call does nothing."""
