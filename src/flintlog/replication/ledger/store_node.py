@@ -34,6 +34,7 @@ from flintlog.replication.ledger.file_storage import FileStorage
 from flintlog.replication.ledger.interface import LedgerConfig, Role, RoleChange
 from flintlog.replication.ledger.messages import AppendResponse, ResponseCode
 from flintlog.replication.ledger.node import LedgerListeners, LedgerNode, LedgerStatus
+from flintlog.store.clock import Clock, Milliseconds
 from flintlog.store.config import StoreConfig
 from flintlog.store.ledger_log import ProposalAnswer
 from flintlog.store.message import PutStatus
@@ -92,17 +93,19 @@ class LedgerStoreNode(LedgerListeners):
         host: str = "127.0.0.1",
         port: int | None = None,
         medium: Medium | None = None,
+        clock: Clock | Milliseconds | None = None,
     ) -> None:
         """Opens the store; `start` lets it take part. `fast`: timings for a group without Java.
 
         `heartbeat_interval_ms` must be the same on all members, Java's among them, where it is 2000.
-        On `port`, if there is one, it answers who asks for its status.
+        On `port`, if there is one, it answers who asks for its status. `clock` is the store's, not the group's.
         """
         peers, self_id = parse_peers(config.dleger_peers or ""), config.dleger_self_id
         if not config.dleger_group or self_id is None or self_id not in peers:
             raise InvalidConfig("a member needs a group, its own id, and itself among the peers", path=path)
         self.group = config.dleger_group
-        self.store: Store = open_store(Path(path), config.with_changes(enable_dleger_commit_log=True), medium=medium)
+        member = config.with_changes(enable_dleger_commit_log=True)
+        self.store: Store = open_store(Path(path), member, medium=medium, clock=clock)
         self._door = self.store.ledger
         self._halted: FlintlogError | None = None
         ledger_config = LedgerConfig(
@@ -145,6 +148,7 @@ class LedgerStoreNode(LedgerListeners):
         loop, self._loop = self._loop, None
         try:
             if loop is not None:
+                self._door.resign()
                 loop.call(self._stop())
                 loop.stop()
         finally:
@@ -162,8 +166,8 @@ class LedgerStoreNode(LedgerListeners):
 
     @property
     def is_serving(self) -> bool:
-        """Whether puts are taken here and now."""
-        return self._door.is_serving
+        """Whether puts are taken here and now, and services run."""
+        return self._door.is_ready
 
     def status(self) -> LedgerStatus:
         """The node as it is now."""
