@@ -21,8 +21,8 @@ class Watched(Segment):
         self.touched = 0
         super().__init__(path, 0, SIZE, medium, raw=medium.create(path, SIZE))
 
-    def warm_ahead(self, ahead_bytes: int = 65536) -> int:
-        count = super().warm_ahead(ahead_bytes)
+    def warm_ahead(self, ahead_bytes: int = 65536, *, for_syncs: bool = False) -> int:
+        count = super().warm_ahead(ahead_bytes, for_syncs=for_syncs)
         self.touched += count
         return count
 

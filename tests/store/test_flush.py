@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, PutStatus, Store, StoreConfig, open_store
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty import FaultyFile, FaultyMedium
 from flintlog.errors import DiskError
 from flintlog.store.flush import Commit
 from flintlog.store.group_commit import GroupCommit
@@ -403,6 +403,20 @@ def test_write_buffers_on_a_real_disk(tmp_path: Path) -> None:
 
 
 # Preparing files
+
+
+@pytest.mark.parametrize("flush", ["sync", "async"])
+def test_pages_are_prepared_for_syncs_where_puts_wait_for_them(monkeypatch: pytest.MonkeyPatch, flush: str) -> None:
+    prepared: list[tuple[int, int]] = []
+
+    def prepare(_: FaultyFile, start: int, stop: int) -> bool:
+        prepared.append((start, stop))
+        return True
+
+    monkeypatch.setattr(FaultyFile, "prepare", prepare)
+    with _open(FaultyMedium(), SMALL.with_changes(flush=flush)) as store:
+        store.put(Message("orders", b"x")).check()
+        assert bool(prepared) is (flush == "sync")
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,13 @@ class PageToucher:
         current: Callable[[], Segment | None],
         *,
         ahead_bytes: int = DEFAULT_TOUCH_AHEAD_BYTES,
+        for_syncs: bool = False,
         busy_interval_ms: float = 2,
         idle_interval_ms: float = 100,
     ) -> None:
         self._current = current
         self._ahead_bytes = ahead_bytes
+        self._for_syncs = for_syncs
         self._busy_s = busy_interval_ms / 1000
         self._idle_s = idle_interval_ms / 1000
         self._stop = threading.Event()
@@ -49,7 +51,7 @@ class PageToucher:
         if segment is None or segment.is_full:
             return 0
         try:
-            return segment.warm_ahead(self._ahead_bytes)
+            return segment.warm_ahead(self._ahead_bytes, for_syncs=self._for_syncs)
         except FlintlogError:
             return 0  # only a help: the writer itself meets the error, and reports it
 
