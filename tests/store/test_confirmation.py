@@ -34,7 +34,7 @@ def test_without_replicas_every_put_says_so_and_is_stored(tmp_path: Path, config
 def test_a_confirmed_offset_completes_everyone_below_it(tmp_path: Path, config: StoreConfig) -> None:
     with open_store(tmp_path, config.with_changes(slave_timeout=10_000)) as store:
         rung = threading.Event()
-        store.on_waiting_for_replicas(rung.set)
+        store.on_waiting_for_replicas(lambda _: rung.set())
         futures = [store.put_async(MESSAGE) for _ in range(5)]
         assert rung.wait(5)
         while store.raw_log.end < store.max_physical_offset:

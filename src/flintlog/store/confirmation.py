@@ -31,8 +31,8 @@ class Confirmation:
     def __init__(self, *, timeout_ms: int, before_wait: Callable[[], None], counted: PutCounts) -> None:
         """`before_wait` lets those see a record who send it, when no sync came before."""
         self.confirmed_where = 0
-        self.on_waiting: Callable[[], None] | None = None
-        """Called when somebody begins to wait: the log has grown and should be sent now."""
+        self.on_waiting: Callable[[int], None] | None = None
+        """Called when somebody begins to wait: the log has grown to this offset and should be sent now."""
         self._timeout_s = timeout_ms / 1000
         self._before_wait = before_wait
         self._counted = counted
@@ -56,23 +56,31 @@ class Confirmation:
 
     def wait(self, receipt: Outcome, message: Message) -> Outcome:
         """Block until the record is confirmed, or give FLUSH_SLAVE_TIMEOUT."""
-        waiting = WaitingThread(receipt, message, time.monotonic())
+        began = time.monotonic()
+        waiting = WaitingThread(receipt, message, began)
         self._before_wait()
-        self.take([waiting], [])
+        with self._gate:
+            self._waiting.append((began + self._timeout_s, waiting))
+        self._begun(waiting.target)
         waiting.gate.acquire()
         return waiting.outcome
 
     def future(self, receipt: Outcome, message: Message) -> Future[Outcome]:
-        waiting = WaitingFuture(receipt, message, time.monotonic())
+        began = time.monotonic()
+        waiting = WaitingFuture(receipt, message, began)
         self._before_wait()
-        self.take([waiting], [])
+        with self._gate:
+            self._waiting.append((began + self._timeout_s, waiting))
+        self._begun(waiting.target)
         return waiting.future
 
     def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         began = time.monotonic()
         self._before_wait()
-        self.take([], [(future, receipt, began, message)])
+        with self._gate:
+            self._tasks.append((began + self._timeout_s, (future, receipt, began, message)))
+        self._begun(receipt.end_offset)
         return future
 
     def nudge(self) -> None:
@@ -85,12 +93,20 @@ class Confirmation:
         with self._gate:
             self._waiting += [(deadline, waiting) for waiting in group]
             self._tasks += [(deadline, task) for task in tasks]
+        ends = [waiting.target for waiting in group] + [task[1].end_offset for task in tasks]
+        if ends:
+            self._begun(max(ends), min(ends))
+
+    def _begun(self, end: int, least: int | None = None) -> None:
+        """Somebody waits from now on, for all up to `end`; `least` is the first of them."""
         if self._stopped.is_set():
             self._give_up(float("inf"))
             return
         if self.on_waiting is not None:
-            self.on_waiting()
-        self.confirm(self.confirmed_where)
+            self.on_waiting(end)
+        # Who confirmed before we were in the list has not seen us.
+        if self.confirmed_where >= (end if least is None else least):
+            self.confirm(self.confirmed_where)
 
     # ------------------------------------------------------------------ completing
 

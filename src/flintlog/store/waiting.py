@@ -82,12 +82,23 @@ class WaitingFuture(Waiting):
 def wake_loops(tasks: list[Task], status: PutStatus | None) -> None:
     """One call into each loop, however many of its tasks wait; `status` replaces the one of their receipts."""
     loops = {task[0].get_loop() for task in tasks}
+    here = _running_loop()
     for loop in loops:
         waiting = tasks if len(loops) == 1 else [task for task in tasks if task[0].get_loop() is loop]
+        if loop is here:
+            _set_results(waiting, status)
+            continue
         try:
             loop.call_soon_threadsafe(_set_results, waiting, status)
         except RuntimeError:
             log.debug("the event loop of %d waiting puts was closed", len(waiting))
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _set_results(tasks: list[Task], status: PutStatus | None) -> None:

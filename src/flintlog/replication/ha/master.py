@@ -94,15 +94,15 @@ class ReplicaFeed:
         self._sent_at_ms = now_ms
         self._is_closed = False
 
-    def step(self, event: Event, log: LogBounds, now_ms: int) -> list[Action]:
-        """What to do now. After a `Close` nothing more is asked for."""
+    def step(self, event: Event, log: LogBounds, now_ms: int, *, can_send: bool = True) -> list[Action]:
+        """What to do now; without `can_send` nothing is to be sent. After a `Close` nothing more is asked for."""
         if self._is_closed:
             return []
         actions: list[Action] = []
         if isinstance(event, Reported):
             actions += self._on_report(event.log_end, log, now_ms)
         if not self._is_closed:
-            actions += self._next(log, now_ms)
+            actions += self._next(log, now_ms, can_send)
         return actions
 
     def _on_report(self, log_end: int, log: LogBounds, now_ms: int) -> list[Action]:
@@ -123,7 +123,7 @@ class ReplicaFeed:
     def _first_position(self, log: LogBounds) -> int:
         return log.end - log.end % log.segment_size if self._options.from_last_file else log.start
 
-    def _next(self, log: LogBounds, now_ms: int) -> list[Action]:
+    def _next(self, log: LogBounds, now_ms: int, can_send: bool) -> list[Action]:
         if now_ms - self._heard_at_ms > self._options.housekeeping_ms:
             return self._close(f"the slave was silent for {now_ms - self._heard_at_ms} ms")
         position = self.position
@@ -131,6 +131,8 @@ class ReplicaFeed:
             return []
         if position < log.start:
             return self._close(f"what the slave needs at {position} was deleted: our log begins at {log.start}")
+        if not can_send:
+            return []
         size = min(log.end - position, self._options.transfer_bytes, log.rest_of_segment(position))
         if size > 0:
             self.position = position + size

@@ -119,7 +119,7 @@ class Follower:
         self._suspicions = Suspicions() if suspicions is None else suspicions
         self._damaged_from = -1
         self._end = -1
-        self._pending = bytearray()
+        self._pending = b""
         self._reported_at_ms = now_ms
         self._heard_at_ms = now_ms
         self._is_closed = False
@@ -146,8 +146,10 @@ class Follower:
         return [Report(max(0, self._end))]
 
     def _take(self, frames: tuple[Frame, ...]) -> list[Action]:
+        parts = [self._pending] if self._pending else []
+        size = len(self._pending)
         for frame in frames:
-            expected = self._end + len(self._pending)
+            expected = self._end + size
             if self._end < 0:
                 if frame.is_heartbeat:
                     continue
@@ -156,12 +158,13 @@ class Follower:
                 self._end = expected = frame.offset
             if frame.offset != expected:
                 return self._close(f"the master sends offset {frame.offset}, ours ends at {expected}")
-            self._pending += frame.data
-        return self._take_whole()
+            parts.append(frame.data)
+            size += len(frame.data)
+        return self._take_whole(b"".join(parts))
 
-    def _take_whole(self) -> list[Action]:
+    def _take_whole(self, pending: bytes) -> list[Action]:
         """Everything at the front of what is pending that is whole and intact, a closing blank included."""
-        pending = bytes(self._pending)
+        self._pending = pending
         place = 0
         damage: list[tuple[int, int]] = []
         while place < len(pending):
@@ -189,7 +192,7 @@ class Follower:
             place = following
         if not place:
             return []
-        del self._pending[:place]
+        self._pending = pending[place:]
         offset, self._end = self._end, self._end + place
         return [Append(offset, pending[:place], tuple(damage))]
 

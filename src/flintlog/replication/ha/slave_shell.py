@@ -1,34 +1,20 @@
-"""The slave's socket: connects to the master's HA port, runs a `Follower`, appends what it asks for, and comes back.
+"""The slave's way to its master: connects to the master's HA port, stays on the line, and comes back.
 
     compare with the master ─▶ connect ─▶ frames ─▶ append ─▶ report ─▶ ... ─▶ closed ─▶ a pause ─▶ compare ...
 
-Everything runs in the loop it was started in. Appending blocks that loop: what arrives meanwhile is appended, synced
-and reported together.
+Everything runs in the loop it was started in; what happens on the line is in `slave_line.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from flintlog.errors import FlintlogError, FormatError
-from flintlog.replication.ha.slave import (
-    Action,
-    Append,
-    Appended,
-    Close,
-    Connected,
-    Event,
-    Follower,
-    FollowOptions,
-    Received,
-    Suspicions,
-    Tick,
-)
-from flintlog.replication.ha.wire import FrameReader, encode_report
+from flintlog.errors import FlintlogError
+from flintlog.replication.ha.slave import Follower, FollowOptions, Suspicions, Tick
+from flintlog.replication.ha.slave_line import MasterLine, now_ms
 from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -36,7 +22,6 @@ log = logging.getLogger(__name__)
 RECONNECT_S: Final = 5.0
 _TICK_S: Final = 0.5
 _CONNECT_TIMEOUT_S: Final = 5.0
-_READ_BYTES: Final = 1024 * 1024
 
 Compare = Callable[[], Awaitable[bool]]
 """Whether the master's log goes on where ours ends; asked before each connection."""
@@ -51,7 +36,8 @@ class HaSlave:
         host, _, port = address.rpartition(":")
         self.address = address
         self.is_connected = False
-        self.trouble: str | None = None
+        self._trouble: str | None = None
+        self._line: MasterLine | None = None
         self._host, self._port = host.strip("[]"), int(port)
         self._raw = store.raw_log
         self._compare = compare
@@ -63,6 +49,12 @@ class HaSlave:
             report_ms=store.config.ha_send_heartbeat_interval,
             housekeeping_ms=store.config.ha_housekeeping_interval,
         )
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it does not follow now; None when it does. Any thread may ask."""
+        line = self._line
+        return None if line is not None and line.has_appended else self._trouble
 
     async def start(self) -> None:
         self._following = asyncio.create_task(self._follow())
@@ -77,67 +69,34 @@ class HaSlave:
         while True:
             try:
                 if self._compare is None or await self._compare():
-                    await self._session()
+                    self._complain(await self._session())
             except (FlintlogError, OSError, TimeoutError) as failure:
                 self._complain(str(failure) or type(failure).__name__)
             self.is_connected = False
             await asyncio.sleep(self._reconnect_s)
 
-    async def _session(self) -> None:
+    async def _session(self) -> str:
+        """Follow on one connection; why it ended."""
+        loop = asyncio.get_running_loop()
+        follower = Follower(self._options, now_ms(), self._suspicions)
+        line = MasterLine(self._raw, follower)
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(self._host, self._port, limit=_READ_BYTES)
+            await loop.create_connection(lambda: line, self._host, self._port)
         self.is_connected = True
-        follower = Follower(self._options, _now_ms(), self._suspicions)
-        frames = FrameReader()
+        self._line = line
         try:
-            is_going_on = self._step(follower, Connected(-1 if self._raw.is_empty else self._raw.end), writer)
-            while is_going_on:
-                data = await _read(reader)
-                if data == b"":
-                    self._complain("the master closed the connection")
-                    return
-                event = Tick() if data is None else Received(tuple(frames.feed(data)))
-                is_going_on = self._step(follower, event, writer)
-                if is_going_on and data is not None:
-                    is_going_on = self._step(follower, Tick(), writer)
-                await writer.drain()
-        except FormatError as error:
-            self._complain(f"the master sent {error.what}")
+            while not line.gone.done():
+                await asyncio.wait([line.gone], timeout=_TICK_S)
+                line.take(Tick())
+            return line.gone.result()
         finally:
-            writer.close()
-
-    def _step(self, follower: Follower, event: Event, writer: asyncio.StreamWriter) -> bool:
-        """One step and what it asks for; False when the connection is over."""
-        return all(self._perform(action, follower, writer) for action in follower.step(event, _now_ms()))
-
-    def _perform(self, action: Action, follower: Follower, writer: asyncio.StreamWriter) -> bool:
-        if isinstance(action, Close):
-            self._complain(action.reason)
-            return False
-        if isinstance(action, Append):
-            for start, stop in action.damage:
-                log.warning("the master's log is damaged from %d to %d; it is taken as it is", start, stop)
-            end = self._raw.append(action.offset, action.data, damage=action.damage)
-            self.trouble = None
-            return self._step(follower, Appended(end), writer)
-        writer.write(encode_report(action.log_end))
-        return True
+            line.close("the slave has stopped")
+            if line.has_appended:
+                self._trouble = None
+            self._line = None
 
     def _complain(self, reason: str) -> None:
         """Say it once: the same trouble comes back with every attempt."""
-        if reason != self.trouble:
-            self.trouble = reason
+        if reason != self._trouble:
+            self._trouble = reason
             log.warning("following %s: %s", self.address, reason)
-
-
-async def _read(reader: asyncio.StreamReader) -> bytes | None:
-    """What came; nothing at the connection's end, None when it is time to look at the clock."""
-    try:
-        async with asyncio.timeout(_TICK_S):
-            return await reader.read(_READ_BYTES)
-    except TimeoutError:
-        return None
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -74,22 +74,28 @@ class FrameReader:
 
     def __init__(self, max_data_bytes: int = MAX_DATA_BYTES) -> None:
         self._max_data_bytes = max_data_bytes
-        self._buffer = bytearray()
+        self._rest = bytearray()
+        self._wanted = HEAD_BYTES
+        """How many bytes make the frame whole that `rest` begins with, as far as is known."""
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are now whole."""
-        buffer = self._buffer
-        buffer += data
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._wanted:
+                return []
+            data, self._rest = bytes(self._rest), bytearray()
         frames: list[Frame] = []
-        place = 0
-        while len(buffer) - place >= HEAD_BYTES:
-            offset, size = _HEAD.unpack_from(buffer, place)
+        place, self._wanted = 0, HEAD_BYTES
+        while len(data) - place >= HEAD_BYTES:
+            offset, size = _HEAD.unpack_from(data, place)
             if offset < 0 or not 0 <= size <= self._max_data_bytes:
                 raise FormatError(f"a frame of {size} bytes for offset {offset}")
             end = place + HEAD_BYTES + size
-            if len(buffer) < end:
+            if len(data) < end:
+                self._wanted = end - place
                 break
-            frames.append(Frame(offset, bytes(buffer[place + HEAD_BYTES : end])))
+            frames.append(Frame(offset, data[place + HEAD_BYTES : end]))
             place = end
-        del buffer[:place]
+        self._rest += data[place:]
         return frames
