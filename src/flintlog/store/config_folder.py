@@ -79,7 +79,7 @@ class ConfigFolder:
             self._group_table,
             read_only=engine.read_only,
             remove_offsets=self.offsets.remove_group,
-            forget=engine.broker_stats.forget_group,
+            forget=engine.figures.broker.forget_group,
             is_light=paths.is_light,
         )
         self._files = (
@@ -148,7 +148,7 @@ class ConfigFolder:
         self.offsets.remove_topic(topic)
         self.offsets.save()
         self._engine.dispatcher.remove_topic(topic)
-        self._engine.broker_stats.forget_topic(topic)
+        self._engine.figures.broker.forget_topic(topic)
 
     def _save_in_time(self) -> None:
         """Offsets have changed. A store whose groups do not move has no thread for them."""

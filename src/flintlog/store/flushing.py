@@ -84,7 +84,9 @@ class Flushing:
         self.queue_flush = self._make_queue_flush(on_tick)
         self.queue_flush.start()
         if config.warm_ahead_bytes:
-            self._toucher = PageToucher(lambda: self._parts.segments.last, ahead_bytes=config.warm_ahead_bytes)
+            self._toucher = PageToucher(
+                lambda: self._parts.segments.last, ahead_bytes=config.warm_ahead_bytes, for_syncs=self.is_sync
+            )
             self._toucher.start()
 
     def _make_commit(self) -> Commit:

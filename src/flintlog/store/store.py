@@ -32,11 +32,12 @@ from flintlog.store.consumer import MAX_UNACKNOWLEDGED, Consumer
 from flintlog.store.consumer_offsets import ConsumerOffsets
 from flintlog.store.consumers import Consumers
 from flintlog.store.dispatch import BitmapHook, Listener
-from flintlog.store.engine import Engine, Progress
+from flintlog.store.engine import Engine
 from flintlog.store.filters import MessageFilter
 from flintlog.store.groups import Groups
 from flintlog.store.ledger_door import LedgerDoor
 from flintlog.store.ledger_member import LedgerMember
+from flintlog.store.loading import Progress
 from flintlog.store.message import Message, Receipt
 from flintlog.store.paths import find_member
 from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
@@ -84,7 +85,7 @@ def open_store(
     if read_only:
         disk = OverlayMedium(disk)
     engine = Engine(Path(path), config, disk, as_milliseconds(clock), read_only=read_only)
-    engine.samples_itself = not isinstance(clock, TurnedClock)
+    engine.figures.samples_itself = not isinstance(clock, TurnedClock)
     engine.open(progress)
     store = Store(engine, Background(clock))
     try:
@@ -196,8 +197,8 @@ class Store(Writable):
             self._start_retention()
         if not self._engine.is_replica and not self._is_ledger:
             self._services.start()
-        if not self._engine.samples_itself:
-            self._background.add("stats", self._engine.sample)
+        if not self._engine.figures.samples_itself:
+            self._background.add("stats", self._engine.figures.sample)
         self._background.start()
 
     def _start_retention(self) -> None:
@@ -300,16 +301,16 @@ class Store(Writable):
     @property
     def broker_stats(self) -> BrokerStats:
         """Figures by topic, queue and group over the last minute, hour and day, under RocketMQ's names."""
-        return self._engine.broker_stats
+        return self._engine.figures.broker
 
     @property
     def counters(self) -> StoreStatsService:
         """What the store counts in all: totals, rates, latencies. `str` gives the lines that RocketMQ prints."""
-        return self._engine.counters
+        return self._engine.figures.counters
 
     def stats(self) -> dict[str, int | float | str]:
         """Counters, rates and offsets under RocketMQ's names; numbers where RocketMQ shows one number."""
-        found = self._engine.stats()
+        found = self._engine.figures.values()
         found.update(self._services.figures())
         return found
 

@@ -78,7 +78,7 @@ class Writable(Readable):
     def _wait_for_all(self, receipts: Receipts, messages: Sequence[Message]) -> Receipts:
         """Make a batch as durable as the configuration says, or visible, when its put did not."""
         if receipts.status is not _OK:
-            self._engine.counters.put_failed(len(receipts))
+            self._engine.figures.counters.put_failed(len(receipts))
             return receipts
         if self._group_commit is None:
             if self._put_lane.is_behind:
@@ -158,7 +158,7 @@ class Writable(Readable):
         if receipts.status is _OK:
             self._flushing.after_append()
         else:
-            self._engine.counters.put_failed(len(receipts))
+            self._engine.figures.counters.put_failed(len(receipts))
         return receipts
 
     def _without_waiting(self, receipt: Receipt) -> Receipt:
@@ -172,7 +172,7 @@ class Writable(Readable):
         return receipt
 
     def _count_failed(self, receipt: Receipt) -> Receipt:
-        self._engine.counters.put_failed()
+        self._engine.figures.counters.put_failed()
         return receipt
 
     def add_put_hook(self, hook: BeforePut) -> None:

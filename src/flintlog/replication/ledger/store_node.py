@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -88,6 +89,7 @@ class LedgerStoreNode(LedgerListeners):
         config: StoreConfig,
         *,
         fast: bool = False,
+        heartbeat_interval_ms: int | None = None,
         host: str = "127.0.0.1",
         port: int | None = None,
         medium: Medium | None = None,
@@ -95,6 +97,7 @@ class LedgerStoreNode(LedgerListeners):
     ) -> None:
         """Opens the store; `start` lets it take part. `fast`: timings for a group without Java.
 
+        `heartbeat_interval_ms` must be the same on all members, Java's among them, where it is 2000.
         On `port`, if there is one, it answers who asks for its status. `clock` is the store's, not the group's.
         """
         peers, self_id = parse_peers(config.dleger_peers or ""), config.dleger_self_id
@@ -108,9 +111,13 @@ class LedgerStoreNode(LedgerListeners):
         ledger_config = LedgerConfig(
             self_id, peers, seal=seal_record, leader_record=lambda: leader_record(config, self.store.now_ms())
         )
+        if fast:
+            ledger_config = ledger_config.with_fast_timings()
+        if heartbeat_interval_ms is not None:
+            ledger_config = replace(ledger_config, heartbeat_interval_ms=heartbeat_interval_ms)
         self.node = LedgerNode(
             self.group,
-            ledger_config.with_fast_timings() if fast else ledger_config,
+            ledger_config,
             FileStorage(self._door.files),
             self,
         )
@@ -180,6 +187,12 @@ class LedgerStoreNode(LedgerListeners):
     def status(self) -> LedgerStatus:
         """The node as it is now."""
         return self.node.status()
+
+    def hand_over(self, successor: str) -> bool:
+        """Let another member lead instead of this one; whether it does now. Puts are refused meanwhile."""
+        if self._loop is None:
+            raise StoreClosed("this member has left its group", path=self.store.path)
+        return self._loop.call(self.node.transfer_leadership(successor)) is ResponseCode.SUCCESS
 
     def figures(self) -> NodeFigures:
         """Role, positions, and how far behind every peer is, as a leader knows it."""
