@@ -24,6 +24,7 @@
     ├── SyncFailed              the operating system could not make data durable
     ├── PeerFailed              another node did not answer, or answered what cannot be
     ├── LedgerHalted            a node of a ledger group that stopped rather than give up what was committed
+    ├── NotLeading              a member of a ledger group was asked for what only its leader does
     └── PutFailed               `receipt.check()` of a put that was not acknowledged
 
 Each says what was wrong, where (file and offset, when there is one), and what the reader can do.
@@ -222,3 +223,9 @@ class LedgerHalted(FlintlogError):
     """A node of a ledger group was asked to give up what is committed, and stopped instead."""
 
     code = "ledger-halted"
+
+
+class NotLeading(FlintlogError):
+    """A member of a ledger group was asked for what only its leader does."""
+
+    code = "not-leading"

@@ -154,10 +154,12 @@ def test_help_with_memory_is_a_value_not_an_error(medium: Medium, folder: Path) 
     for advice in Advice:
         assert file.advise(advice) in (True, False)
     assert file.touch(0, SIZE) in (True, False)
+    assert file.prepare(0, SIZE) in (True, False)
     assert file.lock_memory() in (True, False)
     assert file.unlock_memory() in (True, False)
     file.close()
     assert not file.touch(0, SIZE) or medium.__class__ is not LocalMedium
+    assert not file.prepare(0, SIZE) or medium.__class__ is not LocalMedium
 
 
 def test_usage_is_a_ratio(medium: Medium, folder: Path) -> None:

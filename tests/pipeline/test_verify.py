@@ -14,6 +14,7 @@ from flintlog.cli.main import run
 from flintlog.errors import DamagedStore
 from flintlog.pipeline.verify import count_kinds, findings_frame, verify
 from tests.care.test_verify import CLEAN, TORN
+from tests.care.test_verify_ledger import RECORD, Member
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +35,24 @@ def test_the_store_of_a_ledgers_member_is_found_as_in_one_process(
     spark: SparkSession, golden: Golden, case: str
 ) -> None:
     answer = verify(spark, golden("ledger") / case / "store", range_bytes=50_003)
-    assert {finding.id for finding in answer.findings} == {"queue-gap"}  # as Java itself leaves it
+    assert answer.findings == []
     assert answer == verify_here(golden("ledger") / case / "store")
+
+
+def test_a_ledgers_own_files_are_looked_at_as_in_one_process(
+    spark: SparkSession, golden: Golden, tmp_path: Path
+) -> None:
+    member = Member(golden("ledger") / "mixed", tmp_path / "store")
+    member.write_index(40, bytes(3 * RECORD.size))
+    member.write_index(70, b"\x01" * RECORD.size)
+    (member.directory / "currterm").unlink()
+    answer = verify(spark, member.root, range_bytes=10_007)
+    assert [finding.id for finding in answer.findings] == [
+        "missing-ledger-index",
+        "wrong-ledger-index",
+        "damaged-ledger-vote",
+    ]
+    assert answer == verify_here(member.root)
 
 
 @pytest.mark.parametrize("variant", TORN)

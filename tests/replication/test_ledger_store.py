@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.replication.ledger_group import FILE_BYTES, PATIENCE_S, Group, bodies, config_of, until
 
 from flintlog import InvalidConfig, Message, StoreConfig, open_store
 from flintlog.care.verify import verify
@@ -25,81 +26,6 @@ from flintlog.replication.ledger.store_node import (
 from flintlog.store.message import PutStatus
 from flintlog.testing.java_ledger import ledger_addresses
 
-FILE_BYTES = 64 * 1024
-PATIENCE_S = 60.0
-
-
-def config_of(addresses: dict[str, str], member: str) -> StoreConfig:
-    return StoreConfig(
-        mapped_file_size_commit_log=FILE_BYTES,
-        mapped_file_size_consume_queue=100 * 20,
-        max_hash_slot_num=100,
-        max_index_num=400,
-        enable_dleger_commit_log=True,
-        dleger_group="orders",
-        dleger_peers=";".join(f"{each}-{address}" for each, address in addresses.items()),
-        dleger_self_id=member,
-        ledger_index_file_size=32 * 128,
-    )
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"never: {what}")
-        time.sleep(0.01)
-
-
-class Group:
-    """Members in this process, started and stopped one by one."""
-
-    def __init__(self, root: Path, *members: str) -> None:
-        self.root = root
-        self.addresses = ledger_addresses(*members)
-        self.nodes: dict[str, LedgerStoreNode] = {}
-
-    def start(self, *members: str) -> None:
-        for member in members or tuple(self.addresses):
-            node = LedgerStoreNode(self.root / member, config_of(self.addresses, member), fast=True)
-            node.start()
-            self.nodes[member] = node
-
-    def stop(self, member: str) -> None:
-        self.nodes.pop(member).stop()
-
-    def stop_all(self) -> None:
-        for member in list(self.nodes):
-            self.stop(member)
-
-    @property
-    def leader(self) -> LedgerStoreNode:
-        until(lambda: any(node.is_serving for node in self.nodes.values()), "a leader that takes puts")
-        return next(node for node in self.nodes.values() if node.is_serving)
-
-    def name_of(self, node: LedgerStoreNode) -> str:
-        return next(member for member, each in self.nodes.items() if each is node)
-
-    def settle(self) -> None:
-        """Until all members show the same."""
-        until(
-            lambda: (
-                len({node.store.max_physical_offset for node in self.nodes.values()}) == 1
-                and all(node.status().end == node.status().committed for node in self.nodes.values())
-            ),
-            "the same committed end everywhere",
-        )
-
-    def put(self, message: Message) -> int:
-        """Put through whoever leads, again and again until it is acknowledged."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            receipt = self.leader.store.put(message)
-            if receipt.status is PutStatus.PUT_OK:
-                return receipt.physical_offset
-            time.sleep(0.02)
-        raise AssertionError("no put was acknowledged")
-
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[Callable[..., Group]]:
@@ -111,18 +37,6 @@ def group(tmp_path: Path) -> Iterator[Callable[..., Group]]:
             return made
 
         yield make
-
-
-def bodies(node: LedgerStoreNode, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
-    found: list[bytes] = []
-    while True:
-        page = node.store.get(topic, queue_id, len(found), 32)
-        if not page.messages:
-            return found
-        assert [message.queue_offset for message in page.messages] == list(
-            range(len(found), len(found) + len(page.messages))
-        )
-        found += [message.body for message in page.messages]
 
 
 # ------------------------------------------------------------------ one member

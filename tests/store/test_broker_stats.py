@@ -186,18 +186,18 @@ def test_bytes_that_are_not_visible_yet_come_with_the_next_look(tmp_path: Path) 
         store.on_arrival(lambda arrival: None)  # so that the dispatcher is needed
         with dispatcher._running:
             size = store.put(Message("orders", b"x")).check().size
-            puts = store._engine.put_figures.take()
+            puts = store._engine.figures.puts.take()
             assert puts == [QueuePuts("orders", 0, 1, 0)]
         store.wait_dispatched()
-        assert store._engine.put_figures.take() == [QueuePuts("orders", 0, 0, size)]
-        assert store._engine.put_figures.take() == []
+        assert store._engine.figures.puts.take() == [QueuePuts("orders", 0, 0, size)]
+        assert store._engine.figures.puts.take() == []
 
 
 def test_a_topic_that_was_removed_and_made_anew(tmp_path: Path) -> None:
     with open_store(tmp_path, ASYNC) as store:
         for _ in range(5):
             store.put(Message("orders", b"x")).check()
-        figures = store._engine.put_figures
+        figures = store._engine.figures.puts
         figures.take()
         store._engine.parts.queues.remove_topic("orders", 0)
         store.put(Message("other", b"x")).check()

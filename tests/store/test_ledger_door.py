@@ -4,72 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from flintlog import InvalidConfig, Message, Store, StoreConfig, open_store
+from flintlog import InvalidConfig, Message, open_store
 from flintlog.errors import DamagedStore, StoreClosed
-from flintlog.format.ledger_entry import EntryHead
 from flintlog.store import ledger_log
 from flintlog.store.ledger_log import ProposalAnswer
 from flintlog.store.message import PutStatus, Receipt
-
-PATIENCE_S = 20.0
-CONFIG = StoreConfig(
-    mapped_file_size_commit_log=64 * 1024,
-    mapped_file_size_consume_queue=2000,
-    max_hash_slot_num=100,
-    max_index_num=400,
-    enable_dleger_commit_log=True,
-    dleger_self_id="n0",
-    ledger_index_file_size=32 * 128,
-)
-
-
-class ToldGroup:
-    """Writes what is proposed into the store's files; commits and answers when it is told to."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.door = store.ledger
-        self.term = 1
-        self.asked: list[tuple[list[int], int, Future[ProposalAnswer]]] = []
-        self.refusal: PutStatus | None = None
-
-    def propose(self, bodies: Sequence[bytes]) -> Future[ProposalAnswer]:
-        answer: Future[ProposalAnswer] = Future()
-        if self.refusal is not None:
-            answer.set_result(ProposalAnswer(self.refusal))
-            return answer
-        files, positions = self.door.files, []
-        for body in bodies:
-            place = files.place(files.end_position, 48 + len(body))
-            sealed = body[:28] + (place + 48).to_bytes(8, "big") + body[36:]
-            files.append([(EntryHead(files.end + 1, self.term, place, len(body)), sealed)])
-            positions.append(place)
-        self.asked.append((positions, files.end, answer))
-        return answer
-
-    def commit(self, *, answered: bool = True) -> None:
-        """Everything written so far, and those are told who wait for it."""
-        asked, self.asked = self.asked, []
-        self.door.committed(self.door.files.end)
-        for positions, _, answer in asked if answered else ():
-            answer.set_result(ProposalAnswer(PutStatus.PUT_OK, positions, is_written=True))
-
-    def lead(self) -> None:
-        self.door.lead(self)
-        until(lambda: self.door.is_serving)
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+from tests.store.told_group import CONFIG, PATIENCE_S, ToldGroup, until
 
 
 @pytest.fixture

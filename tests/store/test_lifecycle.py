@@ -236,7 +236,7 @@ def test_statistics_have_rocketmqs_names_and_are_read_off_the_log() -> None:
         assert (
             names | {"putMessageDistributeTime", "putLatency99", "putLatency999", "dispatchMaxBuffer"} <= stats.keys()
         )
-        assert (store._engine.counters.get_found_times, store._engine.counters.get_miss_times) == (1, 1)
+        assert (store._engine.figures.counters.get_found_times, store._engine.figures.counters.get_miss_times) == (1, 1)
 
 
 def test_statistics_count_from_the_opening() -> None:
@@ -254,15 +254,15 @@ def test_statistics_count_from_the_opening() -> None:
 def test_rates_come_from_a_sample_each_second() -> None:
     clock = FakeClock()
     with open_store(ROOT, ASYNC, medium=FaultyMedium(), clock=clock) as store:
-        store._engine.counters.sample()
+        store._engine.figures.counters.sample()
         for _ in range(10):
             for _ in range(20):
                 store.put(Message("orders", b"x")).check()
             clock.advance(1000)
-            store._engine.counters.sample()
+            store._engine.figures.counters.sample()
         assert str(store.stats()["putTps"]).split(" ")[0] == "20.0"
 
 
 def test_the_store_samples_by_itself() -> None:
     with open_store(ROOT, ASYNC.with_changes(flush_interval_consume_queue=5), medium=FaultyMedium()) as store:
-        wait_until(lambda: len(store._engine.counters._samples) > 0)
+        wait_until(lambda: len(store._engine.figures.counters._samples) > 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog.care.inference import Inferred, common_size, index_layout, log_file_size
-from flintlog.derive.derived_files import DataFile, DerivedFiles, QueueFilesView, QueueKey
+from flintlog.derive.derived_files import DataFile, DerivedFiles, LedgerView, QueueFilesView, QueueKey
 from flintlog.derive.finding import ERROR, WARNING, Finding
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.lock import is_locked
@@ -23,6 +23,7 @@ from flintlog.format import names
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.config_json import parse_config_object
 from flintlog.format.index_file import IndexLayout
+from flintlog.format.ledger_entry import INDEX_RECORD_SIZE
 from flintlog.format.names import parse_segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
@@ -60,6 +61,7 @@ class StoreFiles:
     index: tuple[str, ...] = ()
     layout: IndexLayout = field(default_factory=IndexLayout)
     timer_log: tuple[DataFile, ...] = ()
+    ledger: LedgerView | None = None
     findings: list[Finding] = field(default_factory=list)
     is_clean: bool = True
     is_running: bool = False
@@ -90,7 +92,7 @@ class StoreFiles:
 
     def derived(self) -> DerivedFiles:
         """The queues, as the checks take them."""
-        return DerivedFiles(self.read, self.queues, self.batch_topics)
+        return DerivedFiles(self.read, self.queues, self.batch_topics, ledger=self.ledger)
 
     def small(self, path: Path) -> bytes | None:
         """The bytes of a small file; None when there is none."""
@@ -172,6 +174,18 @@ def _find_log(files: StoreFiles, *, is_given: bool) -> None:
     for file in found:
         _judge_size(files, file, size, is_log=True)
     files.log = tuple(whole)
+    if files.paths.ledger is not None:
+        _find_ledger(files, files.paths.ledger)
+
+
+def _find_ledger(files: StoreFiles, directory: Path) -> None:
+    """The ledger's own files: those of the log that hold its entries, and its index."""
+    places = {str(place) for place in files.paths.commit_logs}
+    data = tuple(file for file in files.log if str(Path(file.path).parent) in places)
+    found = sorted(_segments(files, directory / names.INDEX), key=lambda file: file.base)
+    # Records are read whole, and a name in the middle of one is no name of an index file.
+    whole = (DataFile(file.path, file.base, file.size - file.size % INDEX_RECORD_SIZE) for file in found)
+    files.ledger = LedgerView(data, tuple(file for file in whole if file.size and not file.base % INDEX_RECORD_SIZE))
 
 
 def _judge_size(files: StoreFiles, file: DataFile, size: int | None, *, is_log: bool) -> None:

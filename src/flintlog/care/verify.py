@@ -14,12 +14,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from flintlog import kernel
+from flintlog.care.member_files import check_member, find_given_up
 from flintlog.care.side_files import check_side_files
 from flintlog.care.store_files import StoreFiles, look_at
 from flintlog.derive.derived_files import DataFile, DerivedFiles
@@ -137,6 +138,11 @@ class _Verifier:
         answer.findings += files.findings
         index = self._open_index()
         results, chains = self._look(to_read, facts, derived, index)
+        given_up = find_given_up(files, results, facts)
+        if given_up is not None:
+            answer.notes.append(f"the bytes behind {given_up} are of entries that the ledger gave up")
+            facts = replace(facts, cut_at=given_up)
+            results, chains = self._look([file for file in to_read if file.base < given_up], facts, derived, index)
         judgement = judge(
             results,
             files.log,
@@ -149,6 +155,9 @@ class _Verifier:
         answer.findings += judgement.findings + chains
         answer.notes += judgement.notes
         self._judge_sides(judgement, facts)
+        found, notes = check_member(files, results, judgement.log, facts, self._written_end)
+        answer.findings += found
+        answer.notes += notes
         self._sum_up(judgement)
         return answer
 
@@ -366,9 +375,7 @@ class _Verifier:
         else:
             _, findings = check_checkpoint(data, str(path), judgement.log, facts, starts_at)
             answer.findings += findings
-        found, notes = check_side_files(files, judgement)
-        answer.findings += found
-        answer.notes += notes
+        answer.findings += check_side_files(files, judgement, facts, is_quick=self._mode == "quick")
 
     def _may_lack_checkpoint(self) -> bool:
         """A store of ours that did not yet run for a second has none; RocketMQ makes it first, and has an abort.bak."""

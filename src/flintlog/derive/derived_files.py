@@ -7,7 +7,7 @@ hands in `read`. Everything else is plain values that can be sent elsewhere.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flintlog.errors import DiskError, FormatError
@@ -49,13 +49,7 @@ class QueueFilesView:
 
     def pieces(self, read: Read, start: int, stop: int) -> Iterator[tuple[DataFile, int, memoryview]]:
         """The bytes [start, stop) of the queue as far as files hold them: file, place in it, bytes."""
-        first = max(0, bisect_right(self.files, start, key=lambda file: file.base) - 1)
-        for file in self.files[first:]:
-            begin, end = max(start, file.base), min(stop, file.end)
-            if file.base >= stop:
-                return
-            if begin < end:
-                yield file, begin - file.base, read(file.path, begin - file.base, end - file.base)
+        return pieces_of(self.files, read, start, stop)
 
     def unit(self, read: Read, address: int) -> ExtensionUnit | None:
         """The extension unit at a real offset of the extension files; None when none is there."""
@@ -69,6 +63,18 @@ class QueueFilesView:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerView:
+    """The files of a ledger, data and index, in order; an index file's base counts bytes."""
+
+    data: tuple[DataFile, ...]
+    index: tuple[DataFile, ...]
+
+    def holds(self, file: DataFile) -> bool:
+        """Whether a file of the log is one of the ledger's; a plain log may lie before them."""
+        return bool(self.data) and file.base >= self.data[0].base
+
+
 @dataclass(slots=True)
 class DerivedFiles:
     """All queues of a store, by topic and queue id, and how to read them."""
@@ -78,3 +84,18 @@ class DerivedFiles:
     batch_topics: frozenset[str] = frozenset()
     light_queues: bool = True
     delay_levels_ms: tuple[int, ...] = field(default=())
+    ledger: LedgerView | None = None
+    """The ledger that the log is, or ends with."""
+
+
+def pieces_of(
+    files: Sequence[DataFile], read: Read, start: int, stop: int
+) -> Iterator[tuple[DataFile, int, memoryview]]:
+    """The bytes [start, stop) of a row of files as far as these hold them: file, place in it, bytes."""
+    first = max(0, bisect_right(files, start, key=lambda file: file.base) - 1)
+    for file in files[first:]:
+        begin, end = max(start, file.base), min(stop, file.end)
+        if file.base >= stop:
+            return
+        if begin < end:
+            yield file, begin - file.base, read(file.path, begin - file.base, end - file.base)

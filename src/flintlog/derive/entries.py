@@ -5,6 +5,7 @@ behind the last one) is the kernel's lane, which leaves everything else to whoev
 
     plain message              one entry at its queue offset
     inner batch, batch topic   one entry for the batch: its first offset and how many messages it holds
+    the same in a ledger       RocketMQ does not write the first offset there, and makes it an entry of one message
     multi dispatch             one more entry in each queue that it names; light queues have no other id than 0
     prepared, rolled back      none
 """
@@ -24,7 +25,7 @@ from flintlog.format.properties import (
 )
 from flintlog.format.record import parse_record
 from flintlog.format.sys_flag import takes_queue_offset
-from flintlog.kernel import MULTI_DISPATCH, Row
+from flintlog.kernel import INNER_BATCH, MULTI_DISPATCH, Row
 from flintlog.kernel.reference.encoder import encode_topic
 
 LMQ_PREFIX: Final = "%LMQ%"
@@ -34,12 +35,17 @@ MAX_QUEUE_OFFSET: Final = 1 << 58
 
 
 class Place(NamedTuple):
-    """One entry's place: a queue, the offset in it, and how many messages it stands for."""
+    """One entry's place: a queue, the offset in it, and how many messages it stands for.
+
+    `given_count` is how many offsets its put took. For an inner batch in a ledger of RocketMQ's that is more than its
+    entry covers.
+    """
 
     topic: str
     queue_id: int
     queue_offset: int
     batch_count: int = 1
+    given_count: int = 1
 
 
 def places_of(
@@ -63,8 +69,8 @@ def _batch_place(topic: str, queue_id: int, row: Row, record: bytes) -> Place:
     first = _number(properties.get(INNER_BASE, ""), MAX_QUEUE_OFFSET)
     count = _number(properties.get(INNER_NUM, ""), MAX_BATCH_COUNT)
     if first is not None and count:
-        return Place(topic, queue_id, first, count)
-    return Place(topic, queue_id, row.queue_offset)
+        return Place(topic, queue_id, first, count, count)
+    return Place(topic, queue_id, row.queue_offset, 1, count if count and row.marks & INNER_BATCH else 1)
 
 
 def _multi_places(topic: str, queue_id: int, record: bytes) -> list[Place]:

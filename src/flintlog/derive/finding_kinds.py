@@ -24,6 +24,13 @@ _REBUILD_QUEUES = (
     "`flintlog repair --plan`, then `--apply`; on a cluster `flintlog pipeline rebuild`. The log has it all."
 )
 _RESTORE = "Restore the bytes from a replica or a backup (`flintlog diff` shows where two logs part), then `repair`."
+_INDEX_AGAIN = (
+    "Stop the member and move its `index` directory away: the next opening writes it again from the data files."
+)
+_FILL_AGAIN = (
+    "Move the member's directory (`dledger-<id>`) away and start it: its group fills it again. A group of one has "
+    "nobody to ask: restore the directory from a backup."
+)
 
 _ALL = (
     Kind(
@@ -155,8 +162,7 @@ _ALL = (
     Kind(
         "queue-gap",
         "Queue offsets that were never given",
-        "A record's queue offset was damaged, the store went on with wrong offsets after a recovery, or RocketMQ's "
-        "ledger counted inner batches otherwise than their queue does.",
+        "A record's queue offset was damaged, or the store went on with wrong offsets after a recovery.",
         "RocketMQ puts later entries out of step with their offsets; consumers see others than they asked for.",
         "Look at the two messages beside the gap with `get`. `repair` leaves it, no rebuild closes it: the offsets "
         "are those of the records. Where a record's head was damaged, a replica or a backup has the right one "
@@ -254,11 +260,62 @@ _ALL = (
         "`flintlog offsets set` the group to the queue's end.",
     ),
     Kind(
+        "missing-ledger-index",
+        "Entries of a ledger that its index does not have",
+        "Files of the member's `index` were deleted or not copied, or lost blocks.",
+        "The member cannot be asked for these entries: it refuses to compare them with its leader's, or to send them.",
+        _INDEX_AGAIN,
+    ),
+    Kind(
+        "wrong-ledger-index",
+        "Records of a ledger's index that do not say what its data files say",
+        "Bytes of the index file changed on the disk, or it is of another member.",
+        "The member finds another entry than it looks for, and answers its group with an error.",
+        _INDEX_AGAIN,
+    ),
+    Kind(
+        "damaged-ledger-head",
+        "Entries of a ledger whose heads do not follow each other",
+        "Bytes of a head changed on the disk (index, term, or what is always 0), or data files are of another member.",
+        "At its next opening a member ends its log before such an entry, and loses what follows; so does DLedger.",
+        _FILL_AGAIN,
+    ),
+    Kind(
+        "short-ledger",
+        "A ledger ends before the entry that was its last, or that was committed",
+        "A disk is not mounted, the last files were deleted or replaced by older ones, or overwritten with zeros.",
+        "What was acknowledged is gone here. flintlog refuses to open the member; DLedger goes on with what is left, "
+        "and may elect a leader without it.",
+        _FILL_AGAIN,
+    ),
+    Kind(
+        "damaged-ledger-vote",
+        "A member's term and vote are lost",
+        "`currterm` was deleted or damaged, or is older than the log: RocketMQ replaces it without a moment's overlap.",
+        "A member that forgot its vote could vote twice in one term, and the group have two leaders. It is not opened.",
+        _FILL_AGAIN,
+    ),
+    Kind(
+        "damaged-ledger-checkpoint",
+        "A ledger's checkpoint is missing or cannot be read",
+        "It was deleted, or a crash came while RocketMQ replaced it.",
+        "Until the group says how far it has committed, nothing of the ledger counts as committed and is shown.",
+        "Open the member in its group: the next stop writes the checkpoint.",
+    ),
+    Kind(
         "timer-beyond-log",
         "The timer refers to what the log does not have",
         "The log lost its end, or the timer's files are of another log.",
         "Timer messages in question are not delivered.",
         "Move `timerwheel`, `timerlog` and `timercheck` away: the timer reads its queue again.",
+    ),
+    Kind(
+        "damaged-timer",
+        "The timer's wheel and its log do not agree",
+        "Bytes of a slot or of a unit changed on the disk, or files are of different times.",
+        "Timer messages of the slot in question are not delivered, or at a wrong time. Where flintlog notices it on "
+        "opening, it makes both anew from the queue.",
+        "`flintlog repair`, or move `timerwheel`, `timerlog` and `timercheck` away: the timer reads its queue again.",
     ),
 )
 

@@ -6,7 +6,7 @@
 Threads of one process run it over mapped files (`flintlog.care.verify`), Spark over ranges on its executors. What is
 checked: every record's magic, lengths, CRC and own offset; every record's queue entry and keys, and that queues and
 index hold no others; that queue offsets have no gaps; that every chain of the index is whole; that checkpoint,
-consumer offsets and timer lie inside the log.
+consumer offsets and timer lie inside the log; that a ledger's entries follow each other and its index has them all.
 
 Nothing here opens a file, and what is in memory does not grow with the log.
 """

@@ -139,16 +139,19 @@ def _compare_special(
                 place.queue_offset,
                 place.batch_count,
             )
-            _compare_batch(derived, queue, entry, tally)
+            _compare_batch(derived, queue, entry, place.given_count, tally)
         elif queue != key:
             run = QueueRun(0, place.queue_offset, 1, 0, row.physical_offset, row.physical_offset)
             expected = memoryview(_ENTRY.pack(row.physical_offset, row.size, row.tags_code))
             compare_run(derived, queue, run, expected, tally)
 
 
-def _compare_batch(derived: DerivedFiles, key: QueueKey, entry: BatchQueueEntry, tally: QueueTally) -> None:
-    at = entry.physical_offset
-    tally.records.add(Stretch(entry.base_offset, entry.end_offset, at, at))
+def _compare_batch(
+    derived: DerivedFiles, key: QueueKey, entry: BatchQueueEntry, given_count: int, tally: QueueTally
+) -> None:
+    at, stop = entry.physical_offset, entry.end_offset
+    # RocketMQ's ledger goes on behind all offsets that it gave, and after a start behind those that the entry covers.
+    tally.records.add(Stretch(entry.base_offset, stop, at, at, also_next=entry.base_offset + given_count))
     tally.entry_count += 1
     queue = derived.queues.get(key)
     place = None if queue is None else _find_batch(derived, queue, at)

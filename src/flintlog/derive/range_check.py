@@ -17,6 +17,7 @@ from flintlog.derive.derived_files import DataFile, DerivedFiles, QueueKey
 from flintlog.derive.finding import ERROR, WARNING, Finding
 from flintlog.derive.index_check import IndexTally, IndexWalk
 from flintlog.derive.index_files import IndexSequence
+from flintlog.derive.ledger_check import LedgerTally, compare_entries
 from flintlog.derive.queue_check import compare_queues
 from flintlog.derive.stretches import QueueTally
 from flintlog.format.ledger_entry import blank_at, size_at
@@ -86,6 +87,7 @@ class RangeResult:
     findings: list[Finding] = field(default_factory=list)
     queues: dict[QueueKey, QueueTally] = field(default_factory=dict)
     index: IndexTally = field(default_factory=IndexTally)
+    entries: LedgerTally = field(default_factory=LedgerTally)
 
 
 def check_range(
@@ -159,6 +161,9 @@ class _RangeCheck:
         result.record_count += scan.count
         if self._derived is not None:
             compare_queues(self._view, self._base, scan, self._derived, result.queues)
+            ledger = self._derived.ledger
+            if ledger is not None and ledger.holds(self._range.file):
+                compare_entries(self._view, self._base, scan, ledger, self._derived.read, result.entries)
         if self._walk is not None:
             self._walk.take(scan)
         else:

@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Stretch:
-    """Consecutive queue offsets, and the records that have them."""
+    """Consecutive queue offsets, and the records that have them.
+
+    `also_next` is another offset than `stop` with which the next record may go on.
+    """
 
     first: int
     stop: int
@@ -22,6 +25,11 @@ class Stretch:
     evidence: str = ""
     file: str | None = None
     offset: int | None = None
+    also_next: int = -1
+
+    def goes_on_with(self, first: int) -> bool:
+        """Whether an offset may come next."""
+        return first in (self.stop, self.also_next)
 
     @property
     def count(self) -> int:
@@ -37,8 +45,8 @@ class Stretches:
     def add(self, stretch: Stretch) -> None:
         """Append one that lies behind all others in the log."""
         last = self.items[-1] if self.items else None
-        if last is not None and last.stop == stretch.first:
-            last.stop = stretch.stop
+        if last is not None and last.goes_on_with(stretch.first):
+            last.stop, last.also_next = stretch.stop, stretch.also_next
             last.last_physical_offset = stretch.last_physical_offset
         else:
             self.items.append(stretch)

@@ -52,6 +52,7 @@ class SegmentAllocator:
         warm_up: bool = False,
         timeout_ms: int = OBTAIN_TIMEOUT_MS,
         touch_ahead_bytes: int = DEFAULT_TOUCH_AHEAD_BYTES,
+        for_syncs: bool = False,
     ) -> None:
         """`warm_up` touches whole files and locks them in memory; otherwise only their first pages are touched."""
         self._medium = medium
@@ -60,6 +61,7 @@ class SegmentAllocator:
         self._warm_up = warm_up
         self._timeout_ms = timeout_ms
         self._touch_ahead_bytes = touch_ahead_bytes
+        self._for_syncs = for_syncs
         self._changed = threading.Condition()
         self._waiting: list[_Request] = []
         self._requests: dict[tuple[int, int], _Request] = {}
@@ -131,7 +133,7 @@ class SegmentAllocator:
         if self._warm_up:
             self._keep_in_memory(segment)
         else:
-            segment.warm_ahead(self._touch_ahead_bytes)
+            segment.warm_ahead(self._touch_ahead_bytes, for_syncs=self._for_syncs)
         return segment
 
     def _keep_in_memory(self, segment: Segment) -> None:

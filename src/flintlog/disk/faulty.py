@@ -86,6 +86,9 @@ class FaultyFile:
     def touch(self, start: int, stop: int) -> bool:
         return True
 
+    def prepare(self, start: int, stop: int) -> bool:
+        return True
+
     def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
         return True
 

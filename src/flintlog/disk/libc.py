@@ -20,6 +20,7 @@ from functools import cache
 MS_SYNC = 0x10 if sys.platform == "darwin" else 4
 MADV_POPULATE_WRITE = 23
 _FALLOC_FL_ZERO_RANGE = 0x10
+_WRITE_AND_WAIT = 7  # SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE, _WAIT_AFTER
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
@@ -36,6 +37,8 @@ def _libc() -> ctypes.CDLL:
     libc.munlock.argtypes = [pointer, size]
     libc.memset.argtypes = [pointer, number, size]
     libc.fallocate.argtypes = [number, number, ctypes.c_long, ctypes.c_long]
+    if hasattr(libc, "sync_file_range"):  # Linux
+        libc.sync_file_range.argtypes = [number, ctypes.c_long, ctypes.c_long, ctypes.c_uint]
     return libc
 
 
@@ -48,6 +51,15 @@ def zero_range(descriptor: int, start: int, length: int) -> None:
     """Set a range of a file to zero without writing it; raises OSError where the file system cannot."""
     if _libc().fallocate(descriptor, _FALLOC_FL_ZERO_RANGE, start, length):
         raise _last_error()
+
+
+def write_out(descriptor: int, start: int, length: int) -> bool:
+    """Have dirty pages of a range written, and wait for that; not durable yet. False where it was not possible.
+
+    A failure is told again to whoever syncs the file through another descriptor or a map.
+    """
+    libc = _libc()
+    return hasattr(libc, "sync_file_range") and not libc.sync_file_range(descriptor, start, length, _WRITE_AND_WAIT)
 
 
 class MemoryMap:

@@ -89,6 +89,9 @@ class RawFile(Protocol):
     def touch(self, start: int, stop: int) -> bool:
         """Fault pages in for writing without changing them; False where the system cannot."""
 
+    def prepare(self, start: int, stop: int) -> bool:
+        """As `touch`, and so that a later sync writes nothing but pages that were changed; False where it cannot."""
+
     def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
         """Tell the system how a range will be used; False when it would not listen."""
 

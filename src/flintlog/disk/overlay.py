@@ -50,6 +50,9 @@ class OverlayFile:
     def touch(self, start: int, stop: int) -> bool:
         return False
 
+    def prepare(self, start: int, stop: int) -> bool:
+        return False
+
     def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
         return False
 

@@ -43,6 +43,9 @@ class FetchedFile:
     def touch(self, start: int, stop: int) -> bool:
         return False
 
+    def prepare(self, start: int, stop: int) -> bool:
+        return False
+
     def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
         return False
 

@@ -403,8 +403,11 @@ class Segment(Counted):
 
     # Memory
 
-    def warm_ahead(self, ahead_bytes: int = DEFAULT_TOUCH_AHEAD_BYTES) -> int:
-        """Fault in the pages just ahead of the writer; returns how many bytes were touched."""
+    def warm_ahead(self, ahead_bytes: int = DEFAULT_TOUCH_AHEAD_BYTES, *, for_syncs: bool = False) -> int:
+        """Fault in the pages just ahead of the writer; returns how many bytes were touched.
+
+        `for_syncs` does more, for a writer who syncs every few pages and waits for that: see `RawFile.prepare`.
+        """
         wrote = self.wrote_position
         start, stop = max(wrote, self._touched_until), min(self.size, wrote + ahead_bytes)
         # In steps of half the distance: one call for each few pages would cost more than the faults.
@@ -413,7 +416,9 @@ class Segment(Counted):
         if not self.hold():
             return 0
         try:
-            self.raw(writable=True).touch(start, stop)
+            raw = self.raw(writable=True)
+            if not for_syncs or not raw.prepare(start, stop):
+                raw.touch(start, stop)
         finally:
             self.release()
         self._touched_until = stop

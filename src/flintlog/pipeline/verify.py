@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from flintlog.care.verify import Mode, Verification
 from flintlog.care.verify import verify as verify_files
-from flintlog.derive.derived_files import DerivedFiles, QueueFilesView, QueueKey
+from flintlog.derive.derived_files import DerivedFiles, LedgerView, QueueFilesView, QueueKey
 from flintlog.derive.finding import Finding
 from flintlog.derive.findings import IndexSequence, LogRange, RangeResult, check_index_file, check_range
 from flintlog.derive.index_files import IndexFileView
@@ -67,6 +67,7 @@ class SharedFiles:
     batch_topics: frozenset[str]
     index: tuple[IndexFileView, ...] | None
     delay_levels_ms: tuple[int, ...]
+    ledger: LedgerView | None = None
     uri: str | None = None
     """Where they are, if not on a mounted file system."""
 
@@ -91,7 +92,7 @@ def verify(
         delay_levels_ms: tuple[int, ...],
     ) -> tuple[list[RangeResult], list[Finding]]:
         told = None if index is None else index.files
-        shared = SharedFiles(dict(derived.queues), derived.batch_topics, told, delay_levels_ms, uri)
+        shared = SharedFiles(dict(derived.queues), derived.batch_topics, told, delay_levels_ms, derived.ledger, uri)
         # Chains first: an index file takes longer than a range, and should not be what all wait for.
         items: list[LogRange | IndexFileView] = [*chains, *ranges]
         found = run_tasks(spark, partial(look_at_item, shared), items, progress)
@@ -124,7 +125,7 @@ def look_at_item(shared: SharedFiles, item: LogRange | IndexFileView) -> RangeRe
 
     if isinstance(item, IndexFileView):
         return check_index_file(read, item)
-    derived = DerivedFiles(read, shared.queues, shared.batch_topics)
+    derived = DerivedFiles(read, shared.queues, shared.batch_topics, ledger=shared.ledger)
     index = None if shared.index is None else IndexSequence(read, shared.index)
     view = read(item.file.path, 0, item.file.size)
     return check_range(view, item, derived, index, delay_levels_ms=shared.delay_levels_ms)

@@ -73,9 +73,13 @@ class DelayOffsets:
 
     def save(self) -> None:
         """Write the file, if it is not what it already says."""
-        version = {"counter": self._counter, "stateVersion": self._state_version, "timestamp": self._timestamp}
-        self.file.save({"dataVersion": version, "offsetTable": self.as_table()})
+        self.file.save(self.content())
         self.is_dirty = False
+
+    def content(self) -> JsonObject:
+        """What the file is to say."""
+        version = {"counter": self._counter, "stateVersion": self._state_version, "timestamp": self._timestamp}
+        return {"dataVersion": version, "offsetTable": self.as_table()}
 
     def as_table(self) -> dict[int, int]:
         """Every level that is known, the lowest first."""

@@ -3,6 +3,8 @@
     delayOffset.json      level 1: 15          saved every few seconds, in RocketMQ's form
     flintlog/delay.json   {1: 15} at 81920     the same table, and the end of the log when it was saved
 
+In a ledger's member both come from the group (`MARK_PART`): the leader that delivered may have been another.
+
 RocketMQ delivers everything again that it delivered since it last saved. Here the log itself tells: deliveries of a
 level are in the order of its queue, and those behind the noted end belong to messages from the saved offset on. So
 each waiting message is compared with the next delivery behind that end in its real queue; as long as they are the
@@ -27,6 +29,7 @@ from flintlog.format.properties import DELAY_TIME_LEVEL
 from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.services.delay_message import destination
 from flintlog.services.delay_offsets import DelayOffsets
+from flintlog.services.log_tail import first_behind
 from flintlog.store.stored import StoredMessage
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ STALE_BYTES: Final = 64 * 1024 * 1024
 """Log behind a note after which it is renewed before the next delivery: it bounds the search of the next opening."""
 
 MAX_BYTES: Final = 1024 * 1024
+
+MARK_PART: Final = "delayMark"
+"""Where the note stands in what a ledger's group shares."""
 
 
 class Noted(msgspec.Struct, frozen=True):
@@ -57,21 +63,30 @@ class DeliveryMark:
 
     def load(self, offsets: Mapping[int, int]) -> Noted | None:
         """The note, if it was made together with these offsets."""
+        try:
+            noted = self._load()
+        except msgspec.DecodeError as error:  # or one of another shape
+            log.warning("%s is of no use: %s", self._path, error)
+            return None
+        return noted if noted is not None and noted.offsets == dict(offsets) else None
+
+    def _load(self) -> Noted | None:
+        shared = self._store.shared(MARK_PART)
+        if shared is not None:
+            return msgspec.convert(shared, Noted, strict=False)
         medium = self._store.medium
         if not medium.exists(self._path):
             return None
-        try:
-            noted = msgspec.json.decode(medium.read(self._path, MAX_BYTES), type=Noted, strict=False)
-        except msgspec.DecodeError as error:
-            log.warning("%s is of no use: %s", self._path, error)
-            return None
-        return noted if noted.offsets == dict(offsets) else None
+        return msgspec.json.decode(medium.read(self._path, MAX_BYTES), type=Noted, strict=False)
 
-    def save(self, offsets: Mapping[int, int]) -> None:
-        """Note that everything delivered so far is below these offsets, and lies in the log as it is now."""
-        self._log_end = self._store.max_physical_offset
+    def note(self, offsets: Mapping[int, int]) -> Noted:
+        """That everything delivered so far is below these offsets, and lies in the log as it is now."""
+        return Noted(dict(offsets), self._store.max_physical_offset)
+
+    def save(self, noted: Noted) -> None:
+        self._log_end = noted.log_end
         self._store.medium.make_directories(self._path.parent)
-        self._store.medium.replace(self._path, msgspec.json.encode(Noted(dict(offsets), self._log_end)))
+        self._store.medium.replace(self._path, msgspec.json.encode(noted))
 
     @property
     def is_stale(self) -> bool:
@@ -102,23 +117,13 @@ class _Deliveries:
 
     def _read(self, topic: str, queue_id: int) -> dict[int, deque[bytes]]:
         by_level: dict[int, deque[bytes]] = {}
-        for message in _messages(self._store, topic, queue_id, self._first_behind(topic, queue_id)):
+        for message in _messages(
+            self._store, topic, queue_id, first_behind(self._store, topic, queue_id, self._log_end)
+        ):
             text = "" if message is None else message.properties.get(DELAY_TIME_LEVEL, "")
             if message is not None and text.isdecimal():
                 by_level.setdefault(int(text), deque()).append(_fingerprint(message))
         return by_level
-
-    def _first_behind(self, topic: str, queue_id: int) -> int:
-        """The first offset of a queue whose message lies behind the note; entries are in the order of the log."""
-        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
-        while low < high:
-            middle = (low + high) // 2
-            entry = self._store.entry(topic, queue_id, middle)
-            if entry is None or entry.physical_offset < self._log_end:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
 
 def deliveries_after(

@@ -11,6 +11,9 @@ Two promises. An offset is saved only after every delivery below it is on disk, 
 delivered and is not delivered again. And a level stands still at a put that fails until it succeeds, so nothing
 overtakes and nothing is lost. A message that can never be delivered (damaged, or without a destination) is passed
 over, which the log says; it stays in the store.
+
+In a ledger's group both hold across leaders: offsets are the group's before they are saved, and a new leader finds in
+the log what was delivered since.
 """
 
 from __future__ import annotations
@@ -18,18 +21,21 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from flintlog.errors import DamagedRecord, FormatError, InvalidMessage, SyncFailed
+import msgspec
+
+from flintlog.errors import DamagedRecord, FormatError, InvalidMessage, NotLeading, PutFailed, SyncFailed
 from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.services.delay_message import delivered, scheduled
 from flintlog.services.delay_offsets import FILE_NAME, DelayOffsets
-from flintlog.services.delay_resume import DeliveryMark, deliveries_after
+from flintlog.services.delay_resume import MARK_PART, DeliveryMark, deliveries_after
 from flintlog.store.background import NEVER
 from flintlog.store.json_file import JsonFile
 from flintlog.store.logical_queue import CqUnit
 from flintlog.store.message import Message, PutStatus, Receipt
 from flintlog.store.service import Rewritten
+from flintlog.store.shared_state import Part
 from flintlog.store.stored import StoredMessage
 
 if TYPE_CHECKING:
@@ -38,6 +44,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NAME: Final = "schedule"
+OFFSETS_PART: Final = "delayOffset"
+"""Where the offsets stand in what a ledger's group shares."""
+
 RETRY_MS: Final = 100
 """When a put was refused, or a stored message cannot be seen yet."""
 
@@ -132,12 +141,14 @@ class ScheduleService:
             return self._wants_at_ms
 
     def stop(self) -> None:
-        """Save; after a failed sync what was saved before stands, and the rest is delivered again."""
+        """Save; when that fails, what was saved before stands, and the next start finds the rest in the log."""
         self._note_waiting()
         try:
             self._save()
         except SyncFailed as failure:
             log.error("the delay levels' progress was not saved: %s", failure)
+        except (NotLeading, PutFailed) as failure:
+            log.info("the delay levels' progress was not brought to the group: %s", failure)
 
     def running_stats(self) -> dict[str, str]:
         """RocketMQ's figures: `scheduleMessageOffset_<level>` is what was delivered and what was put, with a comma."""
@@ -267,6 +278,10 @@ class ScheduleService:
         if self._store.flushed_offset < self._delivered_end:
             self._store.flush()
         if self._offsets.is_dirty or self._mark.is_stale:
+            noted = self._mark.note(self._offsets.as_table())
+            self._store.share(
+                {OFFSETS_PART: cast(Part, self._offsets.content()), MARK_PART: msgspec.to_builtins(noted)}
+            )
             self._offsets.save()
-            self._mark.save(self._offsets.as_table())
+            self._mark.save(noted)
         self._save_at_ms = NEVER

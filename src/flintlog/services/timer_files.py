@@ -8,15 +8,20 @@ again from the queue.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flintlog.format.names import CONFIG, TIMER_CHECK, TIMER_LOG, TIMER_WHEEL
 from flintlog.services.timer_checkpoint import TimerCheckpointFile
 from flintlog.services.timer_log import TimerLog
 from flintlog.services.timer_wheel import TimerWheel
+from flintlog.store.shared_state import Part
 
 if TYPE_CHECKING:
     from flintlog.store.store import Store
+
+
+TIMER_PART: Final = "timer"
+"""Where the checkpoint stands in what a ledger's group shares: a leader's wheel and log are its own."""
 
 
 class TimerFiles:
@@ -47,6 +52,7 @@ class TimerFiles:
     def flush(self, read_ms: int, queue_offset: int) -> None:
         """Write down that slots before a time are delivered and the queue is entered up to an offset."""
         self._store.flush()
+        self._store.share({TIMER_PART: _shared(read_ms, queue_offset, self._store.max_physical_offset)})
         self.log.flush()
         self.wheel.flush()
         self.checkpoint.write(
@@ -57,3 +63,7 @@ class TimerFiles:
         self.checkpoint.close()
         self.wheel.close()
         self.log.shut_down()
+
+
+def _shared(read_ms: int, queue_offset: int, log_end: int) -> Part:
+    return {"readMs": read_ms, "queueOffset": queue_offset, "logEnd": log_end}

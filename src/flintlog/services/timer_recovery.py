@@ -11,6 +11,10 @@ is the head of its slot. A unit is believed when the record that it points at is
 What waits follows from the queue and the checkpoint's time alone, but for two things. A message that was rolled
 stands in the queue again: its older self is over. And without a checkpoint nobody knows what was delivered, so the
 topics that messages waited for are searched for them. `Past` keeps both.
+
+In a ledger's group the leader before this one may have been another member, with a wheel and a log of its own. Then the
+group's checkpoint says more than the one that is here, and everything is made anew from the queue; what was delivered
+behind the group's checkpoint is looked for in the topics.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ from typing import TYPE_CHECKING
 
 from flintlog.format.properties import TIMER_DEQUEUE_MS
 from flintlog.format.timer import NO_UNIT, Slot, TimerCheckpoint, TimerUnit
-from flintlog.services.timer_files import TimerFiles
+from flintlog.services.log_tail import first_behind
+from flintlog.services.timer_files import TIMER_PART, TimerFiles
 from flintlog.services.timer_log import TimerLog
 from flintlog.services.timer_message import Timed, parse_timed
 from flintlog.services.timer_queue import TimerQueue, read_pages
@@ -75,6 +80,14 @@ class Resumed:
     is_rebuilt: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SharedCheckpoint:
+    """A group's checkpoint, and where the log ended when it was written."""
+
+    checkpoint: TimerCheckpoint
+    log_end: int
+
+
 class TimerRecovery:
     """Brings the files of one timer into a state to go on with; used once, at the start."""
 
@@ -89,6 +102,10 @@ class TimerRecovery:
         files = self._files
         has_checkpoint = files.checkpoint.load()
         checkpoint = files.checkpoint.values
+        shared = self._shared_checkpoint()
+        if shared is not None and not (has_checkpoint and _is_as_far(checkpoint, shared.checkpoint)):
+            files.log.load()
+            return self._rebuild(shared.checkpoint, delivered_from=shared.log_end)
         is_loaded = files.log.load()
         if has_checkpoint and is_loaded and self._covers(checkpoint):
             wheel = files.open_wheel()
@@ -97,7 +114,17 @@ class TimerRecovery:
                 if resumed is not None:
                     return resumed
                 wheel.close()
-        return self._rebuild(checkpoint if has_checkpoint else None)
+        log_end = 0 if shared is None else shared.log_end
+        return self._rebuild(checkpoint if has_checkpoint else None, delivered_from=log_end)
+
+    def _shared_checkpoint(self) -> SharedCheckpoint | None:
+        told = self._store.shared(TIMER_PART)
+        if told is None:
+            return None
+        read_ms, queue_offset, log_end = (told.get(name) for name in ("readMs", "queueOffset", "logEnd"))
+        if not (isinstance(read_ms, int) and isinstance(queue_offset, int) and isinstance(log_end, int)):
+            return None
+        return SharedCheckpoint(TimerCheckpoint(read_ms=read_ms, queue_offset=queue_offset), log_end)
 
     def _covers(self, checkpoint: TimerCheckpoint) -> bool:
         """Whether the log has what the checkpoint vouches for; one that is being made anew is vouched for as 0."""
@@ -196,8 +223,11 @@ class TimerRecovery:
 
     # ------------------------------------------------------------------ anew
 
-    def _rebuild(self, checkpoint: TimerCheckpoint | None) -> Resumed:
-        """Begin with empty files; entering goes over the whole queue and leaves out what is over."""
+    def _rebuild(self, checkpoint: TimerCheckpoint | None, delivered_from: int = 0) -> Resumed:
+        """Begin with empty files; entering goes over the whole queue and leaves out what is over.
+
+        `delivered_from`: where the log ended when a group's checkpoint was written.
+        """
         files, queue = self._files, self._queue
         floor_ms = self._now_ms // files.precision_ms * files.precision_ms
         if checkpoint is not None and checkpoint.queue_offset:
@@ -218,10 +248,11 @@ class TimerRecovery:
         else:
             read_ms = past.read_ms = checkpoint.read_ms
             past.entered_before = min(checkpoint.queue_offset, queue.max_offset)
-        self._find_copies(past, are_delivered_known=checkpoint is not None)
+        self._find_copies(past, None if checkpoint is not None and not delivered_from else delivered_from)
         return Resumed(read_ms, queue.min_offset, past, is_rebuilt=True)
 
-    def _find_copies(self, past: Past, *, are_delivered_known: bool) -> None:
+    def _find_copies(self, past: Past, delivered_from: int | None) -> None:
+        """What was rolled, and what was delivered from a place of the log on; None: what was delivered is known."""
         targets: set[tuple[str, int]] = set()
         for waiting, _ in self._queue.pages(self._queue.min_offset, past.known_before):
             for timed in waiting:
@@ -230,15 +261,23 @@ class TimerRecovery:
                     past.copies[timed.identity, timed.roll_times] += 1
                 if timed.cancels is not None:
                     past.cancelled.add((timed.slot_ms, timed.cancels))
-        if are_delivered_known:
+        if delivered_from is None:
             return
         for topic, queue_id in targets:
-            stop = self._store.max_offset(topic, queue_id)
-            for messages, _ in read_pages(self._store, topic, queue_id, self._store.min_offset(topic, queue_id), stop):
+            start, stop = (
+                first_behind(self._store, topic, queue_id, delivered_from),
+                self._store.max_offset(topic, queue_id),
+            )
+            for messages, _ in read_pages(self._store, topic, queue_id, start, stop):
                 for message in messages:
                     found = parse_timed(message) if TIMER_DEQUEUE_MS in message.properties else None
                     if found is not None:
                         past.copies[found.identity, _DELIVERED] += 1
+
+
+def _is_as_far(here: TimerCheckpoint, there: TimerCheckpoint) -> bool:
+    """Whether the files that are here were written with the group's checkpoint: nobody has gone on since."""
+    return here.read_ms >= there.read_ms and here.queue_offset >= there.queue_offset
 
 
 def _is_head(slot: Slot, timer_log: TimerLog, precision_ms: int) -> bool:
@@ -251,10 +290,10 @@ def _taken_back(slot: Slot, keep: int, timer_log: TimerLog) -> Slot:
     kept = [(position, unit) for position, unit in timer_log.chain(slot.last) if position < keep]
     if not kept:
         return Slot(slot.time, NO_UNIT, NO_UNIT)
-    number = sum(-1 if unit.cancels else 1 for _, unit in kept)
+    number = sum(unit.step for _, unit in kept)
     return Slot(slot.time, kept[-1][0], kept[0][0], number, slot.magic)
 
 
 def _with_unit(slot: Slot, position: int, unit: TimerUnit) -> Slot:
     first = position if slot.first == NO_UNIT else slot.first
-    return Slot(slot.time, first, position, slot.number + (-1 if unit.cancels else 1), slot.magic)
+    return Slot(slot.time, first, position, slot.number + unit.step, slot.magic)

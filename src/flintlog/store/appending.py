@@ -18,7 +18,7 @@ from typing import cast
 import msgspec
 
 from flintlog.derive.entries import may_multi_dispatch
-from flintlog.errors import InvalidMessage, ServiceNotEnabled, StoreClosed
+from flintlog.errors import InvalidMessage, InvalidTopic, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import INNER_MULTI_DISPATCH, INNER_NUM
 from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, is_compressed, takes_queue_offset
 from flintlog.store.checks import check_batch, check_encoded_batch, check_types
@@ -29,6 +29,7 @@ from flintlog.store.logical_queue import QueueType
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.placement import InBatchQueue, MultiDispatched, Unqueued, inner_count
 from flintlog.store.service import Rewritten, Service
+from flintlog.store.shared_state import STATE_TOPIC
 
 _SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
 
@@ -51,6 +52,7 @@ class Appender:
         self._lifecycle = engine.lifecycle
         self.services: Mapping[str, Service] = {}
         self._hooks: list[BeforePut] = []
+        self._is_ledger = engine.parts.ledger is not None
         self._multi_dispatch = config.enable_lmq and config.enable_multi_dispatch
         self._refusal = PutStatus.SERVICE_NOT_AVAILABLE if engine.is_replica else None
         self._least_in_sync = config.min_in_sync_replicas if config.broker_role == "SYNC_MASTER" else 1
@@ -95,6 +97,8 @@ class Appender:
             raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
         if type(message.topic) is not str:
             message = _plainly_named(message)
+        if self._is_ledger:
+            _refuse_state(message)
         try:
             if (
                 self._hooks
@@ -137,6 +141,8 @@ class Appender:
             raise InvalidMessage("a message waits for a delay level or for a time, not for both")
         name = "schedule" if message.delay_level else "timer"
         service = self.services.get(name)
+        if service is None and self._is_ledger and name in self._engine.config.services:
+            return Receipt(PutStatus.SERVICE_NOT_AVAILABLE)  # it runs while this member leads
         if service is None:
             raise ServiceNotEnabled(
                 f"a delayed message needs the service {name!r}", advice=f"open the store with services={{{name!r}}}"
@@ -177,6 +183,8 @@ class Appender:
 
     def append_batch(self, messages: Sequence[Message]) -> Receipts:
         messages = [_plainly_named(message) for message in check_batch(messages)]
+        if self._is_ledger:
+            _refuse_state(messages[0])
         if not self._takes_puts:
             return refused(self._refuse().status, len(messages))
         if self._is_busy():
@@ -202,6 +210,8 @@ class Appender:
         """Append the messages that a client encoded as the body of one; hooks see that one."""
         count = check_encoded_batch(batch)
         batch = _plainly_named(batch)
+        if self._is_ledger:
+            _refuse_state(batch)
         if not self._takes_puts:
             return refused(self._refuse().status, count)
         if self._is_busy():
@@ -259,6 +269,11 @@ class Appender:
         if self._lifecycle.is_writeable and self._refusal is not None:
             return Receipt(self._refusal)
         return Receipt(PutStatus.SERVICE_NOT_AVAILABLE)
+
+
+def _refuse_state(message: Message) -> None:
+    if message.topic == STATE_TOPIC:
+        raise InvalidTopic(f"{STATE_TOPIC} is the group's own", advice="its leader writes there")
 
 
 def _is_special_in_batch(message: Message) -> bool:

@@ -66,6 +66,8 @@ class Job:
     def run(self) -> None:
         """Do what is due. An error of the store is raised after the job was put off, so that it is tried again."""
         with self._running:
+            if self._stopped:
+                return
             self._nudged = False
             self.due_at_ms = self._now_ms() + RETRY_MS
             self.due_at_ms = self._run_due()
@@ -94,6 +96,11 @@ class Job:
         self._stopped = True
         self._wake.set()
 
+    def wait(self) -> None:
+        """Return when a run that has begun is over."""
+        with self._running:
+            pass
+
 
 class Background:
     """The jobs of one store; started when it is open, stopped before it closes."""
@@ -102,7 +109,7 @@ class Background:
         self._clock = clock
         self._now_ms = as_milliseconds(clock)
         self._jobs: list[Job] = []
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[Job, threading.Thread] = {}
         self._turning = threading.RLock()
         self._is_running = False
 
@@ -127,8 +134,20 @@ class Background:
         look_s = None if self._now_ms is system_now_ms else _LOOK_S
         name = f"flintlog-{job.name}"
         thread = threading.Thread(target=job.run_forever, args=(look_s,), name=name, daemon=True)
-        self._threads.append(thread)
+        self._threads[job] = thread
         thread.start()
+
+    def remove(self, job: Job) -> None:
+        """End a job; it does not run any more when this returns. After `stop` there is nothing left to end."""
+        if not self._is_running:
+            return
+        self._jobs = [other for other in self._jobs if other is not job]
+        job.stop()
+        thread = self._threads.pop(job, None)
+        if thread is None:
+            job.wait()
+        elif thread is not threading.current_thread():
+            thread.join()
 
     def run_due(self) -> None:
         """Run jobs in the calling thread until none is due; a job may make another one due."""
@@ -162,6 +181,6 @@ class Background:
             self._clock.off_turn(self.run_due)
         for job in self._jobs:
             job.stop()
-        for thread in self._threads:
+        for thread in tuple(self._threads.values()):
             if thread is not threading.current_thread():
                 thread.join()

@@ -15,15 +15,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
+from typing import cast
 
 from flintlog.derive.finding import Finding
-from flintlog.errors import DamagedStore, SyncFailed
+from flintlog.errors import DamagedStore, NotLeading, SyncFailed
+from flintlog.format.config_json import JsonObject, JsonValue
 from flintlog.store.background import Background, Job
 from flintlog.store.config_table import ConfigTable
 from flintlog.store.consumer_offsets import ConsumerOffsets
 from flintlog.store.engine import Engine
 from flintlog.store.groups import GROUP_EXTRAS, SYSTEM_GROUPS, GroupConfig, Groups
 from flintlog.store.json_file import JsonFile, broken_finding
+from flintlog.store.shared_state import OFFSETS, Change, Part, State
 from flintlog.store.topics import SYSTEM_TOPICS, TopicConfig, Topics
 
 log = logging.getLogger(__name__)
@@ -69,12 +73,13 @@ class ConfigFolder:
             remove=self._remove_topic,
             wait_dispatched=engine.wait_dispatched,
             is_light=paths.is_light,
+            is_member=engine.parts.ledger is not None,
         )
         self.groups = Groups(
             self._group_table,
             read_only=engine.read_only,
             remove_offsets=self.offsets.remove_group,
-            forget=engine.broker_stats.forget_group,
+            forget=engine.figures.broker.forget_group,
             is_light=paths.is_light,
         )
         self._files = (
@@ -83,6 +88,8 @@ class ConfigFolder:
             (offsets_file, self.offsets.load),
             (engine.subscriptions.file, engine.subscriptions.load),
         )
+        self._shared_files = {"topics": topics_file, "subscriptionGroup": groups_file}
+        self._delay_path = paths.delay_offsets
         self._is_loaded = False
 
     def load(self) -> list[Finding]:
@@ -99,7 +106,7 @@ class ConfigFolder:
                 findings += file.findings
         self._is_loaded = True
         findings += self._taken_over()
-        if not self._engine.read_only and self._engine.config.broker_role != "SLAVE":
+        if not self._engine.read_only and not self._engine.is_replica and self._engine.parts.ledger is None:
             findings += self._bring_back_offsets()
         return findings
 
@@ -121,7 +128,7 @@ class ConfigFolder:
         ]
 
     def _bring_back_offsets(self) -> list[Finding]:
-        """A slave's offsets are its master's and may be ahead of its own log; anybody else's may not."""
+        """Offsets that came from elsewhere, a slave's or a ledger's, may be ahead of the log here; others may not."""
 
         def end_of(topic: str, queue_id: int) -> int:
             queue = self._engine.parts.queues.get(topic, queue_id)
@@ -141,7 +148,7 @@ class ConfigFolder:
         self.offsets.remove_topic(topic)
         self.offsets.save()
         self._engine.dispatcher.remove_topic(topic)
-        self._engine.broker_stats.forget_topic(topic)
+        self._engine.figures.broker.forget_topic(topic)
 
     def _save_in_time(self) -> None:
         """Offsets have changed. A store whose groups do not move has no thread for them."""
@@ -152,6 +159,39 @@ class ConfigFolder:
                 self._saving = self._background.add("consumer-offsets", self.offsets.run_due)
         self._saving.nudge()
 
+    # ------------------------------------------------------------------ with a group
+
+    def follow(self) -> None:
+        """Topics, groups and offsets are the group's from now on, and its leader's to change."""
+        for file in self._shared_files.values():
+            file.share = _refuse
+        self.offsets.follow()
+
+    def lead(self, share: Callable[[State], None]) -> None:
+        """They are changed here from now on; `share` brings a change to the group."""
+        self.offsets.lead(lambda told: share({OFFSETS: told}))
+        for name, file in self._shared_files.items():
+            file.share = partial(_share_file, share, name)
+
+    def adopt(self, change: Change) -> None:
+        """Take what the group has committed."""
+        if change.is_whole or OFFSETS in change.parts:
+            self.offsets.adopt(change.parts.get(OFFSETS, {}), is_whole=change.is_whole)
+        for name, table in (("topics", self._topic_table), ("subscriptionGroup", self._group_table)):
+            content = change.parts.get(name)
+            if content is not None and self._shared_files[name].adopt(cast(JsonObject, content)):
+                table.load()
+        delays = change.parts.get("delayOffset")
+        if delays is not None:
+            JsonFile(self._delay_path, self._engine.medium).adopt(with_levels(delays))
+
+    def local_state(self) -> State:
+        """What this member has kept by itself: what a group begins with whose log says nothing of it."""
+        files = {**self._shared_files, "delayOffset": JsonFile(self._delay_path, self._engine.medium)}
+        found: State = {name: cast(Part, content) for name, file in files.items() if (content := file.load())}
+        offsets = self.offsets.as_part()
+        return {**found, OFFSETS: offsets} if offsets else found
+
     def save(self) -> None:
         """The store stops: write what is not written yet, unless what is there could not be read."""
         if not self._is_loaded or self._engine.read_only:
@@ -161,3 +201,18 @@ class ConfigFolder:
         except SyncFailed as failure:
             # What was saved before stands; the groups are given again what they consumed since.
             log.error("the groups' offsets were not saved: %s", failure)
+
+
+def _refuse(value: JsonValue) -> None:
+    raise NotLeading("this member does not lead its group", advice="ask the leader")
+
+
+def _share_file(share: Callable[[State], None], name: str, value: JsonValue) -> None:
+    share({name: cast(Part, value)})
+
+
+def with_levels(content: Part) -> JsonObject:
+    """A content of `delayOffset.json` that came as JSON: the levels are numbers again."""
+    table = content.get("offsetTable")
+    levels = {int(level): offset for level, offset in table.items()} if isinstance(table, dict) else {}
+    return cast(JsonObject, {**content, "offsetTable": levels})

@@ -20,6 +20,9 @@ Invariant: an ordinary commit never moves an offset backwards; only `reset` does
 may be given again what it consumed in that time, and never misses anything. Before offsets are written the log is made
 durable: what a consumer put into this store before it acknowledged a message (a retry, a result) is never lost while
 the acknowledgement is not.
+
+In a ledger's member (`follow`, `lead`) the group keeps the offsets: only its leader commits, a save brings what has
+changed to the group before it is written here, and everybody else takes what the group has committed.
 """
 
 from __future__ import annotations
@@ -27,10 +30,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from flintlog.derive.entries import LMQ_PREFIX
-from flintlog.errors import DamagedStore, InvalidConfig, InvalidTopic
+from flintlog.errors import DamagedStore, InvalidConfig, InvalidTopic, NotLeading
 from flintlog.format.config_json import JsonObject, JsonValue
 from flintlog.format.java import concurrent_map_order, hash_map_order
 from flintlog.store.background import NEVER
@@ -38,6 +41,7 @@ from flintlog.store.checks import INT64_MAX, check_offset, check_queue
 from flintlog.store.clock import Milliseconds
 from flintlog.store.config_table import DataVersion, parse_data_version
 from flintlog.store.json_file import JsonFile
+from flintlog.store.shared_state import Part
 
 SEPARATOR: Final = "@"
 _TABLE_CAPACITY: Final = 512
@@ -52,6 +56,9 @@ _MEMBERS: Final = ("dataVersion", "groupTopicMap", "offsetTable", LIGHT_TABLE)
 
 OffsetTable: TypeAlias = dict[str, dict[int, int]]
 """topic@group → queue id → the next offset to consume."""
+
+Share: TypeAlias = Callable[[Part], None]
+"""Brings changed offsets to the group; null for a key that is gone."""
 
 
 class ConsumerOffsets:
@@ -89,6 +96,10 @@ class ConsumerOffsets:
         self._taken = 0
         self._written = 0
         self._changed_at_ms: int | None = None
+        self._share: Share | None = None
+        self._is_following = False
+        self._unshared: set[str] = set()
+        self._sharing = threading.RLock()
 
     @property
     def path(self) -> Path:
@@ -145,11 +156,12 @@ class ConsumerOffsets:
     def advance(self, key: str, queue_id: int, offset: int) -> bool:
         """`commit` for those who have checked their arguments and know their key: consumers do it once a message."""
         with self._lock:
+            self._check_leading()
             offsets = self._table.setdefault(key, {})
             if offset <= offsets.get(queue_id, -1):
                 return False
             offsets[queue_id] = offset
-            is_first = self._note_change()
+            is_first = self._note_change(key)
         if is_first and self._on_change is not None:
             self._on_change()
         return True
@@ -160,8 +172,9 @@ class ConsumerOffsets:
         check_offset("a queue offset", offset)
         key = offset_key(group, topic)
         with self._lock:
+            self._check_leading()
             self._table.setdefault(key, {})[queue_id] = offset
-            is_first = self._note_change()
+            is_first = self._note_change(key)
         self._tell(is_first)
 
     def remove_group(self, group: str) -> None:
@@ -175,11 +188,12 @@ class ConsumerOffsets:
     def _remove(self, keys: Iterable[str]) -> None:
         pulls = self._beside.get("pullOffsetTable")
         with self._lock:
+            self._check_leading()
             gone = [key for key in keys if self._table.pop(key, None) is not None]
             for key in gone:
                 if isinstance(pulls, dict):
                     pulls.pop(key, None)
-            is_first = bool(gone) and self._note_change()
+            is_first = bool(gone) and self._note_change(*gone)
         self._tell(is_first)
 
     def clamp(self, end_of: Callable[[str, int], int]) -> list[tuple[str, str, int, int, int]]:
@@ -197,7 +211,13 @@ class ConsumerOffsets:
                     moved.append((group, topic, queue_id, offset, end))
         return moved
 
-    def _note_change(self) -> bool:
+    def _check_leading(self) -> None:
+        if self._is_following:
+            raise NotLeading("this member does not lead its group", path=self.path, advice="consume at the leader")
+
+    def _note_change(self, *keys: str) -> bool:
+        if self._share is not None:
+            self._unshared.update(keys)
         self._commits += 1
         if self._commits % _COMMITS_A_VERSION == 0:
             self._version = self._version.next(self._now_ms())
@@ -224,7 +244,12 @@ class ConsumerOffsets:
         return NEVER if self._changed_at_ms is None else self._changed_at_ms + self._interval_ms
 
     def save(self) -> bool:
-        """Write what has changed; whether anything had."""
+        """Write what has changed; whether anything had. In a ledger's leader the group has it then."""
+        if self._share is not None:
+            self._share_changes(self._share)
+        return self._save_file()
+
+    def _save_file(self) -> bool:
         with self._lock:
             changed_at_ms, self._changed_at_ms = self._changed_at_ms, None
             if changed_at_ms is None:
@@ -243,6 +268,51 @@ class ConsumerOffsets:
                 self._changed_at_ms = changed_at_ms
             raise
         return True
+
+    # ------------------------------------------------------------------ with a group
+
+    def lead(self, share: Share) -> None:
+        """Commits are taken here from now on, and a save brings them to the group."""
+        with self._lock:
+            self._share, self._is_following = share, False
+
+    def follow(self) -> None:
+        """Commits are refused from now on: they are for the group's leader."""
+        with self._lock:
+            self._share, self._is_following = None, True
+            self._unshared.clear()
+
+    def adopt(self, told: Part, *, is_whole: bool) -> None:
+        """Take what the group has committed: all offsets, or those that have changed."""
+        with self._lock:
+            table = {} if is_whole else {key: offsets for key, offsets in self._table.items() if key not in told}
+            gone = {key for key, offsets in told.items() if offsets is None}
+            told = {key: offsets for key, offsets in told.items() if key not in gone}
+            table.update(parse_offsets({"offsetTable": cast(JsonObject, told)}, self.path))
+            if table == self._table:
+                return
+            self._table = table
+            is_first = self._note_change()
+        self._tell(is_first)
+
+    def as_part(self) -> Part:
+        """All offsets, as the group shares them."""
+        with self._lock:
+            return {key: _shared(offsets) for key, offsets in self._table.items()}
+
+    def _share_changes(self, share: Share) -> None:
+        """Under one lock from looking to the end: a later state must not come into the log before an earlier one."""
+        with self._sharing:
+            with self._lock:
+                keys, self._unshared = self._unshared, set()
+                told: Part = {key: _shared(self._table[key]) if key in self._table else None for key in keys}
+            try:
+                if told:
+                    share(told)
+            except BaseException:
+                with self._lock:
+                    self._unshared |= keys
+                raise
 
     def _encode(self) -> JsonObject:
         table, light = _split_light(self._table) if self._is_light else (self._table, {})
@@ -310,6 +380,10 @@ def offset_key(group: str, topic: str) -> str:
     if not isinstance(group, str) or not group or SEPARATOR in group:
         raise InvalidConfig(f"a group cannot be {group!r}")
     return topic + SEPARATOR + group
+
+
+def _shared(offsets: dict[int, int]) -> Part:
+    return {str(queue_id): offset for queue_id, offset in offsets.items()}
 
 
 def _in_map_order(offsets: dict[int, int]) -> dict[int, int]:

@@ -84,7 +84,9 @@ class Flushing:
         self.queue_flush = self._make_queue_flush(on_tick)
         self.queue_flush.start()
         if config.warm_ahead_bytes:
-            self._toucher = PageToucher(lambda: self._parts.segments.last, ahead_bytes=config.warm_ahead_bytes)
+            self._toucher = PageToucher(
+                lambda: self._parts.segments.last, ahead_bytes=config.warm_ahead_bytes, for_syncs=self.is_sync
+            )
             self._toucher.start()
 
     def _make_commit(self) -> Commit:
@@ -173,7 +175,7 @@ class Flushing:
         if self.commit is not None:
             self.commit.commit_now()
         try:
-            self._parts.segments.flush_all()
+            self._sync_log()
         except SyncFailed as failure:
             self._on_sync_failure(failure)
             raise
@@ -183,7 +185,14 @@ class Flushing:
         """Bring everything put so far to where dispatch may read it."""
         if self.commit is not None:
             self.commit.commit_now()
-        if self.is_sync:
+        if self.is_sync and self._ledger is None:
+            self._parts.segments.flush_all()
+
+    def _sync_log(self) -> None:
+        """A ledger's files are synced by themselves: a truncation must know of it."""
+        if self._parts.ledger is not None:
+            self._parts.ledger.sync()
+        else:
             self._parts.segments.flush_all()
 
     def note_flushed(self) -> None:

@@ -22,8 +22,8 @@ class GetFigures:
     def __init__(self, engine: Engine, reader: Reader) -> None:
         self._engine = engine
         self._reader = reader
-        self._counters = engine.counters
-        self._figures = engine.broker_stats
+        self._counters = engine.figures.counters
+        self._figures = engine.figures.broker
         self._tells_distance = engine.config.disk_fall_recorded
 
     def count(self, page: Page, topic: str, queue_id: int, elapsed_ms: int, group: str | None) -> None:

@@ -1,7 +1,8 @@
 """Group commit: one sync for all records that were appended while the last one ran.
 
 Threads: one syncs the log and then wakes everyone whose record it covered; a second one, the watcher, gives up on those
-who waited longer than the time-out while a sync hangs.
+who waited longer than the time-out while a sync hangs. An event loop rings for the flush thread when all that were
+ready to put have put: rung for by the first, it would only wait for the interpreter until the last is through.
 
 Invariant: a put is completed as synced only when `flushed_where` has passed the end of its record. Once a sync
 has failed nothing is ever completed as synced again: the operating system may have dropped the dirty pages and
@@ -97,6 +98,7 @@ class GroupCommit:
         self._bell.acquire()
         self._gate = threading.Lock()
         self._sleeping = False
+        self._ringer: asyncio.AbstractEventLoop | None = None  # a loop that will ring in its next round
         self._nudged = False
         self._failed = False
         self._stopped = threading.Event()
@@ -142,10 +144,19 @@ class GroupCommit:
         return waiting.future
 
     def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome] = loop.create_future()
         self._tasks.append((future, receipt, time.monotonic(), message))
-        self._wake()
+        if self._sleeping and self._ringer is not loop:
+            self._ringer = loop
+            loop.call_soon(self._ring_for_loop)
+        elif self._stopped.is_set():
+            self._finish_rest()
         return future
+
+    def _ring_for_loop(self) -> None:
+        self._ringer = None
+        self._wake()
 
     def nudge(self) -> None:
         """Ask for a sync without waiting for it."""
@@ -231,9 +242,10 @@ class GroupCommit:
         if self._then is not None and synced:
             self._then.take(group, tasks)
             return
-        self._finish(group, tasks, None if synced else PutStatus.FLUSH_DISK_TIMEOUT)
         if counted is not None:
+            # Before as well: who is told wakes up at once, and would wait for the interpreter until all are counted.
             counted.took(group, tasks)
+        self._finish(group, tasks, None if synced else PutStatus.FLUSH_DISK_TIMEOUT)
 
     def _finish(self, group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
         if tasks:
@@ -248,6 +260,8 @@ class GroupCommit:
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._timeout_s / WATCHES_PER_TIMEOUT):
+            if self._tasks:
+                self._wake()  # their loop may have been stopped before it came to ring
             late_since = time.monotonic() - self._timeout_s
             with self._gate:
                 late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.began < late_since and not w.done]

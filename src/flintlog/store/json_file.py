@@ -47,6 +47,8 @@ class JsonFile:
         self._medium = medium
         self._pretty = pretty
         self._before_save = before_save
+        self.share: Callable[[JsonValue], None] | None = None
+        """Brings a new content to a ledger's group before it is written here, or refuses it by an error."""
         self._saved: bytes | None = None
         self._is_left_alone = False
 
@@ -115,6 +117,16 @@ class JsonFile:
         data = encode_config_json(value, pretty=self._pretty)
         if data == self._saved:
             return False
+        if self.share is not None:
+            self.share(value)
+        return self._write(data)
+
+    def adopt(self, value: JsonValue) -> bool:
+        """Write the content that the group has; whether it is another one."""
+        data = encode_config_json(value, pretty=self._pretty)
+        return data != self._saved and self._write(data)
+
+    def _write(self, data: bytes) -> bool:
         self._medium.make_directories(self.path.parent)
         if self._saved is not None:
             self._medium.replace(self.backup, self._saved)

@@ -1,8 +1,9 @@
 """What a ledger's node and its store tell each other.
 
-    node ── committed(index) ──▶ the log may be read up to there; it is dispatched
-    node ── lead(proposer)   ──▶ once everything is committed and dispatched, queue offsets are taken from the queues
-    node ── follow()         ──▶ no puts
+    node ── committed(index) ──▶ the log may be read up to there; it is dispatched, and what the group shares is taken
+    node ── lead(proposer)   ──▶ once everything is committed and dispatched, queue offsets are taken from the queues,
+                                 puts are taken, and services begin
+    node ── follow()         ──▶ no puts, no services
 
 Dispatching and taking over run in a thread of the door's own, so that a node is never held up by its store.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flintlog.derive.log_end import records_end
@@ -19,6 +21,7 @@ from flintlog.errors import FlintlogError, InvalidConfig
 from flintlog.format.record import END_RESERVE, encode_blank
 from flintlog.store.config import StoreConfig
 from flintlog.store.ledger_files import LedgerFiles
+from flintlog.store.ledger_leading import Leader, LedgerLeading
 from flintlog.store.ledger_log import LedgerCommitLog, Proposer
 from flintlog.store.paths import StorePaths
 from flintlog.store.segment_bytes import held
@@ -33,9 +36,10 @@ POLL_S: Final = 0.02
 
 def prepare_ledger(segments: SegmentQueue, paths: StorePaths, config: StoreConfig) -> None:
     """Before a ledger is opened to be written: what it cannot do is refused, and a plain log before it is closed."""
-    if config.enabled_append_prop_crc or config.services:
-        what = "enabled_append_prop_crc" if config.enabled_append_prop_crc else "services"
-        raise InvalidConfig(f"a store whose log is a ledger runs without {what}", path=paths.root)
+    if config.enabled_append_prop_crc:
+        raise InvalidConfig("a store whose log is a ledger runs without enabled_append_prop_crc", path=paths.root)
+    if config.dispatch == "external":
+        raise InvalidConfig("a store whose log is a ledger dispatches itself", path=paths.root)
     own = [segment for segment in segments.segments if segment.path.parent in paths.commit_logs]
     if not own:
         _close_plain_log(segments)
@@ -62,7 +66,8 @@ def _close_plain_log(segments: SegmentQueue) -> None:
 class LedgerDoor:
     """One store's side of its node. `committed`, `lead` and `follow` return at once."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, leader: Leader, on_committed: Callable[[], None]) -> None:
+        """`on_committed` takes what the group shares from what has been dispatched, in the door's thread."""
         ledger, commit_log = engine.parts.ledger, engine.log
         if ledger is None or not isinstance(commit_log, LedgerCommitLog):
             raise InvalidConfig("the log of this store is no ledger", path=engine.path)
@@ -74,6 +79,9 @@ class LedgerDoor:
         self._proposer: Proposer | None = None
         self._woken = threading.Event()
         self._is_stopped = False
+        self._has_resigned = False
+        self._on_committed = on_committed
+        self._leading = LedgerLeading(leader)
         self._log.on_refused = self._woken.set
         self._thread = threading.Thread(target=self._run, name="flintlog-ledger-apply", daemon=True)
         self._thread.start()
@@ -93,11 +101,22 @@ class LedgerDoor:
         """This member does not lead, or not any more."""
         self._proposer = None
         self._log.pause()
+        self._leading.ask(leads=False, serves=False)
+
+    def resign(self) -> None:
+        """The node will stop: end services while the group still takes what they save."""
+        self._has_resigned = True
+        self._leading.resign()
 
     @property
     def is_serving(self) -> bool:
         """Whether puts are taken."""
         return self._log.is_serving
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether puts are taken and services run."""
+        return self._leading.is_ready and self._log.is_serving
 
     @property
     def committed_position(self) -> int:
@@ -110,6 +129,7 @@ class LedgerDoor:
         self._is_stopped = True
         self._woken.set()
         self._thread.join()
+        self._leading.stop()
 
     # ------------------------------------------------------------------ the door's thread
 
@@ -120,19 +140,27 @@ class LedgerDoor:
             self._woken.clear()
             try:
                 self._engine.dispatcher.advance()
-                self._take_over()
+                self._on_committed()
+                if not self._has_resigned:
+                    self._tell_leading()
+                    self._take_over()
             except FlintlogError as failure:
                 log.warning("the ledger's store could not go on: %s", failure)
+
+    def _tell_leading(self) -> None:
+        self._leading.ask(leads=self._proposer is not None, serves=self._log.is_serving)
 
     def _take_over(self) -> None:
         """Serve, if this member leads and nothing of what is in its log is still on its way."""
         proposer = self._proposer
-        if proposer is None or self._log.is_serving or self._log.outstanding:
+        if proposer is None or self._log.is_serving or self._log.outstanding or not self._leading.is_idle:
             return
         if self._committed != self.files.end or self._engine.dispatcher.backlog_bytes:
             return
+        self._on_committed()
         parts = self._engine.parts
         with self._engine.dispatcher.alone():
             parts.queues.rebuild_offsets(max(0, parts.segments.min_offset))
         if self._proposer is proposer:
             self._log.serve(proposer, parts.queues.next_offsets)
+            self._tell_leading()

@@ -146,6 +146,11 @@ class LedgerCommitLog(CommitLog):
         with self.lock:
             self._proposer = None
 
+    def doubt(self) -> None:
+        """Nobody knows what became of a put that must not be made twice: take no more until the log is settled."""
+        self._proposer = None
+        self.on_refused()
+
     @property
     def is_serving(self) -> bool:
         return self._proposer is not None

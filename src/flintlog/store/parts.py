@@ -66,6 +66,7 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         fast_fail_if_no_buffer=config.fast_fail_if_no_buffer_in_store_pool,
         warm_up=config.warm_maped_file_enable,
         touch_ahead_bytes=config.warm_ahead_bytes,
+        for_syncs=config.flush == "sync",
     )
     segments = SegmentQueue(
         paths.commit_logs,

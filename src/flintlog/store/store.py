@@ -21,7 +21,7 @@ from typing import Self
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium, load_medium
 from flintlog.disk.overlay import OverlayMedium
-from flintlog.errors import DamagedStore, InvalidConfig, ServiceNotEnabled, StoreClosed, StoreInUse
+from flintlog.errors import DamagedStore, InvalidConfig, NotLeading, StoreClosed, StoreInUse
 from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.background import Background, Job
 from flintlog.store.broker_stats import BrokerStats
@@ -32,16 +32,21 @@ from flintlog.store.consumer import MAX_UNACKNOWLEDGED, Consumer
 from flintlog.store.consumer_offsets import ConsumerOffsets
 from flintlog.store.consumers import Consumers
 from flintlog.store.dispatch import BitmapHook, Listener
-from flintlog.store.engine import Engine, Progress
+from flintlog.store.engine import Engine
 from flintlog.store.filters import MessageFilter
 from flintlog.store.groups import Groups
 from flintlog.store.ledger_door import LedgerDoor
+from flintlog.store.ledger_member import LedgerMember
+from flintlog.store.loading import Progress
+from flintlog.store.message import Message, Receipt
 from flintlog.store.paths import find_member
 from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.raw_log import RawLog
 from flintlog.store.recovery_report import Finding, RecoveryReport
 from flintlog.store.retention import Retention
-from flintlog.store.service import HOMES, HasFigures, Service, make_service
+from flintlog.store.service import Rewritten, Service
+from flintlog.store.service_runs import ServiceRuns
+from flintlog.store.shared_state import Part, State
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.subscriptions import Subscriptions
 from flintlog.store.topics import Topics
@@ -80,7 +85,7 @@ def open_store(
     if read_only:
         disk = OverlayMedium(disk)
     engine = Engine(Path(path), config, disk, as_milliseconds(clock), read_only=read_only)
-    engine.samples_itself = not isinstance(clock, TurnedClock)
+    engine.figures.samples_itself = not isinstance(clock, TurnedClock)
     engine.open(progress)
     store = Store(engine, Background(clock))
     try:
@@ -116,21 +121,38 @@ class Store(Writable):
     def __init__(self, engine: Engine, background: Background) -> None:
         super().__init__(engine)
         self._background = background
-        self._services: dict[str, Service] = {}
-        self._jobs: dict[str, Job] = {}
+        self._services = ServiceRuns(self, background, self._appender)
         self._retention: Retention | None = None
         self._retention_job: Job | None = None
         self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.open_short_way)
         self._consumers = Consumers(self)
         self._raw_log = RawLog(engine)
         self._ledger: LedgerDoor | None = None
+        self._member: LedgerMember | None = None
 
     @property
     def ledger(self) -> LedgerDoor:
         """Where the node of a ledger's group comes in; `InvalidConfig` for a store with a log of its own."""
         if self._ledger is None:
-            self._ledger = LedgerDoor(self._engine)
+            member = LedgerMember(self, self._folder, self._consumers, self._services, self._put_state)
+            if self._is_ledger:
+                member.load()
+            self._ledger = LedgerDoor(self._engine, member, member.take_shared)
+            self._member = member
         return self._ledger
+
+    def _put_state(self, message: Message) -> Receipt:
+        """A message of the group's own: hooks are not asked."""
+        return self._wait_for(self._appender.append_rebuilt(Rewritten(message)), message)
+
+    def share(self, parts: State) -> None:
+        """For services: in a ledger's leader the group has committed these parts when it returns; else nothing."""
+        if self._member is not None:
+            self._member.share(parts)
+
+    def shared(self, name: str) -> Part | None:
+        """For services: what the group has committed of a part; None in a store without a group."""
+        return None if self._member is None else self._member.shared(name)
 
     @property
     def medium(self) -> Medium:
@@ -172,14 +194,10 @@ class Store(Writable):
             return
         if self.config.retention == "on":
             self._start_retention()
-        for name in () if self._engine.is_replica else sorted(self.config.services):
-            service = make_service(name, self)
-            service.start()
-            self._services[name] = service
-            self._jobs[name] = self._background.add(name, service.run_due)
-        if not self._engine.samples_itself:
-            self._background.add("stats", self._engine.sample)
-        self._appender.services = self._services
+        if not self._engine.is_replica and not self._is_ledger:
+            self._services.start()
+        if not self._engine.figures.samples_itself:
+            self._background.add("stats", self._engine.figures.sample)
         self._background.start()
 
     def _start_retention(self) -> None:
@@ -191,19 +209,11 @@ class Store(Writable):
 
     def service(self, name: str) -> Service:
         """A running service, by its name in the configuration."""
-        if name not in HOMES:
-            raise InvalidConfig(f"there is no service {name!r}", advice=", ".join(HOMES))
-        if name not in self._services:
-            advice = f"open the store with services={{{name!r}}}"
-            if name in self.config.services:
-                advice = "it runs in a store that is open for writing"
-            raise ServiceNotEnabled(f"the service {name!r} does not run", advice=advice)
-        return self._services[name]
+        return self._services.get(name)
 
     def nudge(self, name: str) -> None:
         """A service found work that is due before the time it asked for."""
-        if name in self._jobs:
-            self._jobs[name].nudge()
+        self._services.nudge(name)
 
     def run_due(self) -> None:
         """Do now, in this thread, whatever services have due; their own threads would do it in time."""
@@ -221,8 +231,7 @@ class Store(Writable):
         with ExitStack() as stack:
             stack.callback(self._engine.shutdown)
             stack.callback(self._folder.save)
-            while self._services:
-                stack.callback(self._services.popitem()[1].stop)
+            stack.callback(self._services.stop)
             self._consumers.close()
             self._background.stop()
 
@@ -265,6 +274,8 @@ class Store(Writable):
     ) -> Consumer:
         """A reader of a topic that remembers for its group how far it is; see `Consumer`."""
         self._check_readable()
+        if self._member is not None and not self._member.is_promoted:
+            raise NotLeading("this member does not lead its group", path=self.path, advice="consume at the leader")
         return self._consumers.open(
             group, topic, filter, queue_ids, start, timeout_s, retries=retries, max_unacknowledged=max_unacknowledged
         )
@@ -283,19 +294,17 @@ class Store(Writable):
     @property
     def broker_stats(self) -> BrokerStats:
         """Figures by topic, queue and group over the last minute, hour and day, under RocketMQ's names."""
-        return self._engine.broker_stats
+        return self._engine.figures.broker
 
     @property
     def counters(self) -> StoreStatsService:
         """What the store counts in all: totals, rates, latencies. `str` gives the lines that RocketMQ prints."""
-        return self._engine.counters
+        return self._engine.figures.counters
 
     def stats(self) -> dict[str, int | float | str]:
         """Counters, rates and offsets under RocketMQ's names; numbers where RocketMQ shows one number."""
-        found = self._engine.stats()
-        for service in self._services.values():
-            if isinstance(service, HasFigures):
-                found.update(service.running_stats())
+        found = self._engine.figures.values()
+        found.update(self._services.figures())
         return found
 
     def on_arrival(self, callback: Listener) -> None:

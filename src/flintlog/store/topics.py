@@ -48,8 +48,9 @@ _SYSTEM_NAMES: Final = frozenset(
     }
 )
 
+_BATCH_QUEUE: Final = "BatchCQ"
 _CHOICES: Final = {
-    QUEUE_TYPE: ("SimpleCQ", "BatchCQ"),
+    QUEUE_TYPE: ("SimpleCQ", _BATCH_QUEUE),
     "cleanup.policy": ("DELETE", "COMPACTION"),
     "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "LITE", "PRIORITY"),
 }
@@ -133,14 +134,16 @@ class Topics:
         remove: Callable[[str], None],
         wait_dispatched: Callable[[], None],
         is_light: bool = False,
+        is_member: bool = False,
     ) -> None:
         """`on_queue_type` is called when a topic got another kind of queue, `remove` when one was deleted.
 
         `wait_dispatched` returns when everything that was put has its queue.
 
-        `is_light`: light queues are served.
+        `is_light`: light queues are served. `is_member`: the log is a ledger, and others dispatch it too.
         """
         self._is_light = is_light
+        self._is_member = is_member
         self._table = table
         self._read_only = read_only
         self._queues = queues
@@ -219,6 +222,11 @@ class Topics:
         One that was never created, and has queues because messages were put for it, is deleted likewise.
         """
         self._check_writable()
+        if self._is_member:
+            raise InvalidConfig(
+                "a ledger's topics are not deleted: its members would not do it at the same place of the log",
+                advice="its messages go with the oldest files",
+            )
         if not self._has_queues(name):
             check_topic_name(name)  # a put takes names that cannot be created
         self._check_ours(name)
@@ -236,6 +244,8 @@ class Topics:
     def _put(self, topic: TopicConfig) -> TopicConfig:
         _check_values(topic)
         kind = topic.queue_type
+        if self._is_member and kind == _BATCH_QUEUE:
+            raise InvalidConfig("a ledger's topics have simple queues", advice=f"leave {QUEUE_TYPE} out")
         if kind is not None:
             self._queues.check_type(topic.name, kind)
         self._table.put(topic)

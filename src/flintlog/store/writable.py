@@ -10,16 +10,20 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import cast
 
+from flintlog.errors import PutFailed
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
 from flintlog.store.checks import check_batch
 from flintlog.store.closed_batch import ClosedBatch, ClosedBatches
 from flintlog.store.engine import Engine
+from flintlog.store.ledger_log import LedgerCommitLog
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.readable import Readable
 from flintlog.store.service import Rewritten
 
 _OK = PutStatus.PUT_OK
+_IN_DOUBT = frozenset({PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, PutStatus.UNKNOWN_ERROR})
+"""What a ledger's group answers when a message may be in its log or not."""
 
 
 class Writable(Readable):
@@ -74,7 +78,7 @@ class Writable(Readable):
     def _wait_for_all(self, receipts: Receipts, messages: Sequence[Message]) -> Receipts:
         """Make a batch as durable as the configuration says, or visible, when its put did not."""
         if receipts.status is not _OK:
-            self._engine.counters.put_failed(len(receipts))
+            self._engine.figures.counters.put_failed(len(receipts))
             return receipts
         if self._group_commit is None:
             if self._put_lane.is_behind:
@@ -98,9 +102,12 @@ class Writable(Readable):
     def put_rebuilt(self, rebuilt: Rewritten, *, wait: bool = True) -> Receipt:
         """Store a message that was made from a stored one, its property text in the order that Java would give it.
 
-        Without `wait` it is durable after a later `flush`, as many are then together.
+        Without `wait` it is durable after a later `flush`, as many are then together. In a ledger's leader it is always
+        waited for; when the group does not say what became of it, this raises, and services end until it is known.
         """
         receipt = self._appender.append_rebuilt(rebuilt)
+        if self._is_ledger:
+            return self._settled(self._wait_for(receipt, rebuilt.message))
         return self._wait_for(receipt, rebuilt.message) if wait else self._without_waiting(receipt)
 
     def put_closed(
@@ -119,6 +126,12 @@ class Writable(Readable):
             return self._without_waiting(self._appender.append(message))
         if self._put_lane.is_behind:
             self._flushing.after_append()
+        return receipt
+
+    def _settled(self, receipt: Receipt) -> Receipt:
+        if receipt.status in _IN_DOUBT and isinstance(self._engine.log, LedgerCommitLog):
+            self._engine.log.doubt()
+            raise PutFailed(f"the group has not said what became of a put: {receipt.status}")
         return receipt
 
     def _wait_for(self, receipt: Receipt, message: Message) -> Receipt:
@@ -145,7 +158,7 @@ class Writable(Readable):
         if receipts.status is _OK:
             self._flushing.after_append()
         else:
-            self._engine.counters.put_failed(len(receipts))
+            self._engine.figures.counters.put_failed(len(receipts))
         return receipts
 
     def _without_waiting(self, receipt: Receipt) -> Receipt:
@@ -159,7 +172,7 @@ class Writable(Readable):
         return receipt
 
     def _count_failed(self, receipt: Receipt) -> Receipt:
-        self._engine.counters.put_failed()
+        self._engine.figures.counters.put_failed()
         return receipt
 
     def add_put_hook(self, hook: BeforePut) -> None:

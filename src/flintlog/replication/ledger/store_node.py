@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from flintlog.disk.medium import Medium
-from flintlog.errors import FlintlogError, InvalidConfig
+from flintlog.errors import FlintlogError, InvalidConfig, StoreClosed
 from flintlog.format.host import parse_host
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, RECORD_OFFSET_PLACE
 from flintlog.format.record import Record, encode_record, with_host_bits
@@ -33,6 +34,7 @@ from flintlog.replication.ledger.file_storage import FileStorage
 from flintlog.replication.ledger.interface import LedgerConfig, Role, RoleChange
 from flintlog.replication.ledger.messages import AppendResponse, ResponseCode
 from flintlog.replication.ledger.node import LedgerListeners, LedgerNode, LedgerStatus
+from flintlog.store.clock import Clock, Milliseconds
 from flintlog.store.config import StoreConfig
 from flintlog.store.ledger_log import ProposalAnswer
 from flintlog.store.message import PutStatus
@@ -87,27 +89,35 @@ class LedgerStoreNode(LedgerListeners):
         config: StoreConfig,
         *,
         fast: bool = False,
+        heartbeat_interval_ms: int | None = None,
         host: str = "127.0.0.1",
         port: int | None = None,
         medium: Medium | None = None,
+        clock: Clock | Milliseconds | None = None,
     ) -> None:
         """Opens the store; `start` lets it take part. `fast`: timings for a group without Java.
 
-        On `port`, if there is one, it answers who asks for its status.
+        `heartbeat_interval_ms` must be the same on all members, Java's among them, where it is 2000.
+        On `port`, if there is one, it answers who asks for its status. `clock` is the store's, not the group's.
         """
         peers, self_id = parse_peers(config.dleger_peers or ""), config.dleger_self_id
         if not config.dleger_group or self_id is None or self_id not in peers:
             raise InvalidConfig("a member needs a group, its own id, and itself among the peers", path=path)
         self.group = config.dleger_group
-        self.store: Store = open_store(Path(path), config.with_changes(enable_dleger_commit_log=True), medium=medium)
+        member = config.with_changes(enable_dleger_commit_log=True)
+        self.store: Store = open_store(Path(path), member, medium=medium, clock=clock)
         self._door = self.store.ledger
         self._halted: FlintlogError | None = None
         ledger_config = LedgerConfig(
             self_id, peers, seal=seal_record, leader_record=lambda: leader_record(config, self.store.now_ms())
         )
+        if fast:
+            ledger_config = ledger_config.with_fast_timings()
+        if heartbeat_interval_ms is not None:
+            ledger_config = replace(ledger_config, heartbeat_interval_ms=heartbeat_interval_ms)
         self.node = LedgerNode(
             self.group,
-            ledger_config.with_fast_timings() if fast else ledger_config,
+            ledger_config,
             FileStorage(self._door.files),
             self,
         )
@@ -138,6 +148,7 @@ class LedgerStoreNode(LedgerListeners):
         loop, self._loop = self._loop, None
         try:
             if loop is not None:
+                self._door.resign()
                 loop.call(self._stop())
                 loop.stop()
         finally:
@@ -155,12 +166,18 @@ class LedgerStoreNode(LedgerListeners):
 
     @property
     def is_serving(self) -> bool:
-        """Whether puts are taken here and now."""
-        return self._door.is_serving
+        """Whether puts are taken here and now, and services run."""
+        return self._door.is_ready
 
     def status(self) -> LedgerStatus:
         """The node as it is now."""
         return self.node.status()
+
+    def hand_over(self, successor: str) -> bool:
+        """Let another member lead instead of this one; whether it does now. Puts are refused meanwhile."""
+        if self._loop is None:
+            raise StoreClosed("this member has left its group", path=self.store.path)
+        return self._loop.call(self.node.transfer_leadership(successor)) is ResponseCode.SUCCESS
 
     def figures(self) -> NodeFigures:
         """Role, positions, and how far behind every peer is, as a leader knows it."""

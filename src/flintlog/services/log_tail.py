@@ -1,0 +1,21 @@
+"""Where a queue goes on behind a place in the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flintlog.store.store import Store
+
+
+def first_behind(store: Store, topic: str, queue_id: int, physical_offset: int) -> int:
+    """The first offset of a queue whose message lies there or behind; entries are in the order of the log."""
+    low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    while low < high:
+        middle = (low + high) // 2
+        entry = store.entry(topic, queue_id, middle)
+        if entry is None or entry.physical_offset < physical_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low

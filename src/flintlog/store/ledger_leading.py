@@ -1,0 +1,148 @@
+"""What a ledger's member does only while it leads: services run, offsets are committed, topics are changed.
+
+                 serving                    paused                    follow
+    following ────────────▶ services run ──────────▶ leading, silent ────────▶ following
+                                 ▲                         │
+                                 └───── serving again ─────┘
+
+A *pause* is a leader that takes no puts for a moment, because one was refused or nobody knows what became of it. Then
+services end, and begin anew from what the log says: so a put of theirs is made again only where the log shows that it
+was not made. *Following* gives up in memory what the group has not committed.
+
+Invariant: services of an earlier time have ended before puts are taken again (`is_idle`), so none of theirs comes late.
+All of it runs in one thread of its own, because services may take long to begin and to end.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from flintlog.errors import FlintlogError
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+
+
+class Leader(Protocol):
+    """Who does the work; one call at a time. What an error leaves half done is ended like the rest."""
+
+    def start(self) -> None:
+        """This member takes puts: offsets and settings are its own to change, and services begin."""
+
+    def stop(self) -> None:
+        """End the services; what can still be saved is saved."""
+
+    def demote(self) -> None:
+        """Another member leads, or none: take what the group has committed."""
+
+
+class LedgerLeading:
+    """Brings a store into the state that its node asks for. Any thread may ask; nobody waits but who calls `resign`."""
+
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
+        self._leads = False
+        self._serves = False
+        self._falls = 0  # how often this member has ceased to lead
+        self._promoted_at: int | None = None
+        self._has_services = False
+        self._is_ready = False
+        self._is_stopped = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="flintlog-ledger-lead", daemon=True)
+        self._thread.start()
+
+    def ask(self, *, leads: bool, serves: bool) -> None:
+        """What the node says; returns at once."""
+        with self._changed:
+            if (leads, serves) != (self._leads, self._serves):
+                self._falls += self._leads and not leads
+                self._leads, self._serves = leads, serves
+                self._is_ready = self._is_ready and serves
+                self._changed.notify_all()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left of an earlier time."""
+        return not self._has_services and not self._is_to_be_demoted
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether services run, and everything that belongs to a leader can be asked for."""
+        return self._is_ready
+
+    def resign(self) -> None:
+        """End services while puts are still taken, so that they can save; return when they have ended."""
+        self.ask(leads=False, serves=False)
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_settled or self._is_stopped)
+
+    def stop(self) -> None:
+        """End everything; what runs is ended first."""
+        with self._changed:
+            self._falls += self._leads
+            self._leads = self._serves = self._is_ready = False
+            self._is_stopped = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    # ------------------------------------------------------------------ the thread
+
+    @property
+    def _is_to_be_demoted(self) -> bool:
+        return self._promoted_at is not None and self._promoted_at != self._falls
+
+    @property
+    def _is_settled(self) -> bool:
+        return self._is_ready if self._serves else self.is_idle
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._is_settled or self._is_stopped)
+                if self._is_stopped and self._is_settled:
+                    return
+                falls, serves = self._falls, self._serves
+            has_failed = not self._step(falls, serves=serves)
+            with self._changed:
+                self._changed.notify_all()
+                if has_failed and not self._is_stopped:
+                    self._changed.wait(RETRY_S)
+
+    def _step(self, falls: int, *, serves: bool) -> bool:
+        """One step towards what was asked for; whether it was done."""
+        if self._has_services:
+            _try(self._leader.stop)
+            self._has_services = False
+        elif self._is_to_be_demoted:
+            _try(self._leader.demote)
+            self._promoted_at = None
+        elif serves:
+            return self._start(falls)
+        return True
+
+    def _start(self, falls: int) -> bool:
+        self._promoted_at, self._has_services = falls, True
+        if not _try(self._leader.start):
+            _try(self._leader.stop)
+            self._has_services = False
+            return False
+        with self._changed:
+            self._is_ready = self._serves
+        return True
+
+
+def _try(step: Callable[[], None]) -> bool:
+    try:
+        step()
+    except FlintlogError as failure:
+        log.warning("leading a group: %s", failure)
+        return False
+    except Exception:
+        log.exception("leading a group")  # the thread must live on: the member may lead again
+        return False
+    return True

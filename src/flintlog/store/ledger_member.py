@@ -1,0 +1,127 @@
+"""A store as a member of its group: what it shares with the others, and what it does while it leads.
+
+    following   topics, groups, offsets and delay levels are what the group has committed; changing them is refused
+    leading     they are changed here, each change is brought to the group, and services run
+
+A new leader begins with what its predecessors shared, and services look into the log for what was done since.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from flintlog.errors import FlintlogError, NotLeading
+from flintlog.store.config_folder import ConfigFolder
+from flintlog.store.consumers import Consumers
+from flintlog.store.message import Message, Receipt
+from flintlog.store.service_runs import ServiceRuns
+from flintlog.store.shared_state import Change, Part, State
+from flintlog.store.sharing import PIECE_BYTES, Sharing
+
+if TYPE_CHECKING:
+    from flintlog.store.store import Store
+
+log = logging.getLogger(__name__)
+
+_PIECES_A_FILE = 4
+
+
+class LedgerMember:
+    """`Leader` of one store; `take_shared` belongs to the door's thread, the rest to that which leads."""
+
+    def __init__(
+        self,
+        store: Store,
+        folder: ConfigFolder,
+        consumers: Consumers,
+        services: ServiceRuns,
+        put: Callable[[Message], Receipt],
+    ) -> None:
+        file_bytes = store.config.mapped_file_size_commit_log
+        self._store = store
+        self._folder = folder
+        self._consumers = consumers
+        self._services = services
+        self.sharing = Sharing(store, put, piece_bytes=max(1, min(PIECE_BYTES, file_bytes // _PIECES_A_FILE)))
+        self._is_promoted = False
+        self._has_told_all = False
+        self._adopting = threading.Lock()
+
+    @property
+    def is_promoted(self) -> bool:
+        """Whether offsets and settings are this member's to change."""
+        return self._is_promoted
+
+    def load(self) -> None:
+        """Begin as a follower, with what the group has committed as far as this member knows."""
+        self._folder.follow()
+        if self.sharing.load(self._folder.local_state):
+            self._folder.adopt(Change(self.sharing.state, is_whole=True))
+
+    def take_shared(self) -> None:
+        """Take what the group has committed; a leader has it already."""
+        with self._adopting:
+            changes = self.sharing.advance()
+            for change in () if self._is_promoted else changes:
+                self._folder.adopt(change)
+
+    # ------------------------------------------------------------------ leading
+
+    def start(self) -> None:
+        if not self._is_promoted:
+            self._promote()
+        if not self._has_told_all:
+            self._share_what_is_only_here()
+            self._has_told_all = True
+        self._services.start()
+
+    def _promote(self) -> None:
+        with self._adopting:
+            for change in self.sharing.advance():
+                self._folder.adopt(change)
+            self.sharing.lead()
+            self._folder.lead(self.sharing.share)
+            self._is_promoted = True
+
+    def _share_what_is_only_here(self) -> None:
+        """The group's log may be younger than this store: what the log does not name is taken from here."""
+        missing: State = {
+            name: part for name, part in self._folder.local_state().items() if self.sharing.part(name) is None
+        }
+        if missing:
+            self.sharing.share(missing)
+
+    def stop(self) -> None:
+        try:
+            self._services.stop()
+        finally:
+            self._save_offsets()
+
+    def _save_offsets(self) -> None:
+        try:
+            self._store.consumer_offsets.save()
+        except FlintlogError as failure:
+            log.info("the last offsets were not brought to the group: %s", failure)
+
+    def demote(self) -> None:
+        self._consumers.close()
+        with self._adopting:
+            self._folder.follow()
+            self._is_promoted = self._has_told_all = False
+            self.sharing.advance()
+            self._folder.adopt(Change(self.sharing.state, is_whole=True))
+
+    # ------------------------------------------------------------------ for services
+
+    def share(self, parts: State) -> None:
+        """Bring parts of the shared state to the group."""
+        if not self._is_promoted:
+            raise NotLeading("this member does not lead its group", path=self._store.path)
+        self.sharing.share(parts)
+
+    def shared(self, name: str) -> Part | None:
+        """What the group has committed of a part."""
+        return self.sharing.part(name)

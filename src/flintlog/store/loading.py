@@ -1,0 +1,211 @@
+"""Opening a directory, as far as its files go: they are loaded, and recovery brings them in line with the log.
+
+    log ─▶ queues ─▶ checkpoint ─▶ notes (batches, cuts, what a dispatcher outside published) ─▶ index ─▶ recovery
+
+Invariant: a store that is opened read-only finds its directory unchanged. One that is opened for writing marks it as
+unclean before anything in it is changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from flintlog.disk.medium import Medium
+from flintlog.disk.overlay import OverlayMedium
+from flintlog.errors import DamagedStore
+from flintlog.format.names import encode_abort
+from flintlog.store.batch_notes import BatchNotes, settle_opened_batch
+from flintlog.store.clock import Milliseconds
+from flintlog.store.config import StoreConfig
+from flintlog.store.dispatch import Dispatcher
+from flintlog.store.dispatch_journal import Progress as Published
+from flintlog.store.dispatch_side import DispatchSide
+from flintlog.store.external_dispatch import ExternalDispatcher
+from flintlog.store.ledger_door import prepare_ledger
+from flintlog.store.lifecycle import Lifecycle, State
+from flintlog.store.parts import Parts, make_parts, scan_threads
+from flintlog.store.pending_cut import PendingCut
+from flintlog.store.recovery import Opening, Recovery
+from flintlog.store.recovery_report import Finding, RecoveryReport
+from flintlog.store.stop_marker import StopMarker
+from flintlog.store.subscriptions import Subscriptions
+
+Progress = Callable[[int, int], None]
+"""Told (done, total) in bytes while a long opening goes on."""
+
+
+def try_loading(path: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> None:
+    """Raise what loading this directory would raise, and change nothing in it."""
+    probe = make_parts(path, config, OverlayMedium(medium), now_ms)
+    probe.segments.load()
+    probe.queues.load()
+    if probe.index is not None:
+        probe.index.load(last_exit_ok=True, index_safe_timestamp=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What stands beside the log, and is looked at while it is loaded."""
+
+    side: DispatchSide
+    marker: StopMarker
+    batches: BatchNotes
+    subscriptions: Subscriptions
+
+
+class Loader:
+    """Loads and recovers the files of one store, once; in the thread that opens it."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        parts: Parts,
+        dispatcher: Dispatcher,
+        lifecycle: Lifecycle,
+        notes: Notes,
+        *,
+        read_only: bool,
+    ) -> None:
+        self.was_clean = True
+        self.published: Published | None = None
+        self._config = config
+        self._parts = parts
+        self._medium = parts.medium
+        self._dispatcher = dispatcher
+        self._lifecycle = lifecycle
+        self._notes = notes
+        self._read_only = read_only
+        self._cut = PendingCut(parts.paths, parts.medium)
+        self._is_cutting = False
+        self._dropped_index_files: list[str] = []
+        self._unclosed: Finding | None = None
+
+    def mark_unclean(self) -> None:
+        """From here on a stop is a clean one only if it says so."""
+        self._medium.write(self._parts.paths.abort, encode_abort(os.getpid()))
+
+    # ------------------------------------------------------------------ loading
+
+    def load(self) -> None:
+        """Find every file, and what the last run left to be done."""
+        parts, move_to = self._parts, self._lifecycle.move_to
+        move_to(State.LOAD_BEGIN)
+        self.was_clean = not self._medium.exists(parts.paths.abort)
+        parts.segments.load()
+        self._load_ledger()
+        move_to(State.LOAD_COMMITLOG_OK)
+        parts.queues.load()
+        move_to(State.LOAD_CONSUME_QUEUE_OK)
+        parts.checkpoint.load()
+        if self._config.enable_calc_filter_bit_map:
+            self._load_subscriptions()  # before recovery, which may dispatch
+        self._notes.marker.load()
+        self._settle_batch()
+        self._is_cutting = self._cut_as_asked()
+        self.published = self._load_published()
+        if parts.index is not None:
+            safe = parts.checkpoint.values.index_msg_timestamp
+            self._dropped_index_files = parts.index.load(self.was_clean or self.published is not None, safe)
+        move_to(State.LOAD_INDEX_OK)
+
+    def _load_ledger(self) -> None:
+        """In a ledger the log ends where the group has committed it, whatever lies behind."""
+        parts = self._parts
+        if parts.ledger is not None:
+            if not self._read_only:
+                prepare_ledger(parts.segments, parts.paths, self._config)
+            parts.ledger.load()
+            parts.segments.readable_limit = parts.ledger.position_behind(parts.ledger.committed)
+
+    def _load_subscriptions(self) -> None:
+        try:
+            self._notes.subscriptions.load()
+        except DamagedStore:
+            if not self._read_only:
+                raise  # one that is only read goes on without, and says so once its config folder is loaded
+
+    def _settle_batch(self) -> None:
+        parts, batches = self._parts, self._notes.batches
+        batches.load()
+        self._unclosed = settle_opened_batch(
+            batches, parts.segments, parts.checkpoint, paths=parts.paths, medium=self._medium
+        )
+
+    def _cut_as_asked(self) -> bool:
+        """End the log where an earlier run asked for; recovery then brings queues and index in line."""
+        end = self._cut.wanted()
+        if end is None or self._read_only:
+            return False
+        self.mark_unclean()
+        self.was_clean = False
+        self._notes.marker.remove()
+        self._cut.lower(end, self._parts.segments, self._parts.checkpoint)
+        self._cut.clear_behind(end, self._parts.segments)
+        return True
+
+    def _load_published(self) -> Published | None:
+        """What a dispatcher outside has published, if that is to be believed.
+
+        After a clean stop the files are complete. And RocketMQ, which may have had the store since, knows no journal
+        but moves the checkpoint.
+        """
+        side, is_external = self._notes.side, self._config.dispatch == "external"
+        if not side.is_there or (self._read_only and not is_external):
+            return None
+        published = side.load()
+        if not self._read_only and not is_external:
+            side.forget()
+        if published is None or self.was_clean or self._is_cutting:
+            return None
+        return published if self._parts.checkpoint.values.logics_physical_offset <= published.end else None
+
+    # ------------------------------------------------------------------ recovery
+
+    def recover(self, progress: Progress | None) -> RecoveryReport:
+        """Bring everything in line with the log; what was found on the way."""
+        self._lifecycle.move_to(State.RECOVER_BEGIN)
+        if self._read_only and self.published is not None and isinstance(self._dispatcher, ExternalDispatcher):
+            report = self._look_at_published(self._dispatcher, self.published)
+        else:
+            report = Recovery(self._opening(progress), clean=self.was_clean).run()
+            if self._unclosed is not None:
+                report = report.with_findings([self._unclosed])
+        self._lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
+        if self._is_cutting:
+            self._cut.done()
+        return report
+
+    def _opening(self, progress: Progress | None) -> Opening:
+        parts = self._parts
+        return Opening(
+            segments=parts.segments,
+            queues=parts.queues,
+            index=parts.index,
+            checkpoint=parts.checkpoint,
+            dispatcher=self._dispatcher,
+            damage=parts.damage,
+            medium=self._medium,
+            cut_directory=parts.paths.cut,
+            marker=self._notes.marker,
+            delay_levels_ms=self._config.delay_levels_ms,
+            threads=scan_threads(),
+            mark_unclean=self.mark_unclean,
+            store_time_at=parts.commit_log.store_time_at,
+            record_at=parts.commit_log.record_at,
+            dropped_index_files=self._dropped_index_files,
+            progress=progress,
+            read_only=self._read_only,
+            published=self.published,
+            ledger_end=parts.segments.readable_limit,
+        )
+
+    def _look_at_published(self, dispatcher: ExternalDispatcher, published: Published) -> RecoveryReport:
+        """Another process runs the store: serve what was published, and nothing has to be recovered."""
+        parts = self._parts
+        parts.segments.follow(published.end)
+        dispatcher.adopt(published)
+        parts.queues.rebuild_offsets(max(0, parts.segments.min_offset))
+        return RecoveryReport((), clean=self.was_clean, log_end=published.end, dispatched_from=published.end)
