@@ -104,16 +104,21 @@ class JavaBroker(JavaSide[_BrokerEntryPoint]):
         options: Mapping[str, str] | None = None,
         *,
         jvm_options: Sequence[str] = SHORT_LIVED,
+        main_class: str = "flintlog.JavaBroker",
     ) -> None:
-        super().__init__("flintlog.JavaBroker", jvm_options)
+        super().__init__(main_class, jvm_options)
         self.path = Path(path)
         try:
             if not self._java.load(str(self.path), msgspec.json.encode(dict(options or {})).decode()):
                 raise DamagedStore("the Java broker refuses to load this directory", path=self.path)
+            self._before_start()
             self._java.start()
         except BaseException:
             self.kill()
             raise
+
+    def _before_start(self) -> None:
+        """What is to be set once the directory is loaded."""
 
     def _shut_down(self) -> None:
         self._java.shutdown()
@@ -135,12 +140,12 @@ class JavaBroker(JavaSide[_BrokerEntryPoint]):
 
     def put(self, messages: Iterable[Message]) -> list[JavaReceipt]:
         """Put messages one after the other; `delay_level` and `deliver_at_ms` become the properties that ask for it."""
-        return self._put(self._java.put, [_request(message) for message in messages])
+        return self._put(self._java.put, [broker_request(message) for message in messages])
 
     def put_half(self, message: Message, producer_group: str, transaction_id: str) -> HalfMessage:
         """Begin a transaction: the message is stored as a half message, which nobody sees."""
         asked = {"TRAN_MSG": "true", "PGROUP": producer_group, "UNIQ_KEY": transaction_id}
-        (receipt,) = self._put(self._java.putHalf, [_request(message, asked)])
+        (receipt,) = self._put(self._java.putHalf, [broker_request(message, asked)])
         return HalfMessage(message.topic, producer_group, transaction_id, receipt)
 
     def commit(self, half: HalfMessage, *, from_check: bool = False) -> EndAnswer:
@@ -230,7 +235,8 @@ class JavaBroker(JavaSide[_BrokerEntryPoint]):
         )
 
 
-def _request(message: Message, properties: Mapping[str, str] | None = None) -> dict[str, object]:
+def broker_request(message: Message, properties: Mapping[str, str] | None = None) -> dict[str, object]:
+    """A message of ours as a line for the broker, with the properties that ask for a delay."""
     asked = dict(properties or {})
     if message.delay_level:
         asked["DELAY"] = str(message.delay_level)

@@ -10,14 +10,15 @@ and Java's, may be in a group; all need the same `mapped_file_size_commit_log`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from flintlog.disk.medium import Medium
-from flintlog.errors import FlintlogError, InvalidConfig
+from flintlog.errors import FlintlogError, InvalidConfig, StoreClosed
 from flintlog.format.host import parse_host
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, RECORD_OFFSET_PLACE
 from flintlog.format.record import Record, encode_record, with_host_bits
@@ -88,6 +89,7 @@ class LedgerStoreNode(LedgerListeners):
         config: StoreConfig,
         *,
         fast: bool = False,
+        heartbeat_interval_ms: int | None = None,
         host: str = "127.0.0.1",
         port: int | None = None,
         medium: Medium | None = None,
@@ -95,6 +97,7 @@ class LedgerStoreNode(LedgerListeners):
     ) -> None:
         """Opens the store; `start` lets it take part. `fast`: timings for a group without Java.
 
+        `heartbeat_interval_ms` must be the same on all members, Java's among them, where it is 2000.
         On `port`, if there is one, it answers who asks for its status. `clock` is the store's, not the group's.
         """
         peers, self_id = parse_peers(config.dleger_peers or ""), config.dleger_self_id
@@ -108,9 +111,13 @@ class LedgerStoreNode(LedgerListeners):
         ledger_config = LedgerConfig(
             self_id, peers, seal=seal_record, leader_record=lambda: leader_record(config, self.store.now_ms())
         )
+        if fast:
+            ledger_config = ledger_config.with_fast_timings()
+        if heartbeat_interval_ms is not None:
+            ledger_config = replace(ledger_config, heartbeat_interval_ms=heartbeat_interval_ms)
         self.node = LedgerNode(
             self.group,
-            ledger_config.with_fast_timings() if fast else ledger_config,
+            ledger_config,
             FileStorage(self._door.files),
             self,
         )
@@ -129,12 +136,27 @@ class LedgerStoreNode(LedgerListeners):
 
     async def _start(self) -> None:
         await self.node.start()
+        self._door.between_steps = self._between_steps
         if self.port is not None:
             self.port = await self._server.start(self.host, self.port)
 
     async def _stop(self) -> None:
         await self._server.stop()
         await self.node.stop()
+
+    def _between_steps(self, work: Callable[[], None]) -> None:
+        """The node's loop does one thing at a time."""
+
+        async def run() -> None:
+            work()
+
+        loop = self._loop
+        if loop is None:
+            raise StoreClosed("the node is stopping", path=self.store.path)
+        try:
+            loop.call(run())
+        except (TimeoutError, CancelledError) as failure:
+            raise StoreClosed("the node is stopping", path=self.store.path) from failure
 
     def stop(self) -> None:
         """Leave the group, then stop the store cleanly. A second call does nothing."""
@@ -165,6 +187,12 @@ class LedgerStoreNode(LedgerListeners):
     def status(self) -> LedgerStatus:
         """The node as it is now."""
         return self.node.status()
+
+    def hand_over(self, successor: str) -> bool:
+        """Let another member lead instead of this one; whether it does now. Puts are refused meanwhile."""
+        if self._loop is None:
+            raise StoreClosed("this member has left its group", path=self.store.path)
+        return self._loop.call(self.node.transfer_leadership(successor)) is ResponseCode.SUCCESS
 
     def figures(self) -> NodeFigures:
         """Role, positions, and how far behind every peer is, as a leader knows it."""

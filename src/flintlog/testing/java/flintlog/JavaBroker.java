@@ -31,7 +31,7 @@ import org.apache.rocketmq.store.SelectMappedBufferResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /** One RocketMQ broker over a store directory, in a process of its own: no name server, no client, free ports. */
-public final class JavaBroker {
+public class JavaBroker {
     private static final int PULL_COUNT = 32;
     private static final long WAKE_INTERVAL_MS = 100;
 
@@ -46,7 +46,7 @@ public final class JavaBroker {
         "diskSpaceWarningLevelRatio", "99");
 
     private final Map<String, ProducerChannel> producers = new ConcurrentHashMap<>();
-    private BrokerController broker;
+    BrokerController broker;
 
     public static void main(String[] arguments) throws Exception {
         System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
@@ -69,6 +69,9 @@ public final class JavaBroker {
         config.setBrokerIP2("127.0.0.1");
         config.setListenPort(10911);
         MixAll.properties2Object(options, config);
+        if (store.isEnableDLegerCommitLog()) {
+            config.setBrokerId(-1);  // as a broker's own start does: its group will say what it is
+        }
         NettyServerConfig server = new NettyServerConfig();
         server.setBindAddress("127.0.0.1");
         server.setListenPort(0);

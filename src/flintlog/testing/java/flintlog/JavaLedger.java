@@ -49,7 +49,10 @@ public final class JavaLedger {
 
     /** What the node knows of itself and of its ledger. */
     public String info(String id) {
-        DLedgerServer server = nodes.get(id);
+        return info(nodes.get(id));
+    }
+
+    static String info(DLedgerServer server) {
         DLedgerStore store = server.getDLedgerStore();
         Map<String, Object> told = new LinkedHashMap<>();
         told.put("role", server.getMemberState().getRole().name());
@@ -92,7 +95,11 @@ public final class JavaLedger {
 
     /** Asks the leader to hand over; the answer's code. */
     public int transfer(String id, String successor) throws Exception {
-        DLedgerServer server = nodes.get(id);
+        return transfer(nodes.get(id), successor);
+    }
+
+    static int transfer(DLedgerServer server, String successor) throws Exception {
+        String id = server.getMemberState().getSelfId();
         LeadershipTransferRequest request = new LeadershipTransferRequest();
         request.setGroup(server.getMemberState().getGroup());
         request.setRemoteId(id);

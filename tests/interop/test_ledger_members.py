@@ -1,0 +1,113 @@
+"""Groups of real RocketMQ brokers and stores of ours: either leads, each goes on with its own and the other's files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.interop.ledger_members import IDS, KillableMember, StoreGroup, TheirMember, store_group
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java"), pytest.mark.timeout(600)]
+
+
+def test_a_broker_among_two_of_ours_leads_is_killed_and_ours_takes_its_place(tmp_path: Path) -> None:
+    with store_group(tmp_path) as group:
+        group.start_theirs("n0")
+        group.start_ours("n1", "n2")
+        group.hand_over("n1")
+        group.put(800, "ours leads")
+        group.hand_over("n0")
+        group.put(800, "java leads")
+        group.check()
+        group.kill("n0")
+        group.put(200, "java is gone")
+        group.start_ours("n0")
+        group.hand_over("n0")
+        group.put(200, "ours on java's files")
+        group.check()
+        group.stop()
+        group.same_files()
+        assert len(group.acknowledged) == 2_000
+
+
+@pytest.mark.slow
+def test_ours_among_two_brokers_follows_leads_and_restarts(tmp_path: Path) -> None:
+    with store_group(tmp_path) as group:
+        group.start_theirs("n0", "n1")
+        group.start_ours("n2")
+        group.hand_over("n0")
+        group.put(1_500, "java leads")
+        group.stop("n2")
+        group.put(500, "java leads without ours")
+        group.start_ours("n2")
+        group.hand_over("n2")
+        group.put(1_500, "ours leads")
+        group.kill("n1")
+        group.put(500, "ours leads one broker")
+        group.start_theirs("n1")
+        group.hand_over("n1")
+        group.put(500, "the broker is back")
+        group.kill("n1")
+        group.put(500, "whoever is left")
+        group.start_theirs("n1")
+        group.check()
+        group.stop()
+        group.same_files()
+
+
+@pytest.mark.slow
+def test_members_change_places_with_each_others_files_and_back(tmp_path: Path) -> None:
+    """Each directory is Java's, then ours, then Java's again, or the other way round; all are stopped in between."""
+    with store_group(tmp_path) as group:
+        for round_, brokers in enumerate((("n0", "n1"), ("n2",), ("n0",))):
+            ours = [member_id for member_id in IDS if member_id not in brokers]
+            group.start_theirs(*brokers)
+            group.start_ours(*ours)
+            for leader in (brokers[0], ours[0]):
+                group.hand_over(leader)
+                group.put(400, f"round {round_}, {leader} leads")
+            group.check()
+            group.stop()
+            group.same_files()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_nothing_acknowledged_is_lost_while_members_of_both_kinds_are_killed(tmp_path: Path) -> None:
+    """Who was killed comes back as itself, or as the other kind over the same files."""
+    random = Random(7)
+    with store_group(tmp_path) as group:
+        group.start_theirs("n0")
+        group.start_killable("n1", "n2")
+        for round_ in range(8):
+            victim = random.choice([group.leader(), random.choice(IDS)])
+            _kill_while_putting(group, victim, random.uniform(0.1, 2.0), f"round {round_}")
+            was_theirs = isinstance(group.members[victim], TheirMember)
+            group.kill(victim)
+            is_theirs = was_theirs if round_ % 2 else _is_next_theirs(group, victim)
+            (group.start_theirs if is_theirs else group.start_killable)(victim)
+        group.check()
+        group.stop()
+        group.same_files()
+
+
+def _is_next_theirs(group: StoreGroup, victim: str) -> bool:
+    """Change kinds, as long as there is one of each."""
+    others = [isinstance(member, TheirMember) for member_id, member in group.members.items() if member_id != victim]
+    return not any(others) or not all(others)
+
+
+def _kill_while_putting(group: StoreGroup, victim: str, after_s: float, name: str) -> None:
+    member = group.members[victim]
+    assert isinstance(member, TheirMember | KillableMember)
+    killing = threading.Timer(after_s, os.kill, (member.pid, signal.SIGKILL))
+    killing.start()
+    batch = 0
+    while killing.is_alive() or batch < 10:
+        group.put(40, f"{name} batch {batch}")
+        batch += 1
+    killing.join()
