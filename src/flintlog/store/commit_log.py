@@ -16,6 +16,7 @@ Any thread may call `put` and the reading methods; the put lock orders appends.
 
 from __future__ import annotations
 
+import mmap
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -38,6 +39,11 @@ _I32 = struct.Struct(">i")
 READY_STEP_BYTES = 2 * 1024 * 1024
 RECORD_SLACK_BYTES = 40 * 1024
 """What a record may hold besides its body: headers, a topic, properties."""
+
+
+def scratch_room(size: int) -> memoryview:
+    """Room for records that are only tried: memory comes with what is written into it, however large it may become."""
+    return memoryview(mmap.mmap(-1, size))
 
 
 class Placement(Protocol):
@@ -181,7 +187,7 @@ class CommitLog:
             now = self._now_ms()
             offsets = append(self._ready_tail(), queue_offset, now)
             if offsets is None:
-                scratch = Tail(bytearray(min(most_bytes, self.segments.segment_size)), 0)
+                scratch = Tail(scratch_room(min(most_bytes, self.segments.segment_size)), 0)
                 if append(scratch, queue_offset, now) is None:
                     raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
                 offsets = append(self._tail, queue_offset, now) if self._roll() else None

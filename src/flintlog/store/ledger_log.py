@@ -27,7 +27,7 @@ from flintlog.format.ledger_entry import ENTRY_END_RESERVE, ENTRY_HEAD_SIZE, MAX
 from flintlog.format.properties import encode_properties
 from flintlog.kernel import Encoder, Lane, Tail
 from flintlog.store.clock import Milliseconds
-from flintlog.store.commit_log import RECORD_SLACK_BYTES, CommitLog
+from flintlog.store.commit_log import RECORD_SLACK_BYTES, CommitLog, scratch_room
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.put_lock import PutLock
 
@@ -224,12 +224,12 @@ class LedgerCommitLog(CommitLog):
             key = (first.topic, first.queue_id)
             queue_offset = self.put_lane.next_offsets.get(key, 0)
             now = self._now_ms()
-            scratch = Tail(bytearray(most_bytes), 0)
+            scratch = Tail(scratch_room(most_bytes), 0)
             offsets = append(scratch, queue_offset, now)
             if offsets is None:
                 raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
             sizes = [after - before for before, after in itertools.pairwise(offsets)]
-            with memoryview(cast(bytearray, scratch.buffer)) as view:
+            with memoryview(cast(memoryview, scratch.buffer)) as view:
                 bodies = [bytes(view[start : start + size]) for start, size in zip(offsets, sizes, strict=False)]
             self._check_sizes(sizes)
             host = first.store_host or self._store_host

@@ -149,7 +149,7 @@ class Readable:
         from flintlog.store.scan import scan_log
 
         self._check_readable()
-        check_topics(topics)
+        topics = check_topics(topics)
         for offset in (start, end):
             if offset is not None:
                 check_offset("a physical offset", offset)
@@ -166,6 +166,7 @@ class Readable:
     def queue_ids(self, topic: str) -> list[int]:
         """The queues of a topic that have had a message."""
         self._check_readable()
+        check_queue(topic, 0)
         return self._queues.queue_ids(topic)
 
     @property
