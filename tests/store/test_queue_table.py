@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.disk.local import LocalFile, LocalMedium
+from flintlog.disk.local import LocalMedium
+from flintlog.disk.local_file import LocalFile
 from flintlog.errors import DamagedStore, InvalidConfig, WrongFileSize
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.logical_queue import QueueType
