@@ -33,7 +33,8 @@ from flintlog.store.batch_consume_queue import BatchConsumeQueue
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.consume_queue_ext import ConsumeQueueExt
 from flintlog.store.deleted_queues import DeletedQueue, DeletedQueues
-from flintlog.store.logical_queue import LogicalQueue, QueueType, TailKeeper
+from flintlog.store.logical_queue import LogicalQueue, QueueType
+from flintlog.store.queue_tail import TailKeeper
 
 _RECOVER_AT_ONCE: Final = 64
 """Queues that are handed to a thread together: one alone takes less time than the handing over."""
