@@ -14,27 +14,16 @@ from tests.replication.ledger_group import Group, config_of, until
 
 from flintlog import Message, open_store
 from flintlog.disk.local import LocalMedium
-from flintlog.errors import DiskError, InvalidOffset, StoreClosed
+from flintlog.errors import DiskError, StoreClosed
 from flintlog.replication.ledger.core import LedgerCore
-from flintlog.replication.ledger.interface import (
-    Answered,
-    Call,
-    Event,
-    HardState,
-    LedgerConfig,
-    Received,
-    Role,
-    Tick,
-)
+from flintlog.replication.ledger.interface import HardState, LedgerConfig, Received, Role, Tick
 from flintlog.replication.ledger.memory_log import MemoryLog
 from flintlog.replication.ledger.messages import (
     OURS,
     Entry,
     HeartbeatRequest,
     PushRequest,
-    PushResponse,
     PushType,
-    ResponseCode,
     VoteRequest,
     VoteResponse,
     VoteResult,
@@ -214,47 +203,3 @@ def test_what_a_log_held_that_is_given_up_is_part_of_the_output() -> None:
     output = core.step(Received("n1", 2, PushRequest(PushType.TRUNCATE, 5, "n1", (begin,), 2, OURS)), 0)
     assert output.truncation is not None and output.truncation.restart_position == 65536
     assert output.hard_state is not None and output.hard_state.promised == (1, 2)
-
-
-# ------------------------------------------------------------------ entries that go in the middle of a step
-
-
-class VanishingLog(MemoryLog):
-    """Entries whose file is deleted just when they are asked for."""
-
-    vanishes_before = -1
-
-    def entry(self, index: int) -> Entry:
-        if index < self.vanishes_before:
-            if self.begin < self.vanishes_before:
-                self.delete_before(self.vanishes_before)
-            raise InvalidOffset(f"{index} is gone")
-        return super().entry(index)
-
-
-def test_a_leader_whose_retention_deletes_what_it_is_about_to_push_goes_on() -> None:
-    log = VanishingLog(entries=[Entry(index, 1, index * 50, b"%02d" % index) for index in range(20)])
-    core = LedgerCore(LedgerConfig("n0", PEERS), log, HardState(2), 19, random=Random(1))
-    now_ms = 0
-    sent: list[Call] = []
-
-    def step(event: Event) -> None:
-        nonlocal now_ms
-        now_ms += 10
-        output = core.step(event, now_ms)
-        log.apply(output)
-        sent.extend(call for call in output.calls if call.peer == "n1")
-
-    while not sent:
-        step(Tick())
-    step(Answered("n1", sent[-1].call_id, VoteResponse(core.term, "n0", VoteResult.ACCEPT, OURS)))
-    assert core.role is Role.LEADER
-    compare = next(call for call in sent if isinstance(call.request, PushRequest))
-    log.vanishes_before = 12
-    # The follower has nothing from the fifth on: the leader compares, and finds that its file has just gone.
-    behind = PushResponse(ResponseCode.INCONSISTENT_STATE, core.term, "n0", 19, 1, 0, 4, dialect=OURS)
-    step(Answered("n1", compare.call_id, behind))
-    for _ in range(20):
-        step(Tick())
-    asked = [call.request for call in sent if isinstance(call.request, PushRequest)]
-    assert (asked[-1].type, asked[-1].first_index) == (PushType.TRUNCATE, 12)

@@ -8,7 +8,7 @@
     damaged-range                                      fill          the same for all that lay there
     damaged-blank                                      end-mark      the mark is written again
     damaged-config                                     restore       from its .bak
-    timer-beyond-log                                   drop-timer    the timer reads its queue again
+    timer-beyond-log, damaged-timer                    drop-timer    the timer reads its queue again
     missing-checkpoint, damaged-checkpoint             checkpoint    one that fits the log
     offset-beyond-queue                                offsets       back to the queue's end
     anything about queues / about the index            queues, index built again from the log
@@ -35,6 +35,7 @@ _SIMPLE: Final = {
     "damaged-range": ("fill", "put records that say so in the place of what is lost"),
     "damaged-blank": ("end-mark", "write the mark at the file's end again"),
     "timer-beyond-log": ("drop-timer", "move the timer's files away: it reads its queue again"),
+    "damaged-timer": ("drop-timer", "move the timer's files away: it reads its queue again"),
     "missing-checkpoint": ("checkpoint", "write a checkpoint that fits the log"),
     "damaged-checkpoint": ("checkpoint", "write a checkpoint that fits the log"),
     "offset-beyond-queue": ("offsets", "bring offsets back to the end of their queues"),

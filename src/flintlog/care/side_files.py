@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
+
 from flintlog.care.queue_ends import queue_end
 from flintlog.care.store_files import StoreFiles
-from flintlog.derive.derived_files import QueueKey
+from flintlog.derive.derived_files import DataFile, QueueKey
 from flintlog.derive.finding import Finding
-from flintlog.derive.findings import Judgement
-from flintlog.derive.side_checks import (
-    check_consumer_offsets,
-    check_delay_offsets,
-    check_timer_check,
-    check_timer_log,
-    parse_config,
-)
+from flintlog.derive.findings import Judgement, LogFacts
+from flintlog.derive.side_checks import check_consumer_offsets, check_delay_offsets, parse_config
+from flintlog.derive.timer_check import RECORD_HEAD_SIZE, TimerFilesView, check_timer
 from flintlog.format import names
 
 _CHECKS = {
@@ -23,10 +21,9 @@ _CHECKS = {
 }
 
 
-def check_side_files(files: StoreFiles, judgement: Judgement) -> tuple[list[Finding], list[str]]:
-    """Everything under `config/`, and the timer's files; findings and notes."""
+def check_side_files(files: StoreFiles, judgement: Judgement, facts: LogFacts, *, is_quick: bool) -> list[Finding]:
+    """Everything under `config/`, and the timer's files."""
     findings: list[Finding] = []
-    notes: list[str] = []
 
     def max_offset(key: QueueKey) -> int | None:
         tally = judgement.queues.get(key)
@@ -45,10 +42,32 @@ def check_side_files(files: StoreFiles, judgement: Judgement) -> tuple[list[Find
         findings += broken
         if table is not None and name in _CHECKS and not files.is_running:
             findings += _CHECKS[name](table, str(path), max_offset)
-    findings += check_timer_log(files.read, files.timer_log, judgement.log, is_running=files.is_running)
-    check = directory / names.TIMER_CHECK
-    data = files.small(check)
-    if data is not None:
-        end = files.timer_log[-1].end if files.timer_log else 0
-        findings += check_timer_check(data, str(check), end, max_offset, is_running=files.is_running)
-    return findings, notes
+    return findings + check_timer(
+        _timer(files), files.read, _record_heads(files), judgement.log, facts, max_offset, is_quick=is_quick
+    )
+
+
+def _timer(files: StoreFiles) -> TimerFilesView:
+    wheel, check = files.root / names.TIMER_WHEEL, files.root / names.CONFIG / names.TIMER_CHECK
+    info = files.medium.stat(wheel)
+    return TimerFilesView(
+        tuple(file for file in files.timer_log if file.size),
+        None if info is None else DataFile(str(wheel), 0, info.size),
+        str(check),
+        files.small(check),
+        0 if files.given is None else files.given.timer_precision_ms,
+    )
+
+
+def _record_heads(files: StoreFiles) -> Callable[[int], bytes | None]:
+    """How a record at a place of the log begins."""
+
+    def head_at(physical_offset: int) -> bytes | None:
+        number = bisect_right(files.log, physical_offset, key=lambda file: file.base) - 1
+        file = files.log[number] if number >= 0 else None
+        if file is None or physical_offset + RECORD_HEAD_SIZE > file.end:
+            return None
+        start = physical_offset - file.base
+        return bytes(files.read(file.path, start, start + RECORD_HEAD_SIZE))
+
+    return head_at

@@ -375,9 +375,7 @@ class _Verifier:
         else:
             _, findings = check_checkpoint(data, str(path), judgement.log, facts, starts_at)
             answer.findings += findings
-        found, notes = check_side_files(files, judgement)
-        answer.findings += found
-        answer.notes += notes
+        answer.findings += check_side_files(files, judgement, facts, is_quick=self._mode == "quick")
 
     def _may_lack_checkpoint(self) -> bool:
         """A store of ours that did not yet run for a second has none; RocketMQ makes it first, and has an abort.bak."""

@@ -309,6 +309,14 @@ _ALL = (
         "Timer messages in question are not delivered.",
         "Move `timerwheel`, `timerlog` and `timercheck` away: the timer reads its queue again.",
     ),
+    Kind(
+        "damaged-timer",
+        "The timer's wheel and its log do not agree",
+        "Bytes of a slot or of a unit changed on the disk, or files are of different times.",
+        "Timer messages of the slot in question are not delivered, or at a wrong time. Where flintlog notices it on "
+        "opening, it makes both anew from the queue.",
+        "`flintlog repair`, or move `timerwheel`, `timerlog` and `timercheck` away: the timer reads its queue again.",
+    ),
 )
 
 KINDS: Mapping[str, Kind] = {kind.id: kind for kind in _ALL}

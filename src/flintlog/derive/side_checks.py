@@ -1,30 +1,23 @@
-"""Whether what refers to the log from aside lies inside it: checkpoint, consumer offsets, delay levels, timer.
+"""Whether what refers to the log from aside lies inside it: checkpoint, consumer offsets, delay levels.
 
-These files are small (the timer's are read in order), so they are checked once, by whoever judged the log.
+These files are small, so they are checked once, by whoever judged the log. The timer's are `timer_check`'s.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 
-from flintlog.derive.derived_files import DataFile, QueueKey, Read
+from flintlog.derive.derived_files import QueueKey
 from flintlog.derive.finding import ERROR, WARNING, Finding
 from flintlog.derive.log_judgement import LogFacts, LogJudgement
 from flintlog.errors import FormatError
 from flintlog.format.checkpoint import CHECKPOINT_SIZE, Checkpoint, parse_checkpoint
 from flintlog.format.config_json import JsonObject, JsonValue, parse_config_object
 from flintlog.format.record import SCHEDULE_TOPIC
-from flintlog.format.timer import UNIT
 
 RecordStartsAt = Callable[[int], bool]
 MaxOffset = Callable[[QueueKey], "int | None"]
 """The queue offset behind a queue's last message; None when there is no such queue."""
-
-TIMER_TOPIC = "rmq_sys_wheel_timer"
-
-_TIMER_BLANK_MAGIC = -875286124
-_TIMER_CHECK = struct.Struct("!4q")
 
 
 def check_checkpoint(
@@ -110,47 +103,6 @@ def _check_offset(path: str, who: str, key: QueueKey, offset: int, max_offset: M
         return []
     evidence = f"{who} is at {offset} of {key[0]}/{key[1]}, which ends at {end}"
     return [Finding("offset-beyond-queue", WARNING, evidence, "set the offset back to the queue's end", path)]
-
-
-# ---------------------------------------------------------------------- timer
-
-
-def check_timer_log(read: Read, files: tuple[DataFile, ...], log: LogJudgement, *, is_running: bool) -> list[Finding]:
-    """Every unit of the timer log refers to a place in the log."""
-    findings: list[Finding] = []
-    for file in files:
-        view = read(file.path, 0, file.size)
-        for place in range(0, file.size - UNIT.size + 1, UNIT.size):
-            size, _, magic, _, _, physical_offset, record_size, _, _ = UNIT.unpack_from(view, place)
-            if size != UNIT.size or magic == _TIMER_BLANK_MAGIC:
-                break
-            behind = physical_offset + record_size > log.end and not (is_running or log.is_damaged(physical_offset))
-            if physical_offset < 0 or record_size <= 0 or behind:
-                evidence = f"a timer unit refers to [{physical_offset}, {physical_offset + record_size}) of the log"
-                evidence += f", which ends at {log.end}"
-                remedy = "the next opening of the timer reads the log again from its checkpoint"
-                findings.append(Finding("timer-beyond-log", WARNING, evidence, remedy, file.path, place))
-    return findings
-
-
-def check_timer_check(
-    data: bytes, path: str, timer_log_end: int, max_offset: MaxOffset, *, is_running: bool
-) -> list[Finding]:
-    """`timercheck` lies inside the timer log and the timer's queue."""
-    if len(data) < _TIMER_CHECK.size:
-        evidence = f"timercheck has {len(data)} bytes"
-        return [Finding("damaged-checkpoint", WARNING, evidence, "the timer starts from its queue again", path)]
-    _, flushed, queue_offset, _ = _TIMER_CHECK.unpack_from(data)
-    findings: list[Finding] = []
-    remedy = "the next opening of the timer reads its queue again"
-    if flushed > timer_log_end:
-        evidence = f"timercheck vouches for {flushed} bytes of the timer log, which has {timer_log_end}"
-        findings.append(Finding("timer-beyond-log", WARNING, evidence, remedy, path, 8))
-    end = max_offset((TIMER_TOPIC, 0)) or 0
-    if queue_offset > end and not is_running:
-        evidence = f"timercheck is at {queue_offset} of {TIMER_TOPIC}/0, which ends at {end}"
-        findings.append(Finding("timer-beyond-log", WARNING, evidence, remedy, path, 16))
-    return findings
 
 
 def _mapping(value: JsonValue) -> Mapping[str | int, JsonValue]:

@@ -101,6 +101,11 @@ class TimerUnit:
         """Whether it cancels others of its slot; one that rolls does so only when it comes round again."""
         return bool(self.magic & MAGIC_DELETE) and not self.rolls
 
+    @property
+    def step(self) -> int:
+        """What it adds to its slot's number."""
+        return -1 if self.magic & MAGIC_DELETE else 1
+
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckpoint:

@@ -290,10 +290,10 @@ def _taken_back(slot: Slot, keep: int, timer_log: TimerLog) -> Slot:
     kept = [(position, unit) for position, unit in timer_log.chain(slot.last) if position < keep]
     if not kept:
         return Slot(slot.time, NO_UNIT, NO_UNIT)
-    number = sum(-1 if unit.cancels else 1 for _, unit in kept)
+    number = sum(unit.step for _, unit in kept)
     return Slot(slot.time, kept[-1][0], kept[0][0], number, slot.magic)
 
 
 def _with_unit(slot: Slot, position: int, unit: TimerUnit) -> Slot:
     first = position if slot.first == NO_UNIT else slot.first
-    return Slot(slot.time, first, position, slot.number + (-1 if unit.cancels else 1), slot.magic)
+    return Slot(slot.time, first, position, slot.number + unit.step, slot.magic)

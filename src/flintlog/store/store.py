@@ -137,7 +137,8 @@ class Store(Writable):
     def ledger(self) -> LedgerDoor:
         """Where the node of a ledger's group comes in; `InvalidConfig` for a store with a log of its own."""
         if self._ledger is None:
-            member = LedgerMember(self, self._folder, self._consumers, self._services, self._put_state)
+            segments = self._engine.parts.segments
+            member = LedgerMember(self, segments, self._folder, self._consumers, self._services, self._put_state)
             if self._is_ledger:
                 member.load()
             self._ledger = LedgerDoor(self._engine, member, member.take_shared)
@@ -208,7 +209,13 @@ class Store(Writable):
         self._retention = Retention(engine.config, engine.parts, engine.lifecycle, engine.dispatcher, engine.now_ms)
         # A group that has gone back, and is not saved yet, must not lose what it went back to.
         self._retention.before_look = self._folder.offsets.save
+        if self._is_ledger:
+            self._retention.bound = lambda: 0 if self._member is None else self._member.needed_from()
+            self._retention.let_go = self._let_go
         self._retention_job = self._background.add("retention", self._retention.run_due)
+
+    def _let_go(self, end: int) -> bool:
+        return self.ledger.let_go(end)
 
     def service(self, name: str) -> Service:
         """A running service, by its name in the configuration."""

@@ -295,8 +295,6 @@ class LedgerCore:
             code = ResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
         elif not state.log.has(index) or index > state.committed:
             code = ResponseCode.INDEX_OUT_OF_RANGE
-        elif (entry := state.log.find(index)) is None:
-            code = ResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
         else:
-            code, entries = ResponseCode.SUCCESS, (entry,)
+            code, entries = ResponseCode.SUCCESS, (state.log.entry(index),)
         return GetResponse(code, state.term, state.leader_id, entries)

@@ -77,14 +77,12 @@ class Dispatcher:
         log = self._state.log
         if self._index < log.begin or self._index > log.end:
             self._truncate_at(log.begin)
-        entry = log.find(self._index)
-        if entry is None:
-            return  # deleted in this moment: the next turn begins where the log does now
         self._due_ms = self._state.now_ms + self._config.push_timeout_ms
+        entry = (log.entry(self._index),)
         if self.mode is Mode.COMPARE:
-            self._push(PushType.COMPARE, (entry,), self._on_compared)
+            self._push(PushType.COMPARE, entry, self._on_compared)
         else:
-            self._push(PushType.TRUNCATE, (entry,), self._on_truncated)
+            self._push(PushType.TRUNCATE, entry, self._on_truncated)
 
     def _compare(self, index: int) -> None:
         self._enter(Mode.COMPARE, index)
@@ -164,10 +162,7 @@ class Dispatcher:
         is_ours = state.speaks_ours(self.peer)
         limit = self._config.max_batch_pushes if is_ours else self._config.max_pushes
         while self._next_index <= log.end and len(self._pushes) < limit:
-            batch = self._batch(is_ours=is_ours)
-            if not batch:
-                return  # deleted in this moment: the next turn begins where the log does now
-            self._append_batch(batch)
+            self._append_batch(self._batch(is_ours=is_ours))
         if not self._pushes and state.now_ms - self._told_ms >= self._commit_interval_ms:
             self._push(PushType.COMMIT, (), lambda response: None)
 
@@ -192,13 +187,10 @@ class Dispatcher:
     def _batch(self, *, is_ours: bool) -> tuple[Entry, ...]:
         config, log = self._config, self._state.log
         limit = config.max_batch_bytes if is_ours else config.java_batch_bytes if config.batch_to_java else 0
-        first = log.find(self._next_index)
-        if first is None:
-            return ()
-        entries = [first]
-        left = limit - first.size
+        entries = [log.entry(self._next_index)]
+        left = limit - entries[0].size
         for index in range(self._next_index + 1, log.end + 1):
-            entry = log.find(index) if left > 0 else None
+            entry = log.entry(index) if left > 0 else None
             if entry is None or entry.size > left:
                 break
             entries.append(entry)

@@ -94,7 +94,7 @@ class PushHandler:
 
     def _on_compare(self, waiting: _Waiting) -> None:
         log, entry = self._state.log, waiting.request.entries[0]
-        if log.find(entry.index) != entry:
+        if not (log.has(entry.index) and log.entry(entry.index) == entry):
             self._answer(waiting, ResponseCode.INCONSISTENT_STATE)
             return
         if entry.index == log.end:
@@ -120,7 +120,7 @@ class PushHandler:
         """
         state, log = self._state, self._state.log
         kept = state.committed if state.rules.keep_committed else NO_INDEX
-        if log.find(entry.index) == entry:
+        if log.has(entry.index) and log.entry(entry.index) == entry:
             if max(entry.index, kept) < log.end and may_cut:
                 self._refuse_all(ResponseCode.TIMEOUT)
                 state.cut(max(entry.index, kept))
@@ -162,7 +162,7 @@ class PushHandler:
         """Entries that touch our log: those that it has must be the same, the others are written."""
         state, log, request = self._state, self._state.log, waiting.request
         known = [entry for entry in request.entries if entry.index <= log.end]
-        if not all(log.find(entry.index) == entry for entry in known):
+        if not all(log.has(entry.index) and log.entry(entry.index) == entry for entry in known):
             self._answer(waiting, ResponseCode.INCONSISTENT_STATE)
             return
         for entry in request.entries[len(known) :]:

@@ -6,7 +6,7 @@ it; a log that then ends elsewhere is a fault of the shell, and is said so.
 
 from __future__ import annotations
 
-from flintlog.errors import FlintlogError, LedgerHalted
+from flintlog.errors import LedgerHalted
 from flintlog.replication.ledger.interface import LedgerLog, Output, Truncation
 from flintlog.replication.ledger.messages import ENTRY_HEAD_SIZE, NO_INDEX, NO_TERM, Entry
 
@@ -36,18 +36,6 @@ class LogView:
         if self._new and index >= self._new[0].index:
             return self._new[index - self._new[0].index]
         return self._log.entry(index)
-
-    def find(self, index: int) -> Entry | None:
-        """The entry, if it is there: others delete old files at any time, in the middle of a step too."""
-        if not self.has(index):
-            return None
-        try:
-            return self.entry(index)
-        except FlintlogError:
-            if index >= self._log.begin:
-                raise
-            self.begin = self._log.begin
-            return None
 
     def term_of(self, index: int) -> int:
         if self._new and index >= self._new[0].index:

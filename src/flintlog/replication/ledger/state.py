@@ -203,7 +203,7 @@ class NodeState:
         if not self.rules.keep_committed:
             return
         for entry in pushed:
-            if entry.index <= self.committed and self.log.find(entry.index) not in (None, entry):
+            if entry.index <= self.committed and self.log.has(entry.index) and self.log.entry(entry.index) != entry:
                 self._halt(f"{self.leader_id} has another entry {entry.index} of term {entry.term}")
 
     def _check_kept(self, last_index: int) -> None:

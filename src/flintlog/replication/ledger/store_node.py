@@ -15,8 +15,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -148,13 +148,31 @@ class LedgerStoreNode(LedgerListeners):
                 raise
 
     async def _start(self) -> None:
-        await self.node.start()
+        await self._start_node()
         if self.port is not None:
             self.port = await self._server.start(self.host, self.port)
+
+    async def _start_node(self) -> None:
+        await self.node.start()
+        self._door.between_steps = self._between_steps
 
     async def _stop(self) -> None:
         await self._server.stop()
         await self.node.stop()
+
+    def _between_steps(self, work: Callable[[], None]) -> None:
+        """The node's loop does one thing at a time."""
+
+        async def run() -> None:
+            work()
+
+        loop = self._loop
+        if loop is None:
+            raise StoreClosed("the node is stopping", path=self.store.path)
+        try:
+            loop.call(run())
+        except (TimeoutError, CancelledError) as failure:
+            raise StoreClosed("the node is stopping", path=self.store.path) from failure
 
     def stop(self) -> None:
         """Leave the group, then stop the store cleanly. A second call does nothing."""
@@ -263,7 +281,7 @@ class LedgerStoreNode(LedgerListeners):
                 self.store.shutdown()
                 empty_member(StorePaths.of(self._path, self._config), self.store.medium)
                 self._open()
-                loop.call(self.node.start())
+                loop.call(self._start_node())
             except Exception as error:
                 log.exception("the member could not be emptied")
                 self._halted = error if isinstance(error, FlintlogError) else LedgerHalted(repr(error))
