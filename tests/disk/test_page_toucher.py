@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.page_toucher import PageToucher
 from flintlog.disk.segment import Segment
@@ -53,3 +55,19 @@ def test_there_is_nothing_to_do_without_a_segment_or_in_a_full_or_destroyed_one(
     gone = watched()
     gone.destroy(0, 0)
     assert PageToucher(lambda: gone).touch_once() == 0
+
+
+@pytest.mark.parametrize(
+    ("moved_bytes", "elapsed_s", "next_s"),
+    [
+        (0, 0.002, 0.1),
+        (-5000, 0.002, 0.1),  # another segment, or one that was cut
+        (1, 0.1, 0.1),
+        (60_000, 0.01, 0.01),  # a sixth of the distance in this time: again after this time
+        (600_000, 0.01, 0.002),
+        (30_000, 0.01, 0.02),
+    ],
+)
+def test_it_looks_as_often_as_the_writer_uses_pages_up(moved_bytes: int, elapsed_s: float, next_s: float) -> None:
+    toucher = PageToucher(lambda: None, ahead_bytes=360_000, busy_interval_ms=2, idle_interval_ms=100)
+    assert toucher.next_look_s(moved_bytes, elapsed_s) == pytest.approx(next_s)

@@ -264,6 +264,56 @@ def test_a_disk_that_hangs_gives_asyncio_a_status_in_time(disk: HangingDisk) -> 
         assert store.stats()["putMessageFailedTimes"] == 3
 
 
+def test_a_loop_rings_when_all_that_were_ready_have_put(disk: HangingDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting_at_ring: list[int] = []
+    ring = GroupCommit._ring
+
+    def watched(commit: GroupCommit) -> None:
+        waiting_at_ring.append(len(commit._tasks))
+        ring(commit)
+
+    async def together(store: Store) -> list[Receipt]:
+        return await asyncio.gather(*(store.aput(Message("orders", b"x")) for _ in range(16)))
+
+    with _open(disk, SMALL) as store:
+        _put_first(store, disk)
+        commit = store._engine.flushing.group_commit
+        wait_until(lambda: commit is not None and commit._sleeping)
+        before = disk.log_syncs
+        monkeypatch.setattr(GroupCommit, "_ring", watched)
+        assert all(asyncio.run(together(store)))
+        assert waiting_at_ring == [16] and disk.log_syncs - before == 1
+
+
+def _put_and_stop(loop: asyncio.AbstractEventLoop, store: Store) -> asyncio.Task[Receipt]:
+    """Let a loop append a message and stop before it comes to ring for the flush thread."""
+    putting = loop.create_task(store.aput(Message("orders", b"x")))
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    return putting
+
+
+def test_what_a_stopped_loop_put_is_synced_by_the_watcher(disk: HangingDisk) -> None:
+    loop = asyncio.new_event_loop()
+    with _open(disk, SMALL.with_changes(sync_flush_timeout=2000)) as store:
+        _put_first(store, disk)
+        putting = _put_and_stop(loop, store)
+        wait_until(lambda: store.max_offset("orders", 0) == 2)
+        assert loop.run_until_complete(putting)
+    loop.close()
+
+
+def test_a_stopped_loop_holds_up_no_other(disk: HangingDisk) -> None:
+    loop = asyncio.new_event_loop()
+    with _open(disk, SMALL.with_changes(sync_flush_timeout=600_000)) as store:
+        _put_first(store, disk)
+        putting = _put_and_stop(loop, store)
+        assert asyncio.run(asyncio.wait_for(store.aput(Message("orders", b"x")), 20))
+        assert store.max_offset("orders", 0) == 3, "one sync for both"
+        assert loop.run_until_complete(putting)
+    loop.close()
+
+
 class _SlowSegments:
     """A log that flushes a little each time, and says how far it had come."""
 

@@ -1,6 +1,7 @@
 """How long puts took: measured where they wait, a group at a time, and told by queue.
 
-A group is counted just after those who waited were told, so these stores are closed before anybody looks.
+Behind replicas a group is counted just after those who waited were told, so those stores are closed before anybody
+looks.
 """
 
 from __future__ import annotations
@@ -72,6 +73,15 @@ def test_each_put_is_there_once(tmp_path: Path, flush: str) -> None:
         asyncio.run(store.aput(Message("b", b"x"))).check()
     found = {key: times for key, (times, _) in latencies(store.broker_stats).items()}
     assert found == {"0@a": 4, "1@a": 2, "0@b": 1}
+
+
+def test_who_is_told_finds_the_own_put_counted(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        for number in range(1, 20):
+            store.put(Message("a", b"x")).check()
+            assert latencies(store.broker_stats)["0@a"][0] == 2 * number - 1
+            asyncio.run(store.aput(Message("a", b"x"))).check()
+            assert latencies(store.broker_stats)["0@a"][0] == 2 * number
 
 
 def test_a_batch_under_sync_flush_is_one_put(tmp_path: Path) -> None:

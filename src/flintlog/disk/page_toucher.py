@@ -1,17 +1,22 @@
 """Faults pages in just ahead of the writer, so that a put never waits for one.
 
 The first write to a page of a new file traps into the kernel; with messages of 1 KiB that alone costs
-more than everything else a put does. One thread looks at the writer's position a few times a second, more often
-while it moves, and has the kernel prepare the next pages without the GIL. Their content does not change.
+more than everything else a put does. One thread looks at the writer's position and has the kernel prepare the next
+pages without the GIL. Their content does not change. It looks again when the writer, at the speed of the last moments,
+will have used a part of what is ready: each look takes the GIL from whoever puts.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from typing import Final
 
 from flintlog.disk.segment import DEFAULT_TOUCH_AHEAD_BYTES, Segment
 from flintlog.errors import FlintlogError
+
+_LOOKS_PER_DISTANCE: Final = 6  # pages are made ready by halves of the distance: some looks for each
 
 
 class PageToucher:
@@ -26,6 +31,7 @@ class PageToucher:
         busy_interval_ms: float = 2,
         idle_interval_ms: float = 100,
     ) -> None:
+        """It looks at least every `idle_interval_ms`, and never more often than every `busy_interval_ms`."""
         self._current = current
         self._ahead_bytes = ahead_bytes
         self._for_syncs = for_syncs
@@ -56,11 +62,21 @@ class PageToucher:
             return 0  # only a help: the writer itself meets the error, and reports it
 
     def _run(self) -> None:
-        last_end = -1
-        while True:
+        end, at = self._end(), time.monotonic()
+        wait_s = self._busy_s
+        while not self._stop.wait(wait_s):
             self.touch_once()
-            segment = self._current()
-            end = -1 if segment is None else segment.base + segment.wrote_position
-            is_moving, last_end = end != last_end, end
-            if self._stop.wait(self._busy_s if is_moving else self._idle_s):
-                return
+            end_before, at_before = end, at
+            end, at = self._end(), time.monotonic()
+            wait_s = self.next_look_s(end - end_before, at - at_before)
+
+    def _end(self) -> int:
+        segment = self._current()
+        return 0 if segment is None else segment.base + segment.wrote_position
+
+    def next_look_s(self, moved_bytes: int, elapsed_s: float) -> float:
+        """When to look again after the writer has moved so far in this time."""
+        if moved_bytes <= 0:
+            return self._idle_s
+        part_s = elapsed_s * self._ahead_bytes / _LOOKS_PER_DISTANCE / moved_bytes
+        return min(max(part_s, self._busy_s), self._idle_s)

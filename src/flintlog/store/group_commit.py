@@ -1,7 +1,8 @@
 """Group commit: one sync for all records that were appended while the last one ran.
 
 Threads: one syncs the log and then wakes everyone whose record it covered; a second one, the watcher, gives up on those
-who waited longer than the time-out while a sync hangs.
+who waited longer than the time-out while a sync hangs. An event loop rings for the flush thread when all that were
+ready to put have put: rung for by the first, it would only wait for the interpreter until the last is through.
 
 Invariant: a put is completed as synced only when `flushed_where` has passed the end of its record. Once a sync
 has failed nothing is ever completed as synced again: the operating system may have dropped the dirty pages and
@@ -26,7 +27,16 @@ from typing import Protocol, TypeVar
 from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush import Flushable, join
 from flintlog.store.message import Message, PutStatus
-from flintlog.store.waiting import Outcome, PutCounts, Task, Waiting, WaitingFuture, WaitingThread, wake_loops
+from flintlog.store.waiting import (
+    Outcome,
+    PutCounts,
+    Task,
+    Waiting,
+    WaitingFuture,
+    WaitingThread,
+    finish_all,
+    wake_loops,
+)
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +98,7 @@ class GroupCommit:
         self._bell.acquire()
         self._gate = threading.Lock()
         self._sleeping = False
+        self._ringer: asyncio.AbstractEventLoop | None = None  # a loop that will ring in its next round
         self._nudged = False
         self._failed = False
         self._stopped = threading.Event()
@@ -113,8 +124,7 @@ class GroupCommit:
             return self._flush_here(receipt, message)
         waiting = WaitingThread(receipt, message, time.monotonic())
         self._submit(waiting)
-        waiting.gate.acquire()
-        return waiting.outcome
+        return waiting.wait()
 
     def _flush_here(self, receipt: Outcome, message: Message) -> Outcome:
         """A listener puts from within the flush thread: nobody else would sync for it."""
@@ -134,10 +144,19 @@ class GroupCommit:
         return waiting.future
 
     def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome] = loop.create_future()
         self._tasks.append((future, receipt, time.monotonic(), message))
-        self._wake()
+        if self._sleeping and self._ringer is not loop:
+            self._ringer = loop
+            loop.call_soon(self._ring_for_loop)
+        elif self._stopped.is_set():
+            self._finish_rest()
         return future
+
+    def _ring_for_loop(self) -> None:
+        self._ringer = None
+        self._wake()
 
     def nudge(self) -> None:
         """Ask for a sync without waiting for it."""
@@ -223,17 +242,17 @@ class GroupCommit:
         if self._then is not None and synced:
             self._then.take(group, tasks)
             return
-        self._finish(group, tasks, None if synced else PutStatus.FLUSH_DISK_TIMEOUT)
         if counted is not None:
+            # Before as well: who is told wakes up at once, and would wait for the interpreter until all are counted.
             counted.took(group, tasks)
+        self._finish(group, tasks, None if synced else PutStatus.FLUSH_DISK_TIMEOUT)
 
     def _finish(self, group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
         if tasks:
             wake_loops(tasks, status)
         # Outside of the gate: the callback of a future is the user's code, and may put.
-        for waiting in group:
-            receipt = waiting.receipt
-            waiting.finish(receipt if status is None else receipt.with_status(status))
+        if group:
+            finish_all(group, status)
 
     def _finish_rest(self) -> None:
         while self._requests or self._tasks:
@@ -241,6 +260,8 @@ class GroupCommit:
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._timeout_s / WATCHES_PER_TIMEOUT):
+            if self._tasks:
+                self._wake()  # their loop may have been stopped before it came to ring
             late_since = time.monotonic() - self._timeout_s
             with self._gate:
                 late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.began < late_since and not w.done]
