@@ -100,7 +100,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_taken_again(
 ) -> None:
     path = tmp_path / "lock"
     take = LocalLock._take
-    removed = []
+    removed: list[Path] = []
 
     def remove_first(lock: LocalLock) -> None:
         if not removed:

@@ -416,7 +416,7 @@ def test_a_directory_that_another_process_holds(tmp_path: Path) -> None:
     with other_process(HOLDING, path):
         held = bytes_of(path)
         with pytest.raises(StoreInUse) as caught:
-            open_store(path, SMALL)  # type: ignore[arg-type]
+            open_store(path, SMALL)
         assert caught.value.path == str(path / "lock")
         with open_store(path, SMALL, read_only=True) as beside:
             assert [message.body for message in read_all(beside, "orders")] == [b"mine"]

@@ -187,7 +187,7 @@ def test_a_refused_message_takes_its_batch_with_it_and_the_next_opening_says_so(
 @pytest.mark.parametrize("left", [b"4711", None], ids=["it crashed", "it stopped cleanly"])
 def test_what_another_program_appended_behind_half_a_batch_is_not_cut(tmp_path: Path, left: bytes | None) -> None:
     with open_store(tmp_path, CONFIG) as store, pytest.raises(InvalidMessage):
-        store.put_closed([*batch(2), Message("no/topic", b"x")], writer_id="query")
+        store.put_closed(iter([*batch(2), Message("no/topic", b"x")]), writer_id="query")
     note = tmp_path / "flintlog" / "batches.json"
     opened = note.read_bytes()
     note.unlink()  # RocketMQ does not look at it

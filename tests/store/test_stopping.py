@@ -11,7 +11,7 @@ import pytest
 
 from flintlog import Message, PutStatus, Receipt, open_store
 from flintlog.disk.faulty import FaultyMedium
-from flintlog.disk.local import LocalFile
+from flintlog.disk.local_file import LocalFile
 from flintlog.errors import DiskError, FlintlogError, StoreInUse
 from tests.store.small_store import SMALL
 
@@ -50,7 +50,12 @@ def test_a_callback_that_puts_again_does_not_keep_others_waiting_while_a_sync_ha
     medium, goes_on = FaultyMedium(), threading.Event()
     store = open_store("/store", SYNC.with_changes(sync_flush_timeout=300), medium=medium)
     store.put(Message("orders", b"first")).check()
-    medium.before_sync = lambda path: goes_on.wait(60) if "commitlog" in str(path) else None
+
+    def hang(path: Path) -> None:
+        if "commitlog" in str(path):
+            goes_on.wait(60)
+
+    medium.before_sync = hang
     again: list[Receipt] = []
     late: Future[Receipt] = store.put_async(Message("orders", b"late"))
     late.add_done_callback(lambda _: again.append(store.put(Message("orders", b"again"))))

@@ -6,7 +6,7 @@ Nothing here changes a message. Arguments are checked here; `reading.py` finds t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,7 +140,7 @@ class Readable:
 
     def scan(
         self,
-        topics: Sequence[str] | None = None,
+        topics: Iterable[str] | None = None,
         start: int | None = None,
         end: int | None = None,
         include_body: bool = True,

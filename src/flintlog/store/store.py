@@ -243,7 +243,7 @@ class Store(Writable):
         """
         if self._engine.dispatcher.is_calling_listener or self._engine.flushing.is_in_own_thread:
             raise StoreInUse(
-                "an arrival listener or a future's callback cannot shut its store down",
+                "a listener or a future's callback cannot shut its store down",
                 advice="let another thread do it",
             )
         if self._engine.is_left_to_parent:
