@@ -12,6 +12,8 @@ import pytest
 from flintlog import Message, StoreConfig, open_store
 from flintlog.pipeline.session import get_session
 
+from .cluster import Cluster, running_cluster
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -66,6 +68,13 @@ def fill(path: Path, count: int = COUNT, **changes: object) -> Path:
             )
             assert store.put(message)
     return path
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A standalone master with two workers."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,28 @@
-"""Processes for the tests that kill: a writer of a store, and a dispatcher without Spark.
+"""Processes for the tests that kill and pause: a writer of a store, and a dispatcher without Spark.
 
 python -m tests.pipeline.dispatch_processes writer ROOT SEED      puts until standard input ends, then stops cleanly
 python -m tests.pipeline.dispatch_processes dispatcher ROOT       dispatches until it is killed
+python -m tests.pipeline.dispatch_processes task PICKLE           a task of a dispatcher that stops itself (SIGSTOP)
+                                                                  before it writes, and says what came of it
 """
 
 from __future__ import annotations
 
+import os
+import pickle
 import random
+import signal
 import sys
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 from flintlog import Message, StoreConfig, open_store
+from flintlog.derive.splits import Window
+from flintlog.kernel import Scan
+from flintlog.pipeline import rebuild_scan
+from flintlog.pipeline.dispatch_tasks import derive_range
 from tests.store.outside import dispatching
 
 SIZES = StoreConfig(
@@ -56,8 +66,22 @@ def dispatch(root: Path) -> None:
     raise failures[0]
 
 
+def work_as_a_task(given: Path) -> None:
+    plan, task = pickle.loads(given.read_bytes())
+    add = rebuild_scan._SplitReader._add
+
+    def pause_and_add(reader: rebuild_scan._SplitReader, window: Window, scan: Scan) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        add(reader, window, scan)
+
+    with mock.patch.object(rebuild_scan._SplitReader, "_add", pause_and_add):
+        sys.stdout.write(f"{derive_range(plan, task)}\n")
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "writer":
         write(Path(sys.argv[2]), int(sys.argv[3]))
+    elif sys.argv[1] == "task":
+        work_as_a_task(Path(sys.argv[2]))
     else:
         dispatch(Path(sys.argv[2]))

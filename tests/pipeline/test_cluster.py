@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -23,7 +23,7 @@ from flintlog import open_store
 from flintlog.bench.ours import fill_log
 from flintlog.store.config import StoreConfig
 
-from .cluster import DEADLINE_S, Cluster, descendants, kill, running_cluster
+from .cluster import DEADLINE_S, Cluster, descendants, kill
 from .test_kill import files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -32,12 +32,6 @@ SCRIPT = Path(__file__).with_name("cluster_script.py")
 DERIVED = ("consumequeue", "index")
 
 Bytes = dict[str, dict[str, bytes]]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -164,6 +164,14 @@ def test_a_missing_path_is_named(spark: SparkSession, tmp_path: Path) -> None:
     assert "there is no store here" in complaint(read(spark, tmp_path / "*" / "store"))
 
 
+def test_a_topic_that_is_not_there_is_named_and_a_filter_finds_nothing(spark: SparkSession, store: Path) -> None:
+    said = complaint(read(spark, store, topics="orders,oders"))
+    assert "there are no messages of topic oders" in said
+    assert "did you mean orders?" in said
+    assert read(spark, store, topics="oders", failOnDataLoss="false").count() == 0
+    assert read(spark, store, pushdown="true").where("topic = 'oders'").count() == 0
+
+
 def test_a_truncated_segment_is_named_and_what_is_there_is_read_when_asked(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:

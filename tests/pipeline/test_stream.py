@@ -14,7 +14,7 @@ from flintlog import Message, open_store
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.pipeline.options import check_kind, parse_source_options
 from flintlog.pipeline.rows import RowShape
-from flintlog.pipeline.stream import LogStreamReader
+from flintlog.pipeline.stream import LogStreamReader, Offset, places_of
 
 from .conftest import SEGMENT_BYTES, fill, small_config
 
@@ -100,6 +100,21 @@ def test_files_that_were_deleted_underneath_are_an_error_or_left_out(spark: Spar
     assert set(stream.seen.values()) == {1}
 
 
+def test_a_stream_waits_for_a_topic_that_is_not_there_yet(spark: SparkSession, tmp_path: Path) -> None:
+    store = fill(tmp_path / "store", 20)
+    stream = Stream(spark, store, tmp_path / "checkpoint")
+    stream.run(startingOffsets="earliest", topics="late")
+    assert not stream.seen
+    with open_store(store, small_config()) as running:
+        place = running.put(Message("late", b"!")).physical_offset
+    stream.run(startingOffsets="earliest", topics="late")
+    assert stream.seen == {place: 1}
+
+
+def place(offset: Offset, broker: str = "store") -> int:
+    return places_of(offset)[broker]
+
+
 def reader(store: Path, **options: object) -> LogStreamReader:
     given = {"path": str(store), **{name: str(value) for name, value in options.items()}}
     return LogStreamReader(parse_source_options(given), RowShape())
@@ -112,7 +127,7 @@ def test_offsets_as_spark_4_1_asks_for_them(tmp_path: Path) -> None:
     assert start == {"store": 0}
     rows = 0
     while (end := asked.latestOffset()) != start:
-        assert end["store"] - start["store"] <= 10_000 + LONGEST_RECORD  # a batch ends where a record does
+        assert place(end) - place(start) <= 10_000 + LONGEST_RECORD  # a batch ends where a record does
         for partition in asked.partitions(start, end):
             rows += sum(batch.num_rows for batch in asked.read(partition))
         start = end
@@ -134,7 +149,7 @@ def lengths(store: Path, count: int, size: int) -> Path:
     return store
 
 
-def bodies(asked: LogStreamReader, start: dict[str, int], end: dict[str, int]) -> int:
+def bodies(asked: LogStreamReader, start: Offset, end: Offset) -> int:
     return sum(batch.num_rows for each in asked.partitions(start, end) for batch in asked.read(each))
 
 
@@ -160,10 +175,58 @@ def test_a_log_that_was_replaced_is_an_error_or_read_on_with_a_warning(
     end = asked["false"].latestOffset(start)
     found = bodies(asked["false"], start, end)
     assert "was read up to" in caplog.text
-    assert end == reader(store, startingOffsets="latest").initialOffset()
-    assert (found > 0) == (end["store"] > start["store"])
+    assert place(end) == place(reader(store, startingOffsets="latest").initialOffset())
+    assert (found > 0) == (place(end) > place(start))
     lengths(store, 5, 77)
     assert bodies(asked["false"], end, asked["false"].latestOffset(end)) == 5
+
+
+@pytest.mark.parametrize("count", [100, 150], ids=["as long", "longer"])
+@pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "running"])
+def test_another_log_with_records_at_the_same_places_is_told_apart(
+    tmp_path: Path, count: int, is_restarted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, other = lengths(tmp_path / "store", 100, 200), lengths(tmp_path / "other", count, 200)
+    asked = {kind: reader(store, startingOffsets="earliest", failOnDataLoss=kind) for kind in ("true", "false")}
+    start = asked["true"].latestOffset(asked["true"].initialOffset())
+    asked["false"].latestOffset(asked["false"].initialOffset())
+    old = {"store": place(start)}
+    store.rename(tmp_path / "old")
+    other.rename(store)
+    if is_restarted:
+        asked = {kind: reader(store, startingOffsets="earliest", failOnDataLoss=kind) for kind in asked}
+    if count == 100:
+        assert asked["true"].latestOffset(start) == start  # there is nothing to read, so nothing is compared
+    lengths(store, 7, 77)
+    with pytest.raises(DamagedStore, match=f"was read up to {place(start)}, and has other bytes before that now"):
+        asked["true"].partitions(start, asked["true"].latestOffset(start))
+    assert bodies(asked["false"], start, asked["false"].latestOffset(start)) == count - 100 + 7
+    assert "has other bytes before that now" in caplog.text
+    # What an earlier version kept cannot be compared.
+    assert bodies(asked["true"], old, asked["true"].latestOffset(old)) == count - 100 + 7
+
+
+def test_a_batch_that_was_planned_before_its_log_was_replaced_is_not_read_from_the_other(tmp_path: Path) -> None:
+    store, other = lengths(tmp_path / "store", 100, 200), lengths(tmp_path / "other", 100, 200)
+    asked = reader(store, startingOffsets="earliest")
+    start = asked.initialOffset()
+    end = asked.latestOffset(start)
+    assert bodies(asked, start, end) == 100
+    store.rename(tmp_path / "old")
+    other.rename(store)
+    with pytest.raises(DamagedStore, match="has other bytes before that now"):
+        reader(store, startingOffsets="earliest").partitions(start, end)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(tmp_path: Path) -> None:
+    store = lengths(tmp_path / "store", 100, 200)
+    asked = reader(store, startingOffsets="earliest")
+    old = {"store": place(asked.latestOffset(asked.initialOffset()))}
+    assert asked.latestOffset(old) == old  # nothing came, so no batch begins
+    lengths(store, 5, 77)
+    end = reader(store).latestOffset(old)
+    assert bodies(reader(store), old, end) == 5
+    assert end["store"].keys() == {"offset", "crc"}
 
 
 def test_a_log_that_only_grows_rolls_and_is_read_in_pieces_is_never_suspected(
@@ -193,12 +256,12 @@ def test_a_store_that_comes_later_is_counted_from_its_first_file(tmp_path: Path)
     first = int(min(late.iterdir()).name)
     rows = 0
     while (end := asked.latestOffset(start)) != start:
-        begin = start.get("b", first)
-        assert begin < end["b"] <= begin + 20_000 + LONGEST_RECORD
+        begin = places_of(start).get("b", first)
+        assert begin < place(end, "b") <= begin + 20_000 + LONGEST_RECORD
         rows += bodies(asked, start, end)
         start = end
     assert 0 < rows < 1_000
-    assert start["b"] == reader(tmp_path / "b" / "store", startingOffsets="latest").initialOffset()["store"]
+    assert place(start, "b") == place(reader(tmp_path / "b" / "store", startingOffsets="latest").initialOffset())
 
 
 def test_a_deleted_range_is_not_walked_through(tmp_path: Path) -> None:
@@ -206,16 +269,16 @@ def test_a_deleted_range_is_not_walked_through(tmp_path: Path) -> None:
     for _ in range(3):
         min((store / "commitlog").iterdir()).unlink()
     asked = reader(store, startingOffsets="0", maxBytesPerTrigger=1_000, failOnDataLoss="false")
-    assert asked.latestOffset({"store": 0})["store"] > 3 * SEGMENT_BYTES
+    assert place(asked.latestOffset({"store": 0})) > 3 * SEGMENT_BYTES
 
 
 def test_an_offset_beyond_the_end_is_refused_and_one_inside_a_record_is_the_next(tmp_path: Path) -> None:
     store = lengths(tmp_path / "store", 10, 100)
-    end = reader(store, startingOffsets="latest").initialOffset()["store"]
+    end = place(reader(store, startingOffsets="latest").initialOffset())
     with pytest.raises(InvalidConfig, match=f"startingOffsets = {end + 1} is beyond .* end at {end}"):
         reader(store, startingOffsets=end + 1).initialOffset()
-    assert reader(store, startingOffsets=1).initialOffset() == {"store": end // 10}
-    assert reader(store, startingOffsets=end).initialOffset() == {"store": end}
+    assert place(reader(store, startingOffsets=1).initialOffset()) == end // 10
+    assert place(reader(store, startingOffsets=end).initialOffset()) == end
 
 
 def test_options_of_the_other_kind_are_refused(tmp_path: Path) -> None:
@@ -231,7 +294,7 @@ def test_options_of_the_other_kind_are_refused(tmp_path: Path) -> None:
 
 def test_a_stream_passes_damage_once_it_was_searched_for(tmp_path: Path) -> None:
     store = fill(tmp_path / "store", 50)
-    whole = reader(store, startingOffsets="latest").initialOffset()["store"]
+    whole = place(reader(store, startingOffsets="latest").initialOffset())
     log = min((store / "commitlog").iterdir())
     first = int.from_bytes(log.read_bytes()[:4], "big")
     with log.open("r+b") as file:
@@ -240,7 +303,7 @@ def test_a_stream_passes_damage_once_it_was_searched_for(tmp_path: Path) -> None
     asked = reader(store, startingOffsets="earliest", failOnDataLoss="false")
     assert asked.initialOffset() == {"store": 0}
     assert asked.reportLatestOffset() == {"store": first}
-    assert asked.latestOffset() == {"store": whole}
+    assert place(asked.latestOffset()) == whole
     found = sum(
         batch.num_rows for each in asked.partitions({"store": 0}, {"store": whole}) for batch in asked.read(each)
     )

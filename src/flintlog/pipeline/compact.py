@@ -27,6 +27,7 @@ from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.errors import InvalidConfig
 from flintlog.pipeline.compact_target import Part, StoreTarget, TableTarget, Target, Written
 from flintlog.pipeline.failures import plain_errors
+from flintlog.pipeline.known_topics import no_messages_of
 from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.partitions import LogSplit, plan
 from flintlog.pipeline.places import local_path
@@ -117,7 +118,7 @@ def compact(
         ranges = _by_range(places, range_bytes, options.keep_keyless, broker).repartition(len(splits))
         with target.opened():
             found = sorted(run_on_rows(ranges, task.keep, progress), key=lambda each: each.key)
-            _check_any(found, options.topics, paths[0])
+            _check_any(found, options.topics, paths)
             rows = target.commit([each.written for each in found], ends)
     return CompactReport(
         str(into),
@@ -130,9 +131,9 @@ def compact(
     )
 
 
-def _check_any(found: Sequence[KeptRange], topics: tuple[str, ...] | None, where: str) -> None:
+def _check_any(found: Sequence[KeptRange], topics: tuple[str, ...] | None, paths: Sequence[str]) -> None:
     if topics is not None and not found:
-        raise InvalidConfig(f"there are no messages of topic {' or '.join(topics)}", path=where)
+        raise no_messages_of(topics, paths)
 
 
 def _make_target(form: str, into: Path, options: CompactOptions, *, with_broker: bool) -> Target:

@@ -164,6 +164,7 @@ class DispatchCore:
         readable = self.readable()
         if readable is None or readable.end <= self.progress.end:
             return False
+        self._claim.check()
         start = max(self.progress.end, self._first)
         end = self._apply(start, min(readable.end, start + max_bytes))
         if end == start:  # one record that is longer than a batch
@@ -220,6 +221,7 @@ class DispatchCore:
         What is out of the ordinary (damage, a queue whose offsets do not follow, entries without a fixed place) is
         taken back and done again one record after another, by the store's own rules.
         """
+        self._claim.check()
         start = max(self.progress.end, self._first)
         end, spans, problem = self._join(derived, start)
         if problem is not None:

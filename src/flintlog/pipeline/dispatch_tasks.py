@@ -5,6 +5,7 @@
 
 It is what a task of a rebuild does (`rebuild_scan.py`), with the store in the place of staged files. The entries lie
 behind what was published, so nobody serves them yet; a task that is tried again, or run twice, writes the same bytes.
+A task that outlived its driver stops before its next piece, and nobody takes over while it writes (decision 0110).
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from flintlog.derive.log_files import log_files
 from flintlog.derive.splits import Split, plan_splits
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium
-from flintlog.errors import FlintlogError, StoreInUse
+from flintlog.errors import FlintlogError
 from flintlog.pipeline.partitions import LogSplit
 from flintlog.pipeline.rebuild_scan import BuildPlan, SplitResult, derive_split
 from flintlog.pipeline.tasks import Refusal
-from flintlog.store.dispatch_claim import load_owner
+from flintlog.store.dispatch_claim import working_for
 from flintlog.store.paths import StorePaths
 
 TASK_BYTES = 32 * 1024 * 1024
@@ -76,9 +77,7 @@ def _folders(paths: StorePaths) -> tuple[Path, ...]:
 def derive_range(plan: DispatchPlan, task: RangeTask) -> Derived | Refusal:
     """The task. What flintlog refuses is a value, so that it is not tried again."""
     try:
-        owner = load_owner(plan.paths.dispatch, LocalMedium())
-        if owner is None or owner.name != plan.claim:
-            raise StoreInUse("another dispatcher has taken over", path=plan.paths.dispatch)
-        return Derived(task.planned.split, *derive_split(plan.build, task.planned, task.start))
+        with working_for(plan.claim, plan.paths.dispatch, LocalMedium()) as check:
+            return Derived(task.planned.split, *derive_split(plan.build, task.planned, task.start, check))
     except FlintlogError as error:
         return Refusal(type(error), error.what, error.path, error.offset, error.advice)

@@ -26,6 +26,7 @@ from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.pipeline.export_write import ExportTask, WrittenFile
 from flintlog.pipeline.failures import plain_errors
+from flintlog.pipeline.known_topics import no_messages_of
 from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.new_directory import new_directory
 from flintlog.pipeline.parquet_table import TableSpec
@@ -99,7 +100,7 @@ def export(
         is_new = job.is_new()
         job.catch_up()
         if is_new and options is not None and options.topics is not None and not job.report.rows:
-            raise InvalidConfig(f"there are no messages of topic {' or '.join(options.topics)}", path=str(store))
+            raise no_messages_of(options.topics, job.paths)
     return job.report
 
 
@@ -138,8 +139,8 @@ class _Export:
         progress: Progress | None,
     ) -> None:
         self._spark = spark
-        self._paths = (str(store),) if isinstance(store, (str, Path)) else tuple(store)
-        self._is_glob = is_glob(self._paths)
+        self.paths = (str(store),) if isinstance(store, (str, Path)) else tuple(store)
+        self._is_glob = is_glob(self.paths)
         self._options = options
         self._progress = progress
         self._searched_at = 0.0
@@ -148,7 +149,7 @@ class _Export:
         self.report = ExportReport(str(table.root), table.form)
 
     def opened(self) -> AbstractContextManager[None]:
-        find_logs(self._paths)  # a table is not made for a store that is not there
+        find_logs(self.paths)  # a table is not made for a store that is not there
         options = self._options
         spec = TableSpec(
             topics=None if options.topics is None else sorted(options.topics),
@@ -161,7 +162,7 @@ class _Export:
 
     def is_new(self) -> bool:
         """Whether the table holds nothing of these stores yet, not even that there was nothing to hold."""
-        return all(self._table.position(self._key(log)) is None for log in find_logs(self._paths, strict=False))
+        return all(self._table.position(self._key(log)) is None for log in find_logs(self.paths, strict=False))
 
     def _make_task(self) -> ExportTask:
         options = self._options
@@ -183,7 +184,7 @@ class _Export:
     def catch_up(self, stop: threading.Event | None = None) -> None:
         """Batch after batch, until the table holds what the logs held at the beginning."""
         began = time.perf_counter()
-        logs = find_logs(self._paths, strict=self._options.fail_on_data_loss)
+        logs = find_logs(self.paths, strict=self._options.fail_on_data_loss)
         starts = {log.broker: self._start(log) for log in logs}
         ends = {log.broker: self._end(log, starts[log.broker]) for log in logs}
         total = sum(ends[log.broker] - starts[log.broker] for log in logs)

@@ -4,11 +4,14 @@
           ^    here a reading stopped; the log may since have been cut, or be another one
 
 A kept position is the beginning of a record of its log, so a log in which none begins there is not the one that was
-read. A record says its own physical offset, so bytes that were moved do not pass. What this cannot tell apart: another
-log whose records, by their sizes, have a boundary at the same place.
+read. A record says its own physical offset, so bytes that were moved do not pass. Another log may have a boundary at
+the same place by the sizes of its records: it is told apart by the bytes before the place, if their CRC was kept.
 """
 
 from __future__ import annotations
+
+import zlib
+from typing import Final
 
 from flintlog import kernel
 from flintlog.derive.log_files import LogFile
@@ -16,6 +19,19 @@ from flintlog.derive.splits import Split, first_record
 from flintlog.kernel import ScanStop
 from flintlog.pipeline.logs import Log, find_end, open_source
 from flintlog.pipeline.partitions import LOOK_AHEAD_BYTES, window_of
+
+CRC_BYTES: Final = 64 * 1024
+"""How many bytes before a position vouch for it: the last records whole, with their times and offsets."""
+
+
+def crc_before(log: Log, position: int) -> int | None:
+    """The CRC of the bytes before a position in its file; None where there are none, or none any more."""
+    file = next((file for file in log.files if file.base < position <= file.end), None)
+    if file is None:
+        return None
+    source, folder = open_source(log.uri)
+    place = position - file.base
+    return zlib.crc32(source.view(folder / file.name, max(0, place - CRC_BYTES), place))
 
 
 def stands(log: Log, position: int) -> bool:

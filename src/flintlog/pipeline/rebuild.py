@@ -33,6 +33,7 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
 from flintlog.kernel import KEY
+from flintlog.pipeline.known_topics import no_messages_of
 from flintlog.pipeline.logs import Log, committed_end, find_logs
 from flintlog.pipeline.new_directory import new_directory
 from flintlog.pipeline.partitions import plan as plan_log_splits
@@ -234,7 +235,7 @@ class _Rebuild:
         for topic in sorted(self._topics):
             places = [root / folder / topic for root in (staged, self._root) for folder in DERIVED[:-1]]
             if not any(self._medium.exists(place) for place in places):
-                raise InvalidConfig(f"there are no messages of topic {topic}", path=self._root)
+                raise no_messages_of([topic], [str(self._root)])
 
     def _find_log(self, checkpoint: Checkpoint) -> tuple[Log, int | None]:
         """The log, and where Java's recovery cut it, if it did."""

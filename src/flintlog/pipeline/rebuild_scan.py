@@ -10,7 +10,7 @@ What a task returns is small: how far it came, and the offsets that it saw of ea
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -137,12 +137,15 @@ def read_split(task: ScanTask) -> SplitResult:
     return _SplitReader(task.plan, task.number, LocalMedium()).read(load_window(task.planned), task.planned.split)
 
 
-def derive_split(plan: BuildPlan, planned: LogSplit, start: int | None = None) -> tuple[SplitResult, bytes]:
+def derive_split(
+    plan: BuildPlan, planned: LogSplit, start: int | None = None, check: Callable[[], None] = lambda: None
+) -> tuple[SplitResult, bytes]:
     """As `read_split`, for files that are in use: what it wrote is synced, and the keys are given back.
 
-    `start` is where the first record begins, when that is known.
+    `start` is where the first record begins, when that is known. `check` is asked before each piece is written; if it
+    raises nothing more is.
     """
-    return _SplitReader(plan, 0, LocalMedium()).derive(load_window(planned), planned.split, start)
+    return _SplitReader(plan, 0, LocalMedium(), check).derive(load_window(planned), planned.split, start)
 
 
 @dataclass(slots=True)
@@ -159,8 +162,9 @@ class _Tally:
 class _SplitReader:
     """One split on its way into the staged files."""
 
-    def __init__(self, plan: BuildPlan, number: int, medium: Medium) -> None:
+    def __init__(self, plan: BuildPlan, number: int, medium: Medium, check: Callable[[], None] = lambda: None) -> None:
         self._plan = plan
+        self._check = check
         self._number = number
         self._medium = medium
         self._files = OpenFiles(medium)
@@ -178,6 +182,7 @@ class _SplitReader:
     def derive(self, window: Window, split: Split, start: int | None) -> tuple[SplitResult, bytes]:
         reach = self._scan(window, split, first_record(window, split) if start is None else start)
         self._files.sync()
+        self._check()
         dense = {key: Spilled(0, len(entries) // DENSE.size) for key, entries in self._dense.items()}
         return self._result(reach, dense), b"".join(self._tally.keys)
 
@@ -189,6 +194,7 @@ class _SplitReader:
                 self._tally.gaps.append(piece)
                 end = piece.stop
             else:
+                self._check()
                 self._add(window, piece)
                 end = window.base + piece.end
         return Reach(first, end, end < split.stop)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from flintlog.care.overview import groups as group_offsets
 from flintlog.care.store_files import look_at
-from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.errors import DamagedStore
 from flintlog.pipeline.failures import plain_errors
+from flintlog.pipeline.known_topics import no_messages_of
 from flintlog.pipeline.logs import find_logs
 from flintlog.pipeline.sql import load_messages
 
@@ -93,7 +94,7 @@ def report_frames(
     is_empty = first is None or first[0] is None
     if is_empty and topics:
         messages.unpersist()
-        raise InvalidConfig(f"there are no messages of topic {' or '.join(topics)}", path=paths[0])
+        raise no_messages_of(topics, paths)
     step_ms = choose_step(0 if first is None or is_empty else first[1] - first[0])
     return Frames(
         totals,

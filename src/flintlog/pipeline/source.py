@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from flintlog.errors import InvalidConfig
+from flintlog.pipeline.known_topics import check_topics
 from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.options import EARLIEST, LATEST, SourceOptions, check_kind, parse_source_options, resolve
 from flintlog.pipeline.partitions import LogSplit, plan, start_at_time
@@ -108,9 +109,13 @@ class BatchReader(DataSourceReader):
     def __init__(self, asked: SourceOptions, shape: RowShape) -> None:
         self.asked = asked
         self.shape = shape
+        self._named = asked.topics or ()
+        """Topics that the user has named, and not a filter: of these there must be something."""
 
     def partitions(self) -> Sequence[InputPartition]:
         logs = find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
+        if self.asked.fail_on_data_loss:
+            check_topics(self._named, logs)
         brokers = [log.broker for log in logs]
         ranges = [self._range(log, brokers) for log in logs]
         planned = plan(ranges, split_bytes=self.asked.split_bytes, least_count=self.asked.min_partitions)

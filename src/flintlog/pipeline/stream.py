@@ -1,6 +1,9 @@
 """The source as a stream: an offset is where each log was read up to.
 
-    {"broker-a": 81920, "broker-b": 4096}          physical offsets; a store that comes later starts at its beginning
+    {"broker-a": {"offset": 81920, "crc": 3735928559}, "broker-b": 0}
+
+By store its physical offset, with the CRC of the bytes before it where there are any; checkpoints of earlier versions
+have the number alone. A store that comes later starts at its beginning.
 
 The log's end is found by walking its chain of records from the end that was known before, so asking costs what was
 written meanwhile. The store may be running, and retention may delete files underneath: `failOnDataLoss` says whether
@@ -13,8 +16,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -23,7 +26,7 @@ from flintlog.errors import DamagedStore
 from flintlog.pipeline.logs import Log, find_end, find_logs
 from flintlog.pipeline.options import LATEST, SourceOptions, resolve
 from flintlog.pipeline.partitions import plan, start_at_time
-from flintlog.pipeline.positions import next_record, stands
+from flintlog.pipeline.positions import crc_before, next_record, stands
 from flintlog.pipeline.rows import RowShape
 from flintlog.pipeline.source import SplitPartition, check_start, reading_of
 
@@ -34,6 +37,9 @@ SEARCH_INTERVAL_S = 10.0
 """How often a log that does not grow is looked at anew: was it cut, are there records behind a damaged place."""
 
 warnings = logging.getLogger(__name__)
+
+Offset = dict[str, Any]
+"""As Spark keeps it."""
 
 Position = dict[str, int]
 
@@ -46,15 +52,14 @@ class LogStreamReader(DataSourceStreamReader):
         self.shape = shape
         self._ends: Position = {}
         self._searched_at: dict[str, float] = {}
-        self._last: Position | None = None
+        self._last: Offset | None = None
         self._target: Position | None = None
 
     # ------------------------------------------------------------------ offsets
 
-    def initialOffset(self) -> Position:  # noqa: N802 - Spark's name
-        logs = self._logs()
-        brokers = [log.broker for log in logs]
-        self._last = {log.broker: self._initial(log, brokers) for log in logs}
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        logs = {log.broker: log for log in self._logs()}
+        self._last = _with_crcs({broker: self._initial(log, list(logs)) for broker, log in logs.items()}, logs, {})
         return self._last
 
     def _initial(self, log: Log, brokers: list[str]) -> int:
@@ -68,10 +73,13 @@ class LogStreamReader(DataSourceStreamReader):
         return start if start in (log.first, end) else min(end, next_record(log, start))
 
     def latestOffset(  # noqa: N802 - Spark's name
-        self, start: Position | None = None, limit: ReadLimit | None = None
-    ) -> Position:
+        self, start: Offset | None = None, limit: ReadLimit | None = None
+    ) -> Offset:
         logs = {log.broker: log for log in self._logs()}
         start = self._last if start is None else start
+        return _with_crcs(self._latest(logs, None if start is None else places_of(start), limit), logs, start or {})
+
+    def _latest(self, logs: dict[str, Log], start: Position | None, limit: ReadLimit | None) -> Position:
         read = start or {}
         newest = self._target or {broker: self._end(log, read.get(broker, 0)) for broker, log in logs.items()}
         if start is None:
@@ -131,14 +139,14 @@ class LogStreamReader(DataSourceStreamReader):
 
     # ------------------------------------------------------------------ reading
 
-    def partitions(self, start: Position, end: Position) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         self._last = end
         ranges = [self._range(log, start, end) for log in self._logs() if log.broker in end]
         planned = plan(ranges, split_bytes=self.asked.split_bytes, least_count=self.asked.min_partitions)
         return [SplitPartition(each) for each in planned]
 
-    def _range(self, log: Log, start: Position, end: Position) -> tuple[Log, int, int]:
-        begin, stop = start.get(log.broker, log.first), end[log.broker]
+    def _range(self, log: Log, start: Offset, end: Offset) -> tuple[Log, int, int]:
+        begin, stop = places_of(start).get(log.broker, log.first), places_of(end)[log.broker]
         check_start(begin, log, self.asked.fail_on_data_loss)
         there = self._ends.get(log.broker, 0)
         if max(begin, stop) > there:
@@ -147,11 +155,47 @@ class LogStreamReader(DataSourceStreamReader):
             self._lost(log, f"was read up to {max(begin, stop)}, and now ends at {there}")
         elif log.first <= begin < stop and not stands(log, begin):
             self._lost(log, f"was read up to {begin}, where no record begins now")
+        elif begin < stop:
+            self._check_bytes(log, start)
+            self._check_bytes(log, end)
         return log, max(begin, log.first), min(stop, there)
+
+    def _check_bytes(self, log: Log, offset: Offset) -> None:
+        """Another log may have a record at the same place."""
+        place, crc = places_of(offset).get(log.broker, 0), crcs_of(offset).get(log.broker)
+        if crc is not None and crc_before(log, place) not in (crc, None):
+            self._lost(log, f"was read up to {place}, and has other bytes before that now")
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SplitPartition):
             yield from reading_of(self.asked, self.shape).read(partition.value)
+
+
+def places_of(offset: Offset) -> Position:
+    """The physical offsets alone.
+
+    >>> places_of({"broker-a": {"offset": 81920, "crc": 7}, "broker-b": 4096})
+    {'broker-a': 81920, 'broker-b': 4096}
+    """
+    return {broker: each["offset"] if isinstance(each, dict) else each for broker, each in offset.items()}
+
+
+def crcs_of(offset: Offset) -> Position:
+    """The CRCs of the bytes before them, where they were kept."""
+    return {broker: each["crc"] for broker, each in offset.items() if isinstance(each, dict)}
+
+
+def _with_crcs(position: Position, logs: Mapping[str, Log], before: Offset) -> Offset:
+    """As Spark shall keep a position. What has not moved stays as it was: Spark compares what is written."""
+    places = places_of(before)
+    found: Offset = {}
+    for broker, place in position.items():
+        if places.get(broker) == place:
+            found[broker] = before[broker]
+            continue
+        crc = crc_before(logs[broker], place) if broker in logs else None
+        found[broker] = place if crc is None else {"offset": place, "crc": crc}
+    return found
 
 
 def make_stream_reader(asked: SourceOptions, shape: RowShape) -> DataSourceStreamReader:

@@ -3,9 +3,14 @@
     dispatch/owner        locked by whoever writes: a dispatcher, or the store itself while it opens, stops or deletes
     dispatch/owner.json   who that is; a claim that was lost shows there
     dispatch/wanted       locked by a store that needs the claim; a dispatcher that sees it gives the claim up
+    dispatch/task-…       locked by a task that writes for the holder of a claim, as long as it writes
 
 A dispatcher keeps its claim as long as it works and nobody wants it. Locks go with their process, so nothing has to be
 cleaned up after a crash.
+
+Tasks run in other processes, and may outlive the one that sent them. A task takes its lock, then looks whether the
+claim stands; who takes a claim writes its name, then waits for the locks of tasks. So whichever comes first, no task
+of an earlier claim writes once the new one is taken.
 """
 
 from __future__ import annotations
@@ -14,6 +19,8 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
@@ -23,7 +30,11 @@ from flintlog.disk.medium import LockFile, Medium
 from flintlog.errors import StoreInUse
 
 Kind = Literal["dispatcher", "store", "embedded"]
+TASK_PATIENCE_S: Final = 60.0
+"""How long a dispatcher waits for tasks of the one before it: they end when they see that their claim is lost."""
+
 _LOOK_INTERVAL_S: Final = 0.01
+_TASK: Final = "task-"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -50,7 +61,12 @@ class Claim:
         self._path = directory / "owner.json"
         self._lock: LockFile = self._take(patience_s)
         self.name = uuid.uuid4().hex
-        medium.replace(self._path, msgspec.json.encode(Owner(self.name, kind, socket.gethostname(), os.getpid())))
+        try:
+            medium.replace(self._path, msgspec.json.encode(Owner(self.name, kind, socket.gethostname(), os.getpid())))
+            self._await_tasks(max(patience_s, TASK_PATIENCE_S) if kind == "dispatcher" else patience_s)
+        except BaseException:
+            self.release()
+            raise
 
     def _take(self, patience_s: float) -> LockFile:
         wanted = None
@@ -68,6 +84,32 @@ class Claim:
         finally:
             if wanted is not None:
                 wanted.release()
+
+    def _await_tasks(self, patience_s: float) -> None:
+        """Wait until no task of an earlier claim writes; what is left of those that were killed goes."""
+        until = time.monotonic() + patience_s
+        while True:
+            names = [info.name for info in self._medium.listing(self._directory) if info.name.startswith(_TASK)]
+            busy = [name for name in names if not self._remove_dead(name)]
+            if not busy:
+                return
+            if time.monotonic() >= until:
+                raise StoreInUse(
+                    "a task of a dispatcher that is gone still writes queue files",
+                    path=self._directory / busy[0],
+                    advice="end that process; whoever holds the lock on this file",
+                )
+            time.sleep(_LOOK_INTERVAL_S)
+
+    def _remove_dead(self, name: str) -> bool:
+        """Whether a task has ended; its name is then gone."""
+        try:
+            lock = self._medium.lock(self._directory / name)
+        except StoreInUse:
+            return False
+        self._medium.remove(self._directory / name)
+        lock.release()
+        return True
 
     def _try_to_want(self) -> LockFile | None:
         try:
@@ -89,9 +131,7 @@ class Claim:
 
     def check(self) -> None:
         """Raise if somebody else has taken over."""
-        owner = load_owner(self._directory, self._medium)
-        if owner is None or owner.name != self.name:
-            raise StoreInUse("another dispatcher has taken over", path=self._path)
+        check_claim(self._directory, self._medium, self.name)
 
     @property
     def is_wanted(self) -> bool:
@@ -101,6 +141,26 @@ class Claim:
     def release(self) -> None:
         """Give it up; a second call does nothing."""
         self._lock.release()
+
+
+@contextmanager
+def working_for(claim: str, directory: Path, medium: Medium) -> Iterator[Callable[[], None]]:
+    """Around all that a task writes under a claim; gives what raises once the claim is lost, to be asked meanwhile."""
+    path = directory / f"{_TASK}{uuid.uuid4().hex}"
+    lock = medium.lock(path)
+    try:
+        check_claim(directory, medium, claim)
+        yield lambda: check_claim(directory, medium, claim)
+    finally:
+        medium.remove(path)
+        lock.release()
+
+
+def check_claim(directory: Path, medium: Medium, name: str) -> None:
+    """Raise if this claim is not the last that was taken."""
+    owner = load_owner(directory, medium)
+    if owner is None or owner.name != name:
+        raise StoreInUse("another dispatcher has taken over", path=directory / "owner.json")
 
 
 def is_wanted(directory: Path, medium: Medium) -> bool:
