@@ -16,12 +16,12 @@ Any thread may call `put` and the reading methods; the put lock orders appends.
 
 from __future__ import annotations
 
-import mmap
 import struct
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
+from flintlog.disk.scratch import scratch_room
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DiskFull, InvalidMessage, InvalidOffset, StoreClosed
@@ -39,11 +39,6 @@ _I32 = struct.Struct(">i")
 READY_STEP_BYTES = 2 * 1024 * 1024
 RECORD_SLACK_BYTES = 40 * 1024
 """What a record may hold besides its body: headers, a topic, properties."""
-
-
-def scratch_room(size: int) -> memoryview:
-    """Room for records that are only tried: memory comes with what is written into it, however large it may become."""
-    return memoryview(mmap.mmap(-1, size))
 
 
 class Placement(Protocol):

@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
+from flintlog.disk.scratch import scratch_room
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import InvalidMessage, StoreClosed
 from flintlog.format.client_batch import count_client_messages
@@ -27,7 +28,7 @@ from flintlog.format.ledger_entry import ENTRY_END_RESERVE, ENTRY_HEAD_SIZE, MAX
 from flintlog.format.properties import encode_properties
 from flintlog.kernel import Encoder, Lane, Tail
 from flintlog.store.clock import Milliseconds
-from flintlog.store.commit_log import RECORD_SLACK_BYTES, CommitLog, scratch_room
+from flintlog.store.commit_log import RECORD_SLACK_BYTES, CommitLog
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.put_lock import PutLock
 
