@@ -24,7 +24,7 @@ from typing import Final
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.errors import DamagedStore, DiskFull, InvalidConfig, InvalidMessage, InvalidOffset
+from flintlog.errors import DamagedStore, DiskFull, InvalidConfig, InvalidMessage, InvalidOffset, LedgerLeftBehind
 from flintlog.format.ledger_entry import (
     ENTRY_END_RESERVE,
     ENTRY_HEAD_SIZE,
@@ -334,11 +334,18 @@ class LedgerFiles:
         """Keep nothing: the next entry, of whatever index, has this position, which begins a file."""
         if position % self.data.segment_size:
             raise InvalidOffset("a ledger begins where a file does", path=self.directory, offset=position)
-        if self.is_read_from and (self.end != NO_INDEX or position < self._begin_position()):
-            raise DamagedStore(
+        if self.is_read_from and self.end != NO_INDEX:
+            raise LedgerLeftBehind(
                 f"the group's log begins at {position}, behind what this member has of it",
                 path=self.directory,
                 offset=self.end_position,
+                advice="a member that runs empties itself; otherwise move its directory away: the group fills it again",
+            )
+        if self.is_read_from and position < self._begin_position():
+            raise DamagedStore(
+                f"the group's log begins at {position}, where this store has an earlier one",
+                path=self.directory,
+                offset=self._begin_position(),
                 advice="move the store's directory away: the group fills it again from there",
             )
         # The checkpoint first: one that names more than there is would keep the member from being opened.

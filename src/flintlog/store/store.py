@@ -36,10 +36,11 @@ from flintlog.store.engine import Engine
 from flintlog.store.filters import MessageFilter
 from flintlog.store.groups import Groups
 from flintlog.store.ledger_door import LedgerDoor
+from flintlog.store.ledger_emptying import finish_emptying
 from flintlog.store.ledger_member import LedgerMember
 from flintlog.store.loading import Progress
 from flintlog.store.message import Message, Receipt
-from flintlog.store.paths import find_member
+from flintlog.store.paths import StorePaths, find_member
 from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.raw_log import RawLog
 from flintlog.store.recovery_report import Finding, RecoveryReport
@@ -84,6 +85,8 @@ def open_store(
     config = _with_ledger(Path(path), config, disk, read_only=read_only)
     if read_only:
         disk = OverlayMedium(disk)
+    else:
+        finish_emptying(StorePaths.of(Path(path), config), disk)
     engine = Engine(Path(path), config, disk, as_milliseconds(clock), read_only=read_only)
     engine.figures.samples_itself = not isinstance(clock, TurnedClock)
     engine.open(progress)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -74,10 +74,15 @@ PARTS: Final[Mapping[int, _Part]] = {
 
 def handlers_of(store: Store) -> dict[int, Handler]:
     """The master's answers, by their codes."""
+    return handlers_for(lambda: store)
+
+
+def handlers_for(store: Callable[[], Store]) -> dict[int, Handler]:
+    """The same of a store that may be opened anew meanwhile."""
 
     def handler_of(part: _Part) -> Handler:
         async def answer(request: Command) -> Command:
-            return await asyncio.to_thread(_answer, store, part, request)
+            return await asyncio.to_thread(_answer, store(), part, request)
 
         return answer
 
