@@ -153,6 +153,26 @@ def test_an_empty_ledger_has_nothing(tmp_path: Path) -> None:
         files.entry(-1)
 
 
+def test_entries_of_files_that_will_be_deleted_are_not_there(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, some_bodies(100))
+    first, second = files.data.segments[:2]
+    assert files.let_go(first.end)
+    begin = files.begin
+    assert begin > 0
+    assert files.entry(begin)[0].position == first.end
+    with pytest.raises(InvalidOffset):
+        files.entry(begin - 1)
+    assert first.destroy(0, 0)  # unlinked, and still in the list: nobody looks at it
+    assert files.begin == begin
+    files.data._forget(first)
+    assert files.begin == begin
+    assert files.let_go(second.end)
+    assert files.begin > begin
+    assert not files.let_go(files.data.segments[-1].end)
+    files.close()
+
+
 def test_begin_moves_when_old_files_are_deleted(tmp_path: Path) -> None:
     files = opened(tmp_path)
     grow(files, some_bodies(100))

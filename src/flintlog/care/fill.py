@@ -41,6 +41,16 @@ def fill_range(files: StoreFiles, path: Path, start: int, size: int) -> bytes | 
     return None if rest is None else b"".join((*parts, rest))
 
 
+def ends_with(files: StoreFiles, physical_offset: int) -> bool:
+    """Whether no record begins at an offset of the log or behind it."""
+    for file in files.log:
+        if file.end > physical_offset:
+            start = max(0, physical_offset - file.base)
+            if kernel.find_record(files.read(file.path, 0, file.size), start, file.size, file.base) >= 0:
+                return False
+    return True
+
+
 def _stand_in(message: LostMessage, timestamp: int) -> bytes | None:
     if message.topic is None or message.queue_id is None or message.queue_offset is None:
         return None

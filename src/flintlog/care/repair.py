@@ -23,7 +23,7 @@ import msgspec
 
 from flintlog import kernel
 from flintlog.care.delay_offsets import bring_delay_offsets_back
-from flintlog.care.fill import fill_range
+from flintlog.care.fill import ends_with, fill_range
 from flintlog.care.held_store import hold
 from flintlog.care.kept import Kept, copy_file
 from flintlog.care.lost_messages import find_lost, is_log_missing, readable_backups
@@ -320,6 +320,8 @@ class _Repairer:
         data = fill_range(self._files, path, start, step.size)
         if data is not None:
             self._overwrite(path, start, data)
+        elif ends_with(self._files, (step.physical_offset or 0) + step.size):
+            self._cut(step)
 
     def _cut(self, step: Step) -> None:
         end = step.physical_offset or 0

@@ -56,8 +56,9 @@ _ALL = (
     ),
     Kind(
         "damaged-range",
-        "A stretch of the log without records, and intact records behind it",
-        "Lost or overwritten blocks of the disk, a copy that was not finished, a file cut short.",
+        "A stretch of the log without records, where there were some",
+        "Lost or overwritten blocks of the disk, a copy that was not finished, a file cut short. Intact records "
+        "follow, or the last stop was clean and had left whole records there.",
         "The messages in the stretch are lost. RocketMQ would cut the log here, and lose what follows.",
         _RESTORE,
     ),

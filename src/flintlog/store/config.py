@@ -97,7 +97,8 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
     offset_moved_event: Annotated[bool, option(
         about="A consumer whose offset had to be corrected puts a message to `OFFSET_MOVED_EVENT`.")] = False
     warm_ahead_bytes: Annotated[int, option(unit="bytes", low=0,
-        about="How far ahead of the writer the pages of the log are made ready; 0 turns it off.")] = 16 * 1024 * 1024
+        about="How far ahead of the writer the pages of the log are made ready, and under sync flush written once with "
+        "zeros; 0 turns it off.")] = 16 * 1024 * 1024
     max_mapped_files: Annotated[int, option(unit="files", low=16, high=1_000_000,
         about="Most files that are mapped at once; those least recently used are given back first.")] = 4096
     # fmt: on

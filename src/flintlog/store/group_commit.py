@@ -27,7 +27,16 @@ from typing import Protocol, TypeVar
 from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush import Flushable, join
 from flintlog.store.message import Message, PutStatus
-from flintlog.store.waiting import Outcome, PutCounts, Task, Waiting, WaitingFuture, WaitingThread, wake_loops
+from flintlog.store.waiting import (
+    Outcome,
+    PutCounts,
+    Task,
+    Waiting,
+    WaitingFuture,
+    WaitingThread,
+    finish_all,
+    wake_loops,
+)
 
 log = logging.getLogger(__name__)
 
@@ -115,8 +124,7 @@ class GroupCommit:
             return self._flush_here(receipt, message)
         waiting = WaitingThread(receipt, message, time.monotonic())
         self._submit(waiting)
-        waiting.gate.acquire()
-        return waiting.outcome
+        return waiting.wait()
 
     def _flush_here(self, receipt: Outcome, message: Message) -> Outcome:
         """A listener puts from within the flush thread: nobody else would sync for it."""
@@ -243,9 +251,8 @@ class GroupCommit:
         if tasks:
             wake_loops(tasks, status)
         # Outside of the gate: the callback of a future is the user's code, and may put.
-        for waiting in group:
-            receipt = waiting.receipt
-            waiting.finish(receipt if status is None else receipt.with_status(status))
+        if group:
+            finish_all(group, status)
 
     def _finish_rest(self) -> None:
         while self._requests or self._tasks:

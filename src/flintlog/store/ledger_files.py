@@ -24,7 +24,7 @@ from typing import Final
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.errors import DamagedStore, DiskFull, InvalidConfig, InvalidMessage, InvalidOffset
+from flintlog.errors import DamagedStore, DiskFull, InvalidConfig, InvalidMessage, InvalidOffset, LedgerLeftBehind
 from flintlog.format.ledger_entry import (
     ENTRY_END_RESERVE,
     ENTRY_HEAD_SIZE,
@@ -158,12 +158,25 @@ class LedgerFiles:
     @property
     def begin(self) -> int:
         """The first entry there is: the oldest files may be deleted by others."""
-        first = self.data.first
-        if first is not self._first and self.end != NO_INDEX:
+        first, known = self.data.first, self._first
+        if first is not known and self.end != NO_INDEX and (first is None or known is None or first.base > known.base):
             self._first = first
             with held(self._own_files()[0]) as view:
                 self._begin = parse_entry_head(view).index
         return self._begin
+
+    def let_go(self, position: int) -> bool:
+        """The files that end here or before will be deleted: their entries are not there from now on.
+
+        By the thread that appends, so that nobody who has just seen an entry still wants to read it. False when the
+        rest holds no entry: then they stay.
+        """
+        left = [segment for segment in self._own_files() if segment.end > position]
+        if not left or self.end == NO_INDEX or left[0].base >= self.end_position:
+            return False
+        with held(left[0]) as view:
+            self._begin, self._first = parse_entry_head(view).index, left[0]
+        return True
 
     def place(self, position: int, size: int) -> int:
         """Where an entry of this size lies that follows one which ended at `position`: there, or in the next file."""
@@ -321,11 +334,18 @@ class LedgerFiles:
         """Keep nothing: the next entry, of whatever index, has this position, which begins a file."""
         if position % self.data.segment_size:
             raise InvalidOffset("a ledger begins where a file does", path=self.directory, offset=position)
-        if self.is_read_from and (self.end != NO_INDEX or position < self._begin_position()):
-            raise DamagedStore(
+        if self.is_read_from and self.end != NO_INDEX:
+            raise LedgerLeftBehind(
                 f"the group's log begins at {position}, behind what this member has of it",
                 path=self.directory,
                 offset=self.end_position,
+                advice="a member that runs empties itself; otherwise move its directory away: the group fills it again",
+            )
+        if self.is_read_from and position < self._begin_position():
+            raise DamagedStore(
+                f"the group's log begins at {position}, where this store has an earlier one",
+                path=self.directory,
+                offset=self._begin_position(),
                 advice="move the store's directory away: the group fills it again from there",
             )
         # The checkpoint first: one that names more than there is would keep the member from being opened.

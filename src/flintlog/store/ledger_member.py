@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import FlintlogError, NotLeading
 from flintlog.store.config_folder import ConfigFolder
 from flintlog.store.consumers import Consumers
@@ -35,6 +36,7 @@ class LedgerMember:
     def __init__(
         self,
         store: Store,
+        segments: SegmentQueue,
         folder: ConfigFolder,
         consumers: Consumers,
         services: ServiceRuns,
@@ -42,6 +44,7 @@ class LedgerMember:
     ) -> None:
         file_bytes = store.config.mapped_file_size_commit_log
         self._store = store
+        self._segments = segments
         self._folder = folder
         self._consumers = consumers
         self._services = services
@@ -113,6 +116,19 @@ class LedgerMember:
             self._is_promoted = self._has_told_all = False
             self.sharing.advance()
             self._folder.adopt(Change(self.sharing.state, is_whole=True))
+
+    def needed_from(self) -> int:
+        """From where on the log must stay: the last whole state, and what is not committed.
+
+        A leader writes the whole state again when it is all that keeps the oldest file.
+        """
+        segments = self._segments
+        whole_at, oldest = self.sharing.whole_at, segments.first
+        if self._is_promoted and oldest is not segments.last and oldest is not None and 0 <= whole_at < oldest.end:
+            self.sharing.renew()
+            self.take_shared()
+            whole_at = self.sharing.whole_at
+        return segments.max_offset if whole_at < 0 else min(whole_at, segments.max_offset)
 
     # ------------------------------------------------------------------ for services
 

@@ -5,6 +5,9 @@ its name, would survive a loss of power. Java deletes `currterm` before it renam
 left with a `.bak` alone has forgotten its vote, and is not opened.
 
 The checkpoint only ever says less than is true: an entry that it calls committed is on disk.
+
+A member that gives up its log because its group's begins further on remembers where it ended (`promised`): the group
+may count on it for the entries up to there, so until it has more it votes as if it had them.
 """
 
 from __future__ import annotations
@@ -15,10 +18,13 @@ from flintlog.disk.medium import Medium
 from flintlog.errors import DamagedStore, FormatError
 from flintlog.format.ledger_state import (
     LedgerCheckpoint,
+    LedgerPromise,
     TermVote,
     encode_ledger_checkpoint,
+    encode_promise,
     encode_term_vote,
     parse_ledger_checkpoint,
+    parse_promise,
     parse_term_vote,
 )
 
@@ -32,6 +38,7 @@ class LedgerState:
     def __init__(self, directory: Path, medium: Medium) -> None:
         self._vote_path = directory / "currterm"
         self._checkpoint_path = directory / "checkpoint"
+        self._promise_path = directory / "promised"
         self._directory = directory
         self._medium = medium
 
@@ -55,6 +62,25 @@ class LedgerState:
         """Write term and vote; durable when this returns."""
         self._medium.make_directories(self._directory)
         self._medium.replace(self._vote_path, encode_term_vote(state))
+
+    def load_promise(self) -> LedgerPromise | None:
+        """Where a log ended that was given up, if one was."""
+        if not self._medium.exists(self._promise_path):
+            return None
+        try:
+            return parse_promise(self._medium.read(self._promise_path, MAX_STATE_BYTES))
+        except FormatError as error:
+            raise DamagedStore(
+                f"what the member promised cannot be read: {error.what}", path=self._promise_path
+            ) from error
+
+    def save_promise(self, promise: LedgerPromise | None) -> None:
+        """Remember it, or nothing; durable when this returns."""
+        if promise is not None:
+            self._medium.make_directories(self._directory)
+            self._medium.replace(self._promise_path, encode_promise(promise))
+        elif self._medium.exists(self._promise_path):
+            self._medium.remove(self._promise_path)
 
     def load_checkpoint(self) -> LedgerCheckpoint:
         """The last checkpoint; one that cannot be read says nothing, as in Java."""

@@ -31,7 +31,8 @@ from flintlog.store.ledger_log import LedgerCommitLog
 from flintlog.store.message import Message
 from flintlog.store.paths import StorePaths
 from flintlog.store.put_lock import make_put_lock
-from flintlog.store.queue_table import QueueFiles, QueueTable
+from flintlog.store.queue_files import QueueFiles
+from flintlog.store.queue_table import QueueTable
 
 MAX_SCAN_THREADS = 8
 

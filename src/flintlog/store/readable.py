@@ -16,7 +16,7 @@ from flintlog.store.config import StoreConfig
 from flintlog.store.engine import Engine
 from flintlog.store.filters import MessageFilter, as_filter
 from flintlog.store.get_figures import GetFigures
-from flintlog.store.logical_queue import CqUnit
+from flintlog.store.queue_units import CqUnit
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
 

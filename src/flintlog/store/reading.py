@@ -27,8 +27,9 @@ from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import DamageMap
 from flintlog.store.filters import MessageFilter
 from flintlog.store.index import IndexService
-from flintlog.store.logical_queue import Boundary, CqUnit, EntryRange, LogicalQueue, QueueType
+from flintlog.store.logical_queue import Boundary, LogicalQueue, QueueType
 from flintlog.store.queue_table import QueueTable
+from flintlog.store.queue_units import CqUnit, EntryRange
 from flintlog.store.stored import GetStatus, Page, StoredMessage
 
 MAX_PULL_BYTES = 128 * 1024 * 1024

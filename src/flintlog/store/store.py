@@ -36,10 +36,11 @@ from flintlog.store.engine import Engine
 from flintlog.store.filters import MessageFilter
 from flintlog.store.groups import Groups
 from flintlog.store.ledger_door import LedgerDoor
+from flintlog.store.ledger_emptying import finish_emptying
 from flintlog.store.ledger_member import LedgerMember
 from flintlog.store.loading import Progress
 from flintlog.store.message import Message, Receipt
-from flintlog.store.paths import find_member
+from flintlog.store.paths import StorePaths, find_member
 from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.raw_log import RawLog
 from flintlog.store.recovery_report import Finding, RecoveryReport
@@ -84,6 +85,8 @@ def open_store(
     config = _with_ledger(Path(path), config, disk, read_only=read_only)
     if read_only:
         disk = OverlayMedium(disk)
+    else:
+        finish_emptying(StorePaths.of(Path(path), config), disk)
     engine = Engine(Path(path), config, disk, as_milliseconds(clock), read_only=read_only)
     engine.figures.samples_itself = not isinstance(clock, TurnedClock)
     engine.open(progress)
@@ -134,7 +137,8 @@ class Store(Writable):
     def ledger(self) -> LedgerDoor:
         """Where the node of a ledger's group comes in; `InvalidConfig` for a store with a log of its own."""
         if self._ledger is None:
-            member = LedgerMember(self, self._folder, self._consumers, self._services, self._put_state)
+            segments = self._engine.parts.segments
+            member = LedgerMember(self, segments, self._folder, self._consumers, self._services, self._put_state)
             if self._is_ledger:
                 member.load()
             self._ledger = LedgerDoor(self._engine, member, member.take_shared)
@@ -205,7 +209,13 @@ class Store(Writable):
         self._retention = Retention(engine.config, engine.parts, engine.lifecycle, engine.dispatcher, engine.now_ms)
         # A group that has gone back, and is not saved yet, must not lose what it went back to.
         self._retention.before_look = self._folder.offsets.save
+        if self._is_ledger:
+            self._retention.bound = lambda: 0 if self._member is None else self._member.needed_from()
+            self._retention.let_go = self._let_go
         self._retention_job = self._background.add("retention", self._retention.run_due)
+
+    def _let_go(self, end: int) -> bool:
+        return self.ledger.let_go(end)
 
     def service(self, name: str) -> Service:
         """A running service, by its name in the configuration."""

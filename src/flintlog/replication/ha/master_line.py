@@ -29,6 +29,8 @@ from flintlog.replication.ha.wire import ReportReader, encode_frame
 from flintlog.store.raw_log import RawLog
 
 FRAMES_A_TURN: Final = 16
+PATIENCE_S: Final = 0.002
+"""How long what was put lately may wait for the report on what was sent before; only a slow line takes that long."""
 _TICK: Final = Tick()
 
 
@@ -60,6 +62,7 @@ class SlaveLine(asyncio.Protocol):
         self._reason: str | None = None
         self._is_full = False
         self._is_held_back = False
+        self._is_watched = False
 
     @property
     def is_in_flight(self) -> bool:
@@ -158,11 +161,18 @@ class SlaveLine(asyncio.Protocol):
     def _pace(self, sent: int, *, is_more: bool) -> None:
         """See that the next turn comes: when the rate allows it, or at once, unless the socket is full."""
         loop = asyncio.get_running_loop()
+        if not self._is_watched:
+            self._is_watched = True
+            loop.call_later(PATIENCE_S, self._look_again)
         if self._most_bytes_a_second is not None:
             self._is_held_back = True
             loop.call_later(sent / self._most_bytes_a_second, self._go_on)
         elif is_more and not self._is_full:
             loop.call_soon(self.look)
+
+    def _look_again(self) -> None:
+        self._is_watched = False
+        self.look()
 
     def _go_on(self) -> None:
         self._is_held_back = False
