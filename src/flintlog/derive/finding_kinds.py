@@ -28,8 +28,8 @@ _INDEX_AGAIN = (
     "Stop the member and move its `index` directory away: the next opening writes it again from the data files."
 )
 _FILL_AGAIN = (
-    "Move the member's directory (`dledger-<id>`) away and start it: its group fills it again. A group of one has "
-    "nobody to ask: restore the directory from a backup."
+    "While the other members run and one leads, move the member's directory (`dledger-<id>`) away and start it: its "
+    "group fills it again. A group of one has nobody to ask: restore the directory from a backup."
 )
 
 _ALL = (
@@ -278,7 +278,7 @@ _ALL = (
         "damaged-ledger-head",
         "Entries of a ledger whose heads do not follow each other",
         "Bytes of a head changed on the disk (index, term, or what is always 0), or data files are of another member.",
-        "At its next opening a member ends its log before such an entry, and loses what follows; so does DLedger.",
+        "flintlog does not open the member. DLedger ends its log before such an entry, and forgets what follows.",
         _FILL_AGAIN,
     ),
     Kind(

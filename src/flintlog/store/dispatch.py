@@ -27,14 +27,14 @@ from flintlog.derive.entries import Place, places_of
 from flintlog.disk.segment import Segment
 from flintlog.errors import DiskFull, FlintlogError
 from flintlog.format.ledger_entry import size_at
-from flintlog.format.record import END_RESERVE, MIN_RECORD_SIZE
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import Lane, LaneStop, Row, Scan
 from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
-from flintlog.store.damage import Damage, DamageMap
+from flintlog.store.damage import DamageMap
 from flintlog.store.dispatch_thread import DispatchThread
+from flintlog.store.gap_filling import gap_fillers
 from flintlog.store.index import IndexService
 from flintlog.store.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queue_table import QueueTable
@@ -356,7 +356,8 @@ class Dispatcher:
         if not isinstance(queue, ConsumeQueue):
             self._put_entry(queue, row, own)
             return
-        self._fill_damaged_gap(queue, row)
+        for filler, place in gap_fillers(queue, row, self._damage, self._log.segments.segment_size):
+            self._put_entry(queue, filler, place)
         self._put_entry(queue, row, own, self._bitmap_of(record))
         for place in others:
             # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
@@ -397,32 +398,6 @@ class Dispatcher:
             for other in wait.topics:
                 self._waits.get(other, set()).discard(wait)
             wait.wake()
-
-    def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
-        """Records lost to damage leave a gap: entries that point at the damage keep all others in their place."""
-        expected = queue.max_offset
-        if row.queue_offset <= expected or expected == 0:
-            return
-        lost = self._damage.between(queue.max_physical_offset, row.physical_offset)
-        lost_bytes = self._damage.bytes_between(queue.max_physical_offset, row.physical_offset)
-        if lost is None or row.queue_offset - expected > lost_bytes // MIN_RECORD_SIZE:
-            # Too many for what was lost: it is the offset itself that is wrong.
-            return
-        start, size = self._place_filler(lost)
-        filler = row._replace(physical_offset=start, size=size, tags_code=0)
-        for queue_offset in range(expected, row.queue_offset):
-            # Each filler must end behind the one before, or the queue takes it for a repeat.
-            queue.end.max_physical_offset = min(queue.max_physical_offset, start)
-            self._put_entry(queue, filler, Place(queue.topic, queue.queue_id, queue_offset))
-
-    def _place_filler(self, lost: Damage) -> tuple[int, int]:
-        """A stretch of the damage within one file: a reader takes one that ends elsewhere for an expired message."""
-        start = lost.start
-        segment_size = self._log.segments.segment_size
-        room = segment_size - start % segment_size
-        if room <= END_RESERVE and start + room < lost.end:
-            start, room = start + room, segment_size
-        return start, min(lost.end - start, room)
 
     # ------------------------------------------------------------------ index and listeners
 

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from flintlog.derive.finding import Finding
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
@@ -38,8 +39,10 @@ from flintlog.format.ledger_entry import (
     parse_index_record,
 )
 from flintlog.format.ledger_state import LedgerCheckpoint
-from flintlog.store.ledger_recovery import NO_INDEX, BodyCheck, LedgerRecovery
+from flintlog.store.cutting import keep_aside
+from flintlog.store.ledger_recovery import NO_INDEX, LedgerRecovery
 from flintlog.store.ledger_state import NOTHING, LedgerState
+from flintlog.store.ledger_tail import BodyCheck
 from flintlog.store.segment_bytes import held, written_end
 
 INDEX_FILE_BYTES: Final = 5 * 1024 * 1024 * INDEX_RECORD_SIZE
@@ -59,6 +62,7 @@ class LedgerFiles:
         data: SegmentQueue | None = None,
         data_directories: Sequence[Path] = (),
         is_intact: BodyCheck | None = None,
+        cut_directory: Path | None = None,
     ) -> None:
         """`data` may hold other files before the ledger's own, which are those in the data directories."""
         if index_file_bytes % INDEX_RECORD_SIZE:
@@ -78,6 +82,10 @@ class LedgerFiles:
         self._syncing = threading.Lock()
         self._index = SegmentQueue([directory / "index"], index_file_bytes, medium)
         self._is_intact = is_intact
+        self._medium = medium
+        self._cut_directory = cut_directory or directory / "cut"
+        self.torn: Finding | None = None
+        """What the opening found behind the log's end, and kept aside."""
 
     # ------------------------------------------------------------------ opening
 
@@ -89,20 +97,35 @@ class LedgerFiles:
         self.end_position = self._begin_position()
         self.committed = self.state.load_checkpoint().committed_index
         recovery = LedgerRecovery(
+            self.directory,
             self._own_files(),
             self._index,
             begin_position=self.end_position,
             committed=self.committed,
+            max_term=self.state.known_term(),
             is_intact=self._is_intact,
         )
         found = recovery.run()
         self._begin, self.end, self.end_term, self.end_position = found.begin, found.end, found.term, found.position
         self._first = self.data.first
+        self._keep_torn(keep_aside(self.data, self.end_position, self._cut_directory, self._medium))
         self._clear_behind(self.data, self.end_position)
         self.data.resync(recovery.start_position)  # a process that was killed leaves bytes that are only in memory
         self.data.flushed_where = self.data.committed_where = self.end_position
         self.synced_position = self.end_position
         self._settle_index(recovery.changed_index_records)
+
+    def _keep_torn(self, kept: Sequence[Path]) -> None:
+        """The last entries were on their way to the disk; nobody was told of them."""
+        if kept:
+            self.torn = Finding(
+                "torn-tail",
+                "warning",
+                f"bytes behind entry {self.end}, the ledger's last, that are no entry which follows it",
+                "nothing to do: the leader sends again what is missing",
+                physical_offset=self.end_position,
+                kept_in=", ".join(map(str, kept)),
+            )
 
     def _own_files(self) -> list[Segment]:
         return [segment for segment in self.data.segments if segment.path.parent in self._directories]

@@ -29,7 +29,12 @@ from flintlog.format.ledger_state import (
 )
 
 MAX_STATE_BYTES = 4096
+MAX_TERM = 2**63 - 1
 NOTHING = LedgerCheckpoint(-1, -1)
+REFILL_ADVICE = (
+    "while the other members run and one of them leads, move the ledger's directory away and start the member: the "
+    "group fills it again; keep what was moved until that is done, and in a group of one restore it from a backup"
+)
 
 
 class LedgerState:
@@ -50,13 +55,23 @@ class LedgerState:
                 raise DamagedStore(
                     "the member's term and vote are lost, and only an older one is there",
                     path=path,
-                    advice="move the ledger's directory away: the group fills it again",
+                    advice=REFILL_ADVICE,
                 )
             return TermVote(0)
         try:
             return parse_term_vote(self._medium.read(path, MAX_STATE_BYTES))
         except FormatError as error:
-            raise DamagedStore(f"the member's term and vote cannot be read: {error.what}", path=path) from error
+            raise DamagedStore(
+                f"the member's term and vote cannot be read: {error.what}", path=path, advice=REFILL_ADVICE
+            ) from error
+
+    def known_term(self) -> int:
+        """The term, above which there can be no entry; any, where no term can be read: then no node is started."""
+        try:
+            found = self.load_vote()
+        except DamagedStore:
+            return MAX_TERM
+        return found.term or MAX_TERM
 
     def save_vote(self, state: TermVote) -> None:
         """Write term and vote; durable when this returns."""

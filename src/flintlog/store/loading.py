@@ -173,6 +173,8 @@ class Loader:
             report = Recovery(self._opening(progress), clean=self.was_clean).run()
             if self._unclosed is not None:
                 report = report.with_findings([self._unclosed])
+        if self._parts.ledger is not None and self._parts.ledger.torn is not None:
+            report = report.with_findings([self._parts.ledger.torn])
         self._lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
         if self._is_cutting:
             self._cut.done()

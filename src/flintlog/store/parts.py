@@ -105,6 +105,7 @@ def _make_ledger(paths: StorePaths, config: StoreConfig, medium: Medium, segment
         data=segments,
         data_directories=paths.commit_logs,
         is_intact=_is_record,
+        cut_directory=paths.cut,
     )
 
 
