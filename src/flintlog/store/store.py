@@ -371,6 +371,12 @@ class Store(Writable):
             raise InvalidConfig("only a slave's settings come from elsewhere")
         self._folder.load()
 
+    def take_polled(self, write: Callable[[], object]) -> None:
+        """For a ledger's member while a Java broker leads: `write` puts what that said into the `config` folder."""
+        if self._member is None:
+            raise InvalidConfig("only a ledger's member asks its leader")
+        self._member.take_polled(write)
+
     def set_replicas(self, *, confirmed_where: int, in_sync_count: int) -> None:
         """Told by whoever sends the log: what enough replicas hold, and how many are in sync, this store counted."""
         if self._engine.flushing.confirmation is not None:
