@@ -84,6 +84,8 @@ class Verification:
     notes: list[str] = field(default_factory=list)
     inferred: list[str] = field(default_factory=list)
     record_count: int = 0
+    damaged_count: int = 0
+    """How many of these records have a damaged body."""
     queue_count: int = 0
     key_count: int = 0
     byte_count: int = 0
@@ -387,7 +389,7 @@ class _Verifier:
 
     def _sum_up(self, judgement: Judgement) -> None:
         answer = self._answer
-        answer.record_count = judgement.log.record_count
+        answer.record_count, answer.damaged_count = judgement.log.record_count, judgement.log.damaged_count
         answer.key_count = judgement.key_count
         answer.queue_count = len(self._files.queues)
         answer.byte_count = sum(file.size for file in self._files.log)

@@ -43,6 +43,8 @@ class LogJudgement:
     min_offset: int = 0
     end: int = 0
     record_count: int = 0
+    damaged_count: int = 0
+    """How many of these have a damaged body."""
     last_record: int = -1
     last_store_timestamp: int = -1
     findings: list[Finding] = field(default_factory=list)
@@ -73,6 +75,7 @@ def judge_log(results: Sequence[RangeResult], files: Sequence[DataFile], facts: 
     pending: _OpenEnd | None = None
     for result in results:
         judgement.record_count += result.record_count
+        judgement.damaged_count += len(result.damaged_bodies)
         pending = _join(judgement, pending, result, files)
         judgement.findings += result.findings
         if result.last_record >= 0:

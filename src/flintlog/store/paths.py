@@ -124,6 +124,11 @@ class StorePaths:
         return self.own / "stop.json"
 
     @property
+    def writer(self) -> Path:
+        """What we have written into `abort`: if that says something else, somebody else had the store since."""
+        return self.own / "writer"
+
+    @property
     def batches(self) -> Path:
         """What is known of batches that are stored whole or not at all."""
         return self.own / "batches.json"

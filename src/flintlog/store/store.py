@@ -320,7 +320,8 @@ class Store(Writable):
     def on_arrival(self, callback: Listener) -> None:
         """Call back with an `Arrival` for each message that becomes visible, in log order.
 
-        The callback runs in the thread that made the message visible, which goes on when it returns.
+        The callback runs in the thread that made the message visible, which goes on when it returns: the one that puts,
+        the flush thread under sync flush, or one of the store's own for what others put meanwhile.
         """
         if not callable(callback):
             raise InvalidConfig(f"a listener is a function, not {type(callback).__name__}")
@@ -369,6 +370,12 @@ class Store(Writable):
         if not self._engine.is_replica:
             raise InvalidConfig("only a slave's settings come from elsewhere")
         self._folder.load()
+
+    def take_polled(self, write: Callable[[], object]) -> None:
+        """For a ledger's member while a Java broker leads: `write` puts what that said into the `config` folder."""
+        if self._member is None:
+            raise InvalidConfig("only a ledger's member asks its leader")
+        self._member.take_polled(write)
 
     def set_replicas(self, *, confirmed_where: int, in_sync_count: int) -> None:
         """Told by whoever sends the log: what enough replicas hold, and how many are in sync, this store counted."""
