@@ -53,7 +53,7 @@ class Flushing:
         log = parts.commit_log
         self._ledger: LedgerWaiting | None = None
         if isinstance(log, LedgerCommitLog):
-            self._ledger = LedgerWaiting(log, dispatcher.advance, counted)
+            self._ledger = LedgerWaiting(log, dispatcher.keep_up, counted)
 
     @property
     def waiting(self) -> GroupCommit | Confirmation | LedgerWaiting | None:
@@ -172,7 +172,7 @@ class Flushing:
             self.commit.nudge()
         if self._config.wake_flush_when_put_message and self._async_flush is not None:
             self._async_flush.nudge()
-        self._dispatcher.advance()
+        self._dispatcher.keep_up()
 
     def _after_put(self) -> None:
         """A put waits for replicas; its record may have been dispatched on the short way already."""

@@ -330,7 +330,8 @@ class Store(Writable):
     def on_arrival(self, callback: Listener) -> None:
         """Call back with an `Arrival` for each message that becomes visible, in log order.
 
-        The callback runs in the thread that made the message visible, which goes on when it returns.
+        The callback runs in the thread that made the message visible, which goes on when it returns: the one that puts,
+        the flush thread under sync flush, or one of the store's own for what others put meanwhile.
         """
         if not callable(callback):
             raise InvalidConfig(f"a listener is a function, not {type(callback).__name__}")
