@@ -97,6 +97,19 @@ def test_a_clean_stop_of_the_leader_brings_its_last_acknowledgements_to_the_grou
     assert offset(three.leader) == 7
 
 
+def test_a_leader_that_hands_over_keeps_nothing_to_itself(group: Callable[..., Group]) -> None:
+    three = group(*THREE)
+    fill(three, 10)
+    take(three, 7)
+    leader, successor = three.leader, three.name_of(other(three))
+    until(lambda: leader.hand_over(successor), "the other leads")
+    until(lambda: three.nodes[successor].is_serving, "it serves")
+    assert offset(three.nodes[successor]) == 7
+    until(lambda: offset(leader) == 7, "the old leader follows")
+    with pytest.raises(NotLeading):
+        leader.store.consumer_offsets.commit("billing", "orders", 0, 8)
+
+
 def test_followers_have_the_offsets_too_and_in_their_files(group: Callable[..., Group]) -> None:
     three = group(*THREE)
     fill(three, 10)

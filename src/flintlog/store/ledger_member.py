@@ -18,6 +18,7 @@ from flintlog.errors import FlintlogError, NotLeading
 from flintlog.store.config_folder import ConfigFolder
 from flintlog.store.consumers import Consumers
 from flintlog.store.message import Message, Receipt
+from flintlog.store.polled_mark import PolledMark
 from flintlog.store.service_runs import ServiceRuns
 from flintlog.store.shared_state import Change, Part, State
 from flintlog.store.sharing import PIECE_BYTES, Sharing
@@ -49,6 +50,7 @@ class LedgerMember:
         self._consumers = consumers
         self._services = services
         self.sharing = Sharing(store, put, piece_bytes=max(1, min(PIECE_BYTES, file_bytes // _PIECES_A_FILE)))
+        self._polled = PolledMark(store.path, store.medium)
         self._is_promoted = False
         self._has_told_all = False
         self._adopting = threading.Lock()
@@ -61,15 +63,32 @@ class LedgerMember:
     def load(self) -> None:
         """Begin as a follower, with what the group has committed as far as this member knows."""
         self._folder.follow()
-        if self.sharing.load(self._folder.local_state):
+        self._polled.load()
+        if self.sharing.load(self._folder.local_state) and not self._polled.counts(self.sharing.next_offset):
             self._folder.adopt(Change(self.sharing.state, is_whole=True))
 
     def take_shared(self) -> None:
         """Take what the group has committed; a leader has it already."""
         with self._adopting:
-            changes = self.sharing.advance()
-            for change in () if self._is_promoted else changes:
-                self._folder.adopt(change)
+            self._adopt_new()
+
+    def _adopt_new(self) -> None:
+        was_polled = self._polled.counts(self.sharing.next_offset)
+        changes = self.sharing.advance()
+        if self._is_promoted or not changes or self._polled.counts(self.sharing.next_offset):
+            return
+        for change in [Change(self.sharing.state, is_whole=True)] if was_polled else changes:
+            self._folder.adopt(change)
+
+    def take_polled(self, write: Callable[[], object]) -> None:
+        """A Java broker leads: `write` puts what it said into the files."""
+        with self._adopting:
+            if self._is_promoted:
+                raise NotLeading("this member leads its group now", path=self._store.path)
+            self._store.consumer_offsets.save()
+            if write():
+                self._folder.load()
+            self._polled.save(self.sharing.next_offset)
 
     # ------------------------------------------------------------------ leading
 
@@ -83,16 +102,21 @@ class LedgerMember:
 
     def _promote(self) -> None:
         with self._adopting:
-            for change in self.sharing.advance():
-                self._folder.adopt(change)
+            self._adopt_new()
             self.sharing.lead()
             self._folder.lead(self.sharing.share)
             self._is_promoted = True
 
     def _share_what_is_only_here(self) -> None:
-        """The group's log may be younger than this store: what the log does not name is taken from here."""
+        """The group's log may be younger than this store, or its last leader was a Java broker that was asked.
+
+        What the log does not name, or not as it was told since, is taken from here.
+        """
+        was_polled = self._polled.counts(self.sharing.next_offset)
         missing: State = {
-            name: part for name, part in self._folder.local_state().items() if self.sharing.part(name) is None
+            name: part
+            for name, part in self._folder.local_state().items()
+            if was_polled or self.sharing.part(name) is None
         }
         if missing:
             self.sharing.share(missing)

@@ -71,6 +71,8 @@ class Opening:
     ledger_end: int | None = None
     """Where a ledger has the log end: what it has committed. Behind that lies what may still be cut, by the ledger."""
     published: Progress | None = None
+    is_others: bool = False
+    """Whether nothing is believed but the log, because of who derived the rest."""
 
 
 class Recovery:
@@ -138,7 +140,7 @@ class Recovery:
             self._forget_queues()
             return self._min
         covered = FAR if self._clean else self._covered()
-        if covered is None or self._is_broken_below(covered):
+        if self._open.is_others or covered is None or self._is_broken_below(covered):
             self._forget_queues()
             return self._min
         if self._clean:
@@ -206,6 +208,12 @@ class Recovery:
         index = self._open.index
         if index is None:
             return FAR
+        if self._open.is_others and index.files:
+            self._open.checkpoint.set(index_msg_timestamp=0)
+            self._open.checkpoint.flush()
+            self._mark()
+            index.destroy()
+            return self._min
         if not index.files:
             return self._without_index()
         if self._clean:

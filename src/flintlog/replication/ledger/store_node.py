@@ -30,15 +30,17 @@ from flintlog.format.record import Record, encode_record, with_host_bits
 from flintlog.format.sys_flag import TransactionType
 from flintlog.remoting.codes import GET_BROKER_HA_STATUS, SUCCESS
 from flintlog.remoting.frame import Command
-from flintlog.remoting.server import RemotingServer
+from flintlog.replication.broker_ports import BrokerPorts
 from flintlog.replication.figures import NodeFigures, PeerFigures
 from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ha.master_shell import ReplicaStatus
+from flintlog.replication.ha.metadata import POLL_S, handlers_for
 from flintlog.replication.ha.status import NodeStatus, encode_status
 from flintlog.replication.ledger.file_storage import FileStorage
 from flintlog.replication.ledger.interface import LedgerConfig, Role, RoleChange
 from flintlog.replication.ledger.messages import AppendResponse, ResponseCode
 from flintlog.replication.ledger.node import LedgerListeners, LedgerNode, LedgerStatus
+from flintlog.replication.ledger.polling import LeaderPoll
 from flintlog.store.clock import Clock, Milliseconds
 from flintlog.store.config import StoreConfig
 from flintlog.store.ledger_emptying import empty_member
@@ -103,15 +105,21 @@ class LedgerStoreNode(LedgerListeners):
         port: int | None = None,
         medium: Medium | None = None,
         clock: Clock | Milliseconds | None = None,
+        brokers: Mapping[str, str] | None = None,
+        poll_s: float = POLL_S,
     ) -> None:
         """Opens the store; `start` lets it take part. `fast`: timings for a group without Java.
 
         `heartbeat_interval_ms` must be the same on all members, Java's among them, where it is 2000.
-        On `port`, if there is one, it answers who asks for its status. `clock` is the store's, not the group's.
+        On `port`, if there is one, it answers who asks for its status, and RocketMQ's questions for topics, groups and
+        offsets. `clock` is the store's, not the group's. `brokers` are the ports of members that are Java brokers:
+        while one of them leads it is asked for its topics, groups and offsets every `poll_s`.
         """
         peers, self_id = parse_peers(config.dleger_peers or ""), config.dleger_self_id
         if not config.dleger_group or self_id is None or self_id not in peers:
             raise InvalidConfig("a member needs a group, its own id, and itself among the peers", path=path)
+        if not set(brokers or {}) <= peers.keys() - {self_id}:
+            raise InvalidConfig(f"the brokers {sorted(brokers or {})} are not among the other members", path=path)
         self.group = config.dleger_group
         self._config = config.with_changes(enable_dleger_commit_log=True)
         self._path, self._medium, self._clock = Path(path), medium, clock
@@ -127,7 +135,10 @@ class LedgerStoreNode(LedgerListeners):
         self._refilling: threading.Thread | None = None
         self._loop: LoopThread | None = None
         self.host, self.port = host, port
-        self._server = RemotingServer({GET_BROKER_HA_STATUS: self._answer_status})
+        handlers = handlers_for(lambda: self.store)
+        self._ports = BrokerPorts({**handlers, GET_BROKER_HA_STATUS: self._answer_status})
+        self._brokers, self._poll_s = dict(brokers or {}), poll_s
+        self._poll: LeaderPoll | None = None
         self._open()
 
     def _open(self) -> None:
@@ -150,14 +161,20 @@ class LedgerStoreNode(LedgerListeners):
     async def _start(self) -> None:
         await self._start_node()
         if self.port is not None:
-            self.port = await self._server.start(self.host, self.port)
+            self.port = await self._ports.start(self.host, self.port)
 
     async def _start_node(self) -> None:
         await self.node.start()
         self._door.between_steps = self._between_steps
+        if self._poll is not None:
+            await self._poll.stop()  # of the store that was emptied
+        self._poll = LeaderPoll(self.store, lambda: self.node.status().leader_id, self._brokers, poll_s=self._poll_s)
+        await self._poll.start()
 
     async def _stop(self) -> None:
-        await self._server.stop()
+        if self._poll is not None:
+            await self._poll.stop()
+        await self._ports.stop()
         await self.node.stop()
 
     def _between_steps(self, work: Callable[[], None]) -> None:
@@ -206,9 +223,14 @@ class LedgerStoreNode(LedgerListeners):
         return self.node.status()
 
     def hand_over(self, successor: str) -> bool:
-        """Let another member lead instead of this one; whether it does now. Puts are refused meanwhile."""
+        """Let another member lead instead of this one; whether it does now. Puts are refused meanwhile.
+
+        What consumers have acknowledged so far is brought to the group before.
+        """
         if self._loop is None:
             raise StoreClosed("this member has left its group", path=self.store.path)
+        if self.is_serving:
+            self.store.consumer_offsets.save()
         return self._loop.call(self.node.transfer_leadership(successor)) is ResponseCode.SUCCESS
 
     def figures(self) -> NodeFigures:
