@@ -25,6 +25,7 @@
     ├── PeerFailed              another node did not answer, or answered what cannot be
     ├── LedgerHalted            a node of a ledger group that stopped rather than give up what was committed
     ├── NotLeading              a member of a ledger group was asked for what only its leader does
+    ├── LedgerLeftBehind        a member that was away so long that its group has deleted what it needs next
     └── PutFailed               `receipt.check()` of a put that was not acknowledged
 
 Each says what was wrong, where (file and offset, when there is one), and what the reader can do.
@@ -229,3 +230,9 @@ class NotLeading(FlintlogError):
     """A member of a ledger group was asked for what only its leader does."""
 
     code = "not-leading"
+
+
+class LedgerLeftBehind(FlintlogError):
+    """The group's log begins behind the end of this member's: what comes between was deleted."""
+
+    code = "ledger-left-behind"

@@ -21,8 +21,8 @@ def test_every_task_gives_a_rate(tmp_path: Path) -> None:
         "HA sync pair, 8 asyncio",
         "group of three, 8 asyncio",
     ]
-    assert all(figure.flintlog > 0 for figure in figures)
-    assert [(figure.java, figure.ratio) for figure in figures] == [(None, None)] * 3
+    assert all(figure.flintlog > 0 and figure.cpu_us > 0 for figure in figures)
+    assert [(figure.java, figure.ratio, figure.java_cpu_us) for figure in figures] == [(None, None, None)] * 3
     assert len(steps) == 3
     assert list(tmp_path.iterdir()) == []
 
@@ -33,4 +33,4 @@ def test_every_task_gives_a_rate(tmp_path: Path) -> None:
 def test_java_is_measured_beside(tmp_path: Path) -> None:
     figures = measure_replication(tmp_path, SMALL, with_java=True, progress=lambda _: None)
     assert all(figure.java for figure in figures)
-    assert all(figure.ratio for figure in figures)
+    assert all(figure.ratio and figure.java_cpu_us for figure in figures)

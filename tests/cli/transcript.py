@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,8 +81,13 @@ def tell(
     if captured.err and not case.only_form:
         told += f"(stderr)\n{captured.err}"
     told += f"(exit code {code})\n"
+    return masked(told, store, room, (*(_TIMES if case.masks_times else ()), *case.masks))
+
+
+def masked(told: str, store: Path, room: Path, masks: Iterable[tuple[str | re.Pattern[str], str]]) -> str:
+    """What was told, without what differs from run to run."""
     told = told.replace(str(store), "STORE").replace(str(room), "ROOM")
-    for pattern, name in (*(_TIMES if case.masks_times else ()), *case.masks):
+    for pattern, name in masks:
         told = re.sub(pattern, name, told)
     return "".join(part.rstrip() + "\n" for part in told.splitlines())
 

@@ -14,8 +14,9 @@ from flintlog.disk.buffer_pool import TransientStorePool
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
-from flintlog.disk.segment_queue import SegmentQueue, segment_name
+from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DiskError, DiskFull
+from flintlog.format.names import segment_name
 
 SIZE = 16384
 

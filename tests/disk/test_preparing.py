@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.disk import libc, local
+from flintlog.disk import libc, local_file
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.segment import Segment
 from flintlog.errors import SyncFailed
@@ -74,7 +74,7 @@ def test_where_it_cannot_be_done_pages_are_only_touched(
     segment: Segment, path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
 ) -> None:
     if cause == "the system cannot":
-        monkeypatch.setattr(local, "write_out", lambda *_: False)
+        monkeypatch.setattr(local_file, "write_out", lambda *_: False)
     else:
         path.unlink()
     assert segment.warm_ahead(SIZE // 2, for_syncs=True) == SIZE // 2

@@ -12,8 +12,9 @@ from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
-from flintlog.disk.segment_queue import SegmentQueue, segment_name
+from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore, DiskFull, InvalidConfig, StoreClosed, SyncFailed, WrongFileSize
+from flintlog.format.names import segment_name
 
 SEGMENT_SIZE = 16384
 

@@ -20,6 +20,7 @@ from random import Random
 import pytest
 
 from flintlog.disk.faulty import FaultyMedium
+from flintlog.errors import DamagedStore
 from flintlog.replication.ledger.file_storage import FileStorage
 from flintlog.replication.ledger.interface import HardState, Truncation
 from flintlog.replication.ledger.messages import Entry
@@ -111,6 +112,7 @@ def goes_on(medium: FaultyMedium, storage: FileStorage) -> None:
     """The next entry follows, and is there after another stop."""
     log = storage.log
     body = sealed(b"goes on")
+    storage.save_hard_state(HardState(9, "n0"))
     entry = Entry(log.end + 1, 9, log.place(log.end_position, 48 + len(body)), body)
     storage.write([entry])
     storage.sync()
@@ -168,6 +170,34 @@ def test_the_power_goes_again_while_a_torn_log_is_opened() -> None:
             history.check(storage)
             if not again.is_off:
                 break
+    raise AssertionError("a history that does not end")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_byte_that_rots_among_durable_entries_is_never_taken_for_a_torn_tail(seed: int) -> None:
+    chance = Random(seed)
+    refused = 0
+    for step in range(8, MAX_STEPS, 2):
+        dying = StoppingMedium.over(FaultyMedium(clock_ms=lambda: 0), step)
+        history = History()
+        with contextlib.suppress(PowerLost):
+            history.run(opened(dying))
+        left = dying.crash(step)
+        if history.durable > 0:
+            rotten = chance.choice(history.old[: history.durable])
+            path = ROOT / "data" / f"{rotten.position // 4096 * 4096:020d}"
+            data = bytearray(left.read(path, 4096))
+            place = rotten.position % 4096 + chance.randrange(rotten.size)
+            data[place] ^= 1 << chance.randrange(8)
+            left.replace(path, bytes(data))
+            try:
+                assert opened(left).log.end >= history.durable
+            except DamagedStore:
+                refused += 1
+                assert left.read(path, 4096) == data
+        if not dying.is_off:
+            assert refused > 5
+            return
     raise AssertionError("a history that does not end")
 
 

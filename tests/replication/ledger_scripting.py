@@ -406,7 +406,9 @@ def _cell(log: MemoryLog, index: int) -> str:
 def _tell_output(output: Output) -> Iterator[str]:
     if output.hard_state is not None:
         vote = f", votes for {output.hard_state.voted_for}" if output.hard_state.voted_for else ""
-        yield f"is in term {output.hard_state.term}{vote}"
+        term, index = output.hard_state.promised
+        had = f", had a log that ended with {index}:{term}" if index != NO_INDEX else ""
+        yield f"is in term {output.hard_state.term}{vote}{had}"
     if output.truncation is not None and output.truncation.restart_position is not None:
         yield f"begins its log anew with {output.truncation.last_index + 1}"
     elif output.truncation is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import struct
 import threading
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.store.small_store import SMALL
 from flintlog import Message, PutStatus, open_store
 from flintlog.errors import DamagedRecord, DamagedStore
 from flintlog.format.record import encode_blank
+from flintlog.replication.ha import master_line, master_shell
 from flintlog.replication.ha.wire import encode_frame, encode_report
 
 
@@ -180,3 +182,62 @@ def test_flow_control_limits_the_rate(tmp_path: Path) -> None:
         with running_slave(tmp_path / "slave", port) as (slave, _):
             wait_until(lambda: slave.raw_log.end == master.raw_log.end)
         assert time.monotonic() - began > 0.4
+
+
+NEVER_S = 3600.0
+
+
+@pytest.fixture
+def only_bells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master that looks at its log only when somebody rings or reports: nothing makes up for a missed bell."""
+    monkeypatch.setattr(master_shell, "POLL_S", NEVER_S)
+    monkeypatch.setattr(master_line, "PATIENCE_S", NEVER_S)
+
+
+@pytest.mark.usefixtures("only_bells")
+def test_no_put_is_forgotten_however_puts_and_reports_meet(tmp_path: Path) -> None:
+    config = MASTER.with_changes(slave_timeout=20_000, flush="async")
+    with (
+        running_master(tmp_path / "master", config) as (master, _, port),
+        running_slave(tmp_path / "slave", port, SLAVE.with_changes(flush="async")) as (slave, _),
+    ):
+        threads = [threading.Thread(target=fill, args=(master, 150, 1000 * number)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum(each.max_offset for each in slave.queues()) == 6 * 150
+        assert slave.raw_log.end == master.raw_log.end
+
+
+@pytest.mark.usefixtures("only_bells")
+def test_a_slave_that_says_nothing_does_not_keep_the_log_from_the_others(tmp_path: Path) -> None:
+    config = MASTER.with_changes(slave_timeout=20_000, in_sync_replicas=2)
+    with (
+        running_master(tmp_path / "master", config) as (master, shell, port),
+        socket.create_connection((LOOPBACK, port), 5) as silent,
+    ):
+        silent.sendall(encode_report(0))
+        wait_until(lambda: len(shell.status()) == 1)
+        with running_slave(tmp_path / "slave", port):
+            fill(master, 10)
+            assert silent.recv(4096)  # it was sent something, and owes a report from then on
+            fill(master, 10, 10)
+
+
+def test_what_is_put_while_a_report_is_awaited_does_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(master_shell, "POLL_S", NEVER_S)
+    config = MASTER.with_changes(slave_timeout=20_000, flush="async")
+    with (
+        running_master(tmp_path / "master", config) as (master, _, port),
+        socket.create_connection((LOOPBACK, port), 5) as slow,
+    ):
+        slow.sendall(encode_report(0))
+        for _ in range(2):  # the second one comes although the first was not reported
+            put = master.put_async(Message("orders", b"x"))
+            offset, size = struct.unpack(">qi", slow.recv(12, socket.MSG_WAITALL))
+            assert len(slow.recv(size, socket.MSG_WAITALL)) == size
+        slow.sendall(encode_report(offset + size))
+        assert put.result(10).status is PutStatus.PUT_OK

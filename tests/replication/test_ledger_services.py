@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -94,6 +95,19 @@ def test_a_clean_stop_of_the_leader_brings_its_last_acknowledgements_to_the_grou
     take(three, 7)
     three.stop(three.name_of(three.leader))
     assert offset(three.leader) == 7
+
+
+def test_a_leader_that_hands_over_keeps_nothing_to_itself(group: Callable[..., Group]) -> None:
+    three = group(*THREE)
+    fill(three, 10)
+    take(three, 7)
+    leader, successor = three.leader, three.name_of(other(three))
+    until(lambda: leader.hand_over(successor), "the other leads")
+    until(lambda: three.nodes[successor].is_serving, "it serves")
+    assert offset(three.nodes[successor]) == 7
+    until(lambda: offset(leader) == 7, "the old leader follows")
+    with pytest.raises(NotLeading):
+        leader.store.consumer_offsets.commit("billing", "orders", 0, 8)
 
 
 def test_followers_have_the_offsets_too_and_in_their_files(group: Callable[..., Group]) -> None:
@@ -340,3 +354,56 @@ def test_timers_are_delivered_by_the_next_leader_once(group: Callable[..., Group
         three.start(gone)
     clock.advance(60_000)
     assert bodies(three.leader) == [b"0", b"1", b"2", b"3"]
+
+
+# ------------------------------------------------------------------ retention
+
+
+def log_files(group: Group, member: str) -> list[str]:
+    return sorted(path.name for path in (group.root / member / f"dledger-{member}/data").iterdir())
+
+
+def expire(group: Group, clock: FakeClock) -> None:
+    """Let three days pass, and the files of that time go."""
+    for member in group.nodes:
+        for name in log_files(group, member):
+            path = group.root / member / f"dledger-{member}/data" / name
+            os.utime(path, (clock.now_ms() / 1000, clock.now_ms() / 1000))
+    clock.advance(73 * 3_600_000)
+    for node in group.nodes.values():
+        node.store.delete_expired_files()
+    for _ in range(12):
+        clock.advance(10_000)
+
+
+def test_old_files_go_and_the_shared_state_stays(group: Callable[..., Group]) -> None:
+    clock = FakeClock()
+    three = group(*THREE, clock=clock, file_reserved_time=72, clean_resource_interval=10_000, protect_unconsumed=False)
+    fill(three, 3)
+    three.leader.store.topics.create("orders", read_queue_nums=5)
+    take(three, 3)
+    three.leader.store.consumer_offsets.save()
+    for number in range(120):
+        three.put(Message("orders", b"%d" % number * 1000))
+    three.settle()
+    before = log_files(three, "n0")
+    assert len(before) > 3
+    expire(three, clock)
+    three.settle()
+    expire(three, clock)  # the others let go what the leader wrote again
+    for member in THREE:
+        assert before[0] not in log_files(three, member)
+        assert three.nodes[member].store.min_physical_offset > 0
+    three.drop_leader()
+    assert offset(three.leader) == 3
+    for member in THREE:  # as if each were new: what is left of the log says it all
+        if member in three.nodes:
+            three.drop(member)
+        for path in (three.root / member / "config").iterdir():
+            path.unlink()
+    three.start()
+    topic = three.leader.store.topics.get("orders")
+    assert topic is not None
+    assert (offset(three.leader), topic.read_queue_nums) == (3, 5)
+    receipt = three.leader.store.put(Message("orders", b"next"))
+    assert receipt.queue_offset == 123

@@ -18,7 +18,7 @@ from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.services import schedule
 from flintlog.services.schedule import ScheduleService
 from flintlog.store.background import NEVER
-from flintlog.store.logical_queue import CqUnit
+from flintlog.store.queue_units import CqUnit
 from flintlog.store.service import Rewritten
 from flintlog.testing import SMALL_FILES, FakeClock
 

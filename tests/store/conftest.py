@@ -16,7 +16,8 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.format.record import Record, parse_record
 from flintlog.kernel import Row
 from flintlog.store.index import IndexService
-from flintlog.store.queue_table import QueueFiles, QueueTable
+from flintlog.store.queue_files import QueueFiles
+from flintlog.store.queue_table import QueueTable
 
 NOW_MS = 1_800_000_000_000
 

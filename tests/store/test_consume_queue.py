@@ -17,7 +17,8 @@ from flintlog.disk.medium import Medium
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.kernel import Lane, LaneStop
 from flintlog.store.consume_queue import ConsumeQueue
-from flintlog.store.logical_queue import Boundary, StoreTimeOf, TailKeeper
+from flintlog.store.logical_queue import Boundary, StoreTimeOf
+from flintlog.store.queue_tail import TailKeeper
 
 ENTRIES_PER_FILE = 8
 FILE_SIZE = ENTRIES_PER_FILE * 20

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import InvalidConfig, Message, open_store
-from flintlog.errors import DamagedStore, StoreClosed
+from flintlog.errors import LedgerLeftBehind, StoreClosed
 from flintlog.store import ledger_log
 from flintlog.store.ledger_log import ProposalAnswer
 from flintlog.store.message import PutStatus, Receipt
@@ -191,7 +191,7 @@ def test_a_log_that_was_read_does_not_begin_anew(group: ToldGroup) -> None:
     group.lead()
     group.store.put_async(Message("orders", b"x"))
     group.commit()
-    with pytest.raises(DamagedStore, match="begins at"):
+    with pytest.raises(LedgerLeftBehind, match="begins at"):
         group.door.files.restart(10 * CONFIG.mapped_file_size_commit_log)
     assert group.door.files.end == 0
     group.store.wait_dispatched()

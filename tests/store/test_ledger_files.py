@@ -153,6 +153,26 @@ def test_an_empty_ledger_has_nothing(tmp_path: Path) -> None:
         files.entry(-1)
 
 
+def test_entries_of_files_that_will_be_deleted_are_not_there(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, some_bodies(100))
+    first, second = files.data.segments[:2]
+    assert files.let_go(first.end)
+    begin = files.begin
+    assert begin > 0
+    assert files.entry(begin)[0].position == first.end
+    with pytest.raises(InvalidOffset):
+        files.entry(begin - 1)
+    assert first.destroy(0, 0)  # unlinked, and still in the list: nobody looks at it
+    assert files.begin == begin
+    files.data._forget(first)
+    assert files.begin == begin
+    assert files.let_go(second.end)
+    assert files.begin > begin
+    assert not files.let_go(files.data.segments[-1].end)
+    files.close()
+
+
 def test_begin_moves_when_old_files_are_deleted(tmp_path: Path) -> None:
     files = opened(tmp_path)
     grow(files, some_bodies(100))
@@ -210,33 +230,158 @@ def test_a_damaged_index_is_mended(tmp_path: Path) -> None:
     assert stored(tmp_path) == before
 
 
+def overwrite(directory: Path, position: int, data: bytes) -> Path:
+    path = directory / "data" / f"{position // DATA_BYTES * DATA_BYTES:020d}"
+    found = bytearray(path.read_bytes())
+    found[position % DATA_BYTES : position % DATA_BYTES + len(data)] = data
+    path.write_bytes(found)
+    return path
+
+
+def wrong_number(place: int) -> bytes:
+    return (0x80000000 if place == 16 else 0x7F000000).to_bytes(4, "big")  # only an earlier term is wrong
+
+
 @pytest.mark.parametrize("place", [0, 4, 8, 16, 24, 44])
-def test_the_log_ends_before_an_entry_with_a_wrong_number(tmp_path: Path, place: int) -> None:
+def test_the_log_ends_before_a_last_entry_with_a_wrong_number(tmp_path: Path, place: int) -> None:
+    files = opened(tmp_path)
+    grow(files, some_bodies(60), term=3)
+    position = files.index_record(59).position
+    files.close()
+    path = overwrite(tmp_path, position + place, wrong_number(place))
+    torn = path.read_bytes()[position % DATA_BYTES :].rstrip(b"\0")
+    files = opened(tmp_path)
+    assert files.end == 58
+    assert files.torn is not None
+    assert files.torn.id == "torn-tail"
+    files.close()
+    assert not any(path.read_bytes()[position % DATA_BYTES :])
+    assert (tmp_path / f"cut/{position:020d}").read_bytes() == torn
+
+
+@pytest.mark.parametrize("place", [0, 4, 8, 16, 24, 44])
+def test_a_wrong_number_before_an_intact_entry_is_damage_and_nothing_is_touched(tmp_path: Path, place: int) -> None:
     files = opened(tmp_path)
     grow(files, some_bodies(60), term=3)
     position = files.index_record(55).position
     files.close()
-    path = tmp_path / "data" / f"{position // DATA_BYTES * DATA_BYTES:020d}"
-    data = bytearray(path.read_bytes())
-    at = position % DATA_BYTES + place
-    data[at : at + 4] = (0x80000000 if place == 16 else 0x7F000000).to_bytes(4, "big")  # only an earlier term is wrong
-    path.write_bytes(data)
+    overwrite(tmp_path, position + place, wrong_number(place))
+    before = stored(tmp_path)
+    with pytest.raises(DamagedStore, match="entry 55 of the ledger is damaged, and entry 56"):
+        opened(tmp_path)
+    assert stored(tmp_path) == before
+
+
+def test_one_wrong_byte_in_any_files_first_head_erases_nothing(tmp_path: Path) -> None:
     files = opened(tmp_path)
-    assert files.end == 54
+    grow(files, [b"x" * 200] * 130, term=3)
+    files.save_checkpoint(129)
     files.close()
-    assert not any(path.read_bytes()[position % DATA_BYTES :])
+    before = stored(tmp_path)
+    for path in sorted((tmp_path / "data").iterdir()):
+        sound = path.read_bytes()
+        for place in range(48):
+            path.write_bytes(sound[:place] + bytes([sound[place] ^ 0x40]) + sound[place + 1 :])
+            changed = stored(tmp_path)
+            try:
+                files = opened(tmp_path)
+            except DamagedStore:
+                assert stored(tmp_path) == changed
+            else:
+                assert files.end == 129  # in a file that is not read, or a number that nobody needs
+                files.close()
+            path.write_bytes(sound)
+            shutil.rmtree(tmp_path / "index")
+            (tmp_path / "index").mkdir()
+    opened(tmp_path).close()
+    assert stored(tmp_path) == before
+
+
+def test_a_ledger_without_its_files_is_not_a_new_one(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, [b"x" * 200] * 20)
+    files.save_checkpoint(19)
+    files.close()
+    shutil.rmtree(tmp_path / "data")
+    with pytest.raises(DamagedStore, match="entry 19 was committed"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("lost", [range(1, 2), range(2, 3), range(1, 4)], ids=["one", "its last", "several"])
+def test_sectors_that_never_came_end_the_log_though_later_ones_came(tmp_path: Path, lost: range) -> None:
+    files = opened(tmp_path)
+    grow(files, [b"x" * 100, b"y" * 1200, b"z" * 900, b"w" * 900])
+    files.close()
+    for sector in lost:
+        path = overwrite(tmp_path, sector * 512, bytes(512))
+    left = path.read_bytes()
+    files = opened(tmp_path, is_intact=lambda body, position: len(set(bytes(body))) < 2)
+    assert files.end == 0
+    files.close()
+    assert (tmp_path / f"cut/{148:020d}").read_bytes() == left[148:].rstrip(b"\0")
 
 
 def test_an_uncommitted_entry_without_its_body_is_dropped_and_a_committed_one_stays(tmp_path: Path) -> None:
     def is_intact(body: memoryview, position: int) -> bool:
-        return bytes(body) != bytes(len(body))
+        return any(body)
 
     files = opened(tmp_path)
-    grow(files, [b"a" * 10, bytes(10), b"b" * 10, bytes(10), b"c"])
+    grow(files, [b"a" * 10, bytes(1200), b"b" * 10, bytes(1200), b"c"])
     files.save_checkpoint(2)
     files.close()
     assert opened(tmp_path).end == 4
     assert opened(tmp_path, is_intact=is_intact).end == 2
+
+
+def test_a_wrong_byte_in_a_body_before_an_intact_entry_is_damage(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, [b"x" * 100] * 40)
+    position = files.index_record(10).position
+    files.close()
+    overwrite(tmp_path, position + 60, b"y")
+    before = stored(tmp_path)
+    with pytest.raises(DamagedStore, match="entry 10 of the ledger is damaged, and entry 11"):
+        opened(tmp_path, is_intact=lambda body, position: len(set(bytes(body))) == 1)
+    assert stored(tmp_path) == before
+
+
+def test_a_wrong_byte_in_the_blank_that_closes_a_file_is_damage(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, [b"x" * 200] * 60)
+    blank = files.index_record(32).position + 248
+    assert files.index_record(33).position == DATA_BYTES
+    files.close()
+    for place in range(8):
+        path = overwrite(tmp_path, blank + place, b"\x55")
+        with pytest.raises(DamagedStore, match="entry 33 of the ledger is damaged, and entry 33 behind it"):
+            opened(tmp_path)
+        sound = bytearray(path.read_bytes())
+        sound[blank : blank + 8] = b"\xff" * 4 + (DATA_BYTES - blank).to_bytes(4, "big")
+        path.write_bytes(sound)
+    assert opened(tmp_path).end == 59
+
+
+def test_a_file_that_is_missing_in_the_middle_is_damage(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, [b"x" * 200] * 110)
+    files.close()
+    (tmp_path / f"data/{2 * DATA_BYTES:020d}").unlink()
+    before = stored(tmp_path)
+    with pytest.raises(DamagedStore):
+        opened(tmp_path)
+    assert stored(tmp_path) == before
+
+
+def test_an_entry_of_a_term_that_the_member_does_not_know_is_not_cut(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    files.state.save_vote(TermVote(3, "n0"))
+    grow(files, [b"x"] * 3, term=3)
+    grow(files, [b"y"], term=4)
+    files.close()
+    before = stored(tmp_path)
+    with pytest.raises(DamagedStore, match="entry 3 of the ledger is of term 4"):
+        opened(tmp_path)
+    assert stored(tmp_path) == before
 
 
 def test_a_ledger_that_lost_what_was_committed_is_not_opened(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.disk.local import LocalFile, LocalMedium
+from flintlog.disk.local import LocalMedium
+from flintlog.disk.local_file import LocalFile
 from flintlog.errors import DamagedStore, InvalidConfig, WrongFileSize
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.logical_queue import QueueType
-from flintlog.store.queue_table import QueueFiles, QueueTable
+from flintlog.store.queue_files import QueueFiles
+from flintlog.store.queue_table import QueueTable
 
 FILES = QueueFiles(160, 184)
 NOW_MS = 1_800_000_000_000

@@ -5,7 +5,8 @@
 
 All nodes are processes of their own on loopback. Producers run in the master's or leader's process, the same number on
 both sides, and each waits for its own message; Java's are threads, ours threads or coroutines, as the task says.
-Every side is warmed up before its first round; the median counts.
+Every side is warmed up before its first round; the median counts. The CPU time is that of all nodes and the producers
+together, for a message: it says how the sides compare on a machine that has other work too.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from typing import Final, Protocol
 
 import msgspec
 
+from flintlog.bench.process_tree import cpu_seconds
 from flintlog.bench.replication_worker import DATA_FILE_BYTES, GROUP, Command, Load, Measured, Setup, Status
 from flintlog.errors import FlintlogError
 from flintlog.testing.java_ledger import JavaLedger, ledger_addresses
 from flintlog.testing.java_store import JavaStore
 
-REPLICATION_COLUMNS = ("task", "flintlog", "java", "ratio")
+REPLICATION_COLUMNS = ("task", "flintlog", "java", "ratio", "cpu_us", "java_cpu_us")
 OURS: Final = "flintlog"
 JAVA: Final = "java"
 NODES: Final = ("n0", "n1", "n2")
@@ -39,12 +41,14 @@ _PATIENCE_S: Final = 60.0
 
 
 class ReplicationFigure(msgspec.Struct, frozen=True):
-    """Messages a second that were acknowledged, and how many times as many ours are."""
+    """Messages a second that were acknowledged, how many times as many ours are, and what each cost."""
 
     task: str
     flintlog: float
     java: float | None
     ratio: float | None
+    cpu_us: float
+    java_cpu_us: float | None
 
 
 class ReplicationWindow(msgspec.Struct, frozen=True):
@@ -94,29 +98,38 @@ def _figure(
     sides: dict[str, Opener],
     progress: Callable[[str], None],
 ) -> ReplicationFigure:
-    rates: dict[str, list[float]] = {name: [] for name in sides}
+    runs: dict[str, list[Measured]] = {name: [] for name in sides}
     for number in range(window.rounds):
         for name in sides if number % 2 == 0 else reversed(sides):
             progress(f"{task}: {name}, round {number + 1} of {window.rounds}")
-            rates[name].append(_one_run(sides[name], room / name, window, load))
-    ours = statistics.median(rates[OURS])
-    if JAVA not in rates:
-        return ReplicationFigure(task, round(ours), None, None)
-    theirs = statistics.median(rates[JAVA])
-    return ReplicationFigure(task, round(ours), round(theirs), round(ours / theirs, 2) if theirs else None)
+            runs[name].append(_one_run(sides[name], room / name, window, load))
+    ours, cpu_us = _medians(runs[OURS])
+    if JAVA not in runs:
+        return ReplicationFigure(task, round(ours), None, None, cpu_us, None)
+    theirs, java_cpu_us = _medians(runs[JAVA])
+    ratio = round(ours / theirs, 2) if theirs else None
+    return ReplicationFigure(task, round(ours), round(theirs), ratio, cpu_us, java_cpu_us)
 
 
-def _one_run(opener: Opener, directory: Path, window: ReplicationWindow, load: Load) -> float:
+def _medians(runs: list[Measured]) -> tuple[float, float]:
+    """Messages a second, and microseconds of CPU time a message."""
+    rate = statistics.median(run.count / run.seconds for run in runs)
+    cpu_s = statistics.median(run.cpu_seconds / max(1, run.count) for run in runs)
+    return rate, round(cpu_s * 1e6, 1)
+
+
+def _one_run(opener: Opener, directory: Path, window: ReplicationWindow, load: Load) -> Measured:
     directory.mkdir()
     try:
         with opener(directory) as side:
             side.measure(msgspec.structs.replace(load, seconds=window.warm_up_seconds))
             os.sync()
+            cpu = cpu_seconds()
             measured = side.measure(load)
+            return msgspec.structs.replace(measured, cpu_seconds=cpu_seconds() - cpu)
     finally:
         shutil.rmtree(directory)
         os.sync()
-    return measured.count / measured.seconds
 
 
 # ---------------------------------------------------------------------- ours

@@ -29,7 +29,7 @@ def fill_range(files: StoreFiles, path: Path, start: int, size: int) -> bytes | 
     position = begin
     for message in known:
         between = _between(position, message.physical_offset, timestamp)
-        record = _stand_in(message, timestamp)
+        record = _stand_in(files, message, timestamp)
         if between is None or record is None:
             continue
         parts += (between, record)
@@ -41,11 +41,22 @@ def fill_range(files: StoreFiles, path: Path, start: int, size: int) -> bytes | 
     return None if rest is None else b"".join((*parts, rest))
 
 
-def _stand_in(message: LostMessage, timestamp: int) -> bytes | None:
+def ends_with(files: StoreFiles, physical_offset: int) -> bool:
+    """Whether no record begins at an offset of the log or behind it."""
+    for file in files.log:
+        if file.end > physical_offset:
+            start = max(0, physical_offset - file.base)
+            if kernel.find_record(files.read(file.path, 0, file.size), start, file.size, file.base) >= 0:
+                return False
+    return True
+
+
+def _stand_in(files: StoreFiles, message: LostMessage, timestamp: int) -> bytes | None:
     if message.topic is None or message.queue_id is None or message.queue_offset is None:
         return None
     place = message.topic, message.queue_id, message.queue_offset, message.physical_offset
-    return stand_in_for_entry(*place, message.size, timestamp)
+    is_batch = message.topic in files.batch_topics
+    return stand_in_for_entry(*place, message.size, timestamp, message.message_count if is_batch else None)
 
 
 def _between(start: int, stop: int, timestamp: int) -> bytes | None:

@@ -14,12 +14,19 @@ from pathlib import Path
 from flintlog.care.queue_ends import queue_end
 from flintlog.care.repair_plan import LostMessage
 from flintlog.care.store_files import StoreFiles
+from flintlog.derive.derived_files import QueueFilesView
 from flintlog.derive.finding import Finding
 from flintlog.errors import FormatError
+from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
+from flintlog.format.batch_queue_entry import parse_batch_queue_entries
+from flintlog.format.properties import INNER_NUM, parse_properties
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
 from flintlog.format.record import MAGIC_V1, MAGIC_V2, parse_record
+from flintlog.format.sys_flag import INNER_BATCH
 
 FAR = 1 << 62
+MAX_DIGITS = 5
+"""No batch has more messages than that many digits say."""
 _ENTRY = struct.Struct("!qiq")
 _HEAD = struct.Struct("!iiiiiqq")
 """Size, magic, CRC, queue id, flag, queue offset, physical offset: how every record begins."""
@@ -71,6 +78,7 @@ def _damaged(files: StoreFiles, finding: Finding) -> LostMessage:
         record = parse_record(view)
     except FormatError:
         return LostMessage(finding.physical_offset, finding.size, finding.id)
+    count = parse_properties(record.properties).get(INNER_NUM, "") if record.sys_flag & INNER_BATCH else ""
     return LostMessage(
         finding.physical_offset,
         finding.size,
@@ -79,6 +87,7 @@ def _damaged(files: StoreFiles, finding: Finding) -> LostMessage:
         record.queue_id,
         record.queue_offset,
         record.message_id,
+        int(count) if count.isdecimal() and len(count) <= MAX_DIGITS else 1,
     )
 
 
@@ -89,16 +98,34 @@ def entries_in(files: StoreFiles, ranges: Sequence[tuple[int, int, str]]) -> Ite
     first = min(start for start, _, _ in ranges)
     for queue in files.queues.values():
         if queue.is_batch:
+            yield from _batches_in(files, queue, ranges)
             continue
         begin, end = (queue.files[0].base if queue.files else 0), queue_end(files, queue) * ENTRY_SIZE
         for file, place, view in queue.pieces(files.read, begin, end):
             number = (file.base + place) // ENTRY_SIZE
             for physical_offset, size, _ in _ENTRY.iter_unpack(view):
                 if physical_offset >= first and size > 0 and size != PREFILL_ENTRY.size:
-                    why = next((why for start, stop, why in ranges if start <= physical_offset < stop), None)
+                    why = _why(ranges, physical_offset)
                     if why is not None:
                         yield LostMessage(physical_offset, size, why, queue.topic, queue.queue_id, number)
                 number += 1
+
+
+def _batches_in(
+    files: StoreFiles, queue: QueueFilesView, ranges: Sequence[tuple[int, int, str]]
+) -> Iterator[LostMessage]:
+    """The same for a batch queue, of which an entry stands for all messages of a record."""
+    for file in queue.files:
+        view = files.read(file.path, 0, file.size)
+        for entry in parse_batch_queue_entries(view[: file.size - file.size % BATCH_ENTRY_SIZE]):
+            why = _why(ranges, entry.physical_offset) if entry.is_valid else None
+            if why is not None:
+                place = queue.topic, queue.queue_id, entry.base_offset
+                yield LostMessage(entry.physical_offset, entry.size, why, *place, message_count=entry.batch_size)
+
+
+def _why(ranges: Sequence[tuple[int, int, str]], physical_offset: int) -> str | None:
+    return next((why for start, stop, why in ranges if start <= physical_offset < stop), None)
 
 
 def is_log_missing(files: StoreFiles) -> bool:

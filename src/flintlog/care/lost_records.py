@@ -15,7 +15,7 @@ from typing import Final
 
 from flintlog.errors import FormatError
 from flintlog.format import sys_flag
-from flintlog.format.properties import MAX_PROPERTIES_SIZE, drop_property
+from flintlog.format.properties import INNER_BASE, INNER_NUM, MAX_PROPERTIES_SIZE, drop_property
 from flintlog.format.record import (
     CRC_PROPERTY_SIZE,
     Record,
@@ -29,6 +29,7 @@ from flintlog.format.record import (
 LOST_PROPERTY: Final = "FLINTLOG_LOST"
 LOST_TOPIC: Final = b"FLINTLOG_LOST"
 _MARK: Final = f"{LOST_PROPERTY}\x01body\x02".encode()
+_BATCH: Final = f"{INNER_BASE}\x01%d\x02{INNER_NUM}\x01%d\x02".encode()
 _CRC_NAME: Final = "__CRC32#"
 _UNREADABLE: Final = sys_flag.COMPRESSED | sys_flag.COMPRESSION_MASK | sys_flag.NEED_UNWRAP
 
@@ -57,10 +58,20 @@ def _encode(record: Record, is_sealed: bool, size: int) -> bytes:
 
 
 def stand_in_for_entry(
-    topic: str, queue_id: int, queue_offset: int, physical_offset: int, size: int, store_timestamp: int
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    size: int,
+    store_timestamp: int,
+    batch_count: int | None = None,
 ) -> bytes | None:
-    """The same for a message of which only its queue entry is left; None when so few bytes cannot hold it."""
+    """The same for a message of which only its queue entry is left; None when so few bytes cannot hold it.
+
+    `batch_count`: for an entry of a batch queue, how many messages it stands for.
+    """
     name = topic.encode()
+    batch = b"" if batch_count is None else _BATCH % (queue_offset, batch_count)
     bare = Record(
         topic_bytes=name,
         body=b"",
@@ -70,8 +81,9 @@ def stand_in_for_entry(
         born_timestamp=store_timestamp,
         store_timestamp=store_timestamp,
         magic=magic_of_topic(name),
+        sys_flag=0 if batch_count is None else sys_flag.INNER_BATCH,
     )
-    return _padded(bare, size)
+    return _padded(bare, size, batch)
 
 
 def filler(physical_offset: int, size: int, store_timestamp: int) -> bytes | None:
@@ -87,8 +99,8 @@ def filler(physical_offset: int, size: int, store_timestamp: int) -> bytes | Non
     return _padded(bare, size)
 
 
-def _padded(bare: Record, size: int) -> bytes | None:
-    for properties in (_MARK, b""):
+def _padded(bare: Record, size: int, known: bytes = b"") -> bytes | None:
+    for properties in (known + _MARK, known):
         record = replace(bare, properties=properties)
         if record.size <= size:
             return _encode(replace(record, body=bytes(size - record.size)), False, size)

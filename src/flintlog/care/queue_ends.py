@@ -15,6 +15,8 @@ from flintlog.format.batch_queue_entry import parse_batch_queue_entry
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
 
 _PLACE = struct.Struct("!qi")
+MOST = PREFILL_ENTRY.size
+"""A size that no record has."""
 
 
 def queue_end(files: StoreFiles, queue: QueueFilesView) -> int:
@@ -30,6 +32,25 @@ def queue_end(files: StoreFiles, queue: QueueFilesView) -> int:
         if end:
             return (file.base + end) // ENTRY_SIZE
     return queue.files[0].base // ENTRY_SIZE if queue.files else 0
+
+
+def log_end_of_queues(files: StoreFiles) -> int:
+    """How far the log goes, as the last entries of all queues say; 0 when there are none."""
+    ends = [0]
+    for queue in files.queues.values():
+        for file in reversed(queue.files):
+            view = files.read(file.path, 0, file.size)
+            size = BATCH_ENTRY_SIZE if queue.is_batch else ENTRY_SIZE
+            count = (
+                _batch_count(view)
+                if queue.is_batch
+                else kernel.count_entries(view, 0, len(view) - len(view) % size) // size
+            )
+            if count:
+                physical_offset, record_size = _PLACE.unpack_from(view, (count - 1) * size)
+                ends.append(physical_offset + record_size if physical_offset >= 0 and 0 < record_size < MOST else 0)
+                break
+    return max(ends)
 
 
 def queue_begin(files: StoreFiles, queue: QueueFilesView, log_min: int, end: int) -> int:

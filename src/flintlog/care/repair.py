@@ -23,7 +23,7 @@ import msgspec
 
 from flintlog import kernel
 from flintlog.care.delay_offsets import bring_delay_offsets_back
-from flintlog.care.fill import fill_range
+from flintlog.care.fill import ends_with, fill_range
 from flintlog.care.held_store import hold
 from flintlog.care.kept import Kept, copy_file
 from flintlog.care.lost_messages import find_lost, is_log_missing, readable_backups
@@ -64,6 +64,7 @@ class RepairReport:
     left: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     kept_in: Path | None = None
+    kept_count: int = 0
 
 
 class _Journal(msgspec.Struct):
@@ -94,7 +95,8 @@ def _plan(files: StoreFiles, seen: Verification, *, must_settle: bool) -> Repair
     notes = [*seen.notes, *_guessed(files, steps)]
     if any(step.action == "queues" for step in steps) and files.medium.exists(files.root / names.CONSUME_QUEUE_EXT):
         notes.append("filter bitmaps of the queue extensions are not in the log; without them a filter reads messages")
-    return RepairPlan(tuple(steps), tuple(find_lost(files, seen.findings)), tuple(left), tuple(notes))
+    lost = tuple(find_lost(files, seen.findings))
+    return RepairPlan(tuple(steps), lost, tuple(left), tuple(notes), seen.record_count - seen.damaged_count)
 
 
 def _guessed(files: StoreFiles, steps: list[Step]) -> list[str]:
@@ -131,6 +133,7 @@ def repair(
         seen = verify(root, config, medium=medium)
         plan = _plan(files, seen, must_settle=report.kept_in is None and _load_journal(files) is not None)
         report.left = list(seen.findings)
+        report.kept_count = report.kept_count if report.steps else plan.kept_count
         if not plan.steps or set(plan.steps) <= set(report.steps):
             break
         report.steps += plan.steps
@@ -320,6 +323,8 @@ class _Repairer:
         data = fill_range(self._files, path, start, step.size)
         if data is not None:
             self._overwrite(path, start, data)
+        elif ends_with(self._files, (step.physical_offset or 0) + step.size):
+            self._cut(step)
 
     def _cut(self, step: Step) -> None:
         end = step.physical_offset or 0

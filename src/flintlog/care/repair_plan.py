@@ -102,16 +102,22 @@ class LostMessage:
     queue_id: int | None = None
     queue_offset: int | None = None
     message_id: str | None = None
+    message_count: int = 1
+    """How many messages it held: an inner batch is one record of several."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """Everything that would be done, everything that is lost, and what stays as it is."""
+    """Everything that would be done, everything that is lost, and what stays as it is.
+
+    `kept_count` is how many records of the log are whole, and stay.
+    """
 
     steps: tuple[Step, ...] = ()
     lost: tuple[LostMessage, ...] = ()
     left: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
+    kept_count: int = 0
 
 
 def plan_steps(

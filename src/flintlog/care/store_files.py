@@ -143,7 +143,7 @@ def refuse_ledger(files: StoreFiles, what: str) -> None:
         raise InvalidConfig(
             f"the log of this store is a ledger, and is not {what}",
             path=files.root,
-            advice="move the member's directory away: the group fills it again",
+            advice="while the other members run, move the member's directory away: the group fills it again",
         )
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from flintlog import kernel
 from flintlog.care.member_files import check_member, find_given_up
+from flintlog.care.queue_ends import log_end_of_queues
 from flintlog.care.side_files import check_side_files
 from flintlog.care.store_files import StoreFiles, look_at
 from flintlog.derive.derived_files import DataFile, DerivedFiles
@@ -83,6 +84,8 @@ class Verification:
     notes: list[str] = field(default_factory=list)
     inferred: list[str] = field(default_factory=list)
     record_count: int = 0
+    damaged_count: int = 0
+    """How many of these records have a damaged body."""
     queue_count: int = 0
     key_count: int = 0
     byte_count: int = 0
@@ -143,6 +146,8 @@ class _Verifier:
             answer.notes.append(f"the bytes behind {given_up} are of entries that the ledger gave up")
             facts = replace(facts, cut_at=given_up)
             results, chains = self._look([file for file in to_read if file.base < given_up], facts, derived, index)
+        if facts.is_clean and any(place.end is None for result in results for place in result.bad_places):
+            facts = replace(facts, queues_end=log_end_of_queues(files))
         judgement = judge(
             results,
             files.log,
@@ -384,7 +389,7 @@ class _Verifier:
 
     def _sum_up(self, judgement: Judgement) -> None:
         answer = self._answer
-        answer.record_count = judgement.log.record_count
+        answer.record_count, answer.damaged_count = judgement.log.record_count, judgement.log.damaged_count
         answer.key_count = judgement.key_count
         answer.queue_count = len(self._files.queues)
         answer.byte_count = sum(file.size for file in self._files.log)

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 @click.option("--ledger-peers", metavar="ID-HOST:PORT;…", help="All members of the group, this one too.")
 @click.option("--ledger-id", metavar="ID", help="Which of the members this is.")
 @click.option("--ledger-fast", is_flag=True, help="Elect within two seconds: for groups without Java members.")
+@click.option(
+    "--ledger-brokers",
+    metavar="ID-HOST:PORT;…",
+    help="Members that are Java brokers: asked for topics, groups and offsets while they lead.",
+)
 @click.option("--ha-master", metavar="HOST:PORT", help="The master's HA port, for a slave.")
 @click.option("--master-remoting", metavar="HOST:PORT", help="The master's other port; else one below its HA port.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
@@ -53,6 +58,7 @@ def serve(
     ledger_peers: str | None,
     ledger_id: str | None,
     ledger_fast: bool,
+    ledger_brokers: str | None,
     ha_master: str | None,
     master_remoting: str | None,
     host: str,
@@ -70,8 +76,9 @@ def serve(
 
     if role is None:
         member = _member_config(config, ledger_group, ledger_peers, ledger_id)
-        return _serve_ledger(store, member, ledger_fast, host, port, metrics_port, output)
-    if ledger_group or ledger_peers or ledger_id:
+        node = _make_member(store, member, ledger_brokers, fast=ledger_fast, host=host, port=port)
+        return _run(node, host, metrics_port, lambda metrics: _say_member(node, member, store, host, output, metrics))
+    if ledger_group or ledger_peers or ledger_id or ledger_brokers:
         raise click.UsageError("a store is a master, a slave, or a ledger's member: --role or --ledger-…")
     if (role == "slave") != (ha_master is not None):
         raise click.UsageError("--ha-master belongs to --role slave, and a slave needs it")
@@ -80,8 +87,8 @@ def serve(
         changes |= {"broker_role": "SLAVE", "ha_master_address": ha_master}
     elif config.broker_role == "SLAVE":
         changes["broker_role"] = "ASYNC_MASTER"
-    node = Node(store, config.with_changes(**changes), host=host, port=port, master_remoting=master_remoting)
-    return _run(node, host, metrics_port, lambda metrics: _say_where(node, store, host, output, metrics))
+    master = Node(store, config.with_changes(**changes), host=host, port=port, master_remoting=master_remoting)
+    return _run(master, host, metrics_port, lambda metrics: _say_where(master, store, host, output, metrics))
 
 
 def _member_config(config: StoreConfig, group: str | None, peers: str | None, member: str | None) -> StoreConfig:
@@ -93,13 +100,12 @@ def _member_config(config: StoreConfig, group: str | None, peers: str | None, me
     return found
 
 
-def _serve_ledger(
-    store: Path, config: StoreConfig, fast: bool, host: str, port: int, metrics_port: int | None, output: Output
-) -> int:
-    from flintlog.replication.ledger.store_node import LedgerStoreNode
+def _make_member(
+    store: Path, config: StoreConfig, brokers: str | None, *, fast: bool, host: str, port: int
+) -> LedgerStoreNode:
+    from flintlog.replication.ledger.store_node import LedgerStoreNode, parse_peers
 
-    node = LedgerStoreNode(store, config, fast=fast, host=host, port=port)
-    return _run(node, host, metrics_port, lambda metrics: _say_member(node, config, store, host, output, metrics))
+    return LedgerStoreNode(store, config, fast=fast, host=host, port=port, brokers=parse_peers(brokers or ""))
 
 
 def _run(node: HaNode | LedgerStoreNode, host: str, metrics_port: int | None, say: Callable[[int | None], None]) -> int:

@@ -28,8 +28,8 @@ _INDEX_AGAIN = (
     "Stop the member and move its `index` directory away: the next opening writes it again from the data files."
 )
 _FILL_AGAIN = (
-    "Move the member's directory (`dledger-<id>`) away and start it: its group fills it again. A group of one has "
-    "nobody to ask: restore the directory from a backup."
+    "While the other members run and one leads, move the member's directory (`dledger-<id>`) away and start it: its "
+    "group fills it again. A group of one has nobody to ask: restore the directory from a backup."
 )
 
 _ALL = (
@@ -56,8 +56,9 @@ _ALL = (
     ),
     Kind(
         "damaged-range",
-        "A stretch of the log without records, and intact records behind it",
-        "Lost or overwritten blocks of the disk, a copy that was not finished, a file cut short.",
+        "A stretch of the log without records, where there were some",
+        "Lost or overwritten blocks of the disk, a copy that was not finished, a file cut short. Intact records "
+        "follow, or the last stop was clean and had left whole records there.",
         "The messages in the stretch are lost. RocketMQ would cut the log here, and lose what follows.",
         _RESTORE,
     ),
@@ -277,7 +278,7 @@ _ALL = (
         "damaged-ledger-head",
         "Entries of a ledger whose heads do not follow each other",
         "Bytes of a head changed on the disk (index, term, or what is always 0), or data files are of another member.",
-        "At its next opening a member ends its log before such an entry, and loses what follows; so does DLedger.",
+        "flintlog does not open the member. DLedger ends its log before such an entry, and forgets what follows.",
         _FILL_AGAIN,
     ),
     Kind(

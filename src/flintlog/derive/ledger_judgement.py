@@ -30,7 +30,10 @@ MAX_STRETCHES = 100
 LOOK_BACK_FILES = 3
 """An opening reads so many data files, and writes what the index lacks of them."""
 
-FILL_AGAIN = "move the member's directory away: its group fills it again; without a group restore it from a backup"
+FILL_AGAIN = (
+    "while the other members run, move the member's directory away: its group fills it again; without a group "
+    "restore it from a backup"
+)
 INDEX_AGAIN = "move the member's `index` away: the next opening writes it from the data files"
 NEXT_OPENING = "the next opening writes it again"
 

@@ -1,7 +1,7 @@
 """From the results of all ranges to one judgement of the log: what is damaged, what is torn, where it ends.
 
 … record | bad place … intact record …     damage, wherever the next record is: in this range, or files later
-… record | bad place, nothing intact       the torn end of the log
+… record | bad place, nothing intact       the torn end of the log; damage, if a clean stop had left it whole
 … record | zeros                           the plain end
 """
 
@@ -20,7 +20,8 @@ class LogFacts:
     """What is known of a log before it is read.
 
     `cut_at` is where an earlier recovery of Java's ended it, leaving bytes behind; `known_end` where a clean stop of
-    ours did. A log that is `is_running` grows while it is read, so its end is not judged.
+    ours did. `queues_end` is how far the queues say the log went, which is looked for only where it matters. A log that
+    is `is_running` grows while it is read, so its end is not judged.
     """
 
     is_clean: bool
@@ -28,6 +29,11 @@ class LogFacts:
     cut_at: int | None = None
     known_end: int | None = None
     checked_from: int = 0
+    queues_end: int = 0
+
+    def was_whole_at(self, physical_offset: int) -> bool:
+        """Whether a clean stop left a whole record there."""
+        return self.is_clean and physical_offset < max(self.known_end or 0, self.queues_end)
 
 
 @dataclass(slots=True)
@@ -37,6 +43,8 @@ class LogJudgement:
     min_offset: int = 0
     end: int = 0
     record_count: int = 0
+    damaged_count: int = 0
+    """How many of these have a damaged body."""
     last_record: int = -1
     last_store_timestamp: int = -1
     findings: list[Finding] = field(default_factory=list)
@@ -57,6 +65,7 @@ class _OpenEnd:
     start: int
     evidence: str
     written_end: int
+    record_end: int = -1
 
 
 def judge_log(results: Sequence[RangeResult], files: Sequence[DataFile], facts: LogFacts) -> LogJudgement:
@@ -66,6 +75,7 @@ def judge_log(results: Sequence[RangeResult], files: Sequence[DataFile], facts: 
     pending: _OpenEnd | None = None
     for result in results:
         judgement.record_count += result.record_count
+        judgement.damaged_count += len(result.damaged_bodies)
         pending = _join(judgement, pending, result, files)
         judgement.findings += result.findings
         if result.last_record >= 0:
@@ -93,7 +103,7 @@ def _join(
     tail = _open_end(result)
     if pending is not None:
         if tail is not None and tail.written_end > tail.start:
-            pending.written_end = max(pending.written_end, tail.written_end)
+            pending.written_end, pending.record_end = max(pending.written_end, tail.written_end), -1
         return pending
     judgement.end = result.range.stop_physical_offset if tail is None else tail.start
     return tail
@@ -102,7 +112,7 @@ def _join(
 def _open_end(result: RangeResult) -> _OpenEnd | None:
     if result.bad_places and result.bad_places[-1].end is None:
         place = result.bad_places[-1]
-        return _OpenEnd(place.start, place.evidence, place.written_end)
+        return _OpenEnd(place.start, place.evidence, place.written_end, place.record_end)
     if result.zeros_from >= 0:
         return _OpenEnd(result.zeros_from, "no record begins here", result.zeros_from)
     return None
@@ -131,10 +141,11 @@ def _judge_end(judgement: LogJudgement, pending: _OpenEnd | None, files: Sequenc
     if facts.cut_at is not None and judgement.end == facts.cut_at:
         return
     if pending is not None and torn > 0:
-        judgement.damages.append((pending.start, pending.written_end))
         if facts.is_running:
+            judgement.damages.append((pending.start, pending.written_end))
             judgement.notes.append(f"the store is in use; what is being written at {pending.start} was not judged")
-        else:
+        elif not _is_damaged_end(judgement, pending, files, facts):
+            judgement.damages.append((pending.start, pending.written_end))
             _note_torn(judgement, pending, torn, files)
     elif facts.known_end is not None and judgement.end < facts.known_end:
         lost = facts.known_end - judgement.end
@@ -144,6 +155,30 @@ def _judge_end(judgement: LogJudgement, pending: _OpenEnd | None, files: Sequenc
         path, offset = (None, None) if file is None else (file.path, judgement.end - file.base)
         judgement.damages.append((judgement.end, facts.known_end))
         judgement.findings.append(Finding("short-log", ERROR, evidence, remedy, path, offset, judgement.end, lost))
+
+
+def _is_damaged_end(judgement: LogJudgement, pending: _OpenEnd, files: Sequence[DataFile], facts: LogFacts) -> bool:
+    """Tell what a clean stop had left whole at the log's end as damaged; False when it was torn by the stop itself."""
+    start, file = pending.start, _file_of(files, pending.start)
+    is_behind = facts.known_end is not None and start >= facts.known_end
+    if file is None or not facts.is_clean or is_behind:
+        return False
+    if pending.record_end >= 0:
+        kind, end = "damaged-record", pending.record_end
+        evidence = "the body does not match its CRC; it is the last message, and the last stop was clean"
+        remedy = "restore the message from a replica or a backup; nothing else is lost"
+    elif facts.was_whole_at(start):
+        # Where the damage goes on in the next file, the queues tell that the log lost its end.
+        kind, end = "damaged-range", min(file.end, max(pending.written_end, facts.known_end or 0, facts.queues_end))
+        evidence = f"{pending.evidence}; {end - start} bytes at the end of the log, and the last stop was clean"
+        remedy = "restore these bytes from a replica or a backup; everything else is kept"
+    else:
+        return False
+    judgement.damages.append((start, end))
+    judgement.end = end
+    place = start - file.base
+    judgement.findings.append(Finding(kind, ERROR, evidence, remedy, file.path, place, start, end - start))
+    return True
 
 
 def _note_torn(judgement: LogJudgement, pending: _OpenEnd, torn: int, files: Sequence[DataFile]) -> None:

@@ -60,13 +60,15 @@ class LogRange:
 class BadPlace:
     """Physical offsets [start, end) in which no record could be read; `end` is None when the range has none behind it.
 
-    `written_end` is the place behind the last byte there that is not zero.
+    `written_end` is the place behind the last byte there that is not zero. `record_end` is where the record ends that
+    begins there, if nothing but its body is damaged and nothing is written behind it; -1 otherwise.
     """
 
     start: int
     end: int | None
     evidence: str
     written_end: int
+    record_end: int = -1
 
 
 @dataclass(slots=True)
@@ -186,8 +188,10 @@ class _RangeCheck:
             return self._pass_damaged_body(place)
         found = kernel.find_record(view, place + 1, stop, self._base)
         end = None if found < 0 else self._base + found
+        behind = place + size_at(view, place) if reason is ScanStop.BAD_CRC else -1
+        record_end = self._base + behind if written <= behind <= stop else -1
         self._result.bad_places.append(
-            BadPlace(self._base + place, end, REASONS.get(reason, reason.name), self._base + written)
+            BadPlace(self._base + place, end, REASONS.get(reason, reason.name), self._base + written, record_end)
         )
         return None if found < 0 else found
 

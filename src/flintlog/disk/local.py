@@ -11,150 +11,25 @@ and nothing may be acknowledged before its file was synced anyway.
 
 from __future__ import annotations
 
-import mmap
 import os
 import shutil
 import threading
-from collections.abc import Callable
 from contextlib import suppress
-from errno import EEXIST, EISDIR, ENOENT, ENOSYS, ENOTSUP, ENXIO, EOPNOTSUPP, EPERM, EXDEV
+from errno import EEXIST, EISDIR, ENOENT, ENOSYS, ENOTSUP, EOPNOTSUPP, EPERM, EXDEV
 from operator import attrgetter
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR
 
-from flintlog.disk.libc import MADV_POPULATE_WRITE, MemoryMap, write_out, zero_range
+from flintlog.disk.libc import MemoryMap
+from flintlog.disk.local_file import LocalFile
 from flintlog.disk.lock import LocalLock
 from flintlog.disk.map_cache import DEFAULT_MAX_MAPS, MapCache
-from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, check_range, disk_error, os_errors
+from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, DiskUsage, FileInfo, disk_error, os_errors
 from flintlog.errors import DiskError, SyncFailed
 
-_ADVICE = {
-    Advice.NORMAL: mmap.MADV_NORMAL,
-    Advice.RANDOM: mmap.MADV_RANDOM,
-    Advice.SEQUENTIAL: mmap.MADV_SEQUENTIAL,
-    Advice.WILL_NEED: mmap.MADV_WILLNEED,
-    Advice.DONT_NEED: mmap.MADV_DONTNEED,
-}
 _NAMELESS_UNSUPPORTED = {EISDIR, ENOENT, ENOSYS, ENOTSUP, EOPNOTSUPP, EPERM, EXDEV}
 _FILE_MODE = 0o644
-_CLEAR_STEP_BYTES = 65_536
 _name_of = attrgetter("name")
-
-
-class LocalFile:
-    """One mapped file. Any thread may sync it while another one writes its buffer."""
-
-    def __init__(self, path: Path, mapping: MemoryMap, sync_name: Callable[[Path], None]) -> None:
-        self.path = path
-        self.size = mapping.size
-        self._mapping: MemoryMap | None = mapping
-        self._sync_name = sync_name
-        self._sync_failure: SyncFailed | None = None
-        self._descriptor = -1
-
-    @property
-    def buffer(self) -> memoryview:
-        return self._map().buffer
-
-    def _map(self) -> MemoryMap:
-        if self._mapping is None:
-            raise DiskError("the file was closed", path=self.path)
-        return self._mapping
-
-    def sync(self, start: int = 0, stop: int | None = None) -> None:
-        if self._sync_failure is not None:
-            raise self._sync_failure
-        try:
-            self._map().sync(start, self.size if stop is None else stop)
-            self._sync_name(self.path)
-        except OSError as error:
-            self._sync_failure = SyncFailed(
-                f"the disk did not take the data: {error.strerror}",
-                path=self.path,
-                offset=start,
-                advice="pages may be lost: restart the store so that it recovers",
-            )
-            raise self._sync_failure from error
-
-    def write_at(self, position: int, data: memoryview) -> None:
-        check_range(self, position, position + len(data))
-        with os_errors("write", self.path):
-            descriptor = self._open_descriptor()
-            while data:
-                count = os.pwrite(descriptor, data, position)
-                data, position = data[count:], position + count
-
-    def clear(self, start: int, stop: int) -> None:
-        check_range(self, start, stop)
-        if start == stop:
-            return
-        with os_errors("clear", self.path):
-            try:
-                zero_range(self._open_descriptor(), start, stop - start)
-            except OSError as error:
-                if error.errno not in (ENOTSUP, EOPNOTSUPP, ENOSYS):
-                    raise
-                clear_by_writing(self.buffer, start, stop)
-
-    def _open_descriptor(self) -> int:
-        if self._descriptor < 0:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        return self._descriptor
-
-    def data_end(self, start: int) -> int:
-        with os_errors("look for data", self.path):
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                return min(_data_end(descriptor, start), self.size)
-            finally:
-                os.close(descriptor)
-
-    def touch(self, start: int, stop: int) -> bool:
-        mapping = self._mapping
-        return mapping is not None and mapping.advise(MADV_POPULATE_WRITE, start, stop)
-
-    def prepare(self, start: int, stop: int) -> bool:
-        """Two things make a sync of a few pages slow, and both are undone here, ahead of the writer.
-
-        Pages that come in by readahead are parts of larger pieces, and of such a piece a sync writes everything. And
-        space that was allocated but never written becomes written space by a commit of the file system's journal, for
-        which the sync would wait. So pages are faulted in one by one, and their zeros are written once.
-        """
-        mapping = self._mapping
-        if mapping is None:
-            return False
-        mapping.advise(mmap.MADV_RANDOM, start, stop)
-        try:
-            return self.touch(start, stop) and self._write_out(start, stop) and self.touch(start, stop)
-        finally:
-            mapping.advise(mmap.MADV_NORMAL, start, stop)
-
-    def _write_out(self, start: int, stop: int) -> bool:
-        # Through a descriptor of its own: a failed write is told once to each, and the map's is for who syncs.
-        try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            return write_out(descriptor, start, stop - start)
-        finally:
-            os.close(descriptor)
-
-    def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
-        mapping = self._mapping
-        return mapping is not None and mapping.advise(_ADVICE[advice], start, self.size if stop is None else stop)
-
-    def lock_memory(self) -> bool:
-        return self._mapping is not None and self._mapping.lock()
-
-    def unlock_memory(self) -> bool:
-        return self._mapping is not None and self._mapping.unlock()
-
-    def close(self) -> None:
-        self._mapping = None
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
 
 
 class LocalMedium:
@@ -275,7 +150,10 @@ class LocalMedium:
 
     def remove_tree(self, path: Path) -> None:
         with os_errors("remove", path), suppress(FileNotFoundError):
-            shutil.rmtree(path)
+            if path.is_symlink():
+                path.unlink()
+            else:
+                shutil.rmtree(path)
         self._fresh -= {made for made in self._fresh if made.is_relative_to(path)}
 
     def make_directories(self, path: Path) -> None:
@@ -347,27 +225,6 @@ def _make_in_place(path: Path, size: int) -> int:
 def _allocate(descriptor: int, size: int) -> None:
     if size > 0:
         os.posix_fallocate(descriptor, 0, size)
-
-
-def clear_by_writing(buffer: memoryview, start: int, stop: int) -> None:
-    """Write zeros where there are none, so that pages never used are not made dirty."""
-    zeros = bytes(_CLEAR_STEP_BYTES)
-    for position in range(start, stop, _CLEAR_STEP_BYTES):
-        part = buffer[position : min(position + _CLEAR_STEP_BYTES, stop)]
-        if bytes(part) != zeros[: len(part)]:
-            part[:] = zeros[: len(part)]
-
-
-def _data_end(descriptor: int, start: int) -> int:
-    """Behind the last piece of data; space that was allocated and never written is a hole, not data."""
-    end = start
-    while True:
-        try:
-            end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno == ENXIO:  # nothing but a hole up to the end
-                return end
-            raise
 
 
 def _sync_directory(path: Path) -> None:

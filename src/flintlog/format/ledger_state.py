@@ -1,13 +1,15 @@
-"""The two small files beside a DLedger log: what a member may not forget, and how far it was.
+"""The small files beside a DLedger log: what a member may not forget, and how far it was.
 
-    currterm                        checkpoint
-    +---------------+               +-----------------------+
-    | voteLeader=n0 |               | committedIndex=103    |
-    | currTerm=3    |               | endIndex=105          |
-    +---------------+               +-----------------------+
+    currterm                        checkpoint                      promised
+    +---------------+               +-----------------------+       +--------------+
+    | voteLeader=n0 |               | committedIndex=103    |       | endTerm=2    |
+    | currTerm=3    |               | endIndex=105          |       | endIndex=105 |
+    +---------------+               +-----------------------+       +--------------+
 
 Lines of Java's properties text. `voteLeader` is empty as long as the member has voted for nobody in this term; -1 is
 the index before the first. Java writes the lines in this order, reads them in any, and passes comments (`#`, `!`).
+
+`promised` is ours, and there only while a member that gave up its log has not got a longer one: where that log ended.
 """
 
 from __future__ import annotations
@@ -37,6 +39,25 @@ class LedgerCheckpoint:
 
     end_index: int
     committed_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPromise:
+    """The end of a log that was given up: entries up to there may count as this member's in its group."""
+
+    end_term: int
+    end_index: int
+
+
+def encode_promise(promise: LedgerPromise) -> bytes:
+    """The content of `promised`."""
+    return f"endTerm={promise.end_term}\nendIndex={promise.end_index}\n".encode()
+
+
+def parse_promise(content: bytes) -> LedgerPromise:
+    """What a `promised` file says."""
+    lines = _parse_lines(content, ("endTerm", "endIndex"))
+    return LedgerPromise(_number("endTerm", lines, least=0), _number("endIndex", lines, least=0))
 
 
 def encode_term_vote(state: TermVote) -> bytes:

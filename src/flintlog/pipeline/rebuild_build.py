@@ -22,7 +22,8 @@ from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QU
 from flintlog.kernel import KEY
 from flintlog.pipeline.rebuild_scan import DENSE, BuildPlan, Spilled
 from flintlog.pipeline.tasks import attempt_name
-from flintlog.store.queue_table import QueueFiles, QueueTable
+from flintlog.store.queue_files import QueueFiles
+from flintlog.store.queue_table import QueueTable
 
 _QUEUE_FOLDERS = (CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, CONSUME_QUEUE)
 """The extension first: a queue that is there has its extension."""

@@ -32,8 +32,8 @@ from flintlog.services.delay_offsets import FILE_NAME, DelayOffsets
 from flintlog.services.delay_resume import MARK_PART, DeliveryMark, deliveries_after
 from flintlog.store.background import NEVER
 from flintlog.store.json_file import JsonFile
-from flintlog.store.logical_queue import CqUnit
 from flintlog.store.message import Message, PutStatus, Receipt
+from flintlog.store.queue_units import CqUnit
 from flintlog.store.service import Rewritten
 from flintlog.store.shared_state import Part
 from flintlog.store.stored import StoredMessage

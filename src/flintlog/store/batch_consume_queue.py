@@ -16,16 +16,9 @@ from typing import Final
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.format.batch_queue_entry import ENTRY_SIZE, BatchQueueEntry, encode_batch_queue_entry
-from flintlog.store.logical_queue import (
-    Boundary,
-    CqUnit,
-    EntryRange,
-    LogicalQueue,
-    QueueType,
-    StoreTimeOf,
-    TailKeeper,
-    write_at_end,
-)
+from flintlog.store.logical_queue import Boundary, LogicalQueue, QueueType, StoreTimeOf
+from flintlog.store.queue_tail import TailKeeper, write_at_end
+from flintlog.store.queue_units import CqUnit, EntryRange
 
 _ENTRY = struct.Struct(">qiqqqhii")
 _NOT_FOUND: Final = -1

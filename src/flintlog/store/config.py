@@ -97,7 +97,8 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
     offset_moved_event: Annotated[bool, option(
         about="A consumer whose offset had to be corrected puts a message to `OFFSET_MOVED_EVENT`.")] = False
     warm_ahead_bytes: Annotated[int, option(unit="bytes", low=0,
-        about="How far ahead of the writer the pages of the log are made ready; 0 turns it off.")] = 16 * 1024 * 1024
+        about="How far ahead of the writer the pages of the log are made ready, and under sync flush written once with "
+        "zeros; 0 turns it off.")] = 16 * 1024 * 1024
     max_mapped_files: Annotated[int, option(unit="files", low=16, high=1_000_000,
         about="Most files that are mapped at once; those least recently used are given back first.")] = 4096
     # fmt: on
@@ -153,6 +154,8 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
         >>> StoreConfig.from_rocketmq({"flushDiskType": "SYNC_FLUSH", "namesrvAddr": "ns:9876"}).ignored
         ('namesrvAddr',)
         """
+        if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+            raise InvalidConfig("RocketMQ's options are a mapping of names to texts")
         parsed, ignored = parse_options(values, OPTIONS)
         return cls(**{"flush": "async", "retention": "on", **parsed, "ignored": ignored})  # type: ignore[arg-type]
 

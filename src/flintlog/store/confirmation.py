@@ -20,7 +20,16 @@ from typing import Final
 
 from flintlog.store.flush import join
 from flintlog.store.message import Message, PutStatus
-from flintlog.store.waiting import Outcome, PutCounts, Task, Waiting, WaitingFuture, WaitingThread, wake_loops
+from flintlog.store.waiting import (
+    Outcome,
+    PutCounts,
+    Task,
+    Waiting,
+    WaitingFuture,
+    WaitingThread,
+    finish_all,
+    wake_loops,
+)
 
 _WATCHES_PER_TIMEOUT: Final = 10
 
@@ -52,6 +61,11 @@ class Confirmation:
         join(self._watcher)
         self._give_up(float("inf"))
 
+    @property
+    def is_in_own_thread(self) -> bool:
+        """Whether a future's callback calls, from the thread that `stop` would wait for."""
+        return threading.get_ident() == self._watcher.ident
+
     # ------------------------------------------------------------------ waiting
 
     def wait(self, receipt: Outcome, message: Message) -> Outcome:
@@ -62,8 +76,7 @@ class Confirmation:
         with self._gate:
             self._waiting.append((began + self._timeout_s, waiting))
         self._begun(waiting.target)
-        waiting.gate.acquire()
-        return waiting.outcome
+        return waiting.wait()
 
     def future(self, receipt: Outcome, message: Message) -> Future[Outcome]:
         began = time.monotonic()
@@ -120,12 +133,12 @@ class Confirmation:
             self._waiting = [each for each in self._waiting if each[1].target > reached]
             tasks = [task for _, task in self._tasks if task[1].end_offset <= reached]
             self._tasks = [each for each in self._tasks if each[1][1].end_offset > reached]
+        self._counted.took(through, tasks)
         # Outside of the gate: the callback of a future is the user's code, and may put.
         if tasks:
             wake_loops(tasks, None)
-        for waiting in through:
-            waiting.finish(waiting.receipt)
-        self._counted.took(through, tasks)
+        if through:
+            finish_all(through, None)
 
     def _give_up(self, now: float) -> None:
         with self._gate:
@@ -137,11 +150,11 @@ class Confirmation:
             return
         # Before those who may look at the figures go on.
         self._counted.failed(len(late) + len(tasks))
+        self._counted.took(late, tasks)
         if tasks:
             wake_loops(tasks, PutStatus.FLUSH_SLAVE_TIMEOUT)
-        for waiting in late:
-            waiting.finish(waiting.receipt.with_status(PutStatus.FLUSH_SLAVE_TIMEOUT))
-        self._counted.took(late, tasks)
+        if late:
+            finish_all(late, PutStatus.FLUSH_SLAVE_TIMEOUT)
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._timeout_s / _WATCHES_PER_TIMEOUT):

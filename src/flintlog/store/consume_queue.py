@@ -22,17 +22,10 @@ from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_
 from flintlog.format.queue_extension import is_extension_address
 from flintlog.kernel import QueueEnd, count_entries
 from flintlog.store.consume_queue_ext import ConsumeQueueExt
-from flintlog.store.logical_queue import (
-    Boundary,
-    CqUnit,
-    EntryRange,
-    LogicalQueue,
-    QueueType,
-    StoreTimeOf,
-    TailKeeper,
-    write_at_end,
-)
+from flintlog.store.logical_queue import Boundary, LogicalQueue, QueueType, StoreTimeOf
+from flintlog.store.queue_tail import TailKeeper, write_at_end
 from flintlog.store.queue_time import search_by_time, segment_by_time
+from flintlog.store.queue_units import CqUnit, EntryRange
 
 _ENTRY = struct.Struct(">qiq")
 _OFFSET = struct.Struct(">q")

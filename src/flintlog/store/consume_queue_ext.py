@@ -27,7 +27,7 @@ from flintlog.format.queue_extension import (
     parse_extension_unit,
     parse_extension_units,
 )
-from flintlog.store.logical_queue import TailKeeper, write_at_end
+from flintlog.store.queue_tail import TailKeeper, write_at_end
 
 _MAX_TRIES: Final = 3
 _FORCE_DELETE_AFTER_MS: Final = 1_000

@@ -4,10 +4,12 @@
               │ stops at whatever is not plain
               └▶ here: new queue, full file, extension, batch queue, LMQ, full index file, blank, damage
 
-Threads: there is no dispatch thread in the serial mode. Whoever moved the readable end (the putting thread under
-async flush, the flush thread under sync flush) calls `advance`, which dispatches everything up to that end; a
-second caller leaves a note for the first and goes on. A message is visible before its put returns, and nothing waits
-for an interpreter switch. `_running` is the only lock, and no other lock is taken while it is waited for.
+Threads: whoever moved the readable end (the putting thread under async flush, the flush thread under sync flush) calls
+`advance`, which dispatches everything up to the end of then, once. A message is visible before its put returns, and
+nothing waits for an interpreter switch. A second caller leaves a note for the first and goes on; what came behind the
+first one's end is left to a thread (`dispatch_thread.py`), so that no put does the work of all others. Who puts while
+that is far behind waits a moment (`keep_up`). `_running` is the only lock, and no other lock is taken while it is
+waited for.
 
 Invariant: every record below `position` is in its queue and in the index; records are applied in log order.
 """
@@ -18,25 +20,32 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Final
 
 from flintlog import kernel
 from flintlog.derive.entries import Place, places_of
 from flintlog.disk.segment import Segment
 from flintlog.errors import DiskFull, FlintlogError
 from flintlog.format.ledger_entry import size_at
-from flintlog.format.record import END_RESERVE, MIN_RECORD_SIZE
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import Lane, LaneStop, Row, Scan
 from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
-from flintlog.store.damage import Damage, DamageMap
+from flintlog.store.damage import DamageMap
+from flintlog.store.dispatch_thread import DispatchThread
+from flintlog.store.gap_filling import gap_fillers
 from flintlog.store.index import IndexService
 from flintlog.store.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.stored import Arrival
 
 log = logging.getLogger(__name__)
+
+FAR_BEHIND_BYTES: Final = 256 * 1024
+"""With more than this to dispatch, who puts waits for whoever dispatches."""
+PATIENCE_S: Final = 0.1
+"""For so long at most: a listener may be waiting for the thread that puts."""
 
 Listener = Callable[[Arrival], None]
 BitmapHook = Callable[[bytes], "bytes | None"]
@@ -45,6 +54,8 @@ BitmapHook = Callable[[bytes], "bytes | None"]
 
 class Dispatcher:
     """See the module."""
+
+    _relief: DispatchThread | None = None
 
     def __init__(
         self,
@@ -88,7 +99,10 @@ class Dispatcher:
             self._show_index()
 
     def stop(self) -> None:
-        """Let go of the files."""
+        """End the thread and let go of the files; what it had not reached is dispatched by the next opening."""
+        relief, self._relief = self._relief, None
+        if relief is not None:
+            relief.stop()
         with self._running:
             self._leave_segment()
             self.lane.set_index(None)
@@ -146,17 +160,30 @@ class Dispatcher:
         return self._runner == threading.get_ident()
 
     def start(self) -> None:
-        """Nothing to start: whoever moves the readable end dispatches."""
+        """From now on there are other threads, and one that does what they leave."""
+        self._relief = DispatchThread(lambda: self._wanted, self._run_wanted)
+        self._relief.start()
 
-    def advance(self) -> None:
-        """Dispatch up to the readable end, or leave that to the thread that is at it."""
+    def advance(self, patience_s: float = 0) -> None:
+        """Dispatch up to the readable end of now; or leave it to the thread that is at it, after this much patience."""
         self._wanted = True
-        while self._wanted and self._running.acquire(False):
+        while self._wanted and self._running.acquire(timeout=patience_s):
             try:
                 self._wanted = False
                 self._run_owned()
             finally:
                 self._running.release()
+            if self._relief is not None:
+                # What came meanwhile is not this caller's: there may be no end to it.
+                if self._wanted:
+                    self._relief.ring()
+                return
+
+    def keep_up(self) -> None:
+        """As `advance`, for whoever puts: while dispatch is far behind, wait for it a moment."""
+        self.advance()
+        if self._wanted and self.backlog_bytes > FAR_BEHIND_BYTES and self._runner != threading.get_ident():
+            self.advance(PATIENCE_S)
 
     def advance_and_wait(self) -> None:
         """Dispatch up to the readable end of now, waiting for a thread that is at it.
@@ -200,6 +227,12 @@ class Dispatcher:
             self._run()
         finally:
             self.lane.is_owned = False
+
+    def _run_wanted(self) -> None:
+        """A round of the thread, which has all the time there is."""
+        with self._running:
+            self._wanted = False
+            self._run_owned()
 
     def _run(self) -> None:
         self._runner = threading.get_ident()
@@ -323,7 +356,8 @@ class Dispatcher:
         if not isinstance(queue, ConsumeQueue):
             self._put_entry(queue, row, own)
             return
-        self._fill_damaged_gap(queue, row)
+        for filler, place in gap_fillers(queue, row, self._damage, self._log.segments.segment_size):
+            self._put_entry(queue, filler, place)
         self._put_entry(queue, row, own, self._bitmap_of(record))
         for place in others:
             # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
@@ -364,32 +398,6 @@ class Dispatcher:
             for other in wait.topics:
                 self._waits.get(other, set()).discard(wait)
             wait.wake()
-
-    def _fill_damaged_gap(self, queue: ConsumeQueue, row: Row) -> None:
-        """Records lost to damage leave a gap: entries that point at the damage keep all others in their place."""
-        expected = queue.max_offset
-        if row.queue_offset <= expected or expected == 0:
-            return
-        lost = self._damage.between(queue.max_physical_offset, row.physical_offset)
-        lost_bytes = self._damage.bytes_between(queue.max_physical_offset, row.physical_offset)
-        if lost is None or row.queue_offset - expected > lost_bytes // MIN_RECORD_SIZE:
-            # Too many for what was lost: it is the offset itself that is wrong.
-            return
-        start, size = self._place_filler(lost)
-        filler = row._replace(physical_offset=start, size=size, tags_code=0)
-        for queue_offset in range(expected, row.queue_offset):
-            # Each filler must end behind the one before, or the queue takes it for a repeat.
-            queue.end.max_physical_offset = min(queue.max_physical_offset, start)
-            self._put_entry(queue, filler, Place(queue.topic, queue.queue_id, queue_offset))
-
-    def _place_filler(self, lost: Damage) -> tuple[int, int]:
-        """A stretch of the damage within one file: a reader takes one that ends elsewhere for an expired message."""
-        start = lost.start
-        segment_size = self._log.segments.segment_size
-        room = segment_size - start % segment_size
-        if room <= END_RESERVE and start + room < lost.end:
-            start, room = start + room, segment_size
-        return start, min(lost.end - start, room)
 
     # ------------------------------------------------------------------ index and listeners
 

@@ -27,7 +27,16 @@ from typing import Protocol, TypeVar
 from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush import Flushable, join
 from flintlog.store.message import Message, PutStatus
-from flintlog.store.waiting import Outcome, PutCounts, Task, Waiting, WaitingFuture, WaitingThread, wake_loops
+from flintlog.store.waiting import (
+    Outcome,
+    PutCounts,
+    Task,
+    Waiting,
+    WaitingFuture,
+    WaitingThread,
+    finish_all,
+    wake_loops,
+)
 
 log = logging.getLogger(__name__)
 
@@ -109,14 +118,18 @@ class GroupCommit:
         for thread in self._threads:
             join(thread)
 
+    @property
+    def is_in_own_thread(self) -> bool:
+        """Whether a future's callback calls, from one of the threads that `stop` would wait for."""
+        return threading.get_ident() in [thread.ident for thread in self._threads]
+
     def wait(self, receipt: Outcome, message: Message) -> Outcome:
         """Block until the record is synced, or give FLUSH_DISK_TIMEOUT."""
         if threading.get_ident() == self._threads[0].ident:
             return self._flush_here(receipt, message)
         waiting = WaitingThread(receipt, message, time.monotonic())
         self._submit(waiting)
-        waiting.gate.acquire()
-        return waiting.outcome
+        return waiting.wait()
 
     def _flush_here(self, receipt: Outcome, message: Message) -> Outcome:
         """A listener puts from within the flush thread: nobody else would sync for it."""
@@ -243,9 +256,8 @@ class GroupCommit:
         if tasks:
             wake_loops(tasks, status)
         # Outside of the gate: the callback of a future is the user's code, and may put.
-        for waiting in group:
-            receipt = waiting.receipt
-            waiting.finish(receipt if status is None else receipt.with_status(status))
+        if group:
+            finish_all(group, status)
 
     def _finish_rest(self) -> None:
         while self._requests or self._tasks:
@@ -264,4 +276,7 @@ class GroupCommit:
                 late_tasks = [task for task in asleep if task[2] < late_since and task[0] not in self._given_up]
                 self._given_up.update(task[0] for task in late_tasks)
             if late or late_tasks:
-                self._tell(late, late_tasks, synced=False)
+                # Not here: a future's callback is the user's code, may put again, and would wait for this thread.
+                threading.Thread(
+                    target=self._tell, args=(late, late_tasks, False), name="flintlog-late-puts", daemon=True
+                ).start()

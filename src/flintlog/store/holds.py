@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from flintlog.store.logical_queue import CqUnit, LogicalQueue
+from flintlog.store.logical_queue import LogicalQueue
+from flintlog.store.queue_units import CqUnit
 
 
 @dataclass(frozen=True, slots=True)

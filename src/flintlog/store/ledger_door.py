@@ -80,6 +80,8 @@ class LedgerDoor:
         self._woken = threading.Event()
         self._is_stopped = False
         self._has_resigned = False
+        self.between_steps: Callable[[Callable[[], None]], None] = lambda work: work()
+        """Runs something while the node does nothing, and returns when it is done."""
         self._on_committed = on_committed
         self._leading = LedgerLeading(leader)
         self._log.on_refused = self._woken.set
@@ -107,6 +109,12 @@ class LedgerDoor:
         """The node will stop: end services while the group still takes what they save."""
         self._has_resigned = True
         self._leading.resign()
+
+    def let_go(self, position: int) -> bool:
+        """The files that end here or before will be deleted; False when they have to stay."""
+        answers: list[bool] = []
+        self.between_steps(lambda: answers.append(self.files.let_go(position)))
+        return answers == [True]
 
     @property
     def is_serving(self) -> bool:

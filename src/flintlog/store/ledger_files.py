@@ -21,10 +21,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from flintlog.derive.finding import Finding
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.errors import DamagedStore, DiskFull, InvalidConfig, InvalidMessage, InvalidOffset
+from flintlog.errors import DamagedStore, DiskFull, InvalidConfig, InvalidMessage, InvalidOffset, LedgerLeftBehind
 from flintlog.format.ledger_entry import (
     ENTRY_END_RESERVE,
     ENTRY_HEAD_SIZE,
@@ -38,8 +39,10 @@ from flintlog.format.ledger_entry import (
     parse_index_record,
 )
 from flintlog.format.ledger_state import LedgerCheckpoint
-from flintlog.store.ledger_recovery import NO_INDEX, BodyCheck, LedgerRecovery
+from flintlog.store.cutting import keep_aside
+from flintlog.store.ledger_recovery import NO_INDEX, LedgerRecovery
 from flintlog.store.ledger_state import NOTHING, LedgerState
+from flintlog.store.ledger_tail import BodyCheck
 from flintlog.store.segment_bytes import held, written_end
 
 INDEX_FILE_BYTES: Final = 5 * 1024 * 1024 * INDEX_RECORD_SIZE
@@ -59,6 +62,7 @@ class LedgerFiles:
         data: SegmentQueue | None = None,
         data_directories: Sequence[Path] = (),
         is_intact: BodyCheck | None = None,
+        cut_directory: Path | None = None,
     ) -> None:
         """`data` may hold other files before the ledger's own, which are those in the data directories."""
         if index_file_bytes % INDEX_RECORD_SIZE:
@@ -78,6 +82,10 @@ class LedgerFiles:
         self._syncing = threading.Lock()
         self._index = SegmentQueue([directory / "index"], index_file_bytes, medium)
         self._is_intact = is_intact
+        self._medium = medium
+        self._cut_directory = cut_directory or directory / "cut"
+        self.torn: Finding | None = None
+        """What the opening found behind the log's end, and kept aside."""
 
     # ------------------------------------------------------------------ opening
 
@@ -89,20 +97,35 @@ class LedgerFiles:
         self.end_position = self._begin_position()
         self.committed = self.state.load_checkpoint().committed_index
         recovery = LedgerRecovery(
+            self.directory,
             self._own_files(),
             self._index,
             begin_position=self.end_position,
             committed=self.committed,
+            max_term=self.state.known_term(),
             is_intact=self._is_intact,
         )
         found = recovery.run()
         self._begin, self.end, self.end_term, self.end_position = found.begin, found.end, found.term, found.position
         self._first = self.data.first
+        self._keep_torn(keep_aside(self.data, self.end_position, self._cut_directory, self._medium))
         self._clear_behind(self.data, self.end_position)
         self.data.resync(recovery.start_position)  # a process that was killed leaves bytes that are only in memory
         self.data.flushed_where = self.data.committed_where = self.end_position
         self.synced_position = self.end_position
         self._settle_index(recovery.changed_index_records)
+
+    def _keep_torn(self, kept: Sequence[Path]) -> None:
+        """The last entries were on their way to the disk; nobody was told of them."""
+        if kept:
+            self.torn = Finding(
+                "torn-tail",
+                "warning",
+                f"bytes behind entry {self.end}, the ledger's last, that are no entry which follows it",
+                "nothing to do: the leader sends again what is missing",
+                physical_offset=self.end_position,
+                kept_in=", ".join(map(str, kept)),
+            )
 
     def _own_files(self) -> list[Segment]:
         return [segment for segment in self.data.segments if segment.path.parent in self._directories]
@@ -158,12 +181,25 @@ class LedgerFiles:
     @property
     def begin(self) -> int:
         """The first entry there is: the oldest files may be deleted by others."""
-        first = self.data.first
-        if first is not self._first and self.end != NO_INDEX:
+        first, known = self.data.first, self._first
+        if first is not known and self.end != NO_INDEX and (first is None or known is None or first.base > known.base):
             self._first = first
             with held(self._own_files()[0]) as view:
                 self._begin = parse_entry_head(view).index
         return self._begin
+
+    def let_go(self, position: int) -> bool:
+        """The files that end here or before will be deleted: their entries are not there from now on.
+
+        By the thread that appends, so that nobody who has just seen an entry still wants to read it. False when the
+        rest holds no entry: then they stay.
+        """
+        left = [segment for segment in self._own_files() if segment.end > position]
+        if not left or self.end == NO_INDEX or left[0].base >= self.end_position:
+            return False
+        with held(left[0]) as view:
+            self._begin, self._first = parse_entry_head(view).index, left[0]
+        return True
 
     def place(self, position: int, size: int) -> int:
         """Where an entry of this size lies that follows one which ended at `position`: there, or in the next file."""
@@ -321,11 +357,18 @@ class LedgerFiles:
         """Keep nothing: the next entry, of whatever index, has this position, which begins a file."""
         if position % self.data.segment_size:
             raise InvalidOffset("a ledger begins where a file does", path=self.directory, offset=position)
-        if self.is_read_from and (self.end != NO_INDEX or position < self._begin_position()):
-            raise DamagedStore(
+        if self.is_read_from and self.end != NO_INDEX:
+            raise LedgerLeftBehind(
                 f"the group's log begins at {position}, behind what this member has of it",
                 path=self.directory,
                 offset=self.end_position,
+                advice="a member that runs empties itself; otherwise move its directory away: the group fills it again",
+            )
+        if self.is_read_from and position < self._begin_position():
+            raise DamagedStore(
+                f"the group's log begins at {position}, where this store has an earlier one",
+                path=self.directory,
+                offset=self._begin_position(),
                 advice="move the store's directory away: the group fills it again from there",
             )
         # The checkpoint first: one that names more than there is would keep the member from being opened.

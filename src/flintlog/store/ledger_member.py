@@ -13,10 +13,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import FlintlogError, NotLeading
 from flintlog.store.config_folder import ConfigFolder
 from flintlog.store.consumers import Consumers
 from flintlog.store.message import Message, Receipt
+from flintlog.store.polled_mark import PolledMark
 from flintlog.store.service_runs import ServiceRuns
 from flintlog.store.shared_state import Change, Part, State
 from flintlog.store.sharing import PIECE_BYTES, Sharing
@@ -35,6 +37,7 @@ class LedgerMember:
     def __init__(
         self,
         store: Store,
+        segments: SegmentQueue,
         folder: ConfigFolder,
         consumers: Consumers,
         services: ServiceRuns,
@@ -42,10 +45,12 @@ class LedgerMember:
     ) -> None:
         file_bytes = store.config.mapped_file_size_commit_log
         self._store = store
+        self._segments = segments
         self._folder = folder
         self._consumers = consumers
         self._services = services
         self.sharing = Sharing(store, put, piece_bytes=max(1, min(PIECE_BYTES, file_bytes // _PIECES_A_FILE)))
+        self._polled = PolledMark(store.path, store.medium)
         self._is_promoted = False
         self._has_told_all = False
         self._adopting = threading.Lock()
@@ -58,15 +63,32 @@ class LedgerMember:
     def load(self) -> None:
         """Begin as a follower, with what the group has committed as far as this member knows."""
         self._folder.follow()
-        if self.sharing.load(self._folder.local_state):
+        self._polled.load()
+        if self.sharing.load(self._folder.local_state) and not self._polled.counts(self.sharing.next_offset):
             self._folder.adopt(Change(self.sharing.state, is_whole=True))
 
     def take_shared(self) -> None:
         """Take what the group has committed; a leader has it already."""
         with self._adopting:
-            changes = self.sharing.advance()
-            for change in () if self._is_promoted else changes:
-                self._folder.adopt(change)
+            self._adopt_new()
+
+    def _adopt_new(self) -> None:
+        was_polled = self._polled.counts(self.sharing.next_offset)
+        changes = self.sharing.advance()
+        if self._is_promoted or not changes or self._polled.counts(self.sharing.next_offset):
+            return
+        for change in [Change(self.sharing.state, is_whole=True)] if was_polled else changes:
+            self._folder.adopt(change)
+
+    def take_polled(self, write: Callable[[], object]) -> None:
+        """A Java broker leads: `write` puts what it said into the files."""
+        with self._adopting:
+            if self._is_promoted:
+                raise NotLeading("this member leads its group now", path=self._store.path)
+            self._store.consumer_offsets.save()
+            if write():
+                self._folder.load()
+            self._polled.save(self.sharing.next_offset)
 
     # ------------------------------------------------------------------ leading
 
@@ -80,16 +102,21 @@ class LedgerMember:
 
     def _promote(self) -> None:
         with self._adopting:
-            for change in self.sharing.advance():
-                self._folder.adopt(change)
+            self._adopt_new()
             self.sharing.lead()
             self._folder.lead(self.sharing.share)
             self._is_promoted = True
 
     def _share_what_is_only_here(self) -> None:
-        """The group's log may be younger than this store: what the log does not name is taken from here."""
+        """The group's log may be younger than this store, or its last leader was a Java broker that was asked.
+
+        What the log does not name, or not as it was told since, is taken from here.
+        """
+        was_polled = self._polled.counts(self.sharing.next_offset)
         missing: State = {
-            name: part for name, part in self._folder.local_state().items() if self.sharing.part(name) is None
+            name: part
+            for name, part in self._folder.local_state().items()
+            if was_polled or self.sharing.part(name) is None
         }
         if missing:
             self.sharing.share(missing)
@@ -113,6 +140,19 @@ class LedgerMember:
             self._is_promoted = self._has_told_all = False
             self.sharing.advance()
             self._folder.adopt(Change(self.sharing.state, is_whole=True))
+
+    def needed_from(self) -> int:
+        """From where on the log must stay: the last whole state, and what is not committed.
+
+        A leader writes the whole state again when it is all that keeps the oldest file.
+        """
+        segments = self._segments
+        whole_at, oldest = self.sharing.whole_at, segments.first
+        if self._is_promoted and oldest is not segments.last and oldest is not None and 0 <= whole_at < oldest.end:
+            self.sharing.renew()
+            self.take_shared()
+            whole_at = self.sharing.whole_at
+        return segments.max_offset if whole_at < 0 else min(whole_at, segments.max_offset)
 
     # ------------------------------------------------------------------ for services
 

@@ -8,13 +8,17 @@ An entry follows if it knows its own place, has the next index, and a term that 
 begins among the last `LOOK_BACK_FILES`, at a file whose first entry the index knows, and further back where it does
 not. An entry that was not committed must also have an intact body: after a loss of power its head may be there and its
 body not. Nobody was told of such an entry, so the log ends before it.
+
+Nothing is written here, and nothing may be before `run` has returned: a ledger that ends before what it had committed,
+or before something that was written whole and went bad since (`flintlog.store.ledger_tail`), is not opened.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from flintlog.disk.segment import Segment
@@ -31,13 +35,12 @@ from flintlog.format.ledger_entry import (
     encode_index_record,
     parse_entry_head,
 )
+from flintlog.store.ledger_state import REFILL_ADVICE
+from flintlog.store.ledger_tail import BodyCheck, find_entry_behind, was_written
 from flintlog.store.segment_bytes import held
 
 LOOK_BACK_FILES: Final = 3
 NO_INDEX: Final = -1
-
-BodyCheck = Callable[[memoryview, int], bool]
-"""Whether a body, whose entry lies at this position, is what was written."""
 
 _HEAD = struct.Struct("!iiqqqiiii")
 
@@ -57,25 +60,36 @@ class LedgerRecovery:
 
     def __init__(
         self,
+        directory: Path,
         files: Sequence[Segment],
         index: SegmentQueue,
         *,
         begin_position: int,
         committed: int,
+        max_term: int,
         is_intact: BodyCheck | None = None,
     ) -> None:
-        """`begin_position` is where an empty ledger would begin."""
+        """`begin_position` is where an empty ledger would begin; `max_term` is the term that the member knows."""
+        self._directory = directory
         self._files = files
         self._index = index
         self._begin_position = begin_position
         self._committed = committed
+        self._max_term = max_term
         self._is_intact = is_intact
         self.changed_index_records: list[tuple[int, bytes]] = []
-        self.start_position = begin_position
+        self.start_position = self._bad_position = begin_position
 
     def run(self) -> LedgerEnd:
+        end = self._find_end()
+        self._check_committed(end)
+        self._check_behind(end)
+        return end
+
+    def _find_end(self) -> LedgerEnd:
         first = self._first_head(self._files[0]) if self._files else None
         if first is None:
+            self._bad_position = self._files[0].base if self._files else self._begin_position
             return LedgerEnd(NO_INDEX, NO_INDEX, NO_INDEX, self._begin_position)
         start = self._start_file()
         before = self._first_head(self._files[start])
@@ -87,9 +101,9 @@ class LedgerRecovery:
             if segment.base < end.position or segment.base - end.position > segment.size:
                 break
             end, is_sealed = self._walk(segment, end)
+            self._bad_position = segment.end if is_sealed else max(segment.base, end.position)
             if not is_sealed:
                 break
-        self._check_committed(end)
         return end
 
     def _start_file(self) -> int:
@@ -129,8 +143,12 @@ class LedgerRecovery:
                 magic, size, its_index, its_term, position, _, _, _, body_size = _HEAD.unpack_from(view, place)
                 if magic == ENTRY_BLANK_MAGIC:
                     break
-                if (magic, position, its_index) != (ENTRY_MAGIC, base + place, index) or its_term < term:
+                if (magic, position, its_index) != (ENTRY_MAGIC, base + place, index):
                     break
+                if its_term < term:
+                    break
+                if its_term > self._max_term:
+                    raise self._too_late(index, its_term, position)
                 if body_size < 0 or size != ENTRY_HEAD_SIZE + body_size or place + size > limit - ENTRY_END_RESERVE:
                     break
                 if index > self._committed and not self._is_whole(
@@ -144,6 +162,14 @@ class LedgerRecovery:
             is_sealed = _is_blank(view, place, limit)
         return LedgerEnd(end.begin, index - 1, term, last), is_sealed
 
+    def _too_late(self, index: int, term: int, position: int) -> DamagedStore:
+        return DamagedStore(
+            f"entry {index} of the ledger is of term {term}, and the member knows of no term above {self._max_term}",
+            path=self._directory,
+            offset=position,
+            advice=REFILL_ADVICE,
+        )
+
     def _is_whole(self, body: memoryview, position: int) -> bool:
         return self._is_intact is None or self._is_intact(body, position)
 
@@ -151,9 +177,20 @@ class LedgerRecovery:
         if end.end < self._committed:
             raise DamagedStore(
                 f"the ledger ends with entry {end.end}, and entry {self._committed} was committed",
-                path=self._files[-1].path,
+                path=self._files[-1].path if self._files else self._directory,
                 offset=end.position,
-                advice="move the ledger's directory away: the group fills it again",
+                advice=REFILL_ADVICE,
+            )
+
+    def _check_behind(self, end: LedgerEnd) -> None:
+        """Behind the end may lie what a loss of power tore, and nothing that was there for good."""
+        later = find_entry_behind(self._files, self._bad_position + 1, end.term, self._is_intact)
+        if later is not None and was_written(self._files, self._bad_position, end.end + 1, later.position):
+            raise DamagedStore(
+                f"entry {end.end + 1} of the ledger is damaged, and entry {later.index} behind it is whole",
+                path=self._directory,
+                offset=self._bad_position,
+                advice=REFILL_ADVICE,
             )
 
 

@@ -5,6 +5,9 @@ its name, would survive a loss of power. Java deletes `currterm` before it renam
 left with a `.bak` alone has forgotten its vote, and is not opened.
 
 The checkpoint only ever says less than is true: an entry that it calls committed is on disk.
+
+A member that gives up its log because its group's begins further on remembers where it ended (`promised`): the group
+may count on it for the entries up to there, so until it has more it votes as if it had them.
 """
 
 from __future__ import annotations
@@ -15,15 +18,23 @@ from flintlog.disk.medium import Medium
 from flintlog.errors import DamagedStore, FormatError
 from flintlog.format.ledger_state import (
     LedgerCheckpoint,
+    LedgerPromise,
     TermVote,
     encode_ledger_checkpoint,
+    encode_promise,
     encode_term_vote,
     parse_ledger_checkpoint,
+    parse_promise,
     parse_term_vote,
 )
 
 MAX_STATE_BYTES = 4096
+MAX_TERM = 2**63 - 1
 NOTHING = LedgerCheckpoint(-1, -1)
+REFILL_ADVICE = (
+    "while the other members run and one of them leads, move the ledger's directory away and start the member: the "
+    "group fills it again; keep what was moved until that is done, and in a group of one restore it from a backup"
+)
 
 
 class LedgerState:
@@ -32,6 +43,7 @@ class LedgerState:
     def __init__(self, directory: Path, medium: Medium) -> None:
         self._vote_path = directory / "currterm"
         self._checkpoint_path = directory / "checkpoint"
+        self._promise_path = directory / "promised"
         self._directory = directory
         self._medium = medium
 
@@ -43,18 +55,47 @@ class LedgerState:
                 raise DamagedStore(
                     "the member's term and vote are lost, and only an older one is there",
                     path=path,
-                    advice="move the ledger's directory away: the group fills it again",
+                    advice=REFILL_ADVICE,
                 )
             return TermVote(0)
         try:
             return parse_term_vote(self._medium.read(path, MAX_STATE_BYTES))
         except FormatError as error:
-            raise DamagedStore(f"the member's term and vote cannot be read: {error.what}", path=path) from error
+            raise DamagedStore(
+                f"the member's term and vote cannot be read: {error.what}", path=path, advice=REFILL_ADVICE
+            ) from error
+
+    def known_term(self) -> int:
+        """The term, above which there can be no entry; any, where no term can be read: then no node is started."""
+        try:
+            found = self.load_vote()
+        except DamagedStore:
+            return MAX_TERM
+        return found.term or MAX_TERM
 
     def save_vote(self, state: TermVote) -> None:
         """Write term and vote; durable when this returns."""
         self._medium.make_directories(self._directory)
         self._medium.replace(self._vote_path, encode_term_vote(state))
+
+    def load_promise(self) -> LedgerPromise | None:
+        """Where a log ended that was given up, if one was."""
+        if not self._medium.exists(self._promise_path):
+            return None
+        try:
+            return parse_promise(self._medium.read(self._promise_path, MAX_STATE_BYTES))
+        except FormatError as error:
+            raise DamagedStore(
+                f"what the member promised cannot be read: {error.what}", path=self._promise_path
+            ) from error
+
+    def save_promise(self, promise: LedgerPromise | None) -> None:
+        """Remember it, or nothing; durable when this returns."""
+        if promise is not None:
+            self._medium.make_directories(self._directory)
+            self._medium.replace(self._promise_path, encode_promise(promise))
+        elif self._medium.exists(self._promise_path):
+            self._medium.remove(self._promise_path)
 
     def load_checkpoint(self) -> LedgerCheckpoint:
         """The last checkpoint; one that cannot be read says nothing, as in Java."""

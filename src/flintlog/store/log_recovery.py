@@ -2,6 +2,7 @@
 
     records … [bad place] … intact record …   → damage: costs what it covers, everything behind it is kept
     records … [bad place] … nothing intact    → torn tail: the log ends here, the bytes are kept aside
+    the same below the end of a clean stop    → damage, too: what was written there was whole when the store stopped
 
 A place is bad when no intact record begins there and it is no blank. A record whose body alone is damaged (its CRC is
 wrong, its lengths and its offset are right, and the log goes on behind it) keeps its place in its queue; reading it
@@ -47,6 +48,7 @@ class LogRecovery:
         expected_end: int,
         cut_at: int | None = None,
         known_end: int | None = None,
+        clean_end: int | None = None,
         limit: int | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -55,6 +57,7 @@ class LogRecovery:
         `cut_at`: where an earlier recovery of Java's ended the log. Java leaves the bytes behind its cut, intact
         records among them; they were given up then and do not come back now.
         `known_end`: where a clean stop of ours left the log; nothing is written behind it.
+        `clean_end`: how far the log is known to have been whole at a clean stop; None after any other.
         `limit`: where the log ends because a ledger says so, whatever is written there.
         """
         self.findings: list[Finding] = []
@@ -66,6 +69,7 @@ class LogRecovery:
         self._expected_end = expected_end
         self._cut_at = cut_at
         self._known_end = known_end
+        self._clean_end = clean_end
         self._limit = limit
         self._progress = progress
 
@@ -78,18 +82,25 @@ class LogRecovery:
                 following = self._within(self._first_intact(position))
                 if following is None:
                     return position
-                self._note_damage(position, following, "a file of the log is missing")
+                self._note_damage(position, following, "a file of the log is missing, and intact records follow")
             else:
                 position, reason = self._read(segment, position)
                 if reason is None:
                     continue
                 following = self._within(self._next_intact(segment, position, reason))
+                if following is None and self._was_whole(segment, position):
+                    following = min(segment.end, self._clean_end or 0)
+                    self._note_damage(
+                        position, following, f"{_describe(reason)}, below where a clean stop left the log"
+                    )
+                    position = following
+                    continue
                 if following is None:
                     self._note_tail(segment, position, reason)
                     return position
                 if _begins_something(segment, position):
                     return position  # read-only beside a running writer, which has come as far meanwhile
-                self._note_damage(position, following, _describe(reason))
+                self._note_damage(position, following, f"{_describe(reason)}, and intact records follow")
             position = following
         return self._limit
 
@@ -137,13 +148,16 @@ class LogRecovery:
         return segment.base + place + size, None
 
     def _goes_on_behind(self, segment: Segment, view: memoryview, place: int) -> bool:
-        """A record with a wrong CRC and the right lengths: is what follows it intact, or the segment's end?"""
+        """A record with a wrong CRC and the right lengths: is what follows it intact, or an end that was one before?"""
         following = place + size_at(view, place)
         if segment.base + place == self._cut_at:
             return False
         if record_size(view, following, segment.size, segment.base):
             return True
-        return blank_at(view[: segment.size], following) is not None
+        if blank_at(view[: segment.size], following) is not None:
+            return True
+        is_below = self._known_end is None or segment.base + following <= self._known_end
+        return self._clean_end is not None and is_below and not any(view[following : following + 8])
 
     def _read_damaged_body(self, segment: Segment, view: memoryview, place: int) -> tuple[int, None]:
         size = size_at(view, place)
@@ -155,7 +169,7 @@ class LogRecovery:
             Finding(
                 "damaged-record",
                 "error",
-                "the body does not match its CRC; what follows is intact",
+                "the body does not match its CRC; its place and its lengths are right",
                 "the message is lost, everything else is kept",
                 str(segment.path),
                 place,
@@ -166,6 +180,12 @@ class LogRecovery:
         return offset + size, None
 
     # ------------------------------------------------------------------ bad places
+
+    def _was_whole(self, segment: Segment, position: int) -> bool:
+        """Whether there was a record before a clean stop, of which something is left."""
+        if self._clean_end is None or position >= self._clean_end:
+            return False
+        return written_end(segment, position - segment.base) > position - segment.base
 
     def _next_intact(self, segment: Segment, position: int, reason: ScanStop) -> int | None:
         place = position - segment.base
@@ -195,7 +215,7 @@ class LogRecovery:
             Finding(
                 "damaged-range",
                 "error",
-                f"{evidence}; {end - start} bytes, then intact records",
+                f"{evidence}; {end - start} bytes",
                 "what these bytes held is lost, everything else is kept",
                 None if segment is None else str(segment.path),
                 None if segment is None else start - segment.base,

@@ -1,4 +1,4 @@
-"""What every kind of queue offers, and what a reader gets from one.
+"""What every kind of queue offers.
 
 A queue is derived from the commit log: the dispatcher alone writes it, in the log's order, and readers
 take ranges of entries that lie in one file. Two kinds exist. `SimpleCQ` has an entry for each message,
@@ -12,20 +12,14 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import Enum
-from functools import partial
-from threading import get_ident
-from types import TracebackType
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar
 
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.disk.selected_range import SelectedRange
-from flintlog.errors import StoreClosed
-from flintlog.format.queue_extension import ExtensionUnit
-from flintlog.kernel import Buffer, QueueEnd, Tail
+from flintlog.store.queue_tail import TailKeeper
+from flintlog.store.queue_units import CqUnit, EntryRange
 from flintlog.store.segment_bytes import written_end
 
 StoreTimeOf = Callable[[int, int], int]
@@ -49,104 +43,6 @@ class Boundary(Enum):
 
     LOWER = "lower"
     UPPER = "upper"
-
-
-class CqUnit(NamedTuple):
-    """One entry as a reader sees it; `tags_code` is None when its extension unit is lost."""
-
-    queue_offset: int
-    physical_offset: int
-    size: int
-    tags_code: int | None
-    batch_count: int = 1
-    extension: ExtensionUnit | None = None
-
-
-class EntryRange(ABC):
-    """The entries from one place to the end of the data of ONE file; a context that keeps the file mapped.
-
-    `first_queue_offset` is that of the first entry; iterating gives `CqUnit`s.
-    """
-
-    __slots__ = ("_selected", "first_queue_offset")
-
-    def __init__(self, selected: SelectedRange, first_queue_offset: int) -> None:
-        self._selected = selected
-        self.first_queue_offset = first_queue_offset
-
-    @property
-    def view(self) -> memoryview:
-        """The raw entries."""
-        return self._selected.view
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
-
-    def release(self) -> None:
-        """Let the file go; the view must not be used any more."""
-        self._selected.release()
-
-    @abstractmethod
-    def __iter__(self) -> Iterator[CqUnit]: ...
-
-
-class TailKeeper:
-    """Says when the map cache may take the tail of a queue, and which queues may have to be flushed; one for all
-    queues of a store.
-
-    The cache may ask in any thread, but only the thread inside a `put` knows that no lane is writing: puts
-    and lanes run one at a time. All others are told no, and the file stays mapped.
-    """
-
-    __slots__ = ("_writer", "written")
-
-    def __init__(self) -> None:
-        self._writer: int | None = None
-        self.written: set[LogicalQueue] = set()
-
-    @contextmanager
-    def writing(self, queue: LogicalQueue | None = None) -> Iterator[None]:
-        """Around a put."""
-        self._writer = get_ident()
-        try:
-            yield
-        finally:
-            self._writer = None
-            if queue is not None:
-                self.written.add(queue)  # after the write: whoever flushes now takes it out before looking
-
-    def may_take(self) -> bool:
-        """Whether the asking thread is the one inside a put."""
-        return self._writer == get_ident()
-
-    def take(self, end: QueueEnd) -> bool:
-        """Take a tail from the lane, if the asking thread may."""
-        if not self.may_take():
-            return False
-        end.tail = None
-        return True
-
-
-def write_at_end(segment: Segment, data: bytes, tails: TailKeeper, end: QueueEnd | None = None) -> Tail:
-    """Append to a segment that has room; the map cache may later take its tail from `end`, which a lane has."""
-    segment.give_up_tail = tails.may_take if end is None else partial(tails.take, end)
-    tail = segment.tail
-    position = tail.position
-    with memoryview(_held(tail)).cast("B") as view:
-        view[position : position + len(data)] = data
-    tail.position = position + len(data)  # last: readers may look now
-    return tail
-
-
-def _held(tail: Tail) -> Buffer:
-    if tail.buffer is None:
-        raise StoreClosed("the queue's file was unmapped")
-    return tail.buffer
 
 
 class LogicalQueue(ABC):

@@ -31,7 +31,8 @@ from flintlog.store.ledger_log import LedgerCommitLog
 from flintlog.store.message import Message
 from flintlog.store.paths import StorePaths
 from flintlog.store.put_lock import make_put_lock
-from flintlog.store.queue_table import QueueFiles, QueueTable
+from flintlog.store.queue_files import QueueFiles
+from flintlog.store.queue_table import QueueTable
 
 MAX_SCAN_THREADS = 8
 
@@ -104,6 +105,7 @@ def _make_ledger(paths: StorePaths, config: StoreConfig, medium: Medium, segment
         data=segments,
         data_directories=paths.commit_logs,
         is_intact=_is_record,
+        cut_directory=paths.cut,
     )
 
 

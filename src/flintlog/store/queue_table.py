@@ -1,9 +1,5 @@
 """All queues of a store, and the next offset of each.
 
-    consumequeue/<topic>/<queue id>/          20-byte entries (SimpleCQ)
-    consumequeue_ext/<topic>/<queue id>/      their extension, when that is on
-    batchconsumequeue/<topic>/<queue id>/     46-byte entries (BatchCQ)
-
 A queue is made when its first record is dispatched. Files are mapped when they are looked at: opening a
 store of 10,000 queues maps none, recovering it one after another.
 
@@ -18,46 +14,23 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.disk.medium import FileInfo, Medium
-from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore, InvalidConfig
-from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
-from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
-from flintlog.format.queue_entry import ENTRY_SIZE
-from flintlog.store.batch_consume_queue import BatchConsumeQueue
-from flintlog.store.consume_queue import ConsumeQueue
-from flintlog.store.consume_queue_ext import ConsumeQueueExt
 from flintlog.store.deleted_queues import DeletedQueue, DeletedQueues
-from flintlog.store.logical_queue import LogicalQueue, QueueType, TailKeeper
+from flintlog.store.logical_queue import LogicalQueue, QueueType
+from flintlog.store.queue_files import DIRECTORIES, QueueFiles, QueueMaker
+from flintlog.store.queue_tail import TailKeeper
 
 _RECOVER_AT_ONCE: Final = 64
 """Queues that are handed to a thread together: one alone takes less time than the handing over."""
 
 _MAX_QUEUE_ID: Final = 2**31 - 1
-_DIRECTORIES: Final = {QueueType.SIMPLE: CONSUME_QUEUE, QueueType.BATCH: BATCH_CONSUME_QUEUE}
 
 QueueKey = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class QueueFiles:
-    """The sizes of queue files, in bytes; a consume queue's is rounded up to whole entries, as Java does."""
-
-    consume_queue: int = 300_000 * ENTRY_SIZE
-    batch_consume_queue: int = 300_000 * BATCH_ENTRY_SIZE
-    extension: int | None = None  # None: no extension is read or written
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "consume_queue", -(-self.consume_queue // ENTRY_SIZE) * ENTRY_SIZE)
-        if self.consume_queue <= 0 or self.batch_consume_queue <= 0:
-            raise InvalidConfig("queue files must have room for an entry")
-        if self.batch_consume_queue % BATCH_ENTRY_SIZE:
-            raise InvalidConfig(f"batch queue files must have whole entries of {BATCH_ENTRY_SIZE} bytes")
 
 
 class QueueTable:
@@ -76,13 +49,13 @@ class QueueTable:
     ) -> None:
         """`topic_queue_types` is looked at whenever a queue is made, so it may grow."""
         self.root = root
-        self.files = QueueFiles() if files is None else files
-        self.read_only = read_only
         self._medium = medium
         self._types = {} if topic_queue_types is None else topic_queue_types
         self._now_ms = now_ms
         self._recover_threads = min(8, os.cpu_count() or 1) if recover_threads is None else recover_threads
         self._tails = TailKeeper()
+        files = QueueFiles() if files is None else files
+        self._maker = QueueMaker(root, medium, files, self._tails, read_only=read_only)
         self._queues: dict[QueueKey, LogicalQueue] = {}
         self._ids: dict[str, set[int]] = {}
         self._lock = threading.Lock()
@@ -115,7 +88,7 @@ class QueueTable:
         with self._lock:
             queue = self._queues.get((topic, queue_id))
             if queue is None:
-                queue = self._queues[topic, queue_id] = self._make(topic, queue_id, self.type_of(topic))
+                queue = self._queues[topic, queue_id] = self._maker.make(topic, queue_id, self.type_of(topic))
                 self._ids.setdefault(topic, set()).add(queue_id)
             return queue
 
@@ -146,44 +119,23 @@ class QueueTable:
         """How many light queues there are, or will be when what was put is dispatched."""
         return len(self._next_light) - len(self._deleted_light)
 
-    def _make(self, topic: str, queue_id: int, kind: QueueType) -> LogicalQueue:
-        return self._make_in(self._topic_folder(topic, kind), topic, queue_id, kind)
-
-    def _make_in(self, folder: Path, topic: str, queue_id: int, kind: QueueType) -> LogicalQueue:
-        """A queue whose files lie in the folder of its topic."""
-        if kind is QueueType.BATCH:
-            segments = self._segments(folder, queue_id, self.files.batch_consume_queue)
-            return BatchConsumeQueue(topic, queue_id, segments, self._tails)
-        ext = None
-        if self.files.extension is not None:
-            units = self._segments(self.root / CONSUME_QUEUE_EXT / topic, queue_id, self.files.extension)
-            ext = ConsumeQueueExt(units, self._tails)
-        segments = self._segments(folder, queue_id, self.files.consume_queue)
-        return ConsumeQueue(topic, queue_id, segments, ext, self._tails)
-
-    def _topic_folder(self, topic: str, kind: QueueType) -> Path:
-        return self.root / _DIRECTORIES[kind] / topic
-
-    def _segments(self, topic_folder: Path, queue_id: int, size: int) -> SegmentQueue:
-        return SegmentQueue([topic_folder / str(queue_id)], size, self._medium, read_only=self.read_only)
-
     # Opening
 
     def load(self) -> None:
         """Find the queues on disk. A topic of the wrong kind is an error, and nothing is changed."""
         self._deleted.load()
-        for kind, name in _DIRECTORIES.items():
+        for kind, name in DIRECTORIES.items():
             for topic in self._medium.listing(self.root / name):
                 if topic.is_directory:
                     self._load_topic(topic.name, kind)
 
     def _load_topic(self, topic: str, kind: QueueType) -> None:
-        folder = self._topic_folder(topic, kind)
+        folder = self._maker.topic_folder(topic, kind)
         queue_ids = [int(each.name) for each in self._medium.listing(folder) if _is_queue(each)]
         if queue_ids:
             self._check_type(topic, kind, folder)
         for queue_id in queue_ids:
-            queue = self._make_in(folder, topic, queue_id, kind)
+            queue = self._maker.make(topic, queue_id, kind, folder)
             queue.load()
             self._queues[topic, queue_id] = queue
             self._ids.setdefault(topic, set()).add(queue_id)
@@ -395,16 +347,12 @@ class QueueTable:
             self._destroy_queue(topic, queue.queue_id)
         if topic in self._next_light:
             self._deleted_light.add(topic)
-        self._remove_folders(topic)
+        self._maker.remove_folders(topic)
 
     def _next_of(self, queue: LogicalQueue) -> int:
         """The next offset of a queue; one whose offsets were never asked for has handed out what it holds."""
         light = self._next_light.get(queue.topic, 0) if queue.queue_id == 0 else 0
         return max(self.next_offset(queue.topic, queue.queue_id), light, queue.max_offset)
-
-    def _remove_folders(self, topic: str) -> None:
-        for folder in (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE):
-            self._medium.remove_tree(self.root / folder / topic)
 
     def shut_down(self) -> None:
         """Unmap every file; flush before."""
@@ -417,7 +365,7 @@ class QueueTable:
         for topic, queue_id in list(self._queues):
             self._forget_offsets(topic, queue_id)
             self._destroy_queue(topic, queue_id)
-            self._remove_folders(topic)
+            self._maker.remove_folders(topic)
 
 
 def _is_queue(info: FileInfo) -> bool:

@@ -14,9 +14,9 @@ import struct
 from dataclasses import dataclass
 
 from flintlog import kernel
+from flintlog.derive.entries import told_count
 from flintlog.errors import DamagedRecord, FormatError, InvalidOffset
 from flintlog.format.message_id import parse_message_id
-from flintlog.format.properties import INNER_NUM
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.format.record import MIN_RECORD_SIZE
 from flintlog.kernel import ScanStop
@@ -27,8 +27,9 @@ from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import DamageMap
 from flintlog.store.filters import MessageFilter
 from flintlog.store.index import IndexService
-from flintlog.store.logical_queue import Boundary, CqUnit, EntryRange, LogicalQueue, QueueType
+from flintlog.store.logical_queue import Boundary, LogicalQueue, QueueType
 from flintlog.store.queue_table import QueueTable
+from flintlog.store.queue_units import CqUnit, EntryRange
 from flintlog.store.stored import GetStatus, Page, StoredMessage
 
 MAX_PULL_BYTES = 128 * 1024 * 1024
@@ -110,7 +111,7 @@ class Reader:
         queue = self._queues.get(topic, queue_id)
         if queue is None or queue.type is not QueueType.BATCH:
             return len(page.messages)
-        return sum(int(message.properties.get(INNER_NUM, 1)) for message in page.messages)
+        return sum(told_count(message.properties) or 1 for message in page.messages)
 
     def on_disk_only(self, page: Page) -> tuple[int, int]:
         """How many messages of a page, and bytes, lie further back than what memory is taken to hold."""

@@ -71,6 +71,8 @@ class Opening:
     ledger_end: int | None = None
     """Where a ledger has the log end: what it has committed. Behind that lies what may still be cut, by the ledger."""
     published: Progress | None = None
+    is_others: bool = False
+    """Whether nothing is believed but the log, because of who derived the rest."""
 
 
 class Recovery:
@@ -138,7 +140,7 @@ class Recovery:
             self._forget_queues()
             return self._min
         covered = FAR if self._clean else self._covered()
-        if covered is None or self._is_broken_below(covered):
+        if self._open.is_others or covered is None or self._is_broken_below(covered):
             self._forget_queues()
             return self._min
         if self._clean:
@@ -206,6 +208,12 @@ class Recovery:
         index = self._open.index
         if index is None:
             return FAR
+        if self._open.is_others and index.files:
+            self._open.checkpoint.set(index_msg_timestamp=0)
+            self._open.checkpoint.flush()
+            self._mark()
+            index.destroy()
+            return self._min
         if not index.files:
             return self._without_index()
         if self._clean:
@@ -261,6 +269,7 @@ class Recovery:
             expected_end=self._expected_end(),
             cut_at=self._earlier_cut(),
             known_end=parts.marker.log_end if self._clean else None,
+            clean_end=self._clean_end(),
             limit=parts.ledger_end,
             progress=parts.progress,
         )
@@ -269,12 +278,16 @@ class Recovery:
         parts.dispatcher.lane.index_enabled = parts.index is not None
         return end
 
+    def _clean_end(self) -> int | None:
+        """How far the log is known to have been whole at a clean stop: by our marker, or by its queues."""
+        if not self._clean:
+            return None
+        return max(0, self._open.queues.max_physical_offset(), self._open.marker.log_end or 0)
+
     def _expected_end(self) -> int:
         """Where the log ended at a clean stop; zeros before it are damage, however the log goes on behind them."""
-        built = self._open.queues.max_physical_offset()
-        if not self._clean or built < 0:
-            return FAR
-        return max(built, self._open.marker.log_end or 0)
+        clean_end = self._clean_end()
+        return FAR if clean_end is None or self._open.queues.max_physical_offset() < 0 else clean_end
 
     def _earlier_cut(self) -> int | None:
         """Where Java's last recovery ended the log: it leaves the bytes behind, intact records among them."""

@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from flintlog.disk.segment import Segment
 from flintlog.errors import FlintlogError, InvalidConfig
 from flintlog.store.clock import Milliseconds
 from flintlog.store.config import StoreConfig
@@ -58,6 +59,10 @@ class Retention:
         self.rules = rules
         self.before_look: Callable[[], object] = lambda: None
         """Called before it is read from the files how far groups are; an error keeps everything."""
+        self.bound: Callable[[], int | None] = lambda: None
+        """From where on nothing may go, however full the disk is: what a ledger's group needs to go on."""
+        self.let_go: Callable[[int], bool] = lambda end: True
+        """Called before a file that ends there is deleted; False keeps it."""
         self._keepers = Keepers(parts)
         self._said: str | None = None
         self._config = config
@@ -148,10 +153,12 @@ class Retention:
     def _delete_log_files(self, space: Space) -> Iterator[int]:
         config, segments = self._config, self._parts.segments
         at_once = space.at_once and self.rules.may_force
-        below = None if at_once else self._protected_from()
+        below = _lower(self.bound(), None if at_once else self._protected_from())
         count = 0
         while count < config.delete_file_batch_max:
             first = segments.first
+            if not self._goes(first, below, at_once=at_once):
+                break
             deleted = segments.delete_expired(
                 self.rules.reserved_ms,
                 now_ms=self._now_ms(),
@@ -167,6 +174,12 @@ class Retention:
             yield config.delete_commit_log_files_interval
         if space.deletes and not count:
             log.warning("%s, and no file could be deleted", space.why)
+
+    def _goes(self, first: Segment | None, below: int | None, *, at_once: bool) -> bool:
+        """Whether the oldest file is to be deleted now, and may be."""
+        if first is None or first is self._parts.segments.last or (below is not None and first.end > below):
+            return False
+        return (at_once or self._is_first_expired()) and self.let_go(first.end)
 
     def _is_first_expired(self) -> bool:
         first = self._parts.segments.first
@@ -219,3 +232,7 @@ def own_bytes(parts: Parts) -> int:
     """The bytes of all files that grow with the messages."""
     queue_bytes = sum(part.total_size for queue in parts.queues.all() for part in queue.parts)
     return parts.segments.total_size + queue_bytes + (0 if parts.index is None else parts.index.total_size)
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    return min((bound for bound in (one, other) if bound is not None), default=None)

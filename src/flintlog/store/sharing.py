@@ -69,6 +69,11 @@ class Sharing:
         self._sharing = threading.RLock()
 
     @property
+    def next_offset(self) -> int:
+        """The end of the state's queue, as far as it was read."""
+        return self._next_offset
+
+    @property
     def whole_at(self) -> int:
         """The physical offset of the last message of the last whole state; -1 when there is none."""
         return self._whole_at

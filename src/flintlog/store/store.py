@@ -36,10 +36,11 @@ from flintlog.store.engine import Engine
 from flintlog.store.filters import MessageFilter
 from flintlog.store.groups import Groups
 from flintlog.store.ledger_door import LedgerDoor
+from flintlog.store.ledger_emptying import finish_emptying
 from flintlog.store.ledger_member import LedgerMember
 from flintlog.store.loading import Progress
 from flintlog.store.message import Message, Receipt
-from flintlog.store.paths import find_member
+from flintlog.store.paths import StorePaths, find_member
 from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.raw_log import RawLog
 from flintlog.store.recovery_report import Finding, RecoveryReport
@@ -77,6 +78,7 @@ def open_store(
     config = StoreConfig() if config is None else config
     if not isinstance(config, StoreConfig):
         raise InvalidConfig(f"a store is opened with a StoreConfig, not {type(config).__name__}")
+    _check_path(path)
     disk = medium if medium is not None else _make_medium(config)
     held = disk.stat(Path(path))
     if held is not None and not held.is_directory:
@@ -84,6 +86,8 @@ def open_store(
     config = _with_ledger(Path(path), config, disk, read_only=read_only)
     if read_only:
         disk = OverlayMedium(disk)
+    else:
+        finish_emptying(StorePaths.of(Path(path), config), disk)
     engine = Engine(Path(path), config, disk, as_milliseconds(clock), read_only=read_only)
     engine.figures.samples_itself = not isinstance(clock, TurnedClock)
     engine.open(progress)
@@ -95,6 +99,12 @@ def open_store(
         store.shutdown()
         raise
     return store
+
+
+def _check_path(path: object) -> None:
+    text = path.__fspath__() if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InvalidConfig(f"a store's directory is a path, not {path!r:.80}")
 
 
 def _with_ledger(root: Path, config: StoreConfig, medium: Medium, *, read_only: bool) -> StoreConfig:
@@ -134,7 +144,8 @@ class Store(Writable):
     def ledger(self) -> LedgerDoor:
         """Where the node of a ledger's group comes in; `InvalidConfig` for a store with a log of its own."""
         if self._ledger is None:
-            member = LedgerMember(self, self._folder, self._consumers, self._services, self._put_state)
+            segments = self._engine.parts.segments
+            member = LedgerMember(self, segments, self._folder, self._consumers, self._services, self._put_state)
             if self._is_ledger:
                 member.load()
             self._ledger = LedgerDoor(self._engine, member, member.take_shared)
@@ -205,7 +216,13 @@ class Store(Writable):
         self._retention = Retention(engine.config, engine.parts, engine.lifecycle, engine.dispatcher, engine.now_ms)
         # A group that has gone back, and is not saved yet, must not lose what it went back to.
         self._retention.before_look = self._folder.offsets.save
+        if self._is_ledger:
+            self._retention.bound = lambda: 0 if self._member is None else self._member.needed_from()
+            self._retention.let_go = self._let_go
         self._retention_job = self._background.add("retention", self._retention.run_due)
+
+    def _let_go(self, end: int) -> bool:
+        return self.ledger.let_go(end)
 
     def service(self, name: str) -> Service:
         """A running service, by its name in the configuration."""
@@ -222,10 +239,13 @@ class Store(Writable):
     def shutdown(self) -> None:
         """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing.
 
-        An arrival listener cannot do this: it would wait for the thread that it runs in.
+        An arrival listener or the callback of a put's future cannot do this: it would wait for the thread it runs in.
         """
-        if self._engine.dispatcher.is_calling_listener:
-            raise StoreInUse("an arrival listener cannot shut its store down", advice="let another thread do it")
+        if self._engine.dispatcher.is_calling_listener or self._engine.flushing.is_in_own_thread:
+            raise StoreInUse(
+                "a listener or a future's callback cannot shut its store down",
+                advice="let another thread do it",
+            )
         if self._engine.is_left_to_parent:
             return  # what services and groups would save is the parent's to save
         with ExitStack() as stack:
@@ -310,7 +330,8 @@ class Store(Writable):
     def on_arrival(self, callback: Listener) -> None:
         """Call back with an `Arrival` for each message that becomes visible, in log order.
 
-        The callback runs in the thread that made the message visible, which goes on when it returns.
+        The callback runs in the thread that made the message visible, which goes on when it returns: the one that puts,
+        the flush thread under sync flush, or one of the store's own for what others put meanwhile.
         """
         if not callable(callback):
             raise InvalidConfig(f"a listener is a function, not {type(callback).__name__}")
@@ -359,6 +380,12 @@ class Store(Writable):
         if not self._engine.is_replica:
             raise InvalidConfig("only a slave's settings come from elsewhere")
         self._folder.load()
+
+    def take_polled(self, write: Callable[[], object]) -> None:
+        """For a ledger's member while a Java broker leads: `write` puts what that said into the `config` folder."""
+        if self._member is None:
+            raise InvalidConfig("only a ledger's member asks its leader")
+        self._member.take_polled(write)
 
     def set_replicas(self, *, confirmed_where: int, in_sync_count: int) -> None:
         """Told by whoever sends the log: what enough replicas hold, and how many are in sync, this store counted."""

@@ -1,12 +1,16 @@
-"""Puts that wait for something: a sync, replicas. Who completes one calls `finish` once, from any thread.
+"""Puts that wait for something: a sync, replicas. Who completes a group calls `finish_all` once, from any thread.
 
 A waiting thread has a lock of its own, a future its callbacks; asyncio producers are plain tuples, because many of them
 are made for each sync, and one call into their loop completes them all.
+
+Threads of a group wake each other in a row: only one at a time can have the interpreter, and those woken too early
+would have to be put to sleep and woken a second time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 from collections.abc import Sequence
@@ -45,24 +49,46 @@ class Waiting:
         self.began = began
         self.done = False
 
-    def finish(self, outcome: Outcome) -> None:
-        raise AssertionError("a waiting put knows how it is told")
-
 
 class WaitingThread(Waiting):
-    """A thread; it acquires `gate` and then reads `outcome`."""
+    """A thread, in `wait`."""
 
-    __slots__ = ("gate", "outcome")
+    __slots__ = ("_following", "_gate", "_has_left", "_outcome")
 
     def __init__(self, receipt: Outcome, message: Message, began: float) -> None:
         super().__init__(receipt, message, began)
-        self.outcome = receipt
-        self.gate = threading.Lock()
-        self.gate.acquire()
+        self._outcome = receipt
+        self._following: WaitingThread | None = None
+        self._has_left = False
+        self._gate = threading.Lock()
+        self._gate.acquire()
 
-    def finish(self, outcome: Outcome) -> None:
-        self.outcome = outcome
-        self.gate.release()
+    def wait(self) -> Outcome:
+        """Sleep until the put is finished; its outcome."""
+        try:
+            self._gate.acquire()
+        finally:
+            # Before anything else, and if Ctrl-C ends the waiting too: the others' wake-up depends on it.
+            self._has_left = True
+            if self._following is not None:
+                self._following._wake()
+        return self._outcome
+
+    def _wake(self) -> None:
+        try:  # noqa: SIM105 (a context manager would cost as much as the wake-up)
+            self._gate.release()
+        except RuntimeError:
+            pass  # the one before left while the row was made, and it was woken already
+
+    @staticmethod
+    def finish_row(row: Sequence[WaitingThread], status: PutStatus | None) -> None:
+        """Finish them all: wake the first, which wakes the second."""
+        for waiting, following in itertools.zip_longest(row, row[1:]):
+            waiting._outcome = _outcome(waiting.receipt, status)
+            waiting._following = following
+        # Whoever leaves after this look finds its successor by itself.
+        for waiting in row if any(waiting._has_left for waiting in row) else row[:1]:
+            waiting._wake()
 
 
 class WaitingFuture(Waiting):
@@ -75,8 +101,23 @@ class WaitingFuture(Waiting):
         self.future: Future[Outcome] = Future()
 
     def finish(self, outcome: Outcome) -> None:
+        """Give the future its result, unless it was cancelled."""
         if self.future.set_running_or_notify_cancel():
             self.future.set_result(outcome)
+
+
+def finish_all(group: Sequence[Waiting], status: PutStatus | None) -> None:
+    """Complete these; `status` replaces the one of their receipts."""
+    threads = [waiting for waiting in group if isinstance(waiting, WaitingThread)]
+    if threads:
+        WaitingThread.finish_row(threads, status)
+    for waiting in group:
+        if isinstance(waiting, WaitingFuture):
+            waiting.finish(_outcome(waiting.receipt, status))
+
+
+def _outcome(receipt: Outcome, status: PutStatus | None) -> Outcome:
+    return receipt if status is None else receipt.with_status(status)
 
 
 def wake_loops(tasks: list[Task], status: PutStatus | None) -> None:
@@ -105,4 +146,4 @@ def _set_results(tasks: list[Task], status: PutStatus | None) -> None:
     """Runs in the loop, which alone may touch its futures; those that were given up on are done already."""
     for future, receipt, _began, _message in tasks:
         if not future.done():
-            future.set_result(receipt if status is None else receipt.with_status(status))
+            future.set_result(_outcome(receipt, status))

@@ -45,7 +45,7 @@ class HaMaster:
         self._config = config
         self._options = _feed_options(config)
         self._owner = LineOwner(self._opened, self._tell_store, self._closed)
-        self._lines: set[SlaveLine] = set()
+        self._lines: tuple[SlaveLine, ...] = ()  # replaced as a whole: other threads look at it
         self._complained: set[str] = set()
         self._server: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -69,21 +69,34 @@ class HaMaster:
             keeping.cancel()
         if self._server is not None:
             self._server.close()
-        lines = list(self._lines)
+        lines = self._lines
         for line in lines:
             line.close()
         await asyncio.gather(*self._keeping, *(line.gone for line in lines), return_exceptions=True)
 
     def ring(self, end: int) -> None:
         """The log has grown to `end` and somebody waits for it; any thread may say so."""
-        if self._is_rung or self._loop is None:
-            return
         if threading.get_ident() == self._loop_thread:
-            self._is_rung = True
-            self._loop.call_soon(self._wake)
-        elif not any(line.is_in_flight for line in tuple(self._lines)):
+            self._ring_here(end)
+        elif not self._is_rung and self._loop is not None and not self._is_heard_of_soon():
             self._is_rung = True
             self._loop.call_soon_threadsafe(self._wake)
+
+    def _ring_here(self, end: int) -> None:
+        """A coroutine puts: others of this turn may follow, but a whole frame is sent at once."""
+        for line in self._lines:
+            if end - (line.feed.position or end) >= self._options.transfer_bytes:
+                line.look()
+        if not self._is_rung and self._loop is not None:
+            self._is_rung = True
+            self._loop.call_soon(self._wake)
+
+    def _is_heard_of_soon(self) -> bool:
+        """Whether every slave is about to report: then the log is looked at without anyone waking the loop."""
+        for line in self._lines:
+            if not line.is_in_flight:
+                return False
+        return bool(self._lines)
 
     def _wake(self) -> None:
         self._is_rung = False
@@ -91,7 +104,7 @@ class HaMaster:
         self._tell_store()
 
     def _look(self) -> None:
-        for line in tuple(self._lines):
+        for line in self._lines:
             line.look()
 
     def status(self) -> list[ReplicaStatus]:
@@ -116,10 +129,10 @@ class HaMaster:
         return SlaveLine(self._raw, self._options, self._owner, most_bytes_a_second=most)
 
     def _opened(self, line: SlaveLine) -> None:
-        self._lines.add(line)
+        self._lines = (*self._lines, line)
 
     def _closed(self, line: SlaveLine, reason: str | None) -> None:
-        self._lines.discard(line)
+        self._lines = tuple(each for each in self._lines if each is not line)
         self._tell_store()
         if reason is None:
             log.debug("the connection of slave %s ended", line.address)

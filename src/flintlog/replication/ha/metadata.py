@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -74,10 +74,15 @@ PARTS: Final[Mapping[int, _Part]] = {
 
 def handlers_of(store: Store) -> dict[int, Handler]:
     """The master's answers, by their codes."""
+    return handlers_for(lambda: store)
+
+
+def handlers_for(store: Callable[[], Store]) -> dict[int, Handler]:
+    """The same of a store that may be opened anew meanwhile."""
 
     def handler_of(part: _Part) -> Handler:
         async def answer(request: Command) -> Command:
-            return await asyncio.to_thread(_answer, store, part, request)
+            return await asyncio.to_thread(_answer, store(), part, request)
 
         return answer
 
@@ -122,8 +127,7 @@ class MetadataFollower:
     async def _poll(self) -> None:
         while True:
             try:
-                written = [await self.fetch(code) for code in PARTS]
-                if any(written):
+                if await asyncio.to_thread(self.write_all, await self.ask_all()):
                     await asyncio.to_thread(self._store.reload_settings)
                 self._trouble = None
             except FlintlogError as failure:
@@ -132,13 +136,25 @@ class MetadataFollower:
                     log.warning("the master's settings cannot be followed: %s", failure)
             await asyncio.sleep(self._poll_s)
 
+    async def ask_all(self) -> dict[int, JsonObject]:
+        """Ask for all parts."""
+        return {code: await self.ask(code) for code in PARTS}
+
+    def write_all(self, told: Mapping[int, JsonObject]) -> bool:
+        """Write what is new of the parts; whether anything was."""
+        written = [self._write(PARTS[code], content) for code, content in told.items()]
+        return any(written)
+
     async def fetch(self, code: int) -> bool:
         """Ask for one part and write it if it is new; whether anything was written."""
+        return await asyncio.to_thread(self._write, PARTS[code], await self.ask(code))
+
+    async def ask(self, code: int) -> JsonObject:
+        """Ask for one part."""
         reply = await self._client.call(Command(code))
         if reply.code != codes.SUCCESS or not reply.body:
             raise PeerFailed(f"{self._client.address} answers request {code} with {reply.code}: {reply.remark}")
-        content = parse_config_object(reply.body)
-        return await asyncio.to_thread(self._write, PARTS[code], content)
+        return parse_config_object(reply.body)
 
     def _write(self, part: _Part, told: JsonObject) -> bool:
         file = _file(self._store, part)

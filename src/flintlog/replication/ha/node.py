@@ -23,7 +23,7 @@ from flintlog.errors import InvalidConfig, PeerFailed, StoreClosed
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS, SUCCESS
 from flintlog.remoting.frame import Command
-from flintlog.remoting.server import RemotingServer
+from flintlog.replication.broker_ports import BrokerPorts
 from flintlog.replication.figures import NodeFigures, PeerFigures
 from flintlog.replication.ha.comparing import Compared, answer_compare, ask_master, common_end
 from flintlog.replication.ha.loop_thread import LoopThread
@@ -37,7 +37,6 @@ from flintlog.store.store import Store, open_store
 log = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 10_911
-_FAST_PORT_BELOW: Final = 2
 _REOPEN_TIMEOUT_S: Final = 600.0
 
 
@@ -70,8 +69,7 @@ class HaNode:
         self._master: HaMaster | None = None
         self._slave: HaSlave | None = None
         self._metadata: MetadataFollower | None = None
-        self._server: RemotingServer | None = None
-        self._fast_server: RemotingServer | None = None
+        self._ports: BrokerPorts | None = None
         self._reopening: threading.Thread | None = None
         self._has_compared = False
 
@@ -104,12 +102,8 @@ class HaNode:
         handlers = handlers_of(store)
         handlers[COMPARE_LOG] = lambda request: answer_compare(store.raw_log, request)
         handlers[GET_BROKER_HA_STATUS] = self._answer_status
-        self._server, self._fast_server = RemotingServer(handlers), RemotingServer(handlers)
-        self.port = await self._server.start(self.host, self.port)
-        try:
-            await self._fast_server.start(self.host, max(1, self.port - _FAST_PORT_BELOW))
-        except OSError as failure:
-            log.warning("Java slaves will not find our topics: %s", failure)
+        self._ports = BrokerPorts(handlers)
+        self.port = await self._ports.start(self.host, self.port)
         if not self.is_slave:
             self._master = HaMaster(store)
             self.ha_port = await self._master.start(self.host, self.ha_port)
@@ -143,10 +137,10 @@ class HaNode:
             reopening.join(_REOPEN_TIMEOUT_S)
 
     async def _leave(self) -> None:
-        for part in (self._slave, self._metadata, self._master, self._server, self._fast_server):
+        for part in (self._slave, self._metadata, self._master, self._ports):
             if part is not None:
                 await part.stop()
-        self._slave = self._metadata = self._master = self._server = self._fast_server = None
+        self._slave = self._metadata = self._master = self._ports = None
 
     # ------------------------------------------------------------------ changing places
 

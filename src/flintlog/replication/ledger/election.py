@@ -9,7 +9,8 @@
 The order of the checks is DLedger's, because Java candidates draw conclusions from which one refused them. A voter
 whose term is smaller answers TERM_NOT_READY, raises its term with the next tick, and is asked again. There is one rule
 more: nobody leads without its own vote, and a node that has voted for itself stands in a new term after a restart. So a
-node leads once a term, and two entries of the same index and term are the same entry.
+node leads once a term, and two entries of the same index and term are the same entry. And a node that gave up its log,
+because its leader's begins behind it, votes as if it had it still, and does not stand until it has more.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class Elector:
         elif self._round is not None:
             if state.now_ms >= self._round.deadline_ms:
                 self._conclude(self._round)
-        elif state.now_ms >= self._next_vote_ms:
+        elif state.now_ms >= self._next_vote_ms and state.own_end == state.voting_end:
             if self._next is _Next.NEXT_TERM:
                 self._raise_term()
             self._ask_for_votes()
@@ -186,9 +187,10 @@ class Elector:
             return VoteResult.REJECT_UNKNOWN_LEADER, term
         if candidate == self._config.self_id and not is_own:
             return VoteResult.REJECT_UNEXPECTED_LEADER, term
-        if request.ledger_end_term < log.end_term:
+        end_term, end = state.voting_end
+        if request.ledger_end_term < end_term:
             return VoteResult.REJECT_EXPIRED_LEDGER_TERM, term
-        if request.ledger_end_term == log.end_term and request.ledger_end_index < log.end:
+        if request.ledger_end_term == end_term and request.ledger_end_index < end:
             return VoteResult.REJECT_SMALL_LEDGER_END_INDEX, term
         if request.term < term:
             return VoteResult.REJECT_EXPIRED_VOTE_TERM, term

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from flintlog.format.ledger_entry import ENTRY_END_RESERVE, MAX_ENTRY_SIZE, EntryHead
-from flintlog.format.ledger_state import TermVote
-from flintlog.replication.ledger.interface import HardState, Truncation
+from flintlog.format.ledger_state import LedgerPromise, TermVote
+from flintlog.replication.ledger.interface import NOTHING_PROMISED, HardState, Truncation
 from flintlog.replication.ledger.messages import Entry
 from flintlog.store.ledger_files import LedgerFiles
 
@@ -86,13 +86,17 @@ class FileStorage:
     def __init__(self, files: LedgerFiles) -> None:
         self.files = files
         self.log = FileLog(files)
-        found = files.state.load_vote()
-        self.hard_state = HardState(found.term, found.vote)
+        found, promise = files.state.load_vote(), files.state.load_promise()
+        promised = NOTHING_PROMISED if promise is None else (promise.end_term, promise.end_index)
+        self.hard_state = HardState(found.term, found.vote, promised)
         self.committed = files.state.load_checkpoint().committed_index
         self.max_entry_bytes = min(files.data.segment_size - ENTRY_END_RESERVE, MAX_ENTRY_SIZE)
 
     def save_hard_state(self, state: HardState) -> None:
-        """Write term and vote; durable when this returns."""
+        """Write term and vote, and what was promised; durable when this returns."""
+        if state.promised != self.hard_state.promised:
+            is_promised = state.promised != NOTHING_PROMISED
+            self.files.state.save_promise(LedgerPromise(*state.promised) if is_promised else None)
         self.files.state.save_vote(TermVote(state.term, state.voted_for))
         self.hard_state = state
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from flintlog.replication.ledger.messages import Entry, PeerRequest, PeerResponse, Request, Response
+from flintlog.replication.ledger.messages import NO_INDEX, NO_TERM, Entry, PeerRequest, PeerResponse, Request, Response
 
 
 class Role(Enum):
@@ -59,12 +59,18 @@ class LedgerLog(Protocol):
         ...
 
 
+LogEnd: TypeAlias = tuple[int, int]
+"""The term and the index of a log's last entry: of two logs the one with the larger is ahead."""
+NOTHING_PROMISED: Final[LogEnd] = (NO_TERM, NO_INDEX)
+
+
 @dataclass(frozen=True, slots=True)
 class HardState:
-    """What must survive a crash: `currterm`."""
+    """What must survive a crash: `currterm`, and the end of a log that was given up for one that begins behind it."""
 
     term: int = 0
     voted_for: str | None = None
+    promised: LogEnd = NOTHING_PROMISED
 
 
 @dataclass(frozen=True, slots=True)

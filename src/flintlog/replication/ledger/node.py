@@ -125,6 +125,7 @@ class LedgerNode:
         self._is_woken = False
         self._is_scheduled = False
         self._is_stopped = False
+        self._halting: asyncio.Task[None] | None = None
         self._numbers = itertools.count(1)
         self._questions: dict[int, Question] = {}
         self._waiting: dict[int, OnAnswer] = {}
@@ -160,6 +161,8 @@ class LedgerNode:
     async def stop(self) -> None:
         """Take part no more. What is written is synced, and how far the group agreed is saved."""
         if self._is_stopped:
+            if self._halting is not None:
+                await self._halting
             return
         self._close_down(ResponseCode.ILLEGAL_MEMBER_STATE)
         await self._close_sockets()

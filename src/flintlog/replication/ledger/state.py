@@ -13,11 +13,13 @@ from typing import NoReturn
 
 from flintlog.errors import DamagedStore, LedgerHalted
 from flintlog.replication.ledger.interface import (
+    NOTHING_PROMISED,
     Answer,
     Call,
     HardState,
     LedgerConfig,
     LedgerLog,
+    LogEnd,
     Output,
     Role,
     RoleChange,
@@ -53,8 +55,11 @@ class NodeState:
         self.log = LogView(log)
         self.term = hard_state.term
         self.voted_for = hard_state.voted_for
+        self._promised = hard_state.promised
         if self.log.end_term > self.term:
             raise DamagedStore(f"the term on disk is {self.term}, and the log has entries of term {self.log.end_term}")
+        if self._promised <= self.own_end:
+            self._promised = NOTHING_PROMISED
         self.known_max_term = self.term
         self.term_to_take = -1
         self.role = Role.CANDIDATE
@@ -134,7 +139,7 @@ class NodeState:
             self._persist()
 
     def _persist(self) -> None:
-        self.output.hard_state = HardState(self.term, self.voted_for)
+        self.output.hard_state = HardState(self.term, self.voted_for, self._promised)
 
     def become_candidate(self, term: int) -> None:
         """Nobody leads. The term itself is raised when the candidate next looks."""
@@ -158,6 +163,15 @@ class NodeState:
     # The log.
 
     @property
+    def own_end(self) -> LogEnd:
+        return self.log.end_term, self.log.end
+
+    @property
+    def voting_end(self) -> LogEnd:
+        """What a candidate must have: our log, or what we had of one that we gave up, if that was ahead."""
+        return max(self.own_end, self._promised)
+
+    @property
     def durable(self) -> int:
         """The last entry that may be answered for."""
         return self.synced if self.rules.sync_before_acknowledging else self.log.end
@@ -178,6 +192,9 @@ class NodeState:
     def restart(self, entry: Entry) -> None:
         """Drop the log and begin it again with an entry of the leader's."""
         self._check_kept(entry.index - 1)
+        if self.voting_end != self._promised:
+            self._promised = self.voting_end
+            self._persist()
         self.log.restart(entry, self.output)
         self._after_cut(entry.index - 1)
 

@@ -5,40 +5,51 @@
 
 A leader takes puts once everything that it found in its log is committed and dispatched. Members of either kind, ours
 and Java's, may be in a group; all need the same `mapped_file_size_commit_log`.
+
+A member that was away for so long that the group has deleted what it needs next is emptied and opened again: from then
+on `store` is another object.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from flintlog.disk.medium import Medium
-from flintlog.errors import FlintlogError, InvalidConfig, StoreClosed
+from flintlog.errors import FlintlogError, InvalidConfig, LedgerHalted, LedgerLeftBehind, StoreClosed
 from flintlog.format.host import parse_host
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, RECORD_OFFSET_PLACE
 from flintlog.format.record import Record, encode_record, with_host_bits
 from flintlog.format.sys_flag import TransactionType
 from flintlog.remoting.codes import GET_BROKER_HA_STATUS, SUCCESS
 from flintlog.remoting.frame import Command
-from flintlog.remoting.server import RemotingServer
+from flintlog.replication.broker_ports import BrokerPorts
 from flintlog.replication.figures import NodeFigures, PeerFigures
 from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ha.master_shell import ReplicaStatus
+from flintlog.replication.ha.metadata import POLL_S, handlers_for
 from flintlog.replication.ha.status import NodeStatus, encode_status
 from flintlog.replication.ledger.file_storage import FileStorage
 from flintlog.replication.ledger.interface import LedgerConfig, Role, RoleChange
 from flintlog.replication.ledger.messages import AppendResponse, ResponseCode
 from flintlog.replication.ledger.node import LedgerListeners, LedgerNode, LedgerStatus
+from flintlog.replication.ledger.polling import LeaderPoll
 from flintlog.store.clock import Clock, Milliseconds
 from flintlog.store.config import StoreConfig
+from flintlog.store.ledger_emptying import empty_member
 from flintlog.store.ledger_log import ProposalAnswer
 from flintlog.store.message import PutStatus
+from flintlog.store.paths import StorePaths
 from flintlog.store.store import Store, open_store
+
+log = logging.getLogger(__name__)
 
 LEADER_TOPIC: Final = "rmq_sys_flintlog_leader"
 """A leader's first record: half a transaction, so it stands in no queue and nobody is ever given it."""
@@ -94,20 +105,24 @@ class LedgerStoreNode(LedgerListeners):
         port: int | None = None,
         medium: Medium | None = None,
         clock: Clock | Milliseconds | None = None,
+        brokers: Mapping[str, str] | None = None,
+        poll_s: float = POLL_S,
     ) -> None:
         """Opens the store; `start` lets it take part. `fast`: timings for a group without Java.
 
         `heartbeat_interval_ms` must be the same on all members, Java's among them, where it is 2000.
-        On `port`, if there is one, it answers who asks for its status. `clock` is the store's, not the group's.
+        On `port`, if there is one, it answers who asks for its status, and RocketMQ's questions for topics, groups and
+        offsets. `clock` is the store's, not the group's. `brokers` are the ports of members that are Java brokers:
+        while one of them leads it is asked for its topics, groups and offsets every `poll_s`.
         """
         peers, self_id = parse_peers(config.dleger_peers or ""), config.dleger_self_id
         if not config.dleger_group or self_id is None or self_id not in peers:
             raise InvalidConfig("a member needs a group, its own id, and itself among the peers", path=path)
+        if not set(brokers or {}) <= peers.keys() - {self_id}:
+            raise InvalidConfig(f"the brokers {sorted(brokers or {})} are not among the other members", path=path)
         self.group = config.dleger_group
-        member = config.with_changes(enable_dleger_commit_log=True)
-        self.store: Store = open_store(Path(path), member, medium=medium, clock=clock)
-        self._door = self.store.ledger
-        self._halted: FlintlogError | None = None
+        self._config = config.with_changes(enable_dleger_commit_log=True)
+        self._path, self._medium, self._clock = Path(path), medium, clock
         ledger_config = LedgerConfig(
             self_id, peers, seal=seal_record, leader_record=lambda: leader_record(config, self.store.now_ms())
         )
@@ -115,45 +130,79 @@ class LedgerStoreNode(LedgerListeners):
             ledger_config = ledger_config.with_fast_timings()
         if heartbeat_interval_ms is not None:
             ledger_config = replace(ledger_config, heartbeat_interval_ms=heartbeat_interval_ms)
-        self.node = LedgerNode(
-            self.group,
-            ledger_config,
-            FileStorage(self._door.files),
-            self,
-        )
+        self._ledger_config = ledger_config
+        self._changing = threading.RLock()
+        self._refilling: threading.Thread | None = None
         self._loop: LoopThread | None = None
         self.host, self.port = host, port
-        self._server = RemotingServer({GET_BROKER_HA_STATUS: self._answer_status})
+        handlers = handlers_for(lambda: self.store)
+        self._ports = BrokerPorts({**handlers, GET_BROKER_HA_STATUS: self._answer_status})
+        self._brokers, self._poll_s = dict(brokers or {}), poll_s
+        self._poll: LeaderPoll | None = None
+        self._open()
+
+    def _open(self) -> None:
+        """Open the store, and make its node."""
+        self.store: Store = open_store(self._path, self._config, medium=self._medium, clock=self._clock)
+        self._door = self.store.ledger
+        self._halted: FlintlogError | None = None
+        self.node = LedgerNode(self.group, self._ledger_config, FileStorage(self._door.files), self)
 
     def start(self) -> None:
         """Listen, and take part in the group."""
-        self._loop = LoopThread()
-        try:
-            self._loop.call(self._start())
-        except BaseException:
-            self.stop()
-            raise
+        with self._changing:
+            self._loop = LoopThread()
+            try:
+                self._loop.call(self._start())
+            except BaseException:
+                self.stop()
+                raise
 
     async def _start(self) -> None:
-        await self.node.start()
+        await self._start_node()
         if self.port is not None:
-            self.port = await self._server.start(self.host, self.port)
+            self.port = await self._ports.start(self.host, self.port)
+
+    async def _start_node(self) -> None:
+        await self.node.start()
+        self._door.between_steps = self._between_steps
+        if self._poll is not None:
+            await self._poll.stop()  # of the store that was emptied
+        self._poll = LeaderPoll(self.store, lambda: self.node.status().leader_id, self._brokers, poll_s=self._poll_s)
+        await self._poll.start()
 
     async def _stop(self) -> None:
-        await self._server.stop()
+        if self._poll is not None:
+            await self._poll.stop()
+        await self._ports.stop()
         await self.node.stop()
+
+    def _between_steps(self, work: Callable[[], None]) -> None:
+        """The node's loop does one thing at a time."""
+
+        async def run() -> None:
+            work()
+
+        loop = self._loop
+        if loop is None:
+            raise StoreClosed("the node is stopping", path=self.store.path)
+        try:
+            loop.call(run())
+        except (TimeoutError, CancelledError) as failure:
+            raise StoreClosed("the node is stopping", path=self.store.path) from failure
 
     def stop(self) -> None:
         """Leave the group, then stop the store cleanly. A second call does nothing."""
-        loop, self._loop = self._loop, None
-        try:
-            if loop is not None:
-                self._door.resign()
-                loop.call(self._stop())
-                loop.stop()
-        finally:
-            self._door.stop()
-            self.store.shutdown()
+        with self._changing:
+            loop, self._loop = self._loop, None
+            try:
+                if loop is not None:
+                    self._door.resign()
+                    loop.call(self._stop())
+                    loop.stop()
+            finally:
+                self._door.stop()
+                self.store.shutdown()
 
     def __enter__(self) -> LedgerStoreNode:
         self.start()
@@ -174,9 +223,14 @@ class LedgerStoreNode(LedgerListeners):
         return self.node.status()
 
     def hand_over(self, successor: str) -> bool:
-        """Let another member lead instead of this one; whether it does now. Puts are refused meanwhile."""
+        """Let another member lead instead of this one; whether it does now. Puts are refused meanwhile.
+
+        What consumers have acknowledged so far is brought to the group before.
+        """
         if self._loop is None:
             raise StoreClosed("this member has left its group", path=self.store.path)
+        if self.is_serving:
+            self.store.consumer_offsets.save()
         return self._loop.call(self.node.transfer_leadership(successor)) is ResponseCode.SUCCESS
 
     def figures(self) -> NodeFigures:
@@ -200,6 +254,9 @@ class LedgerStoreNode(LedgerListeners):
         return files.position_behind(min(max(index, files.begin - 1), files.end))
 
     async def _answer_status(self, request: Command) -> Command:
+        if self._refilling is not None:
+            emptied = NodeStatus(Role.CANDIDATE.value, 0, 0, (), trouble=f"{self._halted}; it is being emptied")
+            return request.reply(SUCCESS, body=encode_status(emptied))
         told = self.figures()
         replicas = tuple(
             ReplicaStatus(each.peer, each.acknowledged, each.acknowledged, each.lag_bytes, each.is_in_sync)
@@ -226,9 +283,32 @@ class LedgerStoreNode(LedgerListeners):
         self._door.committed(index)
 
     def on_halted(self, error: FlintlogError) -> None:
-        """Serve what was committed, and take nothing more."""
+        """Serve what was committed, and take nothing more; who was left behind is emptied, and begins again."""
         self._halted = error
         self._door.follow()
+        if isinstance(error, LedgerLeftBehind):
+            self._refilling = threading.Thread(target=self._refill, name="flintlog-ledger-refill", daemon=True)
+            self._refilling.start()
+
+    def _refill(self) -> None:
+        """Give up a log whose continuation the group has deleted; in a thread of its own, the loop cannot wait."""
+        with self._changing:
+            loop = self._loop
+            try:
+                if loop is None:
+                    return  # stopped meanwhile: it will be left behind again when it is started
+                log.warning("%s is emptied, and filled again by its group: %s", self._path, self._halted)
+                loop.call(self.node.stop())
+                self._door.stop()
+                self.store.shutdown()
+                empty_member(StorePaths.of(self._path, self._config), self.store.medium)
+                self._open()
+                loop.call(self._start_node())
+            except Exception as error:
+                log.exception("the member could not be emptied")
+                self._halted = error if isinstance(error, FlintlogError) else LedgerHalted(repr(error))
+            finally:
+                self._refilling = None
 
     # ------------------------------------------------------------------ from the store
 

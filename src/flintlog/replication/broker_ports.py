@@ -1,0 +1,33 @@
+"""The two ports of a broker: its own, and the "fast" one two below, where a Java slave asks for the topics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from flintlog.remoting.server import Handler, RemotingServer
+
+log = logging.getLogger(__name__)
+
+_FAST_PORT_BELOW: Final = 2
+
+
+class BrokerPorts:
+    """Answers the same on both. For one asyncio loop."""
+
+    def __init__(self, handlers: Mapping[int, Handler]) -> None:
+        self._server, self._fast_server = RemotingServer(handlers), RemotingServer(handlers)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port, which was chosen for 0. A fast port that is taken is only said."""
+        port = await self._server.start(host, port)
+        try:
+            await self._fast_server.start(host, max(1, port - _FAST_PORT_BELOW))
+        except OSError as failure:
+            log.warning("Java slaves will not find our topics: %s", failure)
+        return port
+
+    async def stop(self) -> None:
+        await self._server.stop()
+        await self._fast_server.stop()
