@@ -17,8 +17,10 @@ from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS
 from flintlog.remoting.frame import Command
+from flintlog.replication.ha.master_shell import HaMaster
 from flintlog.replication.ha.node import HaNode
 from flintlog.replication.ha.status import parse_status
+from flintlog.replication.ha.wire import encode_report
 
 ANY_MASTER = MASTER.with_changes(ha_listen_port=0, slave_timeout=1000)
 
@@ -172,6 +174,38 @@ def test_a_slave_becomes_a_master_and_takes_puts(tmp_path: Path) -> None:
         slave.promote()
         assert slave.status().role == "ASYNC_MASTER"
         assert slave.store.put(Message("orders", b"yes")).check().queue_offset == 2
+
+
+def test_a_slave_that_does_not_read_is_closed_and_does_not_keep_its_master_from_a_clean_stop(tmp_path: Path) -> None:
+    config = ANY_MASTER.with_changes(
+        broker_role="ASYNC_MASTER",
+        ha_housekeeping_interval=1000,
+        mapped_file_size_commit_log=16 << 20,
+        max_message_size=1 << 16,
+    )
+    with open_store(tmp_path, config) as store:
+        for _ in range(200):
+            store.put(Message("orders", bytes(60_000))).check()
+    with master_at(tmp_path, config) as master, socket.create_connection(("127.0.0.1", master.ha_port)) as stalled:
+        stalled.sendall(encode_report(0))
+        wait_until(lambda: len(master.status().replicas) == 1)
+        wait_until(lambda: master.status().replicas == ())
+    assert not (tmp_path / "abort").exists()
+
+
+def test_a_part_that_cannot_be_stopped_does_not_keep_the_store_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really_stop = HaMaster.stop
+
+    async def fail(master: HaMaster) -> None:
+        await really_stop(master)
+        raise OSError("no such luck")
+
+    monkeypatch.setattr(HaMaster, "stop", fail)
+    with master_at(tmp_path) as master:
+        master.stop()
+        assert not (tmp_path / "abort").exists()
 
 
 def test_logs_without_anything_in_common_are_left_alone(tmp_path: Path) -> None:

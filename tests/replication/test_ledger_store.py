@@ -14,6 +14,7 @@ from tests.replication.ledger_group import FILE_BYTES, PATIENCE_S, Group, bodies
 from flintlog import InvalidConfig, Message, StoreConfig, open_store
 from flintlog.care.verify import verify
 from flintlog.errors import InvalidMessage
+from flintlog.replication.ledger import store_node
 from flintlog.replication.ledger.interface import Role
 from flintlog.replication.ledger.messages import AppendResponse
 from flintlog.replication.ledger.store_node import (
@@ -90,6 +91,25 @@ def test_a_member_comes_back_with_everything(group: Callable[..., Group]) -> Non
         assert verify(one.root / "n0").findings == []
     with open_store(one.root / "n0", config_of(one.addresses, "n0"), read_only=True) as store:
         assert store.max_offset("orders", 0) == 300
+
+
+def test_a_last_sync_that_never_ends_keeps_no_store_open(
+    group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = group("n0")
+    members.start()
+    node = members.nodes["n0"]
+
+    really_stop = node.node.stop
+
+    async def hang() -> None:
+        await really_stop()
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(store_node, "_STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(node.node, "stop", hang)
+    node.stop()
+    assert not (members.root / "n0" / "abort").exists()
 
 
 def test_before_it_leads_a_member_takes_no_puts(group: Callable[..., Group]) -> None:

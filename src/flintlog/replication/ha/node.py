@@ -15,6 +15,7 @@ itself to end.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -135,23 +136,23 @@ class HaNode:
         """Leave the role and close the store. A second call does nothing."""
         with self._changing:
             thread, self._thread = self._thread, None
-            if thread is not None:
-                try:
-                    thread.call(self._leave())
-                finally:
-                    thread.stop()
-            store, self._store = self._store, None
-            if store is not None:
-                store.shutdown()
+            try:
+                if thread is not None:
+                    thread.leave(self._leave())
+            finally:
+                store, self._store = self._store, None
+                if store is not None:
+                    store.shutdown()
         reopening = self._reopening
         if reopening is not None and reopening is not threading.current_thread():
             reopening.join(_REOPEN_TIMEOUT_S)
 
     async def _leave(self) -> None:
-        for part in (self._slave, self._metadata, self._master, self._ports):
-            if part is not None:
-                await part.stop()
+        parts = self._slave, self._metadata, self._master, self._ports
         self._slave = self._metadata = self._master = self._ports = None
+        ends = await asyncio.gather(*(part.stop() for part in parts if part is not None), return_exceptions=True)
+        for failure in filter(None, ends):
+            raise failure
 
     # ------------------------------------------------------------------ changing places
 
