@@ -8,7 +8,7 @@ moves the checkpoint when it runs: a marker that knows another checkpoint says n
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,7 @@ class _Stop(msgspec.Struct):
     queue_count: int
     index_file_count: int
     queue_file_count: int | None = None
-    checkpoint: tuple[int, ...] | None = None
+    checkpoint: Checkpoint | None = None
 
 
 class StopMarker:
@@ -44,7 +44,7 @@ class StopMarker:
             stop = msgspec.json.decode(self._medium.read(self._path, 65536), type=_Stop)
         except msgspec.MsgspecError:
             return
-        if stop.checkpoint is not None and stop.checkpoint != astuple(checkpoint):
+        if stop.checkpoint is not None and not _is_beside(stop.checkpoint, checkpoint):
             return
         self.log_end = stop.log_end
         self.queue_count = stop.queue_count
@@ -61,9 +61,16 @@ class StopMarker:
         index_file_count: int,
     ) -> None:
         """Write it, beside a checkpoint that is on disk."""
-        stop = _Stop(log_end, queue_count, index_file_count, queue_file_count, astuple(checkpoint))
+        stop = _Stop(log_end, queue_count, index_file_count, queue_file_count, checkpoint)
         self._medium.make_directories(self._path.parent)
         self._medium.replace(self._path, msgspec.json.encode(stop))
 
     def remove(self) -> None:
         self._medium.remove(self._path)
+
+
+def _is_beside(checkpoint: Checkpoint, found: Checkpoint) -> bool:
+    """Whether a checkpoint that was found is the one of the stop: an interrupted opening of ours may have let go of the
+    queues since, and one that is missing was written by nobody."""
+    without_queues = replace(checkpoint, logics_physical_offset=0, logics_msg_timestamp=0)
+    return found in (checkpoint, without_queues, Checkpoint())
