@@ -1,8 +1,8 @@
 """Deleting whole queues: those whose messages are all gone, and those of topics that nobody wants any more.
 
 Both are asked for by hand. No offset is given twice: what is put into a queue later goes on behind what it had, in
-later runs too (`deleted_queues.py`). RocketMQ begins at 0 again, and a group that has consumed the queue takes as many new
-messages for read. Inside the put lock and with dispatch standing still nothing is on its way into a queue, so none is
+later runs too (`deleted_queues.py`). RocketMQ begins at 0 again, and a group that has consumed the queue takes as many
+new messages for read. Inside the put lock and with dispatch standing still nothing is on its way into a queue, so none is
 deleted under a message that was just acknowledged.
 """
 
