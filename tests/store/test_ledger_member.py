@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, open_store
-from flintlog.errors import InvalidTopic, NotLeading, PutFailed
+from flintlog.errors import DiskFull, InvalidTopic, NotLeading, PutFailed
 from flintlog.store.ledger_log import ProposalAnswer
 from flintlog.store.message import PutStatus
 from flintlog.store.shared_state import STATE_TOPIC
@@ -215,6 +215,39 @@ def test_a_deposed_leader_delivers_nothing(member: Member, clock: FakeClock) -> 
     member.lead()
     clock.advance(1)
     assert member.bodies == [b"first"]
+
+
+def test_what_could_not_be_written_is_taken_with_the_next_change(
+    tmp_path: Path, member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower's disk is full when a topic comes; it comes again with whatever comes next."""
+    store, files = member.store, member.group.door.files
+    store.topics.create("first")
+    store.topics.create("second")
+    store.groups.create("billing")
+    entries = [files.entry(index) for index in range(files.end + 1)]
+    follower = Member(tmp_path / "follower")
+    follower.group.door.files.append(entries[:1])
+    follower.group.commit()
+    until(lambda: "first" in follower.store.topics)
+    full = [DiskFull("no room")]
+
+    def replace(path: Path, data: bytes) -> None:
+        if full and path.name == "topics.json":
+            raise full.pop()
+        written(path, data)
+
+    written = follower.store.medium.replace
+    monkeypatch.setattr(follower.store.medium, "replace", replace)
+    follower.group.door.files.append(entries[1:2])
+    follower.group.commit()
+    until(lambda: not full)
+    assert "second" not in follower.store.topics
+    follower.group.door.files.append(entries[2:])
+    follower.group.commit()
+    until(lambda: "billing" in follower.store.groups)
+    assert "second" in follower.store.topics
+    follower.close()
 
 
 def test_nobody_else_writes_the_groups_state(member: Member) -> None:
