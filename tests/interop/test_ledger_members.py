@@ -61,7 +61,7 @@ def test_offsets_and_delays_go_on_whoever_leads(tmp_path: Path) -> None:
         offsets = ours.node.store.consumer_offsets
 
         group.hand_over("n0")
-        group.put(100, "java leads")
+        group.put(300, "java leads")
         java.java.create_topic("later", 1)
         java.java.commit_consumer_offset("readers", TOPIC, 0, 7)
         assert {receipt.status for receipt in java.java.put([Message("later", b"java's", delay_level=3)])} == {"PUT_OK"}
@@ -74,7 +74,7 @@ def test_offsets_and_delays_go_on_whoever_leads(tmp_path: Path) -> None:
         offsets.save()
         ours.node.store.put(Message("later", b"ours", delay_level=1)).check()
         until(lambda: ours.node.store.max_offset("later", 0) == 2, lambda: "the delayed messages do not come")
-        group.put(100, "ours leads")
+        group.put(300, "ours leads")
         other = group.members["n2"]
         assert isinstance(other, OurMember)
         until(lambda: other.node.store.consumer_offsets.get("readers", TOPIC, 0) == 9, lambda: "not shared")
@@ -84,7 +84,7 @@ def test_offsets_and_delays_go_on_whoever_leads(tmp_path: Path) -> None:
         java.java.sync_from(f"127.0.0.1:{ours.node.port}")  # what a slave does that has found its master
         assert java.java.consumer_offset("readers", TOPIC, 0) == 9
         group.hand_over("n0")
-        group.put(100, "java leads again")
+        group.put(300, "java leads again")
         group.check()
         assert java.java.consumer_offset("readers", TOPIC, 0) == 9
         assert sorted(message.body for message in java.java.messages("later")) == [b"java's", b"ours"]

@@ -181,8 +181,10 @@ def test_a_delivery_that_nobody_confirmed_is_not_made_again(member: Member, cloc
     group.is_quick = False
     turning = threading.Thread(target=lambda: _advance(clock, 2_000))
     turning.start()
-    until(lambda: group.asked)
-    group.asked.pop()[2].set_result(ProposalAnswer(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, is_written=True))
+    until(lambda: len(group.asked) == 2)  # together, not one after the other
+    for _, _, answer in group.asked:
+        answer.set_result(ProposalAnswer(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, is_written=True))
+    group.asked = []
     turning.join(PATIENCE_S)
     assert not group.door.is_ready
     assert store.put(Message("orders", b"not now")).status is PutStatus.SERVICE_NOT_AVAILABLE
