@@ -225,9 +225,12 @@ class ScheduleService:
         return now_ms if code > now_ms + level.delay_ms else code
 
     def _find_next(self, level: _Level, now_ms: int) -> None:
-        """There is no entry at the level's offset: its queue ends there, or is not written yet, or has a hole."""
+        """There was no entry at the level's offset: its queue ends there, or is not written yet, or has a hole."""
         high = self._store.max_offset(SCHEDULE_TOPIC, level.queue_id)
         if level.offset < high:
+            if self._store.entry(SCHEDULE_TOPIC, level.queue_id, level.offset) is not None:
+                level.due_at_ms = now_ms  # it has come meanwhile
+                return
             behind = self._store.get(SCHEDULE_TOPIC, level.queue_id, level.offset, max_count=1).next_offset
             if behind > level.offset:
                 log.error("delay level %d has no messages %d to %d", level.number, level.offset, behind - 1)
