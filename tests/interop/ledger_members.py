@@ -280,7 +280,7 @@ class StoreGroup:
                 Message(TOPIC, body, queue_id=number % QUEUES, keys=[f"k{number % 100}"], tags="t")
                 for number, body in enumerate(left)
             ]
-            told = _put(self.members[leader], messages)
+            told = put_through(self.members[leader], messages)
             left = [body for body, answer in zip(left, told, strict=True) if not self._note(body, answer)]
             self.refused.update(left)
 
@@ -346,7 +346,7 @@ def _is_serving(member: Member) -> bool:
         return False
 
 
-def _put(member: Member, messages: Sequence[Message]) -> list[Told]:
+def put_through(member: Member, messages: Sequence[Message]) -> list[Told]:
     """What a member that dies meanwhile had acknowledged is not known: nothing of it counts."""
     try:
         return member.put(messages)

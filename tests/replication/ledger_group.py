@@ -47,11 +47,11 @@ class Group:
         self.addresses = ledger_addresses(*members)
         self.nodes: dict[str, LedgerStoreNode] = {}
         self._clock = clock
-        self._changes = changes
+        self.changes = changes
 
     def start(self, *members: str) -> None:
         for member in members or tuple(self.addresses):
-            config = config_of(self.addresses, member).with_changes(**self._changes)
+            config = config_of(self.addresses, member).with_changes(**self.changes)
             node = LedgerStoreNode(self.root / member, config, fast=True, clock=self._clock)
             node.start()
             self.nodes[member] = node

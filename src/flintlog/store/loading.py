@@ -26,6 +26,7 @@ from flintlog.store.dispatch_side import DispatchSide
 from flintlog.store.external_dispatch import ExternalDispatcher
 from flintlog.store.ledger_door import prepare_ledger
 from flintlog.store.lifecycle import Lifecycle, State
+from flintlog.store.lost_log import refuse_without_log
 from flintlog.store.parts import Parts, make_parts, scan_threads
 from flintlog.store.pending_cut import PendingCut
 from flintlog.store.recovery import Opening, Recovery
@@ -81,11 +82,16 @@ class Loader:
         self._cut = PendingCut(parts.paths, parts.medium)
         self._is_cutting = False
         self._dropped_index_files: list[str] = []
+        self._is_others = False
         self._unclosed: Finding | None = None
 
     def mark_unclean(self) -> None:
         """From here on a stop is a clean one only if it says so."""
-        self._medium.write(self._parts.paths.abort, encode_abort(os.getpid()))
+        paths, process = self._parts.paths, encode_abort(os.getpid())
+        if paths.ledger is not None:
+            self._medium.make_directories(paths.own)
+            self._medium.write(paths.writer, process)
+        self._medium.write(paths.abort, process)
 
     # ------------------------------------------------------------------ loading
 
@@ -102,7 +108,11 @@ class Loader:
         parts.checkpoint.load()
         if self._config.enable_calc_filter_bit_map:
             self._load_subscriptions()  # before recovery, which may dispatch
-        self._notes.marker.load()
+        self._notes.marker.load(parts.checkpoint.values)
+        if parts.segments.first is None and parts.ledger is None:
+            stopped_at = self._notes.marker.log_end if self.was_clean else None
+            refuse_without_log(parts.checkpoint.values, stopped_at, parts.queues, clean=self.was_clean)
+        self._is_others = self._was_others()
         self._settle_batch()
         self._is_cutting = self._cut_as_asked()
         self.published = self._load_published()
@@ -119,6 +129,20 @@ class Loader:
                 prepare_ledger(parts.segments, parts.paths, self._config)
             parts.ledger.load()
             parts.segments.readable_limit = parts.ledger.position_behind(parts.ledger.committed)
+
+    def _was_others(self) -> bool:
+        """Whether somebody else had this member of a ledger last: then its queues and index are built again.
+
+        RocketMQ, opening one after a crash, dispatches what was not committed too, and leaves it in the queues when its
+        leader cuts it off: what is committed in that place then stands in no queue.
+        """
+        parts, paths = self._parts, self._parts.paths
+        if parts.ledger is None or self._read_only:
+            return False
+        if self.was_clean:
+            return self._notes.marker.log_end != parts.segments.readable_limit
+        noted = self._medium.read(paths.writer) if self._medium.exists(paths.writer) else None
+        return self._medium.read(paths.abort) != noted
 
     def _load_subscriptions(self) -> None:
         try:
@@ -202,6 +226,7 @@ class Loader:
             read_only=self._read_only,
             published=self.published,
             ledger_end=parts.segments.readable_limit,
+            is_others=self._is_others,
         )
 
     def _look_at_published(self, dispatcher: ExternalDispatcher, published: Published) -> RecoveryReport:
