@@ -2,8 +2,8 @@
 
 Both are asked for by hand. No offset is given twice: what is put into a queue later goes on behind what it had, in
 later runs too (`deleted_queues.py`). RocketMQ begins at 0 again, and a group that has consumed the queue takes as many
-new messages for read. Inside the put lock and with dispatch standing still nothing is on its way into a queue, so none is
-deleted under a message that was just acknowledged.
+new messages for read. Inside the put lock and with dispatch standing still nothing is on its way into a queue, so
+none is deleted under a message that was just acknowledged.
 """
 
 from __future__ import annotations
