@@ -10,8 +10,6 @@ by the reader alone.
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from contextlib import closing
 
 from flintlog.derive.parallel_scan import Batch, scan_in_order
@@ -30,52 +28,18 @@ class ConcurrentDispatcher(Dispatcher):
     threads = 2
     """How many parse at a time."""
 
-    _reader: threading.Thread | None = None
-
     @property
     def leaves_puts_to_lane(self) -> bool:
         """Never: records are for the crew."""
         return False
 
-    def start(self) -> None:
-        """Start the reader; before that, `advance` dispatches in the caller's thread."""
-        self._bell = threading.Lock()
-        self._bell.acquire()
-        self._is_asleep = False
-        self._is_stopping = False
-        self._reader = threading.Thread(target=self._read, name="flintlog-dispatch", daemon=True)
-        self._reader.start()
-
-    def advance(self) -> None:
-        """Wake the reader, if it sleeps."""
-        if self._reader is None:
-            super().advance()
+    def advance(self, patience_s: float = 0) -> None:
+        """Wake the reader, if it sleeps; before it was started, dispatch in the caller's thread."""
+        if self._relief is None:
+            super().advance(patience_s)
             return
         self._wanted = True
-        if self._is_asleep:
-            self._ring()
-
-    def stop(self) -> None:
-        """End the reader and let go of the files; what it had not reached is dispatched here."""
-        reader, self._is_stopping = self._reader, True
-        if reader is not None:
-            self._ring()
-            reader.join()
-            self._reader = None
-        super().stop()
-
-    def _ring(self) -> None:
-        self._is_asleep = False
-        with contextlib.suppress(RuntimeError):  # it rings already
-            self._bell.release()
-
-    def _read(self) -> None:
-        while not self._is_stopping:
-            self._is_asleep = True
-            if not self._wanted:
-                self._bell.acquire()
-            self._is_asleep = False
-            super().advance()
+        self._relief.ring()
 
     def _step(self, segment: Segment, end: int) -> bool:
         start, stop = self.position - segment.base, min(segment.read_position, end - segment.base)

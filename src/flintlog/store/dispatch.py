@@ -4,10 +4,12 @@
               │ stops at whatever is not plain
               └▶ here: new queue, full file, extension, batch queue, LMQ, full index file, blank, damage
 
-Threads: there is no dispatch thread in the serial mode. Whoever moved the readable end (the putting thread under
-async flush, the flush thread under sync flush) calls `advance`, which dispatches everything up to that end; a
-second caller leaves a note for the first and goes on. A message is visible before its put returns, and nothing waits
-for an interpreter switch. `_running` is the only lock, and no other lock is taken while it is waited for.
+Threads: whoever moved the readable end (the putting thread under async flush, the flush thread under sync flush) calls
+`advance`, which dispatches everything up to the end of then, once. A message is visible before its put returns, and
+nothing waits for an interpreter switch. A second caller leaves a note for the first and goes on; what came behind the
+first one's end is left to a thread (`dispatch_thread.py`), so that no put does the work of all others. Who puts while
+that is far behind waits a moment (`keep_up`). `_running` is the only lock, and no other lock is taken while it is
+waited for.
 
 Invariant: every record below `position` is in its queue and in the index; records are applied in log order.
 """
@@ -18,6 +20,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Final
 
 from flintlog import kernel
 from flintlog.derive.entries import Place, places_of
@@ -30,6 +33,7 @@ from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import DamageMap
+from flintlog.store.dispatch_thread import DispatchThread
 from flintlog.store.gap_filling import gap_fillers
 from flintlog.store.index import IndexService
 from flintlog.store.logical_queue import LogicalQueue, QueueType
@@ -38,6 +42,11 @@ from flintlog.store.stored import Arrival
 
 log = logging.getLogger(__name__)
 
+FAR_BEHIND_BYTES: Final = 256 * 1024
+"""With more than this to dispatch, who puts waits for whoever dispatches."""
+PATIENCE_S: Final = 0.1
+"""For so long at most: a listener may be waiting for the thread that puts."""
+
 Listener = Callable[[Arrival], None]
 BitmapHook = Callable[[bytes], "bytes | None"]
 """Given a whole record, the filter bitmap of its queue extension, or None."""
@@ -45,6 +54,8 @@ BitmapHook = Callable[[bytes], "bytes | None"]
 
 class Dispatcher:
     """See the module."""
+
+    _relief: DispatchThread | None = None
 
     def __init__(
         self,
@@ -88,7 +99,10 @@ class Dispatcher:
             self._show_index()
 
     def stop(self) -> None:
-        """Let go of the files."""
+        """End the thread and let go of the files; what it had not reached is dispatched by the next opening."""
+        relief, self._relief = self._relief, None
+        if relief is not None:
+            relief.stop()
         with self._running:
             self._leave_segment()
             self.lane.set_index(None)
@@ -146,17 +160,30 @@ class Dispatcher:
         return self._runner == threading.get_ident()
 
     def start(self) -> None:
-        """Nothing to start: whoever moves the readable end dispatches."""
+        """From now on there are other threads, and one that does what they leave."""
+        self._relief = DispatchThread(lambda: self._wanted, self._run_wanted)
+        self._relief.start()
 
-    def advance(self) -> None:
-        """Dispatch up to the readable end, or leave that to the thread that is at it."""
+    def advance(self, patience_s: float = 0) -> None:
+        """Dispatch up to the readable end of now; or leave it to the thread that is at it, after this much patience."""
         self._wanted = True
-        while self._wanted and self._running.acquire(False):
+        while self._wanted and self._running.acquire(timeout=patience_s):
             try:
                 self._wanted = False
                 self._run_owned()
             finally:
                 self._running.release()
+            if self._relief is not None:
+                # What came meanwhile is not this caller's: there may be no end to it.
+                if self._wanted:
+                    self._relief.ring()
+                return
+
+    def keep_up(self) -> None:
+        """As `advance`, for whoever puts: while dispatch is far behind, wait for it a moment."""
+        self.advance()
+        if self._wanted and self.backlog_bytes > FAR_BEHIND_BYTES and self._runner != threading.get_ident():
+            self.advance(PATIENCE_S)
 
     def advance_and_wait(self) -> None:
         """Dispatch up to the readable end of now, waiting for a thread that is at it.
@@ -200,6 +227,12 @@ class Dispatcher:
             self._run()
         finally:
             self.lane.is_owned = False
+
+    def _run_wanted(self) -> None:
+        """A round of the thread, which has all the time there is."""
+        with self._running:
+            self._wanted = False
+            self._run_owned()
 
     def _run(self) -> None:
         self._runner = threading.get_ident()

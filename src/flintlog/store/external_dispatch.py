@@ -152,9 +152,9 @@ class ExternalDispatcher(Dispatcher):
 
     # ------------------------------------------------------------------ following
 
-    def advance(self) -> None:
+    def advance(self, patience_s: float = 0) -> None:
         if self._is_in_charge:
-            super().advance()
+            super().advance(patience_s)
         else:
             self._show()
 
