@@ -74,9 +74,20 @@ class Member(Protocol):
 class OurMember:
     """A store of ours in this process."""
 
-    def __init__(self, directory: Path, member_id: str, addresses: Mapping[str, str]) -> None:
-        config = StoreConfig.from_rocketmq({**OPTIONS, **member_options(GROUP, member_id, addresses)})
-        self.node = LedgerStoreNode(directory, config, heartbeat_interval_ms=HEARTBEAT_MS)
+    def __init__(
+        self,
+        directory: Path,
+        member_id: str,
+        addresses: Mapping[str, str],
+        brokers: Mapping[str, str] | None = None,
+        services: Sequence[str] = (),
+    ) -> None:
+        options = StoreConfig.from_rocketmq({**OPTIONS, **member_options(GROUP, member_id, addresses)})
+        config = options.with_changes(services=frozenset(services), flush_delay_offset_interval=500)
+        port = None if brokers is None else 0
+        self.node = LedgerStoreNode(
+            directory, config, heartbeat_interval_ms=HEARTBEAT_MS, port=port, brokers=brokers, poll_s=0.5
+        )
         self.node.start()
 
     def is_serving(self) -> bool:
