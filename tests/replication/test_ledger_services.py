@@ -12,6 +12,8 @@ import pytest
 from tests.replication.ledger_group import FILE_BYTES, Group, bodies, config_of, until
 
 from flintlog import InvalidConfig, Message, open_store
+from flintlog.cli import main
+from flintlog.cli.exit_codes import ExitCode
 from flintlog.errors import NotLeading, ServiceNotEnabled
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.services.transaction import TransactionService
@@ -206,6 +208,19 @@ def test_a_plain_stores_offsets_topics_and_groups_are_the_groups(group: Callable
     assert offset(one.leader) == 3
     (told,) = store.get(STATE_TOPIC, 0, 0).messages
     assert set(json.loads(told.body)) == {"consumerOffset", "topics", "subscriptionGroup"}
+
+
+def test_offsets_are_not_moved_in_one_members_directory(
+    group: Callable[..., Group], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = group("n0")
+    fill(one, 3)
+    take(one, 2)
+    one.stop("n0")
+    before = (one.root / "n0/config/consumerOffset.json").read_bytes()
+    assert main.run(["offsets", "clone", str(one.root / "n0"), "--from", "billing", "--to", "audit"]) == ExitCode.USAGE
+    assert "the offsets of a ledger's member are its group's" in capsys.readouterr().err
+    assert (one.root / "n0/config/consumerOffset.json").read_bytes() == before
 
 
 # ------------------------------------------------------------------ settings

@@ -20,7 +20,7 @@ from typing import Final
 from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.disk.medium import FileInfo, Medium
 from flintlog.errors import DamagedStore, InvalidConfig
-from flintlog.store.deleted_queues import DeletedQueue, DeletedQueues
+from flintlog.store.deleted_queues import FOR_EVER, DeletedQueue, DeletedQueues
 from flintlog.store.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queue_files import DIRECTORIES, QueueFiles, QueueMaker
 from flintlog.store.queue_tail import TailKeeper
@@ -171,6 +171,23 @@ class QueueTable:
         for folder in sorted(folders | above):
             self._medium.sync_directory(folder)
 
+    @property
+    def file_count(self) -> int:
+        """How many files all queues have, without those of extensions."""
+        return sum(len(queue.segments.segments) for queue in self.all())
+
+    def find_lost_files(self, commit_log_min: int) -> str | None:
+        """What says that a queue lost files which the log still has the records of; None when nothing does."""
+        noted = {(gone.topic, gone.queue_id) for gone in self._deleted.all()}
+        for queue in self.all():
+            where = f"{queue.topic}/{queue.queue_id}"
+            if queue.segments.gaps():
+                return f"files of queue {where} are missing between others"
+            # With the whole log there nothing has expired. A queue that was deleted and goes on begins further on.
+            if not commit_log_min and (queue.topic, queue.queue_id) not in noted and queue.had_files_before:
+                return f"the first files of queue {where} are missing"
+        return None
+
     def max_physical_offset(self) -> int:
         """How far into the log any queue was built; -1 when there are none."""
         return max((queue.max_physical_offset for queue in self.all()), default=-1)
@@ -317,8 +334,11 @@ class QueueTable:
         Its offsets go on, or a reader that stands at its end would take as many new messages for read. Those of light
         queues, of which there may be a great many in the course of time, are forgotten.
         """
+        queue = self._queues.get((topic, queue_id))
         if topic.startswith(LMQ_PREFIX):
             self._forget_offsets(topic, queue_id)
+        elif queue is not None:
+            self._deleted.add([DeletedQueue(topic, queue_id, self._next_of(queue), FOR_EVER)])
         self._destroy_queue(topic, queue_id)
 
     def _forget_offsets(self, topic: str, queue_id: int) -> None:

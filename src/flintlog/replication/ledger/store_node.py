@@ -146,7 +146,9 @@ class LedgerStoreNode(LedgerListeners):
         self.store: Store = open_store(self._path, self._config, medium=self._medium, clock=self._clock)
         self._door = self.store.ledger
         self._halted: FlintlogError | None = None
-        self.node = LedgerNode(self.group, self._ledger_config, FileStorage(self._door.files), self)
+        self.node = LedgerNode(
+            self.group, self._ledger_config, FileStorage(self._door.files), self, takes_appends=False
+        )
 
     def start(self) -> None:
         """Listen, and take part in the group."""
