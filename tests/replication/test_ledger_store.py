@@ -144,7 +144,9 @@ def test_all_members_hold_the_same_bytes_and_serve_the_same_messages(group: Call
     for node in three.nodes.values():
         until(lambda node=node: node.store.max_offset("orders", 1) == 150, "dispatched")  # type: ignore[misc]
         assert bodies(node) == expected
-    three.stop_all()
+    leader = three.name_of(three.leader)
+    for member in [each for each in three.addresses if each != leader] + [leader]:
+        three.stop(member)  # the leader last, so that nobody takes its place
     files = [
         {path.name: path.read_bytes() for path in (three.root / member / f"dledger-{member}/data").iterdir()}
         for member in three.addresses
