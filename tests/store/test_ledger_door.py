@@ -173,7 +173,7 @@ def test_a_new_member_begins_where_the_groups_log_begins_now(group: ToldGroup) -
         leader.door.stop()
     kept = [entry for entry in entries if entry[0].position >= file_bytes]
     assert kept[0][0].position == file_bytes
-    group.door.files.restart(file_bytes)
+    group.door.files.restart(file_bytes, kept[0][0].index)
     group.door.files.append(kept)
     group.commit()
     group.store.wait_dispatched()
@@ -192,7 +192,7 @@ def test_a_log_that_was_read_does_not_begin_anew(group: ToldGroup) -> None:
     group.store.put_async(Message("orders", b"x"))
     group.commit()
     with pytest.raises(LedgerLeftBehind, match="begins at"):
-        group.door.files.restart(10 * CONFIG.mapped_file_size_commit_log)
+        group.door.files.restart(10 * CONFIG.mapped_file_size_commit_log, 500)
     assert group.door.files.end == 0
     group.store.wait_dispatched()
     assert len(group.store.get("orders", 0, 0).messages) == 1

@@ -84,6 +84,9 @@ class LedgerStatus:
     peers: tuple[PeerView, ...]
     connected: tuple[str, ...]
     halted: str | None
+    is_voting: bool = True
+    """Not as long as it has no log and may have had one."""
+    trouble: str | None = None
 
 
 class LedgerListeners:
@@ -118,6 +121,7 @@ class LedgerNode:
         self._listeners = listeners or LedgerListeners()
         self._random = random or Random()
         self._core: LedgerCore | None = None
+        self._trouble: str | None = None
         self._events: list[Event] = []
         self._proposals: list[Proposal] = []
         self._proposed_bytes = 0
@@ -150,6 +154,11 @@ class LedgerNode:
             now_ms=self._now_ms(),
             random=self._random,
         )
+        if not self._core.is_voting:
+            log.info(
+                "the node %s has no log: it votes once the group has filled it, or all peers say that they have none",
+                self.config.self_id,
+            )
         for peer in self.config.others:
             envelope = Envelope(self.group, self.config.self_id, peer)
             self._lines[peer] = PeerLine(peer, self.config.peers[peer], envelope, self._take)
@@ -231,6 +240,8 @@ class LedgerNode:
             core.peer_views,
             tuple(peer for peer, line in self._lines.items() if line.is_connected),
             None if self.halted is None else str(self.halted),
+            core.is_voting,
+            core.trouble,
         )
 
     # ------------------------------------------------------------------ asking the node
@@ -354,6 +365,7 @@ class LedgerNode:
 
     def _carry_out(self, output: Output) -> None:
         storage = self._storage
+        self._tell_trouble()
         if output.hard_state is not None:
             storage.save_hard_state(output.hard_state)
         if output.truncation is not None:
@@ -372,6 +384,12 @@ class LedgerNode:
         if output.role is not None:
             log.info("the node %s is %s in term %d", self.config.self_id, output.role.role.name, output.role.term)
             self._listeners.on_role(output.role)
+
+    def _tell_trouble(self) -> None:
+        trouble = self._running.trouble
+        if trouble != self._trouble:
+            self._trouble = trouble
+            log.warning("the node %s of the group %s: %s", self.config.self_id, self.group, trouble)
 
     def _answer(self, number: int, response: Response) -> None:
         question = self._questions.pop(number, None)

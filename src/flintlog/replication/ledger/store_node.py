@@ -103,6 +103,7 @@ class LedgerStoreNode(LedgerListeners):
         heartbeat_interval_ms: int | None = None,
         host: str = "127.0.0.1",
         port: int | None = None,
+        new_group: bool = False,
         medium: Medium | None = None,
         clock: Clock | Milliseconds | None = None,
         brokers: Mapping[str, str] | None = None,
@@ -110,6 +111,8 @@ class LedgerStoreNode(LedgerListeners):
     ) -> None:
         """Opens the store; `start` lets it take part. `fast`: timings for a group without Java.
 
+        A member without a log votes once all peers have said that they have none, or the group has filled it;
+        `new_group`: at once, because somebody knows that it never had one, or gives up what it had.
         `heartbeat_interval_ms` must be the same on all members, Java's among them, where it is 2000.
         On `port`, if there is one, it answers who asks for its status, and RocketMQ's questions for topics, groups and
         offsets. `clock` is the store's, not the group's. `brokers` are the ports of members that are Java brokers:
@@ -131,6 +134,7 @@ class LedgerStoreNode(LedgerListeners):
         if heartbeat_interval_ms is not None:
             ledger_config = replace(ledger_config, heartbeat_interval_ms=heartbeat_interval_ms)
         self._ledger_config = ledger_config
+        self._is_new = new_group
         self._changing = threading.RLock()
         self._refilling: threading.Thread | None = None
         self._loop: LoopThread | None = None
@@ -146,7 +150,11 @@ class LedgerStoreNode(LedgerListeners):
         self.store: Store = open_store(self._path, self._config, medium=self._medium, clock=self._clock)
         self._door = self.store.ledger
         self._halted: FlintlogError | None = None
-        self.node = LedgerNode(self.group, self._ledger_config, FileStorage(self._door.files), self)
+        self.node = LedgerNode(self.group, self._ledger_config, self._storage(), self)
+
+    def _storage(self) -> FileStorage:
+        is_new, self._is_new = self._is_new, False
+        return FileStorage(self._door.files, is_new=is_new)
 
     def start(self) -> None:
         """Listen, and take part in the group."""
@@ -262,7 +270,7 @@ class LedgerStoreNode(LedgerListeners):
             ReplicaStatus(each.peer, each.acknowledged, each.acknowledged, each.lag_bytes, each.is_in_sync)
             for each in told.peers
         )
-        trouble = None if self._halted is None else str(self._halted)
+        trouble = self.node.status().trouble if self._halted is None else str(self._halted)
         committed, term = int(told.more["committed_offset"]), int(told.more["term"])
         status = NodeStatus(
             told.role, told.log_start, told.log_end, replicas, trouble=trouble, term=term, committed=committed
