@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flintlog.disk.local import LocalMedium
+from flintlog.disk.lock import LocalLock
 from flintlog.disk.medium import Medium
 from flintlog.errors import StoreInUse
 
@@ -92,3 +93,23 @@ def test_the_lock_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
             LocalMedium().lock(path)
         holder.kill()
     LocalMedium().lock(path).release()
+
+
+def test_a_lock_on_a_file_that_was_removed_meanwhile_is_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+    take = LocalLock._take
+    removed: list[Path] = []
+
+    def remove_first(lock: LocalLock) -> None:
+        if not removed:
+            path.unlink()
+            removed.append(path)
+        take(lock)
+
+    monkeypatch.setattr(LocalLock, "_take", remove_first)
+    held = LocalLock(path)
+    with pytest.raises(StoreInUse):
+        LocalLock(path)
+    held.release()

@@ -8,9 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.golden.make_ledger import await_leader, ledger_options
 from tests.store.golden_cases import config_of, lines
+from tests.store.test_golden_ledger import copied
 
+from flintlog.care.backup import backup
 from flintlog.care.repair import plan_repair, repair
+from flintlog.care.restore import restore
 from flintlog.care.verify import verify
 from flintlog.testing.java_store import JavaStore
 
@@ -78,3 +82,58 @@ def test_java_reads_over_a_stretch_that_was_filled(golden: Golden, tmp_path: Pat
     assert repair(root, config_of(case)).left == []
     assert seen_by_java(root, case, halt=True)[0] == {line["physicalOffset"] for line in told}
     assert seen_by_java(root, case, halt=False)[0] == {line["physicalOffset"] for line in told}
+
+
+def test_java_serves_a_batch_queue_that_lost_a_batch(golden: Golden, tmp_path: Path) -> None:
+    """The stand-in covers the queue offsets of all messages that it stands for."""
+    case, root = golden("multi"), tmp_path / "store"
+    shutil.copytree(case / "store", root)
+    told = lines(case / "manifest.jsonl")
+    victim = [line for line in told if int(line["properties"].get("INNER_NUM", "0")) > 1][5]
+    path = max(path for path in (root / "commitlog").iterdir() if int(path.name) <= victim["physicalOffset"])
+    with path.open("r+b") as file:
+        file.seek(victim["physicalOffset"] - int(path.name) + 4)
+        file.write(b"\xff\x0f\xff\x0f")
+    assert repair(root, config_of(case)).left == []
+    queues = {
+        (line["topic"], line["queueId"]): line["max"]
+        for line in lines(case / "queues.jsonl")
+        if line["kind"] == "queue"
+    }
+    for halt in (True, False):
+        with java_on(root, case) as java:
+            java.wait_dispatched()
+            assert {message.physical_offset for message in java.messages()} == {line["physicalOffset"] for line in told}
+            assert {(queue.topic, queue.queue_id): queue.max for queue in java.queues()} == queues
+            if halt:
+                java.halt()
+
+
+@pytest.mark.parametrize("place", [4, 88 + 30])
+def test_java_keeps_the_place_of_a_last_message_that_was_damaged(place: int, golden: Golden, tmp_path: Path) -> None:
+    case, root = golden("plain"), tmp_path / "store"
+    shutil.copytree(case / "store", root)
+    told = lines(case / "manifest.jsonl")
+    last = told[-1]["physicalOffset"]
+    with (root / "commitlog" / f"{last // 1048576 * 1048576:020d}").open("r+b") as file:
+        file.seek(last % 1048576 + place)
+        file.write(b"\xff\x0f\xff\x0f")
+    assert repair(root, config_of(case)).left == []
+    offsets = {line["physicalOffset"] for line in told}
+    assert seen_by_java(root, case, halt=True) == (offsets, len(told))
+    assert seen_by_java(root, case, halt=False) == (offsets, len(told))
+
+
+def test_java_opens_a_ledger_that_was_restored(golden: Golden, tmp_path: Path) -> None:
+    case = golden("ledger") / "broker"
+    store = copied(case, tmp_path / "store")
+    backup(store, tmp_path / "copy")
+    restore(tmp_path / "copy", tmp_path / "new")
+    told = json.loads((case / "config.json").read_text())
+    options = {name: str(value) for name, value in told["set"].items()} | ledger_options()
+    with JavaStore(tmp_path / "new", options, topic_queue_types=told["topicQueueTypes"]) as java:
+        await_leader(java)
+        java.wait_dispatched()
+        offsets = [message.physical_offset for message in java.messages()]
+    assert offsets[:-1] == [line["physicalOffset"] for line in lines(case / "manifest.jsonl")]
+    shutil.rmtree(tmp_path / "new")

@@ -152,3 +152,11 @@ def test_both_kernels_see_the_same_in_noise(seed: int, twin: ModuleType, note: M
         for kernel, scan in ((reference, plain), (twin, native))
     ]
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("slots", "count"), [(1, 922337203685477581), (-1, 1), (1 << 40, 1), (1, -1)])
+def test_counts_that_no_index_file_can_have(kernel: ModuleType, slots: int, count: int) -> None:
+    with pytest.raises(ValueError, match="are not in an index file"):
+        kernel.check_chains(bytes(100), slots, count)
+    with pytest.raises(ValueError, match="are not in an index file"):
+        kernel.match_index(bytes(100), slots, 0, count, 0, kernel.scan(b"", 0, 0, 0), 0, 0)

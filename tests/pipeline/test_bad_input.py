@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 
 from flintlog.cli.main import run
 
@@ -14,7 +15,7 @@ from .conftest import SEGMENT_BYTES, fill
 from .test_sink_rows import CONFIG
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 JOBS = {
     "rebuild": ["rebuild", "{store}", "--config", "{conf}"],
@@ -127,3 +128,85 @@ def test_an_option_that_is_misspelt(spark: SparkSession, case: Case, job: str) -
 def test_an_option_of_the_source_that_is_misspelt(spark: SparkSession, case: Case, job: str) -> None:
     assert "startingOffsets" in case.refused(job, "--option", "startngOffsets=latest")
     assert "maxBytesPerTrigger" in case.refused(job, "--option", "maxBytesPerTrigger=many")
+
+
+# ---------------------------------------------------------------------- the source, and the sink
+
+
+class Ways:
+    """What a program of the user's own does with a store: each way in and out of it."""
+
+    def __init__(self, spark: SparkSession, case: Case) -> None:
+        self._spark = spark
+        self._case = case
+
+    def batch(self, **options: str) -> None:
+        self._spark.read.format("flintlog").options(**options).load(str(self._case.store)).collect()
+
+    def stream(self, **options: str) -> None:
+        rows = self._spark.readStream.format("flintlog").options(startingOffsets="earliest", **options)
+        writer = rows.load(str(self._case.store)).writeStream.format("noop")
+        placed = writer.option("checkpointLocation", str(self._case.target))
+        placed.trigger(availableNow=True).start().awaitTermination()
+
+    def sink(self, **options: str) -> None:
+        rows = self._spark.sql("select 'orders' as topic, 'x' as body")
+        self._write(rows, self._case.store, **options)
+
+    def new_sink(self, body: str) -> None:
+        self._write(self._spark.sql(f"select 'orders' as topic, {body} as body"), self._case.target)
+
+    def _write(self, rows: DataFrame, where: Path, **options: str) -> None:
+        writer = rows.write.format("flintlog").mode("append").option("config", str(self._case.conf))
+        writer.options(**options).save(str(where))
+
+    def refused(self, way: str, **options: str) -> str:
+        """What Spark says; there are no frames in it, and the store is as it was."""
+        before = snapshot(self._case.store)
+        with pytest.raises(PySparkException) as caught:
+            getattr(self, way)(**options)
+        assert snapshot(self._case.store) == before
+        for frame in ("Traceback", "\tat ", 'File "'):
+            assert frame not in str(caught.value)
+        return str(caught.value)
+
+
+@pytest.fixture
+def ways(spark: SparkSession, case: Case) -> Ways:
+    return Ways(spark, case)
+
+
+@pytest.mark.parametrize("way", ["batch", "stream"])
+def test_reading_a_path_that_is_not_there(ways: Ways, case: Case, way: str) -> None:
+    shutil.rmtree(case.store)
+    assert "there is no store here" in ways.refused(way)
+
+
+@pytest.mark.parametrize("way", ["batch", "stream", "sink"])
+def test_a_way_to_a_store_with_a_file_of_another_size(ways: Ways, case: Case, way: str) -> None:
+    with case.log[1].open("ab") as file:
+        file.write(bytes(100))
+    assert case.log[1].name in ways.refused(way)
+
+
+@pytest.mark.parametrize("way", ["batch", "stream", "sink"])
+def test_a_way_to_a_store_with_a_segment_that_was_cut_short(ways: Ways, case: Case, way: str) -> None:
+    with case.log[0].open("r+b") as file:
+        file.truncate(SEGMENT_BYTES // 2)
+    assert case.log[0].name in ways.refused(way)
+
+
+@pytest.mark.parametrize(("way", "option"), [("batch", "tpics"), ("stream", "tpics"), ("sink", "tpic")])
+def test_an_option_of_the_source_or_sink_that_is_misspelt(ways: Ways, way: str, option: str) -> None:
+    assert "did you mean topic" in ways.refused(way, **{option: "orders"})
+
+
+def test_a_stream_whose_log_was_cut_meanwhile_says_so_without_frames(ways: Ways, case: Case) -> None:
+    ways.stream()
+    case.log[-1].unlink()
+    assert "and now ends at" in ways.refused("stream")
+
+
+def test_rows_that_are_no_messages_leave_nothing_of_a_new_store(ways: Ways, case: Case) -> None:
+    assert "a row has no body" in ways.refused("new_sink", body="cast(null as string)")
+    assert not case.target.exists()

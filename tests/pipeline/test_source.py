@@ -131,9 +131,9 @@ def test_a_store_that_runs_is_read_beside_its_writer(spark: SparkSession, tmp_pa
         assert read(spark, tmp_path / "store").count() == 30
 
 
-def complaint(frame: DataFrame) -> str:
+def complaint(spark: SparkSession, path: Path, **options: object) -> str:
     with pytest.raises(PySparkException) as caught:
-        frame.collect()
+        read(spark, path, **options).collect()
     return str(caught.value)
 
 
@@ -160,12 +160,12 @@ def test_a_wrong_option_is_one_sentence_that_names_it(
 
 
 def test_a_missing_path_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    assert f"there is no store here [{tmp_path / 'nowhere'}]" in complaint(read(spark, tmp_path / "nowhere"))
-    assert "there is no store here" in complaint(read(spark, tmp_path / "*" / "store"))
+    assert f"there is no store here [{tmp_path / 'nowhere'}]" in complaint(spark, tmp_path / "nowhere")
+    assert "there is no store here" in complaint(spark, tmp_path / "*" / "store")
 
 
 def test_a_topic_that_is_not_there_is_named_and_a_filter_finds_nothing(spark: SparkSession, store: Path) -> None:
-    said = complaint(read(spark, store, topics="orders,oders"))
+    said = complaint(spark, store, topics="orders,oders")
     assert "there are no messages of topic oders" in said
     assert "did you mean orders?" in said
     assert read(spark, store, topics="oders", failOnDataLoss="false").count() == 0
@@ -179,7 +179,7 @@ def test_a_truncated_segment_is_named_and_what_is_there_is_read_when_asked(
     second = sorted((copy / "commitlog").iterdir())[1]
     with second.open("r+b") as file:
         file.truncate(SEGMENT_BYTES // 2)
-    assert f"{SEGMENT_BYTES // 2} bytes, the others have {SEGMENT_BYTES} [{second}]" in complaint(read(spark, copy))
+    assert f"{SEGMENT_BYTES // 2} bytes, the others have {SEGMENT_BYTES} [{second}]" in complaint(spark, copy)
     left = read(spark, copy, failOnDataLoss="false").count()
     assert 0 < left < COUNT
 
@@ -192,7 +192,7 @@ def test_damage_is_an_error_with_its_place_or_stepped_over(spark: SparkSession, 
     with first.open("r+b") as file:
         file.seek(place)
         file.write(bytes(8))
-    assert f"[{first}] at {place}" in complaint(read(spark, copy))
+    assert f"[{first}] at {place}" in complaint(spark, copy)
     assert read(spark, copy, failOnDataLoss="false").count() == COUNT - 1
     with first.open("r+b") as file:  # its header is right again, its body is not
         file.seek(place)
@@ -202,7 +202,7 @@ def test_damage_is_an_error_with_its_place_or_stepped_over(spark: SparkSession, 
         file.seek(place + 90)
         file.write(b"?")
     assert read(spark, copy).count() == COUNT
-    assert "a body does not match its CRC" in complaint(read(spark, copy, verifyCrc="true"))
+    assert "a body does not match its CRC" in complaint(spark, copy, verifyCrc="true")
     assert read(spark, copy, verifyCrc="true", failOnDataLoss="false").count() == COUNT - 1
 
 
@@ -211,7 +211,7 @@ def test_a_log_whose_beginning_was_deleted_is_no_surprise(spark: SparkSession, s
     min((copy / "commitlog").iterdir()).unlink()
     rows = [row for row in own_rows(store) if int(str(row["physical_offset"])) >= SEGMENT_BYTES]
     assert read(spark, copy).count() == len(rows)
-    assert "failOnDataLoss=false" in complaint(read(spark, copy, startingOffsets=0))
+    assert "failOnDataLoss=false" in complaint(spark, copy, startingOffsets=0)
     assert read(spark, copy, startingOffsets=0, failOnDataLoss="false").count() == len(rows)
 
 

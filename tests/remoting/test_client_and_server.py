@@ -76,6 +76,26 @@ def test_a_server_that_says_nothing_is_given_up_on() -> None:
     talk(conversation)
 
 
+def test_a_silent_connection_is_given_up_and_one_that_speaks_is_not() -> None:
+    async def conversation(client: RemotingClient) -> None:
+        await client.call(Command(1))
+        first = client._writer
+        with pytest.raises(PeerFailed):
+            await client.call(Command(4), timeout_s=0.05)
+        await client.call(Command(1))
+        assert client._writer is not first
+        second = client._writer
+        assert second is not None
+        slow = asyncio.create_task(client.call(Command(4), timeout_s=0.2))
+        await asyncio.sleep(0.05)
+        client._heard_count += 1  # as when something else is answered meanwhile
+        with pytest.raises(PeerFailed):
+            await slow
+        assert not second.is_closing()
+
+    talk(conversation)
+
+
 def test_nobody_listens() -> None:
     async def run() -> None:
         server = RemotingServer(HANDLERS)

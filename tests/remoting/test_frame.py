@@ -77,6 +77,7 @@ def test_a_reply_has_the_form_and_the_opaque_of_its_request() -> None:
         struct.pack(">ii", 8, 2 << 24 | 4),
         struct.pack(">ii", 8, 4) + b"[{]]",
         struct.pack(">ii", 8, 4) + b"  12",
+        struct.pack(">ii", 4 + 15 * 2**20, 15 * 2**20) + b"{",  # refused before it has come
         struct.pack(">ii", 8, 4) + b'"ab"',
         struct.pack(">ii", 4 + 21, 21) + b'{"code":"many","a":1}',
         struct.pack(">ii", 4 + 18, 18) + b'{"code":123456789012'[:18],

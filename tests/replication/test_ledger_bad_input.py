@@ -8,10 +8,14 @@ import logging
 import random
 import struct
 from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 from tests.replication.ledger_nodes import GROUP, SlowDisk, entries_of, leader_of, patient, running, until
+from tests.store.small_store import SMALL, wait_until
 
+from flintlog import Message, PutStatus
 from flintlog.remoting.frame import MAX_FRAME_BYTES, Command, FrameReader, encode_frame
 from flintlog.replication.ledger import listening
 from flintlog.replication.ledger.interface import HardState
@@ -30,6 +34,7 @@ from flintlog.replication.ledger.messages import (
     VoteRequest,
 )
 from flintlog.replication.ledger.node import LedgerNode
+from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.replication.ledger.wire import Envelope, encode_request
 from flintlog.testing.java_ledger import ledger_addresses
 
@@ -142,7 +147,7 @@ def test_who_speaks_for_no_node_of_the_group_is_refused(kind: str, caplog: pytes
 
     with caplog.at_level(logging.WARNING):
         _nothing_changed(work)
-    assert len(_closings(caplog)) == 2
+    assert len(_closings(caplog)) == 1  # the same reason, whomever they name
 
 
 def test_a_node_is_believed_only_at_its_own_address() -> None:
@@ -334,3 +339,59 @@ def test_the_term_and_vote_of_a_fresh_node_are_not_taken_from_a_stranger() -> No
             assert disk.hard_state in (HardState(), HardState(0, "n0"), HardState(1, "n0"))
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("term", [2**40 + 1, 2**63 - 1])
+def test_a_term_that_no_group_comes_to_is_refused(term: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def work(node: LedgerNode, disk: SlowDisk) -> None:
+        other = next(each for each in IDS if each != node.config.self_id)
+        async with Line(node) as line:
+            assert await line.say(_frame(HeartbeatRequest(term, other), local=other, remote=node.config.self_id)) == []
+
+    with caplog.at_level(logging.WARNING):
+        _nothing_changed(work)
+    assert len(_closings(caplog)) == 1
+
+
+def test_an_address_has_so_many_connections_and_no_more(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "MAX_CONNECTIONS_A_HOST", 12)
+
+    async def work(node: LedgerNode, disk: SlowDisk) -> None:
+        async with AsyncExitStack() as lines:
+            for _ in range(12):
+                await lines.enter_async_context(Line(node))
+            async with Line(node) as refused:
+                assert await refused.say(b"") == []
+            own = [connection for connection in node._listener.connections if connection.host == "127.0.0.1"]
+            assert len(own) <= 12
+
+    with caplog.at_level(logging.WARNING):
+        _nothing_changed(work)
+    assert any("has too many connections" in told for told in _closings(caplog))
+
+
+def test_a_stores_ledger_takes_no_append_from_the_network(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    addresses = ledger_addresses("n0")
+    peers = ";".join(f"{member}-{address}" for member, address in addresses.items())
+    config = SMALL.with_changes(dleger_group=GROUP, dleger_peers=peers, dleger_self_id="n0")
+    member = LedgerStoreNode(tmp_path / "n0", config, fast=True)
+    member.start()
+    try:
+        wait_until(lambda: member.is_serving, 30)
+        member.store.put(Message("orders", b"1")).check()
+        end = member.store.raw_log.end
+
+        async def append() -> list[Command]:
+            async with Line(member.node) as line:
+                return await line.say(_frame(AppendRequest((b"hello",)), local="", remote="n0"))
+
+        with caplog.at_level(logging.WARNING):
+            (answer,) = asyncio.run(append())
+        assert json.loads(answer.body)["code"] == ResponseCode.UNEXPECTED_ARGUMENT
+        assert len(_closings(caplog)) == 1
+        assert member.store.raw_log.end == end
+        assert member.store.put(Message("orders", b"2")).status is PutStatus.PUT_OK
+    finally:
+        member.stop()

@@ -73,7 +73,9 @@ def test_a_node_that_lost_everything_is_filled_again(tmp_path: Path) -> None:
     assert files[0] == files[1] == files[2]
 
 
-def test_a_node_with_other_file_sizes_takes_nothing_and_says_so(tmp_path: Path) -> None:
+def test_a_node_with_other_file_sizes_takes_nothing_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         storages = {node_id: open_files(tmp_path, node_id) for node_id in IDS[:2]}
         storages["n2"] = open_files(tmp_path, "n2", data_file_bytes=4096)
@@ -87,6 +89,8 @@ def test_a_node_with_other_file_sizes_takes_nothing_and_says_so(tmp_path: Path) 
             await until(lambda: storages["n1"].log.end == leader.committed)
             await asyncio.sleep(0.3)
             assert storages["n2"].log.end_position <= 4096  # its first file, where the places are still the same
+            told = [record.message for record in caplog.records if "has another place here" in record.message]
+            assert len(told) == 1
         _close(storages)
 
     asyncio.run(scenario())

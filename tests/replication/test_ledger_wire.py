@@ -287,3 +287,8 @@ def test_answers_with_anything_in_them_are_read_or_refused(name: str, changes: d
             parse_response(_code(name), body)
         except FormatError:
             continue
+
+
+def test_a_code_that_only_a_later_version_knows_is_unknown() -> None:
+    assert ResponseCode.known(9_999) is ResponseCode.UNKNOWN
+    assert ResponseCode.known(403) is ResponseCode.EXPIRED_TERM

@@ -69,7 +69,9 @@ class Told:
         self.acknowledged.append((self.line.feed.acknowledged, sum(size for _, size in self.socket.sent)))
 
     def report(self, end: int) -> None:
-        self.line.data_received(encode_report(end))
+        report = encode_report(end)
+        self.line.get_buffer(-1)[: len(report)] = report
+        self.line.buffer_updated(len(report))
 
 
 def in_a_loop(work: Callable[[], None]) -> None:

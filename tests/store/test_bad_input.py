@@ -381,6 +381,28 @@ def test_offsets_outside_of_a_queue_are_answers_not_errors(store: Store) -> None
     assert list(store.scan(start=BEYOND_INT64 - 1)) == []
 
 
+@pytest.mark.parametrize("path", [None, 123, b"bytes", "", "a\0b"])
+def test_a_path_that_is_none(path: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidConfig, match="a store's directory is a path"):
+        open_store(path, SMALL)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_clock_or_a_hook_that_cannot_be_called(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="a clock tells milliseconds"):
+        open_store(tmp_path / "other", SMALL, clock="noon")  # type: ignore[arg-type]
+    with pytest.raises(InvalidConfig, match="a hook is a function"):
+        store.add_put_hook(5)  # type: ignore[arg-type]
+    assert store.put(Message("orders", b"x")).status is PutStatus.PUT_OK
+
+
+def test_a_scan_takes_an_iterator_of_topics_and_a_start_behind_the_end(store: Store) -> None:
+    store.put(Message("orders", b"x")).check()
+    assert sum(batch.num_rows for batch in store.scan(topics=(name for name in ["orders"]))) > 0
+    assert list(store.scan(start=store.max_physical_offset + 100)) == []
+
+
 def test_a_listener_that_cannot_be_called(store: Store) -> None:
     with pytest.raises(InvalidConfig):
         store.on_arrival("me")  # type: ignore[arg-type]
@@ -552,6 +574,22 @@ def test_destroy_spares_foreign_files_beside_the_log(tmp_path: Path) -> None:
     (shared / "list.txt").write_text("keep too")
     store.destroy()
     assert bytes_of(tmp_path) == {"shared disk/music/song.mp3": b"keep", "shared disk/list.txt": b"keep too"}
+
+
+def test_destroy_spares_foreign_files_among_queues_and_index(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "batchconsumequeue").symlink_to(elsewhere)
+    store = open_store(tmp_path / "store", SMALL)
+    store.put(Message("orders", b"x", keys=["k"])).check()
+    store.wait_dispatched()
+    for name in ("consumequeue/notes.txt", "index/notes.txt"):
+        (tmp_path / "store" / name).write_text("mine")
+    store.destroy()
+    left = {str(path.relative_to(tmp_path / "store")) for path in (tmp_path / "store").rglob("*")}
+    assert left == {"consumequeue", "consumequeue/notes.txt", "index", "index/notes.txt"}
+    assert elsewhere.is_dir()
 
 
 def test_destroy_of_an_empty_store(tmp_path: Path) -> None:

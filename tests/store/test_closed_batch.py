@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from flintlog import Message, Store, StoreConfig, open_store
+from flintlog import Message, PutStatus, Store, StoreConfig, open_store
 from flintlog.disk.faulty import FaultyMedium
-from flintlog.errors import DamagedStore, InvalidConfig, InvalidMessage, StoreClosed
+from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, InvalidMessage, StoreClosed
 from flintlog.store.batch_notes import MARKER_TOPIC
 from flintlog.testing import FakeClock
 
@@ -170,7 +170,7 @@ def test_a_refused_message_takes_its_batch_with_it_and_the_next_opening_says_so(
     with open_store(tmp_path, CONFIG) as store:
         store.put(Message("orders", b"kept")).check()
         with pytest.raises(InvalidMessage):
-            store.put_closed([*batch(5), Message("no/topic", b"x")], writer_id="query")
+            store.put_closed(iter([*batch(5), Message("no/topic", b"x")]), writer_id="query")
         assert not store.put(Message("orders", b"behind a half batch"))
         with pytest.raises(StoreClosed):
             store.put_closed(batch(1))
@@ -187,7 +187,7 @@ def test_a_refused_message_takes_its_batch_with_it_and_the_next_opening_says_so(
 @pytest.mark.parametrize("left", [b"4711", None], ids=["it crashed", "it stopped cleanly"])
 def test_what_another_program_appended_behind_half_a_batch_is_not_cut(tmp_path: Path, left: bytes | None) -> None:
     with open_store(tmp_path, CONFIG) as store, pytest.raises(InvalidMessage):
-        store.put_closed([*batch(2), Message("no/topic", b"x")], writer_id="query")
+        store.put_closed(iter([*batch(2), Message("no/topic", b"x")]), writer_id="query")
     note = tmp_path / "flintlog" / "batches.json"
     opened = note.read_bytes()
     note.unlink()  # RocketMQ does not look at it
@@ -235,3 +235,22 @@ def test_ids_that_cannot_be_are_refused_before_anything_is_written(tmp_path: Pat
         with pytest.raises(InvalidConfig):
             store.put_closed(batch(1), writer_id=writer, batch_id=number)
         assert store.put(Message("orders", b"still fine"))
+
+
+@pytest.mark.parametrize("messages", [None, "text", [Message("orders", b""), Message("a/b", b"")], [5]])
+def test_a_batch_that_cannot_be_one_leaves_the_store_as_it_was(tmp_path: Path, messages: object) -> None:
+    with open_store(tmp_path / "store", CONFIG) as store:
+        end = store.max_physical_offset
+        with pytest.raises(FlintlogError):
+            store.put_closed(messages)  # type: ignore[arg-type]
+        assert store.max_physical_offset == end
+        assert store.put(Message("orders", b"x")).status is PutStatus.PUT_OK
+
+
+def test_an_iterator_whose_first_message_is_refused_leaves_the_store_writeable(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", CONFIG) as store:
+        with pytest.raises(FlintlogError):
+            store.put_closed(iter([Message("a/b", b"")]))
+        assert store.put(Message("orders", b"x")).status is PutStatus.PUT_OK
+    with open_store(tmp_path / "store", CONFIG) as store:
+        assert store.get("orders", 0, 0).messages[0].body == b"x"

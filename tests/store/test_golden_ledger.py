@@ -155,13 +155,11 @@ def test_the_commands_read_a_ledger(case: Path, capsys: pytest.CaptureFixture[st
     assert '"record"' in shown
 
 
-@pytest.mark.parametrize("command", ["repair", "backup"])
-def test_a_ledger_is_neither_repaired_nor_backed_up(command: str, case: Path, tmp_path: Path) -> None:
-    from flintlog.care.backup import backup
+def test_a_ledger_is_not_repaired(case: Path) -> None:
     from flintlog.care.repair import repair
 
     with pytest.raises(InvalidConfig, match="ledger"):
-        repair(case / "store") if command == "repair" else backup(case / "store", tmp_path / "copy")
+        repair(case / "store")
 
 
 def test_the_log_of_a_ledger_is_found_as_one(case: Path) -> None:

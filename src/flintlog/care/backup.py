@@ -4,6 +4,9 @@ Only what cannot be built again is copied: the log and `config/`. The order make
 then the log up to where it ends by then, so no consumer offset of the copy can be ahead of its messages. A log
 file that is followed by another one never changes; it is copied once, and the next backup leaves it alone unless
 its length or time changed.
+
+Of a ledger's member its term, its vote and its checkpoint are copied too. They and the log are one promise to the
+group, so a member has to be stopped: a copy of a moment in between could have voted for what it does not hold.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flintlog import kernel
 from flintlog.care.backup_files import (
     FILES,
     FORMAT,
@@ -26,13 +30,15 @@ from flintlog.care.backup_files import (
     save_manifest,
     stored_path,
 )
-from flintlog.care.store_files import StoreFiles, look_at, refuse_ledger, refuse_member
+from flintlog.care.store_files import StoreFiles, look_at, refuse_member
 from flintlog.derive.derived_files import DataFile
 from flintlog.derive.log_end import records_end
 from flintlog.disk.local import LocalMedium
+from flintlog.disk.lock import is_locked
 from flintlog.disk.medium import Medium
-from flintlog.errors import DamagedStore, DiskError
+from flintlog.errors import DamagedStore, DiskError, StoreInUse
 from flintlog.format import names
+from flintlog.store.paths import LEDGER_PREFIX, MEMBER_TERM
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
@@ -65,9 +71,9 @@ def backup(
 ) -> BackupReport:
     """Bring the backup in `target` up to the store in `root`, which may run meanwhile."""
     medium = LocalMedium() if medium is None else medium
-    refuse_member(root, medium, "backed up by its bytes")
+    refuse_member(root, medium, "backed up by itself")
     files = look_at(root, config, medium)
-    refuse_ledger(files, "backed up by its bytes")
+    _refuse_running_member(files)
     if target.absolute().is_relative_to(root.absolute()):
         raise DamagedStore("a backup inside its store would not survive it", path=target, advice="name another place")
     if medium.listing(target) and not medium.exists(target / MANIFEST) and not medium.exists(target / FILES):
@@ -78,6 +84,12 @@ def backup(
         return _Copying(files, target).run()
     finally:
         lock.release()
+
+
+def _refuse_running_member(files: StoreFiles) -> None:
+    lock = files.paths.lock
+    if files.paths.ledger is not None and files.medium.exists(lock) and is_locked(lock):
+        raise StoreInUse("a ledger's member is backed up when it is stopped", path=files.root, advice="stop it first")
 
 
 class _Copying:
@@ -94,8 +106,9 @@ class _Copying:
         self._copied_bytes = 0
 
     def run(self) -> BackupReport:
-        config = self._copy_config()
+        config = [*self._copy_config(), *self._copy_member()]
         log = self._copy_log()
+        _refuse_running_member(self._files)  # it may have been started meanwhile
         size = self._log_file_size()
         taken_at_ms = time.time_ns() // 1_000_000
         begin = log[0].base or 0 if log else 0
@@ -106,10 +119,13 @@ class _Copying:
         total = sum(file.length for file in manifest.files)
         return BackupReport(begin, end, len(manifest.files), total, self._copied_files, self._copied_bytes)
 
-    def _options(self) -> dict[str, int | bool | dict[str, str]]:
+    def _options(self) -> dict[str, int | bool | str | dict[str, str]]:
         config = self._files.config
-        told: dict[str, int | bool | dict[str, str]] = {name: getattr(config, name) for name in _SIZES}
+        told: dict[str, int | bool | str | dict[str, str]] = {name: getattr(config, name) for name in _SIZES}
         told["topic_queue_types"] = dict(config.topic_queue_types)
+        if self._files.paths.ledger is not None:
+            told["enable_dleger_commit_log"] = True
+            told["dleger_self_id"] = self._files.paths.ledger.name.removeprefix(LEDGER_PREFIX)
         return told
 
     def _log_file_size(self) -> int:
@@ -129,7 +145,25 @@ class _Copying:
                     continue  # replaced or removed at this moment; its other half is there
         return found
 
+    def _copy_member(self) -> list[BackupFile]:
+        directory = self._files.paths.ledger
+        found: list[BackupFile] = []
+        if directory is None:
+            return found
+        for name in (MEMBER_TERM, names.CHECKPOINT):
+            info = self._medium.stat(directory / name)
+            if info is not None:
+                found.append(self._copy(directory / name, f"{directory.name}/{name}", info.size, info.mtime_ms))
+        return found
+
     # ------------------------------------------------------------------ log
+
+    def _name(self, file: DataFile) -> str:
+        """Where a file of the log belongs in a store."""
+        member, ledger = self._files.paths.ledger, self._files.ledger
+        is_entries = ledger is not None and ledger.holds(file)
+        folder = f"{member.name}/data" if member is not None and is_entries else names.COMMIT_LOG
+        return f"{folder}/{Path(file.path).name}"
 
     def _copy_log(self) -> list[BackupFile]:
         copied: list[BackupFile] = []
@@ -138,7 +172,7 @@ class _Copying:
             path = Path(file.path)
             length = self._end_of(file) - file.base if file is last else file.size
             info = self._medium.stat(path)
-            name = f"{names.COMMIT_LOG}/{path.name}"
+            name = self._name(file)
             is_whole = file is not last
             try:
                 if info is None:
@@ -162,6 +196,8 @@ class _Copying:
     def _end_of(self, file: DataFile) -> int:
         raw = self._medium.open(Path(file.path))
         try:
+            if self._files.ledger is not None:  # what a ledger holds behind its last record is for its group to judge
+                return file.base + kernel.written_end(raw.buffer, 0, raw.data_end(0))
             return records_end(raw.buffer, file.base, file.base, raw.data_end(0))
         finally:
             raw.close()

@@ -45,13 +45,18 @@ class Manifest(msgspec.Struct, frozen=True):
     min_offset: int
     end_offset: int
     log_file_size: int
-    options: dict[str, int | bool | dict[str, str]]
+    options: dict[str, int | bool | str | dict[str, str]]
     files: tuple[BackupFile, ...]
     digest: str = ""
 
     def sealed(self) -> Manifest:
         """With the digest over all the rest."""
         return msgspec.structs.replace(self, digest=_digest_of(self))
+
+    @property
+    def is_ledger(self) -> bool:
+        """Whether the log is that of a ledger's member, which is restored as a whole."""
+        return bool(self.options.get("enable_dleger_commit_log"))
 
     @property
     def log(self) -> list[BackupFile]:

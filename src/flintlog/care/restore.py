@@ -18,7 +18,7 @@ from flintlog.care.kept import copy_file
 from flintlog.care.settling import settle
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium
-from flintlog.errors import DamagedStore, InvalidOffset
+from flintlog.errors import DamagedStore, InvalidConfig, InvalidOffset
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
@@ -67,6 +67,9 @@ class _Restoring:
 
     def run(self, at_ms: int | None, to_offset: int | None) -> RestoreReport:
         manifest, medium = self._manifest, self._medium
+        if manifest.is_ledger and (at_ms is not None or to_offset is not None):
+            what = "the log of this backup is a ledger, which is restored as a whole"
+            raise InvalidConfig(what, path=self._target, advice="leave --at and --to out")
         end = self._find_end(at_ms, to_offset)
         medium.remove_tree(self._working)
         medium.make_directories(self._working / "commitlog")
@@ -75,7 +78,7 @@ class _Restoring:
         for file in manifest.files:
             if file.base is None:
                 self._restore_small(file)
-        queue_count = self._build(end)
+        end, queue_count = self._build(end)
         if medium.exists(self._new):
             medium.remove_tree(self._new)
         medium.rename(self._working, self._new)
@@ -116,6 +119,7 @@ class _Restoring:
         if hash_file(self._medium, stored) != file.sha256:
             raise _mismatch(stored)
         path = self._working / file.name
+        self._medium.make_directories(path.parent)
         copy_file(self._medium, stored, path, size=self._manifest.log_file_size)
         if base + file.length > end:
             raw = self._medium.open(path, writable=True)
@@ -129,18 +133,21 @@ class _Restoring:
         if copy_hashed(self._medium, stored, file.length, path) != file.sha256:
             raise _mismatch(stored)
 
-    def _build(self, end: int) -> int:
-        """Open it once: everything that follows from the log is built, and offsets beyond it are brought back."""
+    def _build(self, end: int) -> tuple[int, int]:
+        """Open it once: everything that follows from the log is built, and offsets beyond it are brought back.
+
+        A ledger's log is read up to what was committed; what lies behind is there, and its group decides about it.
+        """
         from flintlog.store.config import StoreConfig
 
         base = StoreConfig() if self._config is None else self._config
         options = {**self._manifest.options, "mapped_file_size_commit_log": self._manifest.log_file_size}
         config = base.with_changes(**options)
         found, count = settle(self._working, config, self._medium, is_guessed=self._config is None)
-        if found != end and self._manifest.log:
+        if found != end and self._manifest.log and not self._manifest.is_ledger:
             raise DamagedStore(f"the log ends at {found}, not at {end}", path=self._working)
         bring_delay_offsets_back(self._working, config, self._medium)
-        return count
+        return found, count
 
 
 def _first_unwanted(view: memoryview, base: int, at_ms: int | None, to_offset: int | None) -> int | None:

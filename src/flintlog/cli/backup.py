@@ -27,6 +27,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 def backup(first: Path, target: Path, config: StoreConfig | None, output: Output) -> int:
     """Copy the store in STORE to TARGET, also while it runs; a second time, only what is new.
 
+    The member of a ledger has to be stopped.
+
     `backup verify TARGET` reads all of a backup and says what does not match its digests.
     """
     if str(first) == "verify":

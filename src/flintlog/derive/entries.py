@@ -12,7 +12,7 @@ behind the last one) is the kernel's lane, which leaves everything else to whoev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from flintlog.errors import InvalidTopic
@@ -67,7 +67,7 @@ def _batch_place(topic: str, queue_id: int, row: Row, record: bytes) -> Place:
     """An inner batch has one entry for all its messages; a plain message in a batch queue is a batch of one."""
     properties = parse_properties(parse_record(record).properties)
     first = _number(properties.get(INNER_BASE, ""), MAX_QUEUE_OFFSET)
-    count = _number(properties.get(INNER_NUM, ""), MAX_BATCH_COUNT)
+    count = told_count(properties)
     if first is not None and count:
         return Place(topic, queue_id, first, count, count)
     return Place(topic, queue_id, row.queue_offset, 1, count if count and row.marks & INNER_BATCH else 1)
@@ -102,6 +102,11 @@ def can_be_topic(name: str) -> bool:
     except InvalidTopic:
         return False
     return True
+
+
+def told_count(properties: Mapping[str, str]) -> int | None:
+    """How many messages an inner batch says it holds, if that can be; a damaged one may say anything."""
+    return _number(properties.get(INNER_NUM, ""), MAX_BATCH_COUNT)
 
 
 def _number(text: str, most: int) -> int | None:

@@ -7,7 +7,9 @@ directory that was just emptied is not empty. It is tried a few times; what stay
 from __future__ import annotations
 
 import logging
+import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -33,3 +35,9 @@ def remove_leftovers(path: Path, medium: Medium) -> bool:
             return True
     log.warning("some leftovers stay: %s", last)
     return False
+
+
+def remove_empty(path: Path) -> None:
+    """Remove a directory if there is nothing in it; one that somebody writes into stays."""
+    with suppress(OSError):
+        os.rmdir(path)

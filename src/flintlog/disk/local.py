@@ -150,7 +150,10 @@ class LocalMedium:
 
     def remove_tree(self, path: Path) -> None:
         with os_errors("remove", path), suppress(FileNotFoundError):
-            shutil.rmtree(path)
+            if path.is_symlink():
+                path.unlink()
+            else:
+                shutil.rmtree(path)
         self._fresh -= {made for made in self._fresh if made.is_relative_to(path)}
 
     def make_directories(self, path: Path) -> None:

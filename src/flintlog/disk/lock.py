@@ -25,13 +25,25 @@ class LocalLock:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with os_errors("open the lock file", path):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            self._take()
-        except BaseException:
+        self._descriptor = -1
+        while not self._is_held():
             self.release()
-            raise
+            with os_errors("open the lock file", path):
+                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                self._take()
+            except BaseException:
+                self.release()
+                raise
+
+    def _is_held(self) -> bool:
+        """Whether the locked file still has its name: a store may have been destroyed before it was locked."""
+        if self._descriptor < 0:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.stat(self.path))
+        except FileNotFoundError:
+            return False
 
     def _take(self) -> None:
         try:

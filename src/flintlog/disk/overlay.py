@@ -13,7 +13,7 @@ from pathlib import Path
 
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.map_cache import MapCache
-from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, Medium, RawFile
+from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, Medium, RawFile, os_errors
 from flintlog.errors import DiskError
 from flintlog.kernel import written_end
 
@@ -103,7 +103,7 @@ class OverlayMedium:
 
     def _private(self, path: Path) -> memoryview:
         if isinstance(self._below, LocalMedium):
-            with open(path, "rb") as file:
+            with os_errors("open", path), open(path, "rb") as file:
                 return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
         return memoryview(bytearray(self._below.open(path).buffer))
 

@@ -113,8 +113,8 @@ def match_index(
     cdef const uint32_t *hashes = <const uint32_t *>scan.hash_block.data
     cdef const uint8_t *at
     cdef int64_t seconds
-    cdef int64_t first = INDEX_HEADER_SIZE + <int64_t>INDEX_SLOT_SIZE * slot_count
-    if not (0 <= entry <= stop) or first + <int64_t>INDEX_ENTRY_SIZE * stop > held.size or row < 0 or hash_index < 0:
+    cdef int64_t first = INDEX_HEADER_SIZE + <int64_t>INDEX_SLOT_SIZE * min(max(slot_count, 0), INT32_MAX)
+    if not (0 <= slot_count <= INT32_MAX and 0 <= entry <= stop <= INT32_MAX) or first + <int64_t>INDEX_ENTRY_SIZE * stop > held.size or row < 0 or hash_index < 0:
         raise ValueError(f"the entries {entry} to {stop} are not in an index file of {held.size} bytes")
     with nogil:
         while row < scan.count:
@@ -141,13 +141,13 @@ def match_index(
 def check_chains(buffer, Py_ssize_t slot_count, Py_ssize_t count, Py_ssize_t limit=64):
     """Follow from the entries [1, count) of an index file what their chains must be."""
     cdef Held held = Held(buffer)
-    cdef int64_t first = INDEX_HEADER_SIZE + <int64_t>INDEX_SLOT_SIZE * slot_count
+    cdef int64_t first = INDEX_HEADER_SIZE + <int64_t>INDEX_SLOT_SIZE * min(max(slot_count, 0), INT32_MAX)
     cdef Py_ssize_t entry, slot, used = 0, fault_count = 0
     cdef const uint8_t *at
     cdef int32_t *newest
     cdef int32_t key_hash, previous
     cdef list faults = []
-    if slot_count < 1 or count < 0 or first + <int64_t>INDEX_ENTRY_SIZE * count > held.size:
+    if not (1 <= slot_count <= INT32_MAX and 0 <= count <= INT32_MAX) or first + <int64_t>INDEX_ENTRY_SIZE * count > held.size:
         raise ValueError(f"{slot_count} slots and {count} entries are not in an index file of {held.size} bytes")
     newest = <int32_t *>calloc(slot_count, sizeof(int32_t))
     if newest == NULL:

@@ -22,9 +22,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from flintlog.disk.leftovers import remove_empty
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.lock import is_locked
 from flintlog.errors import FlintlogError, InvalidConfig, StoreInUse
+from flintlog.format.names import COMMIT_LOG
+from flintlog.pipeline.logs import find_logs
 from flintlog.pipeline.sink_options import SinkOptions
 from flintlog.pipeline.sink_rows import RowMessages, check_columns
 from flintlog.pipeline.sink_staging import clear, clear_stale, folder_name, stage, staged
@@ -78,8 +81,16 @@ class StagingArea:
             with self._opened() as store:
                 return store.put_closed(self._messages(rows), writer_id=writer_id, batch_id=batch_id)
         finally:
-            clear(self.folder)
+            self.clear()
             clear_stale(self.folder.parent)
+
+    def clear(self) -> None:
+        """Remove what was staged; of a store that did not come to be nothing stays."""
+        clear(self.folder)
+        medium, paths = LocalMedium(), StorePaths.of(self.root, None)
+        if not any(medium.exists(log) for log in paths.commit_logs):
+            for folder in (paths.staged, paths.own, paths.root):
+                remove_empty(folder)
 
     def settle(self) -> None:
         """Open the store once: a batch that a crash left open is then closed, or gone."""
@@ -125,7 +136,7 @@ class BatchWriter(DataSourceArrowWriter):
         self.area.append(messages, self.asked.writer_id, self.asked.batch_id or 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        clear(self.area.folder)
+        self.area.clear()
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -142,7 +153,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self.area.append(messages, self._writer_id(), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        clear(self.area.folder)
+        self.area.clear()
 
     def _writer_id(self) -> str:
         return self.asked.writer_id or query_id(self.asked.checkpoint or "")
@@ -167,7 +178,10 @@ def check_sink(asked: SinkOptions, schema: StructType, *, overwrite: bool) -> No
         raise InvalidConfig("a store is not overwritten", advice='use mode("append")')
     columns = {field.name: field.dataType.simpleString() for field in schema.fields}
     check_columns(columns, has_topic=asked.topic is not None)
-    check_place(Path(asked.path).absolute())
+    root = Path(asked.path).absolute()
+    check_place(root)
+    if LocalMedium().exists(root / COMMIT_LOG):
+        find_logs((str(root),))  # files of different sizes
 
 
 def check_place(root: Path) -> None:

@@ -69,6 +69,8 @@ class FlintlogSource(DataSource):
         return RowShape(asked.schema, asked.include_body, is_glob(asked.paths), asked.columns)
 
     def schema(self) -> str:
+        """Asked for by `load`, for batches and streams: a store that cannot be read is told there."""
+        find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
         return self.shape.ddl()
 
     def reader(self, schema: StructType) -> DataSourceReader:

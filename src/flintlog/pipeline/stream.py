@@ -15,14 +15,16 @@ AvailableNow).
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from flintlog.errors import DamagedStore
+from flintlog.errors import DamagedStore, FlintlogError
 from flintlog.pipeline.logs import Log, find_end, find_logs
 from flintlog.pipeline.options import LATEST, SourceOptions, resolve
 from flintlog.pipeline.partitions import plan, start_at_time
@@ -198,14 +200,46 @@ def _with_crcs(position: Position, logs: Mapping[str, Log], before: Offset) -> O
     return found
 
 
+class RunnersReader(LogStreamReader):
+    """The reader in the process that Spark runs for it, which ends with the first error."""
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        with _in_a_sentence():
+            return super().initialOffset()
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: Offset | None = None, limit: ReadLimit | None = None
+    ) -> Offset:
+        with _in_a_sentence():
+            return super().latestOffset(start, limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        with _in_a_sentence():
+            super().prepareForTriggerAvailableNow()
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        with _in_a_sentence():
+            return super().partitions(start, end)
+
+
+@contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    """What flintlog refuses is told without Python's frames; by a setting of Spark's that streams do not hand on."""
+    try:
+        yield
+    except FlintlogError:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
 def make_stream_reader(asked: SourceOptions, shape: RowShape) -> DataSourceStreamReader:
     """The reader, with what this version of Spark can do."""
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
     except ImportError:  # Spark 4.1
-        return LogStreamReader(asked, shape)
+        return RunnersReader(asked, shape)
 
-    class AvailableNowReader(LogStreamReader, SupportsTriggerAvailableNow):
+    class AvailableNowReader(RunnersReader, SupportsTriggerAvailableNow):
         """With Trigger.AvailableNow."""
 
     return AvailableNowReader(asked, shape)

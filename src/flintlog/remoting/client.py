@@ -29,12 +29,14 @@ class RemotingClient:
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
         self._connecting = asyncio.Lock()
+        self._heard_count = 0
 
     async def call(self, request: Command, timeout_s: float | None = None) -> Command:
         """Send a request and wait for its answer; PeerFailed when there is none in time."""
         opaque = next(self._opaques) & 0x7FFFFFFF
         answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self._waiting[opaque] = answer
+        heard_before = self._heard_count
         try:
             async with asyncio.timeout(self._timeout_s if timeout_s is None else timeout_s):
                 writer = await self._connected()
@@ -42,6 +44,8 @@ class RemotingClient:
                 await writer.drain()
                 return await answer
         except TimeoutError:
+            if self._writer is not None and self._heard_count == heard_before:
+                self._writer.transport.abort()  # who is silent may be cut off: the next call finds out by connecting
             raise PeerFailed(f"{self.address} did not answer request {request.code} in time") from None
         except OSError as error:
             raise PeerFailed(f"{self.address} cannot be reached: {error.strerror or error}") from None
@@ -60,6 +64,7 @@ class RemotingClient:
         reason = "the connection was closed"
         try:
             while data := await reader.read(_READ_BYTES):
+                self._heard_count += 1
                 for command in frames.feed(data):
                     waiting = self._waiting.get(command.opaque) if command.is_response else None
                     if waiting is not None and not waiting.done():

@@ -28,6 +28,8 @@ from typing import Final
 from flintlog.errors import FormatError
 
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
+MAX_HEADER_BYTES: Final = 128 * 1024
+"""Fields of a request; RocketMQ's largest are a message's properties, 32 KiB."""
 JSON_FORM: Final = 0
 BINARY_FORM: Final = 1
 RESPONSE: Final = 1
@@ -163,6 +165,8 @@ class FrameReader:
             raise FormatError(f"a header in the unknown form {word >> 24 & 0xFF}")
         if word & 0xFFFFFF > total - 4:
             raise FormatError("a header that is longer than its frame")
+        if word & 0xFFFFFF > MAX_HEADER_BYTES:
+            raise FormatError(f"a header of {word & 0xFFFFFF} bytes")
 
 
 def _parse(frame: bytes) -> Command:

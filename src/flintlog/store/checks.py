@@ -6,7 +6,7 @@ gets there (types that cannot be compared or hashed), and those of questions to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from flintlog.errors import FormatError, InvalidFilter, InvalidMessage, InvalidOffset, InvalidTopic
 from flintlog.format.client_batch import count_client_messages
@@ -109,11 +109,13 @@ def check_text(what: str, text: str) -> None:
         raise InvalidFilter(f"{what} holds a lone surrogate: {text[:80]!a}") from None
 
 
-def check_topics(topics: Sequence[str] | None) -> None:
-    """Raise unless these are topics to choose from; one text would be read as its letters."""
+def check_topics(topics: Iterable[str] | None) -> list[str] | None:
+    """The topics to choose from, if they are some; one text would be read as its letters."""
     if topics is None:
-        return
+        return None
     if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
         raise InvalidTopic("topics is a sequence of names", advice='write topics=["orders"]')
-    for topic in topics:
+    named = list(topics)  # an iterator can be gone through once
+    for topic in named:
         encode_topic(topic)
+    return named

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from flintlog.errors import InvalidConfig
+
 Milliseconds: TypeAlias = Callable[[], int]
 
 
@@ -39,6 +41,8 @@ def as_milliseconds(clock: Clock | Milliseconds | None) -> Milliseconds:
         return system_now_ms
     if isinstance(clock, Clock):
         return clock.now_ms
+    if not callable(clock):
+        raise InvalidConfig(f"a clock tells milliseconds, which {type(clock).__name__} does not")
     return clock
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from flintlog.errors import InvalidConfig, PutFailed, StoreClosed
+from flintlog.errors import InvalidConfig, InvalidMessage, PutFailed, StoreClosed
 from flintlog.store.batch_notes import OpenedBatch, closing_marker
-from flintlog.store.checks import INT64_MAX
+from flintlog.store.checks import INT64_MAX, check_types
 from flintlog.store.engine import Engine
 from flintlog.store.lifecycle import Flag
 from flintlog.store.message import Message, PutStatus, Receipt
@@ -41,6 +41,7 @@ class ClosedBatches:
 
     def put(self, messages: Iterable[Message], writer_id: str | None, batch_id: int) -> ClosedBatch | None:
         _check(writer_id, batch_id)
+        _check_messages(messages)
         notes = self._engine.batch_notes
         if not self._engine.lifecycle.is_writeable:
             raise StoreClosed("the store takes no messages now", path=self._engine.path)
@@ -57,9 +58,16 @@ class ClosedBatches:
             self._engine.flush()
             notes.close()
         except BaseException:
-            self._engine.lifecycle.set(Flag.NOT_WRITEABLE)
+            self._give_up(batch)
             raise
         return ClosedBatch(count, batch.start, self._engine.log.max_offset)
+
+    def _give_up(self, batch: OpenedBatch) -> None:
+        """Something went wrong: unless it did so before the first message, the log has a part of the batch."""
+        self._engine.lifecycle.set(Flag.NOT_WRITEABLE)
+        if self._engine.log.max_offset == batch.start:
+            self._engine.batch_notes.forget()
+            self._engine.lifecycle.clear(Flag.NOT_WRITEABLE)
 
     def _opened(self, writer_id: str | None, batch_id: int) -> OpenedBatch:
         before = self._engine.parts.checkpoint.values
@@ -94,6 +102,16 @@ def _check(writer_id: str | None, batch_id: int) -> None:
         raise InvalidConfig(f"a writer id is a text of 1 to {MAX_WRITER_ID_CHARS} letters, not {writer_id!r:.80}")
     if not isinstance(batch_id, int) or not 0 <= batch_id <= INT64_MAX:
         raise InvalidConfig(f"a batch id is a whole number from 0 on, not {batch_id!r:.80}")
+
+
+def _check_messages(messages: Iterable[Message]) -> None:
+    """Raise before anything is written; what is wrong with an iterator's messages one learns only as they come."""
+    if isinstance(messages, (Message, str, bytes)) or not isinstance(messages, Iterable):
+        raise InvalidMessage(f"a batch is some messages, not {type(messages).__name__}")
+    for message in messages if isinstance(messages, Sequence) else ():
+        if type(message) is not Message:
+            raise InvalidMessage(f"a batch holds Messages, not {type(message).__name__}")
+        check_types(message)
 
 
 def _is_encodable(text: str) -> bool:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
+from flintlog.disk.scratch import scratch_room
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DiskFull, InvalidMessage, InvalidOffset, StoreClosed
@@ -181,7 +182,7 @@ class CommitLog:
             now = self._now_ms()
             offsets = append(self._ready_tail(), queue_offset, now)
             if offsets is None:
-                scratch = Tail(bytearray(min(most_bytes, self.segments.segment_size)), 0)
+                scratch = Tail(scratch_room(min(most_bytes, self.segments.segment_size)), 0)
                 if append(scratch, queue_offset, now) is None:
                     raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
                 offsets = append(self._tail, queue_offset, now) if self._roll() else None

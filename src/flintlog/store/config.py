@@ -154,6 +154,8 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
         >>> StoreConfig.from_rocketmq({"flushDiskType": "SYNC_FLUSH", "namesrvAddr": "ns:9876"}).ignored
         ('namesrvAddr',)
         """
+        if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+            raise InvalidConfig("RocketMQ's options are a mapping of names to texts")
         parsed, ignored = parse_options(values, OPTIONS)
         return cls(**{"flush": "async", "retention": "on", **parsed, "ignored": ignored})  # type: ignore[arg-type]
 

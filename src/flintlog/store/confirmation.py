@@ -61,6 +61,11 @@ class Confirmation:
         join(self._watcher)
         self._give_up(float("inf"))
 
+    @property
+    def is_in_own_thread(self) -> bool:
+        """Whether a future's callback calls, from the thread that `stop` would wait for."""
+        return threading.get_ident() == self._watcher.ident
+
     # ------------------------------------------------------------------ waiting
 
     def wait(self, receipt: Outcome, message: Message) -> Outcome:

@@ -10,6 +10,7 @@ Its threads are those of `flushing.py` and the allocator's. A put needs none but
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 from flintlog.disk.medium import LockFile, Medium
@@ -172,6 +173,11 @@ class Engine:
                     self.log.close()
                     self._stop_threads()
                     self._close_files()
+            except BaseException:
+                with ExitStack() as ending:
+                    ending.callback(self.parts.allocator.shut_down)
+                    self.flushing.stop_queue_flush()
+                raise
             finally:
                 try:
                     self._give_back()

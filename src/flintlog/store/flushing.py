@@ -10,6 +10,7 @@ class, and this class owns them all.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from flintlog.disk.page_toucher import PageToucher
 from flintlog.errors import SyncFailed
@@ -60,6 +61,12 @@ class Flushing:
         if self._ledger is not None:
             return self._ledger
         return self.group_commit if self.group_commit is not None else self.confirmation
+
+    @property
+    def is_in_own_thread(self) -> bool:
+        """Whether the caller runs in a thread that `stop` waits for: as the callback of a future does."""
+        stages = (self.group_commit, self.confirmation)
+        return any(stage is not None and stage.is_in_own_thread for stage in stages)
 
     def start(self, on_tick: Callable[[], None]) -> None:
         """Start what the configuration asks for; `on_tick` is called by the queue flush, about once a second."""
@@ -140,16 +147,18 @@ class Flushing:
 
     def stop(self) -> None:
         """Stop the way from a put to the disk; the queue flush goes on, for what is still to be dispatched."""
-        for thread in (
+        threads = (
             self._toucher,
             self.commit,
             self.group_commit,
             self.confirmation,
             self._async_flush,
             self._ledger,
-        ):
-            if thread is not None:
-                thread.stop()
+        )
+        with ExitStack() as ending:  # the last is called first, and all are, whatever one of them raises
+            for thread in reversed(threads):
+                if thread is not None:
+                    ending.callback(thread.stop)
 
     def stop_queue_flush(self) -> None:
         if self.queue_flush is not None:

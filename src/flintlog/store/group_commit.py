@@ -118,6 +118,11 @@ class GroupCommit:
         for thread in self._threads:
             join(thread)
 
+    @property
+    def is_in_own_thread(self) -> bool:
+        """Whether a future's callback calls, from one of the threads that `stop` would wait for."""
+        return threading.get_ident() in [thread.ident for thread in self._threads]
+
     def wait(self, receipt: Outcome, message: Message) -> Outcome:
         """Block until the record is synced, or give FLUSH_DISK_TIMEOUT."""
         if threading.get_ident() == self._threads[0].ident:
@@ -271,4 +276,7 @@ class GroupCommit:
                 late_tasks = [task for task in asleep if task[2] < late_since and task[0] not in self._given_up]
                 self._given_up.update(task[0] for task in late_tasks)
             if late or late_tasks:
-                self._tell(late, late_tasks, synced=False)
+                # Not here: a future's callback is the user's code, may put again, and would wait for this thread.
+                threading.Thread(
+                    target=self._tell, args=(late, late_tasks, False), name="flintlog-late-puts", daemon=True
+                ).start()

@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
+from flintlog.disk.scratch import scratch_room
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import InvalidMessage, StoreClosed
 from flintlog.format.client_batch import count_client_messages
@@ -224,12 +225,12 @@ class LedgerCommitLog(CommitLog):
             key = (first.topic, first.queue_id)
             queue_offset = self.put_lane.next_offsets.get(key, 0)
             now = self._now_ms()
-            scratch = Tail(bytearray(most_bytes), 0)
+            scratch = Tail(scratch_room(most_bytes), 0)
             offsets = append(scratch, queue_offset, now)
             if offsets is None:
                 raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
             sizes = [after - before for before, after in itertools.pairwise(offsets)]
-            with memoryview(cast(bytearray, scratch.buffer)) as view:
+            with memoryview(cast(memoryview, scratch.buffer)) as view:
                 bodies = [bytes(view[start : start + size]) for start, size in zip(offsets, sizes, strict=False)]
             self._check_sizes(sizes)
             host = first.store_host or self._store_host

@@ -156,8 +156,18 @@ class StorePaths:
     @property
     def derived(self) -> tuple[Path, ...]:
         """Directories that hold nothing but what follows from the log."""
-        queues = ("consumequeue", "consumequeue_ext", "batchconsumequeue")
-        return tuple(self.root / name for name in (*queues, "index", "timerlog", "flintlog", "dispatch"))
+        return (*self.numbered, self.own, self.dispatch)
+
+    @property
+    def numbered(self) -> tuple[Path, ...]:
+        """Directories, or trees, whose files have numbers for names."""
+        names = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "timerlog")
+        return tuple(self.root / name for name in names)
+
+    @property
+    def own_directories(self) -> tuple[Path, ...]:
+        """Directories in which nobody else keeps anything."""
+        return (self.own, self.dispatch) if self.ledger is None else (self.own, self.dispatch, self.ledger)
 
 
 def _split(text: str | None) -> tuple[Path, ...]:
@@ -227,15 +237,13 @@ def is_store(paths: StorePaths, medium: Medium) -> bool:
 
 
 def remove_store(paths: StorePaths, medium: Medium) -> None:
-    """Remove a store's files. A log may lie on a disk with other things: only files that are called as its own go."""
+    """Remove a store's files. It may lie on a disk with other things: only files that are called as its own go."""
     ledger = () if paths.ledger is None else paths.read_only_commit_logs
     for directory in (*paths.commit_logs, *ledger):
-        for info in medium.listing(directory):
-            if not info.is_directory and len(info.name) == LOG_NAME_DIGITS and info.name.isdecimal():
-                medium.remove(directory / info.name)
-        if not medium.listing(directory):
-            medium.remove_tree(directory)
-    for directory in paths.derived if paths.ledger is None else (*paths.derived, paths.ledger):
+        _remove_numbered(directory, medium, LOG_NAME_DIGITS)
+    for directory in paths.numbered:
+        _remove_numbered(directory, medium)
+    for directory in paths.own_directories:
         medium.remove_tree(directory)
     config = paths.topics.parent
     for name in CONFIG_FILES:
@@ -245,3 +253,14 @@ def remove_store(paths: StorePaths, medium: Medium) -> None:
         medium.remove_tree(config)
     for name in ("checkpoint", "abort", "abort.bak", "lock", "timerwheel"):
         medium.remove(paths.root / name)
+
+
+def _remove_numbered(directory: Path, medium: Medium, digits: int | None = None) -> None:
+    """Remove the files below that have a number of so many digits for a name, and directories that are then empty."""
+    for info in medium.listing(directory):
+        if info.is_directory:
+            _remove_numbered(directory / info.name, medium, digits)
+        elif info.name.isdecimal() and digits in (None, len(info.name)):
+            medium.remove(directory / info.name)
+    if not medium.listing(directory):
+        medium.remove_tree(directory)

@@ -70,7 +70,10 @@ class MultiDispatched:
     def __init__(self, message: Message, queues: QueueTable) -> None:
         self._message = message
         self._queues = queues
-        self._names = (message.properties or {})[INNER_MULTI_DISPATCH].split(",")
+        names = (message.properties or {})[INNER_MULTI_DISPATCH]
+        if not isinstance(names, str):
+            raise InvalidMessage(f"{INNER_MULTI_DISPATCH} is text, not {type(names).__name__}")
+        self._names = names.split(",")
 
     def check_names(self) -> None:
         """Each light queue is a directory: a name that cannot be one would stop dispatch at this record."""
@@ -113,6 +116,7 @@ def inner_count(message: Message) -> int:
         if text is not None:
             raise InvalidMessage(f"{INNER_NUM} without the inner batch flag in sys_flag")
         return 1
-    if text is None or not text.isdecimal() or not 1 <= int(text) <= MAX_BATCH_COUNT:
-        raise InvalidMessage(f"an inner batch says its count in {INNER_NUM}, 1 to {MAX_BATCH_COUNT}, not {text!r}")
-    return int(text)
+    count = int(text) if isinstance(text, str) and text.isdecimal() and len(text) <= len(str(MAX_BATCH_COUNT)) else 0
+    if not 1 <= count <= MAX_BATCH_COUNT:
+        raise InvalidMessage(f"an inner batch says its count in {INNER_NUM}, 1 to {MAX_BATCH_COUNT}, not {text!r:.80}")
+    return count

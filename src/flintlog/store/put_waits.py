@@ -6,6 +6,7 @@ A put's time begins when its record is in the log, and its queue is the one that
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from typing import Final
 from flintlog.store.broker_stats import BrokerStats, QueueWait
 from flintlog.store.stats import StoreStatsService
 from flintlog.store.waiting import Task, Waiting
+
+log = logging.getLogger(__name__)
 
 _QUEUE_OF: Final = attrgetter("topic", "queue_id")
 
@@ -27,7 +30,13 @@ class PutWaits:
         self._figures = figures
 
     def took(self, group: Sequence[Waiting], tasks: Sequence[Task]) -> None:
-        """These were completed just now."""
+        """These were completed just now. They are told of it next, so nothing that is counted may keep them from it."""
+        try:
+            self._count(group, tasks)
+        except Exception:
+            log.exception("puts could not be counted")
+
+    def _count(self, group: Sequence[Waiting], tasks: Sequence[Task]) -> None:
         begun = [waiting.began for waiting in group] + [task[2] for task in tasks]
         if not begun:
             return

@@ -6,7 +6,7 @@ Nothing here changes a message. Arguments are checked here; `reading.py` finds t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,7 +140,7 @@ class Readable:
 
     def scan(
         self,
-        topics: Sequence[str] | None = None,
+        topics: Iterable[str] | None = None,
         start: int | None = None,
         end: int | None = None,
         include_body: bool = True,
@@ -149,7 +149,7 @@ class Readable:
         from flintlog.store.scan import scan_log
 
         self._check_readable()
-        check_topics(topics)
+        topics = check_topics(topics)
         for offset in (start, end):
             if offset is not None:
                 check_offset("a physical offset", offset)
@@ -166,6 +166,7 @@ class Readable:
     def queue_ids(self, topic: str) -> list[int]:
         """The queues of a topic that have had a message."""
         self._check_readable()
+        check_queue(topic, 0)
         return self._queues.queue_ids(topic)
 
     @property

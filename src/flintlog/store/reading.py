@@ -14,9 +14,9 @@ import struct
 from dataclasses import dataclass
 
 from flintlog import kernel
+from flintlog.derive.entries import told_count
 from flintlog.errors import DamagedRecord, FormatError, InvalidOffset
 from flintlog.format.message_id import parse_message_id
-from flintlog.format.properties import INNER_NUM
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.format.record import MIN_RECORD_SIZE
 from flintlog.kernel import ScanStop
@@ -111,7 +111,7 @@ class Reader:
         queue = self._queues.get(topic, queue_id)
         if queue is None or queue.type is not QueueType.BATCH:
             return len(page.messages)
-        return sum(int(message.properties.get(INNER_NUM, 1)) for message in page.messages)
+        return sum(told_count(message.properties) or 1 for message in page.messages)
 
     def on_disk_only(self, page: Page) -> tuple[int, int]:
         """How many messages of a page, and bytes, lie further back than what memory is taken to hold."""

@@ -89,6 +89,8 @@ def _first_record_from(segments: SegmentQueue, start: int) -> int:
     segment = segments.find(start)
     if segment is None:
         return start
+    if start >= segment.base + segment.read_position:
+        return start  # behind the end: nothing begins there
     with held(segment) as view:
         place = kernel.find_record(view, start - segment.base, segment.read_position, segment.base)
     return segment.base + (segment.size if place < 0 else place)

@@ -78,6 +78,7 @@ def open_store(
     config = StoreConfig() if config is None else config
     if not isinstance(config, StoreConfig):
         raise InvalidConfig(f"a store is opened with a StoreConfig, not {type(config).__name__}")
+    _check_path(path)
     disk = medium if medium is not None else _make_medium(config)
     held = disk.stat(Path(path))
     if held is not None and not held.is_directory:
@@ -98,6 +99,12 @@ def open_store(
         store.shutdown()
         raise
     return store
+
+
+def _check_path(path: object) -> None:
+    text = path.__fspath__() if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InvalidConfig(f"a store's directory is a path, not {path!r:.80}")
 
 
 def _with_ledger(root: Path, config: StoreConfig, medium: Medium, *, read_only: bool) -> StoreConfig:
@@ -232,10 +239,13 @@ class Store(Writable):
     def shutdown(self) -> None:
         """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing.
 
-        An arrival listener cannot do this: it would wait for the thread that it runs in.
+        An arrival listener or the callback of a put's future cannot do this: it would wait for the thread it runs in.
         """
-        if self._engine.dispatcher.is_calling_listener:
-            raise StoreInUse("an arrival listener cannot shut its store down", advice="let another thread do it")
+        if self._engine.dispatcher.is_calling_listener or self._engine.flushing.is_in_own_thread:
+            raise StoreInUse(
+                "a listener or a future's callback cannot shut its store down",
+                advice="let another thread do it",
+            )
         if self._engine.is_left_to_parent:
             return  # what services and groups would save is the parent's to save
         with ExitStack() as stack:

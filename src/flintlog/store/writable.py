@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import cast
 
-from flintlog.errors import PutFailed
+from flintlog.errors import InvalidConfig, PutFailed
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.appending import Appender, BeforePut, Rewrite
 from flintlog.store.checks import check_batch
@@ -177,6 +177,8 @@ class Writable(Readable):
 
     def add_put_hook(self, hook: BeforePut) -> None:
         """Let a function look at each message before it is appended."""
+        if not callable(hook):
+            raise InvalidConfig(f"a hook is a function, not {type(hook).__name__}")
         self._appender.add_hook(hook)
 
     def flush(self) -> None:

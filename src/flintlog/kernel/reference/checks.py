@@ -58,7 +58,7 @@ def match_index(
     first = HEADER_SIZE + SLOT_SIZE * slot_count
     hashes = scan.hashes
     with memoryview(buffer).cast("B") as view:
-        if not 0 <= entry <= stop or first + INDEX_ENTRY_SIZE * stop > view.nbytes:
+        if slot_count < 0 or not 0 <= entry <= stop or first + INDEX_ENTRY_SIZE * stop > view.nbytes:
             raise ValueError(f"the entries {entry} to {stop} are not in an index file of {view.nbytes} bytes")
         while row < scan.count:
             expected = scan.row(row)

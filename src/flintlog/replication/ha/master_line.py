@@ -31,6 +31,7 @@ from flintlog.store.raw_log import RawLog
 FRAMES_A_TURN: Final = 16
 PATIENCE_S: Final = 0.002
 """How long what was put lately may wait for the report on what was sent before; only a slow line takes that long."""
+_READ_BYTES: Final = 4096
 _TICK: Final = Tick()
 
 
@@ -44,7 +45,7 @@ class LineOwner:
     """With the reason, when it was the master that had one."""
 
 
-class SlaveLine(asyncio.Protocol):
+class SlaveLine(asyncio.BufferedProtocol):
     """See the module. Other threads may read `address` and `feed`'s positions."""
 
     def __init__(
@@ -58,6 +59,8 @@ class SlaveLine(asyncio.Protocol):
         self._most_bytes_a_second = most_bytes_a_second
         self._frames_a_turn = FRAMES_A_TURN if most_bytes_a_second is None else 1
         self._reports = ReportReader()
+        # One for all reads: a transport would allocate a quarter of a MiB, and give it back, for each report.
+        self._buffer = bytearray(_READ_BYTES)
         self._transport: asyncio.Transport | None = None
         self._reason: str | None = None
         self._is_full = False
@@ -88,8 +91,11 @@ class SlaveLine(asyncio.Protocol):
         self.address = f"{host}:{port}"
         self._owner.opened(self)
 
-    def data_received(self, data: bytes) -> None:
-        report = self._reports.feed(data)
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        report = self._reports.feed(bytes(self._buffer[:nbytes]))
         if report is not None:
             self._take(Reported(report))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from typing import Final
 
 from flintlog.errors import FlintlogError, FormatError
 from flintlog.replication.ha.slave import Action, Append, Appended, Close, Connected, Event, Follower, Received
@@ -16,8 +17,10 @@ from flintlog.store.raw_log import RawLog
 
 log = logging.getLogger(__name__)
 
+_READ_BYTES: Final = 512 * 1024
 
-class MasterLine(asyncio.Protocol):
+
+class MasterLine(asyncio.BufferedProtocol):
     """See the module. `gone` is done when the connection is over, and says why."""
 
     def __init__(self, raw_log: RawLog, follower: Follower) -> None:
@@ -26,6 +29,8 @@ class MasterLine(asyncio.Protocol):
         self._raw = raw_log
         self._follower = follower
         self._frames = FrameReader()
+        # One for all reads: a transport would allocate as much, and give it back, for each of them.
+        self._buffer = memoryview(bytearray(_READ_BYTES))
         self._transport: asyncio.Transport | None = None
 
     def take(self, event: Event) -> None:
@@ -62,11 +67,14 @@ class MasterLine(asyncio.Protocol):
         self._transport = transport
         self.take(Connected(-1 if self._raw.is_empty else self._raw.end))
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self.gone.done():
             return
         try:
-            frames = self._frames.feed(data)
+            frames = self._frames.feed(bytes(self._buffer[:nbytes]))
         except FormatError as error:
             self.close(f"the master sent {error.what}")
             return

@@ -17,6 +17,9 @@ MAX_BATCH_ENTRIES = 65_536
 Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Long = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
 """A term, an index or a position; -1 is one that is not there."""
+Term = Annotated[int, msgspec.Meta(ge=-1, le=2**40)]
+"""With a new leader every millisecond a group is here after 34 years; a larger one is forged, and would end it."""
+EntryTerm = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 Place = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, msgspec.Meta(max_length=255)]
 
@@ -27,7 +30,7 @@ class EntryBody(msgspec.Struct, kw_only=True):
     magic: Int
     size: Int
     index: Place
-    term: Place
+    term: EntryTerm
     pos: Place
     channel: Int = 0
     chain_crc: Int = msgspec.field(default=0, name="chainCrc")
@@ -43,7 +46,7 @@ class Base(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     remote_id: Name | None = None
     leader_id: Name | None = None
     code: Int = int(ResponseCode.SUCCESS)
-    term: Long = NO_TERM
+    term: Term = NO_TERM
     dialect: Int = JAVA
 
 
@@ -51,7 +54,7 @@ class Vote(Base, kw_only=True, rename="camel", omit_defaults=True):
     """A candidate's question."""
 
     ledger_end_index: Long = NO_INDEX
-    ledger_end_term: Long = NO_TERM
+    ledger_end_term: Term = NO_TERM
     start: Long = NO_INDEX
 
 

@@ -1,7 +1,9 @@
 """The line to one peer: calls go out, answers are found by their opaque, a broken connection is made again.
 
-While a connection is being made a few calls wait for it. A call that cannot be sent, is not answered in time, or whose
-connection breaks, has failed: nobody sends it again here, because the state machine knows better what to say next.
+A connection on which nothing was heard while calls were due is given up: after a partition a new one works at once, an
+old one waits for TCP. While a connection is being made a few calls wait for it. A call that cannot be sent, is not
+answered in time, or whose connection breaks, has failed: nobody sends it again here, because the state machine knows
+better what to say next.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ class PeerLine:
         self._not_before = 0.0
         self._is_closed = False
         self._complained = False
+        self._heard_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._sweep = self._loop.call_later(1.0, self._fail_late)
 
@@ -112,6 +115,7 @@ class PeerLine:
             return
         self._connecting = None
         self._transport = made[0]
+        self._heard_at = self._loop.time()
         self._pause_s = _FIRST_PAUSE_S
         self._complained = False
         waiting, self._waiting = self._waiting, []
@@ -152,6 +156,7 @@ class PeerLine:
 
     def take(self, frame: Command) -> None:
         """An answer came; a FormatError if it is none."""
+        self._heard_at = self._loop.time()
         known = self._open.pop(frame.opaque, None) if frame.is_response else None
         if known is None:
             return  # too late, or never asked for
@@ -170,6 +175,8 @@ class PeerLine:
             late.append(opaque)
         for opaque in late:
             self._report(CallFailed(self.peer, self._open.pop(opaque).call.call_id))
+        if late and self._transport is not None and now - self._heard_at >= CALL_TIMEOUT_S:
+            self._transport.abort()  # cut off without a word: TCP's retries come ever later
         self._sweep = self._loop.call_later(1.0, self._fail_late)
 
 

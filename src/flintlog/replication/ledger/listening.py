@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import Callable, Mapping
 from typing import Final, cast
@@ -35,6 +36,12 @@ MAX_OPEN_REQUESTS: Final = 4_096
 """A Java leader has up to 1,000 pushes under way."""
 IDLE_S: Final = 120.0
 MAX_COMPLAINTS: Final = 1_000
+MAX_CONNECTIONS: Final = 512
+MAX_CONNECTIONS_A_HOST: Final = 128
+MAX_OPEN_BYTES: Final = 64 * 1024 * 1024
+"""Of the requests of one connection that have no answer yet; then it is not read from."""
+_VARYING: Final = re.compile(r"'[^']*'|\d+")
+"""What differs between two refusals of the same kind."""
 _LOOK_UP_INTERVAL_S: Final = 1.0
 
 _CODES: Final = frozenset(int(code) for code in RequestCode)
@@ -105,12 +112,21 @@ class LedgerListener:
     """Hands every request that is meant for this node to `deliver`, in the loop that `start` was called in."""
 
     def __init__(
-        self, group: str, self_id: str, peers: Mapping[str, str], deliver: Deliver, *, peers_only: bool = True
+        self,
+        group: str,
+        self_id: str,
+        peers: Mapping[str, str],
+        deliver: Deliver,
+        *,
+        peers_only: bool = True,
+        takes_appends: bool = True,
     ) -> None:
+        """Without `takes_appends` clients cannot append: the entries of a store are its own records."""
         self.group = group
         self.self_id = self_id
         self.peers = dict(peers)
         self.peers_only = peers_only
+        self.takes_appends = takes_appends
         self.hosts = PeerHosts(peers)
         self.deliver = deliver
         self.connections: set[_Connection] = set()
@@ -146,10 +162,14 @@ class LedgerListener:
 
     def complain(self, host: str, what: str) -> None:
         """Log why a connection was closed; once for each address and reason, and for so many at most."""
-        complaint = f"{host} {what}"
+        complaint = f"{host} {_VARYING.sub('…', what)}"
         if complaint not in self._complained and len(self._complained) < MAX_COMPLAINTS:
             self._complained.add(complaint)
-            log.warning("a connection was closed: %s", complaint)
+            log.warning("a connection was closed: %s %s", host, what)
+
+    def count_from(self, host: str) -> int:
+        """How many connections an address has."""
+        return sum(connection.host == host for connection in self.connections)
 
 
 class _Connection(asyncio.Protocol):
@@ -158,18 +178,25 @@ class _Connection(asyncio.Protocol):
         self._frames = FrameReader(MAX_FRAME_BYTES)
         self._out: list[bytes] = []
         self._open = 0
+        self._open_bytes = 0
         self._is_closed = False
         self._is_paused = False
         self._cannot_write = False
-        self._host = ""
+        self.host = ""
         self._heard_at = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
-        self._host = str(transport.get_extra_info("peername")[0])
+        self.host = str(transport.get_extra_info("peername")[0])
         self._listener.connections.add(self)
-        if self._listener.peers_only and not self._listener.hosts.knows(self._host):
+        if len(self._listener.connections) > MAX_CONNECTIONS:
+            self.refuse("came when there were too many connections")
+            return
+        if self._listener.count_from(self.host) > MAX_CONNECTIONS_A_HOST:
+            self.refuse("has too many connections")
+            return
+        if self._listener.peers_only and not self._listener.hosts.knows(self.host):
             self._listener.hosts.look_up_again()
             self.refuse("is none of the configured peers")
             return
@@ -203,6 +230,7 @@ class _Connection(asyncio.Protocol):
 
     def answer(self, frame: Command, body: bytes) -> None:
         self._open -= 1
+        self._open_bytes -= len(frame.body)
         if self._is_closed:
             return
         if not frame.is_one_way:
@@ -232,6 +260,7 @@ class _Connection(asyncio.Protocol):
             self.refuse(what)
             return
         self._open += 1
+        self._open_bytes += len(frame.body)
         self._listener.deliver(Question(self, frame, envelope, request))
         self._pace()
 
@@ -241,6 +270,11 @@ class _Connection(asyncio.Protocol):
             return ResponseCode.UNKNOWN_GROUP, f"asked for the group {envelope.group!r}, this is {mine.group!r}"
         if envelope.remote_id != mine.self_id:
             return ResponseCode.UNKNOWN_MEMBER, f"asked for the node {envelope.remote_id!r}, this is {mine.self_id!r}"
+        if isinstance(request, AppendRequest) and not mine.takes_appends:
+            return (
+                ResponseCode.UNEXPECTED_ARGUMENT,
+                "wants to append to a store's ledger",
+            )
         if not mine.peers_only or isinstance(request, AppendRequest | GetRequest | MetadataRequest):
             return None
         sender = envelope.local_id
@@ -248,16 +282,17 @@ class _Connection(asyncio.Protocol):
             return None  # a client's: DLedger's own command line asks for it like that
         if sender == mine.self_id or sender not in mine.peers:
             return ResponseCode.UNKNOWN_MEMBER, f"speaks for {sender!r}, which is no other node of the group"
-        if not mine.hosts.has(sender, self._host):
+        if not mine.hosts.has(sender, self.host):
             return ResponseCode.UNKNOWN_MEMBER, f"speaks for {sender!r}, which has another address"
         return None
 
     def refuse(self, what: str) -> None:
-        self._listener.complain(self._host, what)
+        self._listener.complain(self.host, what)
         self.close()
 
     def _pace(self) -> None:
-        wants_pause = self._cannot_write or self._open >= MAX_OPEN_REQUESTS
+        is_full = self._open >= MAX_OPEN_REQUESTS or self._open_bytes >= MAX_OPEN_BYTES
+        wants_pause = self._cannot_write or is_full
         if wants_pause == self._is_paused or self._is_closed:
             return
         self._is_paused = wants_pause

@@ -78,6 +78,11 @@ class ResponseCode(IntEnum):
     LEADER_NOT_READY = 505
     LEADER_TRANSFERRING = 506
 
+    @classmethod
+    def known(cls, code: int) -> ResponseCode:
+        """The code that a peer sent; one that only a later version knows is UNKNOWN."""
+        return cls(code) if code in cls._value2member_map_ else cls.UNKNOWN
+
 
 class VoteResult(Enum):
     """`voteResult` of a vote's answer; the value is the word on the wire."""

@@ -113,7 +113,9 @@ class LedgerNode:
         listeners: LedgerListeners | None = None,
         *,
         random: Random | None = None,
+        takes_appends: bool = True,
     ) -> None:
+        """Without `takes_appends` only `propose` appends, and no client over the network."""
         self.group = group
         self.config = config
         self.halted: FlintlogError | None = None
@@ -137,7 +139,12 @@ class LedgerNode:
         self._sync = EntrySync(storage, self._take, self._halt)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._listener = LedgerListener(
-            group, config.self_id, config.peers, self._on_question, peers_only=config.rules.peers_only
+            group,
+            config.self_id,
+            config.peers,
+            self._on_question,
+            peers_only=config.rules.peers_only,
+            takes_appends=takes_appends,
         )
 
     # ------------------------------------------------------------------ life
@@ -269,7 +276,7 @@ class LedgerNode:
         self._take(Received("", number, request))
         response = await answer
         code = response.code if isinstance(response, TransferResponse | AppendResponse) else 0
-        return ResponseCode(code)
+        return ResponseCode.known(code)
 
     def _take_from_threads(self) -> None:
         self._is_woken = False
@@ -393,6 +400,9 @@ class LedgerNode:
 
     def _answer(self, number: int, response: Response) -> None:
         question = self._questions.pop(number, None)
+        if question is not None and isinstance(response, PushResponse) and response.code is ResponseCode.DISK_ERROR:
+            question.refuse(response, "sent an entry that has another place here: are the sizes of its files others?")
+            return
         if question is not None:
             question.answer(response)
             return

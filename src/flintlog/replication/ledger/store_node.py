@@ -150,7 +150,7 @@ class LedgerStoreNode(LedgerListeners):
         self.store: Store = open_store(self._path, self._config, medium=self._medium, clock=self._clock)
         self._door = self.store.ledger
         self._halted: FlintlogError | None = None
-        self.node = LedgerNode(self.group, self._ledger_config, self._storage(), self)
+        self.node = LedgerNode(self.group, self._ledger_config, self._storage(), self, takes_appends=False)
 
     def _storage(self) -> FileStorage:
         is_new, self._is_new = self._is_new, False

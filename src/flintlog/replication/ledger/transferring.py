@@ -90,7 +90,7 @@ class Transfer:
         def on_response(response: PeerResponse | None) -> None:
             if self._handing is handing:
                 code = response.code if isinstance(response, TransferResponse) else ResponseCode.TIMEOUT
-                self._end_handing(ResponseCode(code))
+                self._end_handing(ResponseCode.known(code))
 
         state.call(to, TransferRequest(state.term, self_id, self_id, to, state.log.end, OURS), on_response)
 

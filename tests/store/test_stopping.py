@@ -1,0 +1,82 @@
+"""Stopping from where one must not, and when a step of it fails: one clear error, and no thread left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from flintlog import Message, PutStatus, Receipt, open_store
+from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.local_file import LocalFile
+from flintlog.errors import DiskError, FlintlogError, StoreInUse
+from tests.store.small_store import SMALL
+
+SYNC = SMALL.with_changes(flush="sync")
+POOLED = SYNC.with_changes(
+    transient_store_pool_enable=True, commit_interval_commit_log=3_600_000, wake_commit_when_put_message=False
+)
+
+
+def _threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("flintlog-")}
+
+
+def test_a_futures_callback_cannot_shut_its_store_down(tmp_path: Path) -> None:
+    told: list[BaseException] = []
+    done = threading.Event()
+    with open_store(tmp_path / "store", SYNC) as store:
+
+        def stop(_: Future[Receipt]) -> None:
+            try:
+                store.shutdown()
+            except FlintlogError as error:
+                told.append(error)
+            done.set()
+
+        with store._engine.flushing.group_commit._gate:  # type: ignore[union-attr]  # nothing is finished before it calls
+            store.put_async(Message("orders", b"x")).add_done_callback(stop)
+        assert done.wait(10)
+        assert store.put(Message("orders", b"y")).status is PutStatus.PUT_OK
+    assert isinstance(told[0], StoreInUse)
+    with open_store(tmp_path / "store", SYNC) as store:
+        assert store.recovery.clean
+
+
+def test_a_callback_that_puts_again_does_not_keep_others_waiting_while_a_sync_hangs() -> None:
+    medium, goes_on = FaultyMedium(), threading.Event()
+    store = open_store("/store", SYNC.with_changes(sync_flush_timeout=300), medium=medium)
+    store.put(Message("orders", b"first")).check()
+
+    def hang(path: Path) -> None:
+        if "commitlog" in str(path):
+            goes_on.wait(60)
+
+    medium.before_sync = hang
+    again: list[Receipt] = []
+    late: Future[Receipt] = store.put_async(Message("orders", b"late"))
+    late.add_done_callback(lambda _: again.append(store.put(Message("orders", b"again"))))
+    began = time.monotonic()
+    assert store.put(Message("orders", b"other")).status is PutStatus.FLUSH_DISK_TIMEOUT
+    assert time.monotonic() - began < 30
+    goes_on.set()
+    store.shutdown()
+
+
+def test_a_stop_whose_last_commit_fails_leaves_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _threads()
+    store = open_store(tmp_path / "store", POOLED)
+    store.put(Message("orders", b"1")).check()
+
+    def fail(file: LocalFile, *_: object) -> None:
+        raise DiskError("cannot write: Input/output error", path=file.path)
+
+    monkeypatch.setattr(LocalFile, "write_at", fail)
+    assert store.put(Message("orders", b"2")).status is PutStatus.FLUSH_DISK_TIMEOUT
+    with pytest.raises(DiskError):
+        store.shutdown()
+    assert _threads() <= before
+    assert (tmp_path / "store" / "abort").exists()
