@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from flintlog import DamagedStore
 from flintlog.disk.faulty import FaultyMedium
 from tests.faults.stopping import PowerLost, StoppingMedium
 from tests.faults.world import ROOT, SEGMENT_BYTES, World, small_config
@@ -70,12 +71,22 @@ def test_crash_while_what_was_deleted_is_built_again(missing: str) -> None:
     assert crash_at_every_step(world, found, range(2), stride=2) > 3
 
 
-def test_crash_while_the_queues_of_a_log_that_went_missing_are_deleted() -> None:
+def test_a_log_that_went_missing_after_a_clean_stop_is_refused_before_anything_changes() -> None:
     world, found = filled("sync", 12, leave="clean")
     found.remove_tree(ROOT / "commitlog")
     found.sync_directory(ROOT)
-    world.kept.clear()
-    assert crash_at_every_step(world, found, range(2)) > 3
+    for _ in range(2):
+        with pytest.raises(DamagedStore, match="the log is missing"):
+            world.open(found)
+        assert not found.exists(ROOT / "abort") and found.exists(ROOT / "consumequeue" / "orders")
+
+
+@pytest.mark.parametrize("missing", ["consumequeue/orders/1/00000000000000000000", "consumequeue/orders/1"])
+def test_crash_while_a_queue_that_lost_its_first_file_is_built_again(missing: str) -> None:
+    world, found = filled("sync", 11, leave="clean")
+    found.remove_tree(ROOT / missing) if missing.endswith("/1") else found.remove(ROOT / missing)
+    found.sync_directory((ROOT / missing).parent)
+    assert crash_at_every_step(world, found, range(1), stride=4) > 3
 
 
 def test_crash_while_a_torn_tail_is_cut_keeps_the_whole_of_it() -> None:

@@ -113,4 +113,4 @@ def test_a_killed_leader_is_replaced_in_time(tmp_path: Path, timings: str, withi
         finally:
             load.end()
     # A machine that is busy with other things makes one of them late, not most.
-    assert sorted(took)[1] < within_s, took
+    assert sorted(took)[-2] < within_s, took

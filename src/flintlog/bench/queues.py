@@ -69,7 +69,7 @@ def make_many_queues(root: Path, topics: int = TOPICS, queues_a_topic: int = QUE
     (root / "checkpoint").write_bytes(encode_checkpoint(Checkpoint(_TIME_MS, _TIME_MS, _TIME_MS, 0, 0, last)))
     (root / "lock").write_bytes(b"lock")
     (root / "flintlog").mkdir()
-    stop = {"log_end": len(data), "queue_count": scan.count, "index_file_count": 0}
+    stop = {"log_end": len(data), "queue_count": scan.count, "queue_file_count": scan.count, "index_file_count": 0}
     (root / "flintlog" / "stop.json").write_bytes(msgspec.json.encode(stop))
 
 

@@ -26,6 +26,7 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.format.ledger_entry import INDEX_RECORD_SIZE
 from flintlog.format.names import parse_segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
 from flintlog.store.paths import (
     LEDGER_PREFIX,
@@ -119,7 +120,9 @@ def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None
     files.is_running = medium.exists(paths.lock) and is_locked(paths.lock)
     marker = StopMarker(paths.stop_marker, medium)
     if files.is_clean:
-        marker.load()
+        checkpoint = CheckpointFile(paths.checkpoint, medium)
+        checkpoint.load()
+        marker.load(checkpoint.values)
         files.known_end = marker.log_end
     given = frozenset() if config is None else _named_sizes(config)
     _find_log(files, is_given="mapped_file_size_commit_log" in given)

@@ -35,11 +35,13 @@ class RemotingClient:
         """Send a request and wait for its answer; PeerFailed when there is none in time."""
         opaque = next(self._opaques) & 0x7FFFFFFF
         answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-        self._waiting[opaque] = answer
+        waiting = self._waiting
         heard_before = self._heard_count
         try:
             async with asyncio.timeout(self._timeout_s if timeout_s is None else timeout_s):
                 writer = await self._connected()
+                waiting = self._waiting
+                waiting[opaque] = answer
                 writer.write(encode_frame(dataclasses.replace(request, opaque=opaque)))
                 await writer.drain()
                 return await answer
@@ -50,34 +52,37 @@ class RemotingClient:
         except OSError as error:
             raise PeerFailed(f"{self.address} cannot be reached: {error.strerror or error}") from None
         finally:
-            self._waiting.pop(opaque, None)
+            waiting.pop(opaque, None)
 
     async def _connected(self) -> asyncio.StreamWriter:
         async with self._connecting:
             if self._writer is None or self._writer.is_closing():
                 reader, self._writer = await asyncio.open_connection(self._host, self._port)
-                self._reading = asyncio.create_task(self._read(reader, self._writer))
+                self._waiting = {}  # those of an old connection are told by who reads from it
+                self._reading = asyncio.create_task(self._read(reader, self._writer, self._waiting))
             return self._writer
 
-    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _read(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, waiting: dict[int, asyncio.Future[Command]]
+    ) -> None:
         frames = FrameReader(self._max_frame_bytes)
         reason = "the connection was closed"
         try:
             while data := await reader.read(_READ_BYTES):
                 self._heard_count += 1
                 for command in frames.feed(data):
-                    waiting = self._waiting.get(command.opaque) if command.is_response else None
-                    if waiting is not None and not waiting.done():
-                        waiting.set_result(command)
+                    answer = waiting.get(command.opaque) if command.is_response else None
+                    if answer is not None and not answer.done():
+                        answer.set_result(command)
         except FormatError as error:
             reason = f"it sent {error.what}"
         except OSError as error:
             reason = str(error.strerror or error)
         finally:
             writer.close()
-            for waiting in self._waiting.values():
-                if not waiting.done():
-                    waiting.set_exception(PeerFailed(f"{self.address}: {reason}"))
+            for answer in waiting.values():
+                if not answer.done():
+                    answer.set_exception(PeerFailed(f"{self.address}: {reason}"))
 
     async def close(self) -> None:
         """Close the connection; who still waits is told."""

@@ -38,10 +38,13 @@ def write_off(parts: Parts, side: DispatchSide, marker: StopMarker) -> None:
     """Everything is durable: leave the directory as one that was stopped cleanly."""
     side.forget()
     index_files = 0 if parts.index is None else len(parts.index.files)
+    parts.checkpoint.flush()
     try:
         marker.write(
+            parts.checkpoint.values,
             log_end=parts.commit_log.max_offset,
             queue_count=len(parts.queues.all()),
+            queue_file_count=parts.queues.file_count,
             index_file_count=index_files,
         )
     except DiskFull as failure:

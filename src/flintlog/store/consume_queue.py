@@ -198,6 +198,10 @@ class ConsumeQueue(LogicalQueue):
         if self.ext is None and entry != _PREFILL:
             self._first_physical_offset = _OFFSET.unpack_from(entry)[0]
 
+    def _begins_with_record(self, first: Segment) -> bool:
+        is_filled = self.segments.medium.head(first.path, ENTRY_SIZE) == _PREFILL
+        return not is_filled and super()._begins_with_record(first)
+
     def _last_address(self) -> int | None:
         """The newest extension address in the files that recovery looks at."""
         for segment in reversed(self.segments.segments[-3:]):

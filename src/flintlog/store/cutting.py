@@ -16,9 +16,19 @@ from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.store.segment_bytes import held, written_end
 
 
-def keep_aside(segments: SegmentQueue, end: int, directory: Path, medium: Medium) -> list[Path]:
-    """Copy what lies behind the log's end into `directory`, then clear it in the log; the copies' paths."""
-    behind = [(segment, max(0, end - segment.base)) for segment in segments.segments if segment.end > end]
+def keep_aside(
+    segments: SegmentQueue, end: int, directory: Path, medium: Medium, *, later_files_only: bool = False
+) -> list[Path]:
+    """Copy what lies behind the log's end into `directory`, then clear it in the log; the copies' paths.
+
+    With `later_files_only` the rest of the file in which the log ends is known to be empty, and is not read.
+    """
+    begin = end if later_files_only else 0
+    behind = [
+        (segment, max(0, end - segment.base))
+        for segment in segments.segments
+        if segment.end > end and segment.base >= begin
+    ]
     stray = [(segment, start, stop) for segment, start in behind if (stop := written_end(segment, start)) > start]
     kept = [_keep(segment, start, stop, directory, medium) for segment, start, stop in stray]
     for segment, start, stop in stray:

@@ -26,6 +26,7 @@ from flintlog.store.dispatch_side import DispatchSide
 from flintlog.store.external_dispatch import ExternalDispatcher
 from flintlog.store.ledger_door import prepare_ledger
 from flintlog.store.lifecycle import Lifecycle, State
+from flintlog.store.lost_log import refuse_without_log
 from flintlog.store.parts import Parts, make_parts, scan_threads
 from flintlog.store.pending_cut import PendingCut
 from flintlog.store.recovery import Opening, Recovery
@@ -107,7 +108,10 @@ class Loader:
         parts.checkpoint.load()
         if self._config.enable_calc_filter_bit_map:
             self._load_subscriptions()  # before recovery, which may dispatch
-        self._notes.marker.load()
+        self._notes.marker.load(parts.checkpoint.values)
+        if parts.segments.first is None and parts.ledger is None:
+            stopped_at = self._notes.marker.log_end if self.was_clean else None
+            refuse_without_log(parts.checkpoint.values, stopped_at, parts.queues, clean=self.was_clean)
         self._is_others = self._was_others()
         self._settle_batch()
         self._is_cutting = self._cut_as_asked()

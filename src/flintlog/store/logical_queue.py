@@ -157,6 +157,16 @@ class LogicalQueue(ABC):
                 return self._physical_offset_at(segment, segment.read_position - self.entry_size)
         return -1
 
+    @property
+    def had_files_before(self) -> bool:
+        """Whether there was a file before the first one, which then begins with the entry of a record."""
+        first = self.segments.first
+        return first is not None and first.base > 0 and self._begins_with_record(first)
+
+    def _begins_with_record(self, first: Segment) -> bool:
+        """Whether the first entry of a file is one, and no filling."""
+        return self._data_end(memoryview(self.segments.medium.head(first.path, self.entry_size))) > 0
+
     def entry(self, queue_offset: int) -> CqUnit | None:
         """One entry."""
         entries = self.entries_from(queue_offset)

@@ -171,6 +171,23 @@ class QueueTable:
         for folder in sorted(folders | above):
             self._medium.sync_directory(folder)
 
+    @property
+    def file_count(self) -> int:
+        """How many files all queues have, without those of extensions."""
+        return sum(len(queue.segments.segments) for queue in self.all())
+
+    def find_lost_files(self, commit_log_min: int) -> str | None:
+        """What says that a queue lost files which the log still has the records of; None when nothing does."""
+        noted = {(gone.topic, gone.queue_id) for gone in self._deleted.all()}
+        for queue in self.all():
+            where = f"{queue.topic}/{queue.queue_id}"
+            if queue.segments.gaps():
+                return f"files of queue {where} are missing between others"
+            # With the whole log there nothing has expired. A queue that was deleted and goes on begins further on.
+            if not commit_log_min and (queue.topic, queue.queue_id) not in noted and queue.had_files_before:
+                return f"the first files of queue {where} are missing"
+        return None
+
     def max_physical_offset(self) -> int:
         """How far into the log any queue was built; -1 when there are none."""
         return max((queue.max_physical_offset for queue in self.all()), default=-1)

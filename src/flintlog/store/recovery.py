@@ -37,6 +37,7 @@ from flintlog.store.dispatch import Dispatcher
 from flintlog.store.dispatch_journal import Progress
 from flintlog.store.index import IndexService
 from flintlog.store.log_recovery import LogRecovery
+from flintlog.store.lost_log import note_missing_files, note_short_log
 from flintlog.store.published import set_back
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.recovery_report import Finding, RecoveryReport
@@ -85,6 +86,8 @@ class Recovery:
         self._is_marked = not clean
         self._is_deriving = False
         self._min = max(0, opening.segments.min_offset)
+        self._vouched = opening.checkpoint.values.logics_physical_offset
+        self._built_end = -1
 
     def run(self) -> RecoveryReport:
         parts = self._open
@@ -96,7 +99,9 @@ class Recovery:
         start = self._scan_start(dispatch_from)
         if not self._clean:
             self._prepare_to_derive(start)
+        self._findings += note_missing_files(parts.segments, start, parts.damage)
         end = self._read_log(start, dispatch_from, index_from)
+        self._note_short_log(end)
         self._cut(end)
         self._settle(end)
         return RecoveryReport(self._findings, clean=self._clean, log_end=end, dispatched_from=dispatch_from)
@@ -133,12 +138,12 @@ class Recovery:
     def _check_queues(self) -> int:
         """Cut the queues to what is believed; from where on records must be dispatched again."""
         queues = self._open.queues
+        file_count = queues.file_count
         queues.recover(self._clean)
-        missing = self._missing_queues()
+        self._built_end = queues.max_physical_offset()
+        missing = self._missing_queues(file_count)
         if missing is not None:
-            self._note("missing-queues", missing, "all queues were built again from the log")
-            self._forget_queues()
-            return self._min
+            return self._build_again(missing)
         covered = FAR if self._clean else self._covered()
         if self._open.is_others or covered is None or self._is_broken_below(covered):
             self._forget_queues()
@@ -147,7 +152,13 @@ class Recovery:
             # What deleted queues held was dispatched as well; they shall not come back.
             return max(queues.max_physical_offset(), queues.deleted_end(self._open.marker.log_end or 0), self._min)
         queues.truncate(covered + 1)
-        return max(covered, self._min)
+        missing = queues.find_lost_files(self._min)  # asked now: a crash may lose any file behind the checkpoint
+        return max(covered, self._min) if missing is None else self._build_again(missing)
+
+    def _build_again(self, missing: str) -> int:
+        self._note("missing-queues", missing, "all queues were built again from the log")
+        self._forget_queues()
+        return self._min
 
     def _covered(self) -> int | None:
         """The last record whose queue entry is known to be durable; None when no such record can be told."""
@@ -195,13 +206,16 @@ class Recovery:
         self._mark()
         self._open.queues.destroy()
 
-    def _missing_queues(self) -> str | None:
+    def _missing_queues(self, file_count: int) -> str | None:
         count, known = len(self._open.queues.all()), self._open.marker.queue_count
         if not count and not (self._clean and known == 0):
             return "the log has messages and there are no queues"
         if self._clean and known is not None and count < known:
             return f"there were {known} queues at the last stop, and there are {count}"
-        return None
+        known = self._open.marker.queue_file_count
+        if self._clean and known is not None:
+            return f"there were {known} queue files, and there are {file_count}" if file_count < known else None
+        return self._open.queues.find_lost_files(self._min) if self._clean else None
 
     def _check_index(self) -> int:
         """Drop what is not believed of the index; from where on records must be indexed again."""
@@ -314,15 +328,34 @@ class Recovery:
             return
         # A clean stop of ours leaves nothing behind the end: then the rest of the file is not read. Read-only, nothing
         # will be appended that stray bytes could follow, and those of a running writer are none.
-        stays = parts.read_only or (self._clean and parts.marker.log_end == end)
-        kept = [] if stays else keep_aside(parts.segments, end, parts.cut_directory, parts.medium)
+        is_known = self._clean and parts.marker.log_end == end
+        where = (parts.cut_directory, parts.medium)
+        kept = [] if parts.read_only else keep_aside(parts.segments, end, *where, later_files_only=is_known)
         parts.segments.truncate(end)
         parts.segments.flushed_where = parts.segments.committed_where = end
         if kept:
-            where = ", ".join(map(str, kept))
-            self._findings = [
-                replace(found, kept_in=where) if found.id == "torn-tail" else found for found in self._findings
-            ]
+            self._note_kept(end, ", ".join(map(str, kept)))
+
+    def _note_kept(self, end: int, where: str) -> None:
+        """Say where the bytes behind the log's end are; that there were any, if nobody has."""
+        told = ("torn-tail", "short-log")
+        if not any(found.id in told for found in self._findings) and self._earlier_cut() != end:
+            evidence = "there are files with bytes behind the log's end"
+            self._findings.append(
+                Finding("torn-tail", "warning", evidence, "the log ends before them", None, None, end)
+            )
+        self._findings = [replace(found, kept_in=where) if found.id in told else found for found in self._findings]
+
+    def _note_short_log(self, end: int) -> None:
+        """Compare the end that was found with what the stop, the queues or the checkpoint know of it."""
+        if self._open.ledger_end is not None or self._earlier_cut() == end:
+            return
+        stopped_at = (self._open.marker.log_end or 0) if self._clean else 0
+        if stopped_at > end:
+            self._findings += note_short_log(end, stopped_at, "the last stop left")
+        elif self._clean or self._vouched >= end:
+            # Behind the checkpoint's record queues may know more than a crash has left of the log.
+            self._findings += note_short_log(end, self._built_end, "the queues know")
 
     def _settle(self, end: int) -> None:
         """Bring queues, index and positions in line with the log's end, and make all of it durable."""

@@ -74,7 +74,9 @@ def begin_swap(paths: StorePaths, medium: Medium, names: Sequence[str], log_end:
     staged = tuple(name for name in names if medium.exists(room / "staged" / name))
     removed = tuple(name for name in names if name not in staged)
     marker = StopMarker(paths.stop_marker, medium)
-    marker.load()
+    held = CheckpointFile(paths.checkpoint, medium)
+    held.load()
+    marker.load(held.values)
     was_clean = not medium.exists(paths.abort)
     fields = tuple(getattr(checkpoint, name) for name in Checkpoint.__slots__)
     journal = SwapJournal(staged, removed, log_end, _tail(paths, medium, log_end), fields, was_clean, marker.log_end)
@@ -174,24 +176,28 @@ def _settle(paths: StorePaths, medium: Medium, journal: SwapJournal) -> None:
     if not journal.was_clean:
         return
     if journal.marked_end is not None:
+        queues = _find_queues(paths, medium)
         StopMarker(paths.stop_marker, medium).write(
+            checkpoint.values,
             log_end=journal.marked_end,
-            queue_count=_count_queues(paths, medium),
+            queue_count=len(queues),
+            queue_file_count=sum(info.size > 0 for queue in queues for info in medium.listing(queue)),
             index_file_count=_count_index(paths, medium),
         )
     medium.remove(paths.abort)
     medium.sync_directory(paths.root)
 
 
-def _count_queues(paths: StorePaths, medium: Medium) -> int:
+def _find_queues(paths: StorePaths, medium: Medium) -> list[Path]:
     folders = [paths.consume_queue, paths.root / "batchconsumequeue"]
-    return sum(
-        info.is_directory and info.name.isdecimal()
+    return [
+        folder / topic.name / info.name
         for folder in folders
         for topic in medium.listing(folder)
         if topic.is_directory
         for info in medium.listing(folder / topic.name)
-    )
+        if info.is_directory and info.name.isdecimal()
+    ]
 
 
 def _count_index(paths: StorePaths, medium: Medium) -> int:
