@@ -84,6 +84,34 @@ def test_queue_offsets_are_taken_from_the_queues_when_a_member_leads(group: Told
     assert later.result(PATIENCE_S).check().queue_offset == 5
 
 
+def test_who_does_not_lead_any_more_waits_for_no_put(group: ToldGroup) -> None:
+    group.lead()
+    with group.store._engine.log.lock:  # a put is being made
+        thread = threading.Thread(target=group.door.follow)
+        thread.start()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    assert group.store.put(Message("orders", b"no")).status is PutStatus.SERVICE_NOT_AVAILABLE
+
+
+def test_a_store_that_cannot_follow_its_log_says_so_and_takes_no_puts(
+    group: ToldGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group.lead()
+    failed: list[Exception] = []
+    group.door.on_failed = failed.append
+
+    def fails() -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(group.door, "_on_committed", fails)
+    group.door.committed(-1)
+    until(lambda: failed)
+    assert isinstance(failed[0], ZeroDivisionError)
+    assert not group.door.is_serving
+    assert group.store.put(Message("orders", b"no")).status is PutStatus.SERVICE_NOT_AVAILABLE
+
+
 def test_a_leader_serves_only_when_all_it_has_is_committed(group: ToldGroup) -> None:
     group.lead()
     group.store.put_async(Message("orders", b"from an earlier term"))

@@ -275,7 +275,7 @@ class LedgerCore:
         self._pending.append(_Pending(proposal.answer_to, entries[-1].index, positions, deadline_ms))
 
     def _refusal_to_propose(self, proposal: Proposal) -> ResponseCode | None:
-        if self._state.role is not Role.LEADER:
+        if self._state.role is not Role.LEADER or proposal.term not in (None, self._state.term):
             return ResponseCode.NOT_LEADER
         if self._transfer.is_handing_over:
             return ResponseCode.LEADER_TRANSFERRING

@@ -213,6 +213,8 @@ class Proposal:
 
     answer_to: int
     bodies: tuple[bytes, ...]
+    term: int | None = None
+    """Written in this term or not at all, if one is given."""
 
 
 @dataclass(frozen=True, slots=True)

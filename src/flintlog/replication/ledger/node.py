@@ -127,7 +127,7 @@ class LedgerNode:
         self._events: list[Event] = []
         self._proposals: list[Proposal] = []
         self._proposed_bytes = 0
-        self._from_threads: deque[tuple[tuple[bytes, ...], Future[AppendResponse]]] = deque()
+        self._from_threads: deque[tuple[tuple[bytes, ...], Future[AppendResponse], int | None]] = deque()
         self._is_woken = False
         self._is_scheduled = False
         self._is_stopped = False
@@ -136,7 +136,7 @@ class LedgerNode:
         self._questions: dict[int, Question] = {}
         self._waiting: dict[int, OnAnswer] = {}
         self._lines: dict[str, PeerLine] = {}
-        self._sync = EntrySync(storage, self._take, self._halt)
+        self._sync = EntrySync(storage, self._take, self.halt)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._listener = LedgerListener(
             group,
@@ -195,7 +195,8 @@ class LedgerNode:
         while self._from_threads:
             self._from_threads.popleft()[1].set_result(refused)
 
-    def _halt(self, error: Exception) -> None:
+    def halt(self, error: Exception) -> None:
+        """Stop for good, in the loop: something failed that the group must not rely on."""
         if self._is_stopped:
             return
         told = error if isinstance(error, FlintlogError) else LedgerHalted(f"the node failed: {error!r}")
@@ -259,10 +260,10 @@ class LedgerNode:
         self._propose(bodies, lambda response: _settle(answer, response))
         return await answer
 
-    def propose_from_thread(self, *bodies: bytes) -> Future[AppendResponse]:
-        """The same for any thread. Proposals of one thread keep their order."""
+    def propose_from_thread(self, *bodies: bytes, term: int | None = None) -> Future[AppendResponse]:
+        """The same for any thread; with a term in that term or not at all. Proposals of one thread keep their order."""
         answer: Future[AppendResponse] = Future()
-        self._from_threads.append((bodies, answer))
+        self._from_threads.append((bodies, answer, term))
         if not self._is_woken:
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._take_from_threads)
@@ -281,10 +282,12 @@ class LedgerNode:
     def _take_from_threads(self) -> None:
         self._is_woken = False
         while self._from_threads:
-            bodies, answer = self._from_threads.popleft()
-            self._propose(bodies, answer.set_result)
+            bodies, answer, term = self._from_threads.popleft()
+            self._propose(bodies, answer.set_result, term)
 
-    def _propose(self, bodies: Sequence[bytes], on_answer: Callable[[AppendResponse], None]) -> None:
+    def _propose(
+        self, bodies: Sequence[bytes], on_answer: Callable[[AppendResponse], None], term: int | None = None
+    ) -> None:
         size = sum(map(len, bodies))
         refusal = self._refusal(bodies, size)
         if refusal is not None:
@@ -292,7 +295,7 @@ class LedgerNode:
             return
         self._proposed_bytes += size
         number = self._number(lambda response: _hand_on(response, on_answer))
-        self._proposals.append(Proposal(number, tuple(bodies)))
+        self._proposals.append(Proposal(number, tuple(bodies), term))
         self._schedule()
 
     def _refusal(self, bodies: Sequence[bytes], size: int) -> ResponseCode | None:
@@ -363,7 +366,7 @@ class LedgerNode:
             for event in events:
                 self._carry_out(core.step(event, now_ms))
         except Exception as error:  # noqa: BLE001 (a step half-done: nothing that follows could be trusted)
-            self._halt(error)
+            self.halt(error)
             return
         self._sync.start_if_due()
         self._listener.flush()

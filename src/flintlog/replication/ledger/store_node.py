@@ -17,7 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -174,6 +174,7 @@ class LedgerStoreNode(LedgerListeners):
     async def _start_node(self) -> None:
         await self.node.start()
         self._door.between_steps = self._between_steps
+        self._door.on_failed = self._on_door_failed
         if self._poll is not None:
             await self._poll.stop()  # of the store that was emptied
         self._poll = LeaderPoll(self.store, lambda: self.node.status().leader_id, self._brokers, poll_s=self._poll_s)
@@ -282,7 +283,7 @@ class LedgerStoreNode(LedgerListeners):
     def on_role(self, change: RoleChange) -> None:
         """Take puts when leading, and only then."""
         if change.role is Role.LEADER:
-            self._door.lead(self)
+            self._door.lead(TermProposer(self.node, change.term))
         else:
             self._door.follow()
 
@@ -318,12 +319,24 @@ class LedgerStoreNode(LedgerListeners):
             finally:
                 self._refilling = None
 
-    # ------------------------------------------------------------------ from the store
+    def _on_door_failed(self, error: Exception) -> None:
+        """The store does not follow its log any more: let another lead."""
+        loop = self._loop
+        if loop is not None:
+            loop.loop.call_soon_threadsafe(self.node.halt, error)
+
+
+@dataclass(frozen=True, slots=True)
+class TermProposer:
+    """Brings puts to the group as long as this member leads in one term: queue offsets are given for that."""
+
+    node: LedgerNode
+    term: int
 
     def propose(self, bodies: Sequence[bytes]) -> Future[ProposalAnswer]:
         """Bring the records of one put to the group."""
         told: Future[ProposalAnswer] = Future()
-        asked = self.node.propose_from_thread(*bodies)
+        asked = self.node.propose_from_thread(*bodies, term=self.term)
         asked.add_done_callback(lambda done: told.set_result(answer_of(done.result())))
         return told
 

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from flintlog.errors import FormatError
+from flintlog.format.ledger_entry import ENTRY_MAGIC
 from flintlog.replication.ledger import bodies
 from flintlog.replication.ledger.messages import (
     ENTRY_HEAD_SIZE,
@@ -350,6 +351,8 @@ def _entry_body(entry: Entry) -> bodies.EntryBody:
 
 
 def _entry(body: bodies.EntryBody) -> Entry:
+    if body.magic != ENTRY_MAGIC:
+        raise FormatError(f"an entry with the magic {body.magic}")
     if body.size != ENTRY_HEAD_SIZE + len(body.body):
         raise FormatError(f"an entry of {body.size} bytes with a body of {len(body.body)}")
     if body.size > MAX_ENTRY_BYTES:
