@@ -229,6 +229,26 @@ def test_a_put_that_fails_is_tried_again_at_the_same_place(
     assert refused == [start, start + 100, start + 200]
 
 
+def test_a_message_that_comes_while_the_queue_is_looked_at_is_not_taken_for_a_hole(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, late = store.entry, [b"one", b"two"]
+
+    def entry(topic: str, queue_id: int, offset: int) -> CqUnit | None:
+        found = look(topic, queue_id, offset)
+        if found is None and late:
+            store.put(delayed(late.pop(0), 1)).check()
+        return found
+
+    store.put(delayed(b"first", 1)).check()
+    monkeypatch.setattr(store, "entry", entry)
+    clock.advance(1000)
+    clock.advance(1000)
+    clock.advance(1000)
+    assert bodies(store) == [b"first", b"one", b"two"]
+    assert service_of(store).passed_over_count == 0
+
+
 def test_a_damaged_message_is_passed_over(tmp_path: Path, clock: FakeClock) -> None:
     root = tmp_path / "store"
     with open_store(root, CONFIG, clock=clock) as store:

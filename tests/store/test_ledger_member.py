@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, open_store
-from flintlog.errors import InvalidTopic, NotLeading, PutFailed
+from flintlog.errors import DiskFull, InvalidTopic, NotLeading, PutFailed
 from flintlog.store.ledger_log import ProposalAnswer
 from flintlog.store.message import PutStatus
 from flintlog.store.shared_state import STATE_TOPIC
@@ -181,8 +181,10 @@ def test_a_delivery_that_nobody_confirmed_is_not_made_again(member: Member, cloc
     group.is_quick = False
     turning = threading.Thread(target=lambda: _advance(clock, 2_000))
     turning.start()
-    until(lambda: group.asked)
-    group.asked.pop()[2].set_result(ProposalAnswer(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, is_written=True))
+    until(lambda: len(group.asked) == 2)  # together, not one after the other
+    for _, _, answer in group.asked:
+        answer.set_result(ProposalAnswer(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, is_written=True))
+    group.asked = []
     turning.join(PATIENCE_S)
     assert not group.door.is_ready
     assert store.put(Message("orders", b"not now")).status is PutStatus.SERVICE_NOT_AVAILABLE
@@ -215,6 +217,39 @@ def test_a_deposed_leader_delivers_nothing(member: Member, clock: FakeClock) -> 
     member.lead()
     clock.advance(1)
     assert member.bodies == [b"first"]
+
+
+def test_what_could_not_be_written_is_taken_with_the_next_change(
+    tmp_path: Path, member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower's disk is full when a topic comes; it comes again with whatever comes next."""
+    store, files = member.store, member.group.door.files
+    store.topics.create("first")
+    store.topics.create("second")
+    store.groups.create("billing")
+    entries = [files.entry(index) for index in range(files.end + 1)]
+    follower = Member(tmp_path / "follower")
+    follower.group.door.files.append(entries[:1])
+    follower.group.commit()
+    until(lambda: "first" in follower.store.topics)
+    full = [DiskFull("no room")]
+
+    def replace(path: Path, data: bytes) -> None:
+        if full and path.name == "topics.json":
+            raise full.pop()
+        written(path, data)
+
+    written = follower.store.medium.replace
+    monkeypatch.setattr(follower.store.medium, "replace", replace)
+    follower.group.door.files.append(entries[1:2])
+    follower.group.commit()
+    until(lambda: not full)
+    assert "second" not in follower.store.topics
+    follower.group.door.files.append(entries[2:])
+    follower.group.commit()
+    until(lambda: "billing" in follower.store.groups)
+    assert "second" in follower.store.topics
+    follower.close()
 
 
 def test_nobody_else_writes_the_groups_state(member: Member) -> None:

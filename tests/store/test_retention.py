@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import InvalidConfig, Message, open_store
-from flintlog.errors import StoreClosed
+from flintlog.errors import InvalidTopic, StoreClosed
 from flintlog.store.lifecycle import Flag
 from flintlog.store.message import PutStatus
 from flintlog.store.retention_report import report_retention
@@ -358,6 +358,38 @@ def test_topics_that_nobody_wants_are_deleted_by_hand(tmp_path: Path) -> None:
         assert at.store.clean_unused_topics({"orders", "b"}) == ["a"]
         assert not (tmp_path / "consumequeue/a").exists()
         assert at.store.max_offset("b", 0) == 1
+
+
+@pytest.mark.parametrize("retained", ["orders", b"orders", None, 5, [["orders"]], [None]], ids=repr)
+def test_what_are_no_topics_retains_nothing_and_deletes_nothing(tmp_path: Path, retained: list[str]) -> None:
+    with scene(tmp_path, 1) as at:
+        at.store.put(Message("orders", b"x")).check()
+        with pytest.raises(InvalidTopic):
+            at.store.clean_unused_topics(retained)
+        assert at.store.max_offset("orders", 0) > 0
+        assert at.store.clean_unused_topics(["orders"]) == []
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "unclean"])
+def test_a_queue_that_was_deleted_by_hand_goes_on_counting_in_later_runs(tmp_path: Path, is_clean: bool) -> None:
+    with scene(tmp_path, 1) as at:
+        for _ in range(5):
+            at.store.put(Message("old", b"x")).check()
+        for day in (14, 20):
+            # The second time nothing is left of the log in which the queue was deleted.
+            for _ in range(2 * SEGMENT_BYTES // len(BODY) + 1):
+                at.store.put(Message("orders", BODY)).check()
+            at.age(0)
+            at.go_to(day, 4)
+            at.rounds()
+            assert at.store.clean_expired_queues() == ([("old", 0)] if day == 14 else [])
+            at.store.shutdown()
+            if not is_clean:
+                (tmp_path / "abort").write_text("1")
+            at.store = at.open()
+        assert at.store.put(Message("old", b"again")).check().queue_offset == 5
+        at.store.wait_dispatched()
+        assert bodies(at.store.get("old", 0, 5).messages) == [b"again"]
 
 
 def test_a_store_that_is_read_only_deletes_nothing(tmp_path: Path) -> None:

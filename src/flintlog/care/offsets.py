@@ -24,7 +24,7 @@ from flintlog.care.held_store import hold
 from flintlog.care.queue_ends import queue_end
 from flintlog.care.store_files import StoreFiles
 from flintlog.derive.derived_files import QueueKey
-from flintlog.errors import InvalidOffset
+from flintlog.errors import InvalidConfig, InvalidOffset
 from flintlog.store.consumer_offsets import ConsumerOffsets
 from flintlog.store.groups import check_group_name
 from flintlog.store.json_file import JsonFile
@@ -102,6 +102,12 @@ def plan_clone(files: StoreFiles, source: str, target: str, topics: Iterable[str
 @contextmanager
 def changing(files: StoreFiles) -> Iterator[None]:
     """Hold the store while offsets are planned and applied, so that nothing moves between the two."""
+    if files.paths.ledger is not None:
+        raise InvalidConfig(
+            "the offsets of a ledger's member are its group's, and would be undone",
+            path=files.root,
+            advice="move them at the group's leader: store.consumer_offsets.reset",
+        )
     with hold(files.paths, files.medium):
         yield
 

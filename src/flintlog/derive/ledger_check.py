@@ -16,14 +16,16 @@ from dataclasses import dataclass, field, replace
 from flintlog.derive.derived_files import LedgerView, Read, pieces_of
 from flintlog.derive.stretches import Stretch, Stretches
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, ENTRY_MAGIC, INDEX_RECORD_SIZE
-from flintlog.kernel import ROW, Scan
+from flintlog.kernel import Scan
 
 MAX_HEADS = 100
 """So many heads that are wrong in themselves are named."""
 
-_HEAD = struct.Struct("!iiqqqiiii")
+_HEAD = struct.Struct("!iiqqqqi4x")
+"""Magic, size, index, term, position; then channel and sums, which are always 0, as two numbers."""
 _RECORD = struct.Struct("!iqiqq")
-_SIZE_FIELD = 4
+_PLACE = struct.Struct("<q24xi20x")
+"""Physical offset and size, of a row of a scan."""
 
 
 @dataclass(slots=True)
@@ -75,29 +77,41 @@ def compare_entries(
     view: memoryview, base: int, scan: Scan, ledger: LedgerView, read: Read, tally: LedgerTally
 ) -> None:
     """Take the heads of a scan's records, and compare the index with them."""
+    unpack_head, pack_record = _HEAD.unpack_from, _RECORD.pack  # looked up once: this runs for every entry
     run: EntryRun | None = None
     expected: list[bytes] = []
-    for row in ROW.iter_unpack(scan.rows):
-        position = row[0] - ENTRY_HEAD_SIZE
+    stop = last_term = end = -1
+    for offset, record_size in _PLACE.iter_unpack(scan.rows):
+        position = offset - ENTRY_HEAD_SIZE
         if position < base:
             continue
-        magic, size, index, term, its_position, *rest, _ = _HEAD.unpack_from(view, position - base)
-        if (magic, its_position, size) != (ENTRY_MAGIC, position, row[_SIZE_FIELD] + ENTRY_HEAD_SIZE):
+        magic, size, index, term, its_position, zeros, zero = unpack_head(view, position - base)
+        if magic != ENTRY_MAGIC or its_position != position or size != record_size + ENTRY_HEAD_SIZE:
             continue  # the head is damaged, and told as a damaged range
-        if any(rest) and len(tally.odd_heads) < MAX_HEADS:
+        if (zeros or zero) and len(tally.odd_heads) < MAX_HEADS:
             tally.odd_heads.append(position)
-        if run is not None and index == run.stop and term >= run.last_term:
-            run.stop, run.last_term, run.end = index + 1, term, position + size
-        else:
-            _close(run, expected, ledger, read, tally)
-            run, expected = EntryRun(index, index + 1, term, term, position, position + size), []
-        expected.append(_RECORD.pack(ENTRY_MAGIC, position, size, index, term))
-    _close(run, expected, ledger, read, tally)
+        if index != stop or term < last_term:
+            _close(run, stop, last_term, end, expected, ledger, read, tally)
+            run, expected = EntryRun(index, index, term, term, position, position), []
+        expected.append(pack_record(ENTRY_MAGIC, position, size, index, term))
+        stop, last_term, end = index + 1, term, position + size
+    _close(run, stop, last_term, end, expected, ledger, read, tally)
 
 
-def _close(run: EntryRun | None, expected: list[bytes], ledger: LedgerView, read: Read, tally: LedgerTally) -> None:
+def _close(
+    run: EntryRun | None,
+    stop: int,
+    last_term: int,
+    end: int,
+    expected: list[bytes],
+    ledger: LedgerView,
+    read: Read,
+    tally: LedgerTally,
+) -> None:
+    """End a run with what was seen last, and compare its index records."""
     if run is None:
         return
+    run.stop, run.last_term, run.end = stop, last_term, end
     tally.add(run)
     if run.first < 0:
         return  # nowhere in an index

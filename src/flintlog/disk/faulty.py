@@ -9,10 +9,11 @@ a record may come back torn in the middle, in any mixture, but a sector is never
 system write some dirty pages early, as it may at any time.
 
 *Names.* Creating, renaming and removing are operations on directories. They survive for certain only
-after `sync_directory` (or a `sync` of the file itself, which covers its name and the directories
-above). At a crash each directory keeps some first part of its operations and loses the rest. A rename is
-whole or not at all. A file that came back has its full size, or none at all if `torn_creates` is set and
-it was never synced: what a file system without nameless files may leave.
+after `sync_directory` (or a `sync` of the file itself, which covers its name and those of the directories above, as far
+as this process has made them: the names that a killed one left need a `sync_directory`). At a crash each directory
+keeps some first part of its operations and loses the rest. A rename is whole or not at all. A file that came back has
+its full size, or none at all if `torn_creates` is set and it was never synced: what a file system without nameless
+files may leave.
 
 *Sync errors.* A failed `sync` leaves the pages clean in memory and lost on the disk: the handle reports failure
 for ever, but a new handle of the same file would report success without having written them. Who
@@ -136,6 +137,7 @@ class FaultyMedium:
         self._failing_syncs = 0
         self._root = FaultyDirectory()
         self._pending: list[NameChange] = []
+        self._fresh: set[Path] = set()  # names made by this process that were not synced yet, as in `local`
         self._locked: set[Path] = set()
         self._lock = threading.RLock()
 
@@ -235,6 +237,7 @@ class FaultyMedium:
             self._check_space(size, path)
             node = FaultyNode(bytearray(size), bytes(size), self.clock_ms())
             self._change((directory, path.name, node))
+            self._fresh.add(path)
         return FaultyFile(self, path, node, writable=True)
 
     def open(self, path: Path, writable: bool = False) -> FaultyFile:
@@ -287,6 +290,7 @@ class FaultyMedium:
                 self._check_space(len(data), path)
                 node = FaultyNode(bytearray(), b"", self.clock_ms())
                 self._change((self._directory(path.parent), path.name, node))
+                self._fresh.add(path)
             if isinstance(node, FaultyDirectory):
                 raise _error(EISDIR, "write", path)
             self._check_space(len(data) - len(node.live), path)
@@ -312,6 +316,9 @@ class FaultyMedium:
             self._change(
                 (self._directory(source.parent), source.name, None), (self._directory(target.parent), target.name, node)
             )
+            if source in self._fresh:
+                self._fresh.discard(source)
+                self._fresh.add(target)
 
     def remove(self, path: Path) -> None:
         with self._lock:
@@ -334,12 +341,14 @@ class FaultyMedium:
 
     def make_directories(self, path: Path) -> None:
         with self._lock:
-            current = self._root
+            current, at = self._root, Path(path.anchor)
             for name in _parts(path):
                 found = current.live.get(name)
+                at = at / name
                 if found is None:
                     found = FaultyDirectory()
                     self._change((current, name, found))
+                    self._fresh.add(at)
                 if not isinstance(found, FaultyDirectory):
                     raise _error(ENOTDIR, "make the directory", path)
                 current = found
@@ -382,15 +391,13 @@ class FaultyMedium:
         self._pending = [operation for index, operation in enumerate(self._pending) if index not in chosen]
 
     def _sync_names(self, path: Path) -> None:
-        """Make a file's name durable, and those of its directories that are not yet."""
-        directory = self._root
-        for name in _parts(path):
-            if name in directory.live and directory.durable.get(name) is not directory.live[name]:
+        """Make a file's name durable if this process has made it, and those of the directories that it made for it."""
+        while path in self._fresh:
+            self._fresh.discard(path)
+            directory = self._look_up(path.parent)
+            if isinstance(directory, FaultyDirectory):
                 self._make_durable(directory)
-            found = directory.live.get(name)
-            if not isinstance(found, FaultyDirectory):
-                return
-            directory = found
+            path = path.parent
 
     def _look_up(self, path: Path) -> FaultyNode | FaultyDirectory | None:
         current: FaultyNode | FaultyDirectory | None = self._root

@@ -38,6 +38,7 @@ class LocalMedium:
     def __init__(self, max_maps: int = DEFAULT_MAX_MAPS) -> None:
         self.maps = MapCache(max_maps)
         self._fresh: set[Path] = set()  # files and directories made by us whose names are not yet synced
+        self._fresh_lock = threading.Lock()  # around every change of it; a look needs none
         self._replace_lock = threading.Lock()
 
     def create(self, path: Path, size: int) -> LocalFile:
@@ -48,7 +49,7 @@ class LocalMedium:
                 mapping = MemoryMap(size, descriptor, writable=True)
             finally:
                 os.close(descriptor)
-        self._fresh.add(path)
+        self._note_fresh(path)
         return LocalFile(path, mapping, self._sync_name)
 
     def _make_allocated(self, path: Path, size: int) -> int:
@@ -115,7 +116,7 @@ class LocalMedium:
     def write(self, path: Path, data: bytes) -> None:
         with os_errors("write", path):
             if not path.exists():
-                self._fresh.add(path)
+                self._note_fresh(path)
             with open(path, "wb") as file:
                 file.write(data)
                 file.flush()
@@ -133,20 +134,20 @@ class LocalMedium:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary)
                 raise
-            self._fresh.add(target)
+            self._note_fresh(target)
             self._sync_name(target)
 
     def rename(self, source: Path, target: Path) -> None:
         with os_errors(f"rename to {target}", source):
             os.rename(source, target)
         if source in self._fresh:
-            self._fresh.discard(source)
-            self._fresh.add(target)
+            self._forget_fresh(source)
+            self._note_fresh(target)
 
     def remove(self, path: Path) -> None:
         with os_errors("remove", path), suppress(FileNotFoundError):
             os.unlink(path)
-        self._fresh.discard(path)
+        self._forget_fresh(path)
 
     def remove_tree(self, path: Path) -> None:
         with os_errors("remove", path), suppress(FileNotFoundError):
@@ -154,7 +155,8 @@ class LocalMedium:
                 path.unlink()
             else:
                 shutil.rmtree(path)
-        self._fresh -= {made for made in self._fresh if made.is_relative_to(path)}
+        with self._fresh_lock:  # others make files meanwhile
+            self._fresh -= {made for made in self._fresh if made.is_relative_to(path)}
 
     def make_directories(self, path: Path) -> None:
         with os_errors("make the directory", path):
@@ -164,7 +166,7 @@ class LocalMedium:
                 missing.append(current)
                 current = current.parent
             os.makedirs(path, exist_ok=True)
-            self._fresh.update(missing)
+            self._note_fresh(*missing)
 
     def sync_directory(self, path: Path) -> None:
         try:
@@ -187,8 +189,16 @@ class LocalMedium:
         """Make the name of a file that we made durable, and those of the directories above it."""
         while path in self._fresh:
             _sync_directory(path.parent)
-            self._fresh.discard(path)
+            self._forget_fresh(path)
             path = path.parent
+
+    def _note_fresh(self, *paths: Path) -> None:
+        with self._fresh_lock:
+            self._fresh.update(paths)
+
+    def _forget_fresh(self, path: Path) -> None:
+        with self._fresh_lock:
+            self._fresh.discard(path)
 
 
 def _make_nameless(path: Path, size: int) -> int:

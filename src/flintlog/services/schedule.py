@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
@@ -37,6 +38,7 @@ from flintlog.store.queue_units import CqUnit
 from flintlog.store.service import Rewritten
 from flintlog.store.shared_state import Part
 from flintlog.store.stored import StoredMessage
+from flintlog.store.writable import Putting
 
 if TYPE_CHECKING:
     from flintlog.store.store import Store
@@ -184,22 +186,35 @@ class ScheduleService:
 
     def _deliver_due(self, level: _Level, now_ms: int) -> None:
         """Deliver a level's messages whose time has come, and note when the next one's comes."""
-        for _ in range(BATCH_COUNT):
-            entry = self._store.entry(SCHEDULE_TOPIC, level.queue_id, level.offset)
+        puts: list[Putting | None] = []
+        next_at_ms = self._begin_due(level, now_ms, puts)
+        if not self._end(level, puts):
+            level.due_at_ms = now_ms + RETRY_MS
+        elif next_at_ms is None:
+            self._find_next(level, now_ms)
+        else:
+            level.due_at_ms = next_at_ms
+            if next_at_ms > now_ms:
+                self._offsets.set(level.number, level.offset)
+
+    def _begin_due(self, level: _Level, now_ms: int, puts: list[Putting | None]) -> int | None:
+        """Put a batch of what is due, None for what is passed over; when to look again, None when the queue ends."""
+        for place in range(level.offset, level.offset + BATCH_COUNT):
+            entry = self._store.entry(SCHEDULE_TOPIC, level.queue_id, place)
             if entry is None:
-                self._find_next(level, now_ms)
-                return
+                return None
             due_at_ms = self._due_at_ms(level, entry, now_ms)
             if due_at_ms > now_ms:
-                self._offsets.set(level.number, level.offset)
-                level.due_at_ms = due_at_ms
-                return
-            if not self._deliver(level, entry):
-                level.due_at_ms = now_ms + RETRY_MS
-                return
-            level.offset += 1
-            self._offsets.set(level.number, level.offset)
-        level.due_at_ms = now_ms
+                return due_at_ms
+            if self._mark.is_stale:
+                if puts:
+                    return now_ms  # what is noted is what was delivered, and that is not over
+                self._save()
+            put = self._begin(level, entry)
+            puts.append(put)
+            if put is not None and put.receipt.status is not PutStatus.PUT_OK:
+                return now_ms
+        return now_ms
 
     def _due_at_ms(self, level: _Level, entry: CqUnit, now_ms: int) -> int:
         """The time in the queue entry. One that lies beyond the level's delay was made by another clock: now, then."""
@@ -210,9 +225,12 @@ class ScheduleService:
         return now_ms if code > now_ms + level.delay_ms else code
 
     def _find_next(self, level: _Level, now_ms: int) -> None:
-        """There is no entry at the level's offset: its queue ends there, or is not written yet, or has a hole."""
+        """There was no entry at the level's offset: its queue ends there, or is not written yet, or has a hole."""
         high = self._store.max_offset(SCHEDULE_TOPIC, level.queue_id)
         if level.offset < high:
+            if self._store.entry(SCHEDULE_TOPIC, level.queue_id, level.offset) is not None:
+                level.due_at_ms = now_ms  # it has come meanwhile
+                return
             behind = self._store.get(SCHEDULE_TOPIC, level.queue_id, level.offset, max_count=1).next_offset
             if behind > level.offset:
                 log.error("delay level %d has no messages %d to %d", level.number, level.offset, behind - 1)
@@ -233,21 +251,36 @@ class ScheduleService:
             log.error("a delayed message cannot be read: %s", damage)
             return None
 
-    def _deliver(self, level: _Level, entry: CqUnit) -> bool:
-        """Put one message into its real queue, or pass it over; False when it has to be tried again."""
-        if self._mark.is_stale:
-            self._save()
+    def _begin(self, level: _Level, entry: CqUnit) -> Putting | None:
+        """Put one message into its real queue; None when it can never be put, and is passed over."""
         waiting = self._read(entry)
         try:
             if waiting is None:
                 raise InvalidMessage("it is not in the log any more")
-            receipt = self._store.put_rebuilt(delivered(waiting), wait=False)
+            return self._store.put_rebuilt_soon(delivered(waiting))
         except (InvalidMessage, FormatError) as error:
             self.passed_over_count += 1
             log.error("message %d of delay level %d is never delivered: %s", entry.queue_offset, level.number, error)
-            return True
+            return None
+
+    def _end(self, level: _Level, puts: list[Putting | None]) -> bool:
+        """Move on past what was put; False when one has to be tried again."""
+        try:
+            while puts:
+                put = puts.pop(0)
+                if put is not None and not self._is_delivered(level, put.finish()):
+                    return False
+                level.offset += 1
+                self._offsets.set(level.number, level.offset)
+        finally:
+            for put in puts:
+                with suppress(PutFailed):
+                    _ = None if put is None else put.finish()
+        return True
+
+    def _is_delivered(self, level: _Level, receipt: Receipt) -> bool:
         if receipt.status is not PutStatus.PUT_OK:
-            log.warning("delay level %d waits at %d: %s", level.number, entry.queue_offset, receipt.status)
+            log.warning("delay level %d waits at %d: %s", level.number, level.offset, receipt.status)
             return False
         self.delivered_count += 1
         self._delivered_end = max(self._delivered_end, receipt.end_offset)

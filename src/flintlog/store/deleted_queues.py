@@ -6,6 +6,9 @@ Deleting a topic takes its queues away and leaves its records in the log. Would 
 zero, the log would hold two records for each offset, and whoever builds the queue from it again (an opening after a
 crash, a repair, Spark) could show only one of them. So offsets are never handed out twice: the note is durable before
 the queue goes, and counts as long as the log may have one of the old records, and no queue is there that says more.
+
+A queue that expired has no record in the log. Its note stays for good: groups that have consumed it know its end, and
+would take the first messages of one that begins anew for read.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ from flintlog.disk.medium import Medium
 log = logging.getLogger(__name__)
 
 _MAX_BYTES: Final = 64 * 1024 * 1024
+
+FOR_EVER: Final = (1 << 63) - 1
+"""As `log_end`: the note is never dropped."""
 
 
 class DeletedQueue(msgspec.Struct, frozen=True, rename="camel"):

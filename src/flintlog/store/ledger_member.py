@@ -52,6 +52,7 @@ class LedgerMember:
         self.sharing = Sharing(store, put, piece_bytes=max(1, min(PIECE_BYTES, file_bytes // _PIECES_A_FILE)))
         self._polled = PolledMark(store.path, store.medium)
         self._is_promoted = False
+        self._is_behind = False
         self._has_told_all = False
         self._adopting = threading.Lock()
 
@@ -73,12 +74,16 @@ class LedgerMember:
             self._adopt_new()
 
     def _adopt_new(self) -> None:
-        was_polled = self._polled.counts(self.sharing.next_offset)
+        self._is_behind |= self._polled.counts(self.sharing.next_offset)
         changes = self.sharing.advance()
-        if self._is_promoted or not changes or self._polled.counts(self.sharing.next_offset):
+        if self._is_promoted or self._polled.counts(self.sharing.next_offset):
             return
-        for change in [Change(self.sharing.state, is_whole=True)] if was_polled else changes:
+        if self._is_behind:
+            changes = [Change(self.sharing.state, is_whole=True)]
+        self._is_behind = bool(changes)  # until all of them are in the files
+        for change in changes:
             self._folder.adopt(change)
+        self._is_behind = False
 
     def take_polled(self, write: Callable[[], object]) -> None:
         """A Java broker leads: `write` puts what it said into the files."""

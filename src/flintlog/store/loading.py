@@ -28,6 +28,7 @@ from flintlog.store.ledger_door import prepare_ledger
 from flintlog.store.lifecycle import Lifecycle, State
 from flintlog.store.lost_log import refuse_without_log
 from flintlog.store.parts import Parts, make_parts, scan_threads
+from flintlog.store.paths import sync_names
 from flintlog.store.pending_cut import PendingCut
 from flintlog.store.recovery import Opening, Recovery
 from flintlog.store.recovery_report import Finding, RecoveryReport
@@ -100,6 +101,8 @@ class Loader:
         parts, move_to = self._parts, self._lifecycle.move_to
         move_to(State.LOAD_BEGIN)
         self.was_clean = not self._medium.exists(parts.paths.abort)
+        if not self._read_only:
+            sync_names(parts.paths, self._medium)
         parts.segments.load()
         self._load_ledger()
         move_to(State.LOAD_COMMITLOG_OK)

@@ -1,8 +1,9 @@
 """Deleting whole queues: those whose messages are all gone, and those of topics that nobody wants any more.
 
-Both are asked for by hand. A queue is deleted with its next offset: what is put into it later begins at 0 again, as in
-RocketMQ. Inside the put lock and with dispatch standing still nothing is on its way into a queue, so none is
-deleted under a message that was just acknowledged.
+Both are asked for by hand. No offset is given twice: what is put into a queue later goes on behind what it had, in
+later runs too (`deleted_queues.py`). RocketMQ begins at 0 again, and a group that has consumed the queue takes as many
+new messages for read. Inside the put lock and with dispatch standing still nothing is on its way into a queue, so
+none is deleted under a message that was just acknowledged.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Collection
 from typing import Final
 
 from flintlog.derive.entries import LMQ_PREFIX
+from flintlog.errors import InvalidTopic
+from flintlog.store.checks import check_topics
 from flintlog.store.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -64,7 +67,10 @@ def clean_expired_queues(engine: Engine) -> list[tuple[str, int]]:
 def clean_unused_topics(engine: Engine, retained: Collection[str]) -> list[str]:
     """Delete the queues of all topics that are neither retained nor system topics nor light queues; which topics."""
     queues = engine.parts.queues
-    unused = sorted({queue.topic for queue in queues.all()} - set(retained))
+    named = check_topics(retained)
+    if named is None:
+        raise InvalidTopic("it must be said which topics are retained", advice="an empty list retains none")
+    unused = sorted({queue.topic for queue in queues.all()} - set(named))
     gone = [topic for topic in unused if not is_system_topic(topic) and not topic.startswith(LMQ_PREFIX)]
     for topic in gone:
         with engine.dispatcher.exclusively(), engine.log.lock:

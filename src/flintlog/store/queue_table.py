@@ -20,7 +20,7 @@ from typing import Final
 from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.disk.medium import FileInfo, Medium
 from flintlog.errors import DamagedStore, InvalidConfig
-from flintlog.store.deleted_queues import DeletedQueue, DeletedQueues
+from flintlog.store.deleted_queues import FOR_EVER, DeletedQueue, DeletedQueues
 from flintlog.store.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queue_files import DIRECTORIES, QueueFiles, QueueMaker
 from flintlog.store.queue_tail import TailKeeper
@@ -334,8 +334,11 @@ class QueueTable:
         Its offsets go on, or a reader that stands at its end would take as many new messages for read. Those of light
         queues, of which there may be a great many in the course of time, are forgotten.
         """
+        queue = self._queues.get((topic, queue_id))
         if topic.startswith(LMQ_PREFIX):
             self._forget_offsets(topic, queue_id)
+        elif queue is not None:
+            self._deleted.add([DeletedQueue(topic, queue_id, self._next_of(queue), FOR_EVER)])
         self._destroy_queue(topic, queue_id)
 
     def _forget_offsets(self, topic: str, queue_id: int) -> None:

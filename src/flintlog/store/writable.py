@@ -6,8 +6,9 @@ everything else. Behind either it waits for as much durability as the configurat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import cast
 
 from flintlog.errors import InvalidConfig, PutFailed
@@ -24,6 +25,14 @@ from flintlog.store.service import Rewritten
 _OK = PutStatus.PUT_OK
 _IN_DOUBT = frozenset({PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, PutStatus.UNKNOWN_ERROR})
 """What a ledger's group answers when a message may be in its log or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Putting:
+    """A put that was begun: refused if `receipt` says so; else `finish`, once, gives what became of it."""
+
+    receipt: Receipt
+    finish: Callable[[], Receipt]
 
 
 class Writable(Readable):
@@ -109,6 +118,14 @@ class Writable(Readable):
         if self._is_ledger:
             return self._settled(self._wait_for(receipt, rebuilt.message))
         return self._wait_for(receipt, rebuilt.message) if wait else self._without_waiting(receipt)
+
+    def put_rebuilt_soon(self, rebuilt: Rewritten) -> Putting:
+        """`put_rebuilt` without `wait`, its end left to the caller: so a ledger's leader has many of them under way."""
+        if not self._is_ledger:
+            done = self.put_rebuilt(rebuilt, wait=False)
+            return Putting(done, lambda: done)
+        receipt = self._appender.append_rebuilt(rebuilt)
+        return Putting(receipt, lambda: self._settled(self._wait_for(receipt, rebuilt.message)))
 
     def put_closed(
         self, messages: Iterable[Message], *, writer_id: str | None = None, batch_id: int = 0
