@@ -18,7 +18,7 @@ from typing import Protocol
 from py4j.protocol import Py4JError
 
 from flintlog import Message, PutStatus, StoreConfig
-from flintlog.format.ledger_entry import INDEX_RECORD_SIZE
+from flintlog.format.ledger_entry import INDEX_RECORD_SIZE, parse_index_record
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.testing.java_ledger import ledger_addresses
 from flintlog.testing.java_member import JavaMember, member_options
@@ -227,6 +227,7 @@ class StoreGroup:
     members: dict[str, Member] = field(default_factory=dict)
     acknowledged: dict[Place, bytes] = field(default_factory=dict)
     refused: set[bytes] = field(default_factory=set)
+    settled_end: int = -1
 
     def path(self, member_id: str) -> Path:
         return self.directory / member_id
@@ -303,6 +304,7 @@ class StoreGroup:
             return all(each == ends[0] and each.end == each.committed and not each.backlog_bytes for each in ends)
 
         until(is_settled, lambda: f"the members do not agree: {self.ends()}")
+        self.settled_end = min(each.end for each in self.ends().values())
 
     def check(self) -> None:
         """Every member shows the same queues: without a gap, all that was acknowledged in its place, nothing twice."""
@@ -324,12 +326,19 @@ class StoreGroup:
         assert {shown[place] for place in shown.keys() - self.acknowledged.keys()} <= self.refused
 
     def same_files(self) -> None:
-        """Once all have stopped: data and index of the ledger hold the same bytes."""
-        found = [ledger_files(self.path(member_id) / f"dledger-{member_id}") for member_id in IDS]
-        for other in found[1:]:
-            assert other.keys() == found[0].keys()
-            assert [name for name in found[0] if found[0][name] != other[name]] == []
-        assert len(found[0]) > 3
+        """Once all have stopped: data and index of the ledger hold the same bytes, up to where all agreed last.
+
+        Who is stopped last may have written an entry more, as the leader of those that were left.
+        """
+        ledgers = [self.path(member_id) / f"dledger-{member_id}" for member_id in IDS]
+        size = (self.settled_end + 1) * INDEX_RECORD_SIZE
+        indexes = [_joined(ledger / "index", size) for ledger in ledgers]
+        assert len(indexes[0]) == size
+        assert indexes[0] == indexes[1] == indexes[2]
+        last = parse_index_record(indexes[0], size - INDEX_RECORD_SIZE)
+        data = [_joined(ledger / "data", last.position + last.size) for ledger in ledgers]
+        assert len(data[0]) == last.position + last.size
+        assert data[0] == data[1] == data[2]
         queues = [queue_files(self.path(member_id) / "consumequeue" / TOPIC) for member_id in IDS]
         assert len(queues[0]) >= QUEUES
         assert queues[0] == queues[1] == queues[2]
@@ -354,32 +363,20 @@ def put_through(member: Member, messages: Sequence[Message]) -> list[Told]:
         return [Told("NO_ANSWER", (0, -1), -1)] * len(messages)
 
 
-def ledger_files(directory: Path) -> dict[str, bytes]:
-    """The data and index files of a ledger, without the zeros behind their last byte, and without empty ones."""
-    files = [file for name in ("data", "index") for file in sorted((directory / name).iterdir())]
-    found = {f"{file.parent.name}/{file.name}": _content(file) for file in files}
-    return {name: content for name, content in found.items() if content}
+def _joined(directory: Path, size: int) -> bytes:
+    """The first bytes of a row of files, as if they were one."""
+    found = b""
+    for file in sorted(directory.iterdir()):
+        with file.open("rb") as opened:
+            found += opened.read(size - len(found))
+    return found
 
 
 def queue_files(directory: Path) -> dict[str, bytes]:
-    """The files of a topic's queues, likewise."""
+    """The files of a topic's queues, without the zeros behind their last byte, and without empty ones."""
     files = [file for file in sorted(directory.rglob("*")) if file.is_file()]
-    found = {str(file.relative_to(directory)): _content(file) for file in files}
+    found = {str(file.relative_to(directory)): file.read_bytes().rstrip(b"\0") for file in files}
     return {name: content for name, content in found.items() if content}
-
-
-def _content(file: Path) -> bytes:
-    """What a sparse file holds; an index file has 160 MiB, nearly all of it a hole."""
-    found = b""
-    with file.open("rb") as opened:
-        while block := opened.read(INDEX_RECORD_SIZE << 15):
-            stripped = block.rstrip(b"\0")
-            if not stripped:
-                break
-            found += stripped if len(stripped) < len(block) else block
-            if len(stripped) < len(block):
-                break
-    return found
 
 
 def until(happened: Callable[[], bool], told: Callable[[], str]) -> None:

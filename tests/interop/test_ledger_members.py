@@ -141,24 +141,25 @@ def test_members_change_places_with_each_others_files_and_back(tmp_path: Path) -
 def test_what_a_broker_showed_before_it_was_committed_is_not_shown_by_ours(tmp_path: Path) -> None:
     with store_group(tmp_path) as group:
         group.start_theirs("n0")
-        group.start_ours("n1", "n2")
+        group.start_killable("n1", "n2")
         group.hand_over("n0")
         group.put(100, "common")
         group.settle()
-        group.stop("n1", "n2")
+        group.kill("n1")
+        group.kill("n2")
         lost = [Message(TOPIC, b"lost %d" % number, queue_id=number % QUEUES) for number in range(20)]
         assert "PUT_OK" not in {told.status for told in put_through(group.members["n0"], lost)}
         ends = group.members["n0"].ends()
         assert ends.end >= ends.committed + len(lost)
         group.kill("n0")
-        group.start_ours("n1", "n2")
+        group.start_killable("n1", "n2")
         group.put(100, "agreed")
         group.start_theirs("n0")
         group.settle()
         with pytest.raises((AssertionError, Py4JError)):  # RocketMQ's queues point at what was cut off
             group.check()
         group.kill("n0")
-        group.start_ours("n0")
+        group.start_killable("n0")
         group.check()
         group.stop()
         group.same_files()

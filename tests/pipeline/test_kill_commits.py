@@ -87,13 +87,13 @@ def kill_followers(server: Server, tmp_path: Path, form: str, kills: int) -> Non
 
 
 @contextmanager
-def written_to(store: Path) -> Iterator[None]:
+def written_to(store: Path, pause_s: float = 0.005) -> Iterator[None]:
     """Messages come into a store meanwhile."""
     stop = threading.Event()
 
     def put() -> None:
         with open_store(store, small_config()) as running:
-            while not stop.wait(0.005):
+            while not stop.wait(pause_s):
                 for number in range(3):
                     running.put(Message("orders" if number else "payments", bytes(300)))
 

@@ -163,7 +163,7 @@ def test_the_command_that_follows_killed_with_its_jvm(tmp_path: Path, form: str)
     def commits() -> int:
         return len(list(table.glob(COMMITS[form])))
 
-    with written_to(store):
+    with written_to(store, 0.1):
         for _ in range(4):
             before, follower = commits(), Process(tmp_path, *job, "--follow", "--interval", "0.1")
             follower.wait_until(lambda before=before: commits() > before + 1)  # type: ignore[misc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +17,10 @@ from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS
 from flintlog.remoting.frame import Command
+from flintlog.replication.ha.master_shell import HaMaster
 from flintlog.replication.ha.node import HaNode
 from flintlog.replication.ha.status import parse_status
+from flintlog.replication.ha.wire import encode_report
 
 ANY_MASTER = MASTER.with_changes(ha_listen_port=0, slave_timeout=1000)
 
@@ -33,15 +36,31 @@ def master_at(path: Path, config: StoreConfig = ANY_MASTER) -> Iterator[HaNode]:
 
 
 @contextmanager
-def slave_at(path: Path, master: HaNode, config: StoreConfig = SMALL) -> Iterator[HaNode]:
+def slave_at(
+    path: Path,
+    master: HaNode,
+    config: StoreConfig = SMALL,
+    *,
+    remoting_port: int | None = None,
+    cut_to_master: bool = False,
+    compare_logs: bool = True,
+) -> Iterator[HaNode]:
     config = config.with_changes(
         broker_role="SLAVE",
         ha_master_address=f"127.0.0.1:{master.ha_port}",
         ha_send_heartbeat_interval=200,
         ha_listen_port=0,
     )
-    remoting = f"127.0.0.1:{master.port}"
-    node = HaNode(path, config, port=0, master_remoting=remoting, reconnect_s=0.05, poll_s=0.1)
+    node = HaNode(
+        path,
+        config,
+        port=0,
+        master_remoting=f"127.0.0.1:{remoting_port or master.port}",
+        cut_to_master=cut_to_master,
+        compare_logs=compare_logs,
+        reconnect_s=0.05,
+        poll_s=0.1,
+    )
     node.start()
     try:
         yield node
@@ -81,15 +100,70 @@ def test_the_old_master_comes_back_as_the_slave_of_the_new_one(tmp_path: Path) -
         assert store.get("orders", 0, 0, 64).messages[-1].body == bytes(48)
 
 
-def test_a_slave_that_is_ahead_of_its_master_is_cut_to_its_end(tmp_path: Path) -> None:
+def pair_of(tmp_path: Path, count: int) -> tuple[Path, Path]:
+    """A master's directory and its slave's, with the same messages."""
     with master_at(tmp_path / "a") as master, slave_at(tmp_path / "b", master):
-        fill(master.store, 10)
-    with open_store(tmp_path / "b", SMALL) as ahead:
+        fill(master.store, count)
+    return tmp_path / "a", tmp_path / "b"
+
+
+@pytest.mark.parametrize("lost_and_wrote", [0, 5], ids=["shorter", "with something else"])
+def test_a_restarted_master_does_not_take_what_its_slave_acknowledged(tmp_path: Path, lost_and_wrote: int) -> None:
+    a, b = pair_of(tmp_path, 10)
+    with open_store(b, SMALL) as ahead:  # as if the master's machine had lost what was not synced
         fill(ahead, 5, 10)
-    with master_at(tmp_path / "a", ANY_MASTER) as master, slave_at(tmp_path / "b", master) as slave:
-        wait_until(lambda: slave.store.raw_log.end == master.store.raw_log.end)
-        fill(master.store, 5, 10)
-    assert files(tmp_path / "a") == files(tmp_path / "b")
+    with open_store(a, SMALL) as back:
+        fill(back, lost_and_wrote, 300)
+    before = files(b)
+    with master_at(a, ANY_MASTER) as master:
+        with slave_at(b, master) as slave:
+            wait_until(lambda: "promote this store" in str(slave.status().trouble))
+        assert files(b) == before
+        with slave_at(b, master, cut_to_master=True) as slave:
+            wait_until(lambda: slave.store.raw_log.end == master.store.raw_log.end)
+            fill(master.store, 5, 10)
+    assert files(a) == files(b)
+    assert kept_bytes(b)
+
+
+def test_a_promoted_master_that_restarts_is_no_promotion_for_who_followed_it(tmp_path: Path) -> None:
+    old, new = pair_of(tmp_path, 10)
+    with master_at(new) as promoted, slave_at(old, promoted):
+        fill(promoted.store, 5, 10)
+    with open_store(old, SMALL) as ahead:
+        fill(ahead, 5, 15)
+    with master_at(new) as restarted, slave_at(old, restarted) as slave:
+        wait_until(lambda: "promote this store" in str(slave.status().trouble))
+    with master_at(old) as now_it_is_master, slave_at(new, now_it_is_master) as slave:
+        wait_until(lambda: slave.store.raw_log.end == now_it_is_master.store.raw_log.end)
+    assert files(old) == files(new)
+
+
+def test_a_log_that_goes_on_alone_is_cut_for_a_master_that_was_promoted(tmp_path: Path) -> None:
+    old, new = pair_of(tmp_path, 10)
+    with open_store(old, SMALL) as alone:
+        fill(alone, 5, 10)
+    with master_at(new) as promoted, slave_at(old, promoted) as slave:
+        wait_until(lambda: slave.store.raw_log.end == promoted.store.raw_log.end)
+    assert files(old) == files(new)
+
+
+@pytest.mark.parametrize("compares", [True, False])
+def test_a_slave_follows_nobody_it_cannot_compare_with_unless_told_so(tmp_path: Path, compares: bool) -> None:
+    a, b = pair_of(tmp_path, 10)
+    with open_store(a, SMALL) as more:
+        fill(more, 5, 10)
+    before = files(b)
+    with master_at(a, ANY_MASTER) as master:
+        with socket.create_server(("127.0.0.1", 0)) as nobody:
+            unused = nobody.getsockname()[1]
+        with slave_at(b, master, remoting_port=unused, compare_logs=compares) as slave:
+            if not compares:
+                wait_until(lambda: slave.store.raw_log.end == master.store.raw_log.end)
+                return
+            wait_until(lambda: "cannot be reached" in str(slave.status().trouble))
+            assert master.status().replicas == ()
+    assert files(b) == before
 
 
 def test_a_slave_becomes_a_master_and_takes_puts(tmp_path: Path) -> None:
@@ -100,6 +174,38 @@ def test_a_slave_becomes_a_master_and_takes_puts(tmp_path: Path) -> None:
         slave.promote()
         assert slave.status().role == "ASYNC_MASTER"
         assert slave.store.put(Message("orders", b"yes")).check().queue_offset == 2
+
+
+def test_a_slave_that_does_not_read_is_closed_and_does_not_keep_its_master_from_a_clean_stop(tmp_path: Path) -> None:
+    config = ANY_MASTER.with_changes(
+        broker_role="ASYNC_MASTER",
+        ha_housekeeping_interval=1000,
+        mapped_file_size_commit_log=16 << 20,
+        max_message_size=1 << 16,
+    )
+    with open_store(tmp_path, config) as store:
+        for _ in range(200):
+            store.put(Message("orders", bytes(60_000))).check()
+    with master_at(tmp_path, config) as master, socket.create_connection(("127.0.0.1", master.ha_port)) as stalled:
+        stalled.sendall(encode_report(0))
+        wait_until(lambda: len(master.status().replicas) == 1)
+        wait_until(lambda: master.status().replicas == ())
+    assert not (tmp_path / "abort").exists()
+
+
+def test_a_part_that_cannot_be_stopped_does_not_keep_the_store_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really_stop = HaMaster.stop
+
+    async def fail(master: HaMaster) -> None:
+        await really_stop(master)
+        raise OSError("no such luck")
+
+    monkeypatch.setattr(HaMaster, "stop", fail)
+    with master_at(tmp_path) as master:
+        master.stop()
+        assert not (tmp_path / "abort").exists()
 
 
 def test_logs_without_anything_in_common_are_left_alone(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tests.replication.ledger_group import FILE_BYTES, PATIENCE_S, Group, bodies
 from flintlog import InvalidConfig, Message, StoreConfig, open_store
 from flintlog.care.verify import verify
 from flintlog.errors import InvalidMessage
+from flintlog.replication.ledger import store_node
 from flintlog.replication.ledger.interface import Role
 from flintlog.replication.ledger.messages import AppendResponse
 from flintlog.replication.ledger.store_node import (
@@ -92,6 +93,25 @@ def test_a_member_comes_back_with_everything(group: Callable[..., Group]) -> Non
         assert store.max_offset("orders", 0) == 300
 
 
+def test_a_last_sync_that_never_ends_keeps_no_store_open(
+    group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = group("n0")
+    members.start()
+    node = members.nodes["n0"]
+
+    really_stop = node.node.stop
+
+    async def hang() -> None:
+        await really_stop()
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(store_node, "_STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(node.node, "stop", hang)
+    node.stop()
+    assert not (members.root / "n0" / "abort").exists()
+
+
 def test_before_it_leads_a_member_takes_no_puts(group: Callable[..., Group]) -> None:
     three = group("n0", "n1", "n2")
     three.start("n0")
@@ -124,7 +144,9 @@ def test_all_members_hold_the_same_bytes_and_serve_the_same_messages(group: Call
     for node in three.nodes.values():
         until(lambda node=node: node.store.max_offset("orders", 1) == 150, "dispatched")  # type: ignore[misc]
         assert bodies(node) == expected
-    three.stop_all()
+    leader = three.name_of(three.leader)
+    for member in [each for each in three.addresses if each != leader] + [leader]:
+        three.stop(member)  # the leader last, so that nobody takes its place
     files = [
         {path.name: path.read_bytes() for path in (three.root / member / f"dledger-{member}/data").iterdir()}
         for member in three.addresses

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 )
 @click.option("--ha-master", metavar="HOST:PORT", help="The master's HA port, for a slave.")
 @click.option("--master-remoting", metavar="HOST:PORT", help="The master's other port; else one below its HA port.")
+@click.option("--cut-to-master", is_flag=True, help="Let a slave give up what its master does not have.")
+@click.option(
+    "--without-comparing", is_flag=True, help="Let a slave follow a master of which only the HA port can be reached."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=10911, show_default=True, help="The port for requests.")
 @click.option("--ha-port", type=click.IntRange(0, 65535), help="The port a master sends its log on; else haListenPort.")
@@ -61,6 +65,8 @@ def serve(
     ledger_brokers: str | None,
     ha_master: str | None,
     master_remoting: str | None,
+    cut_to_master: bool,
+    without_comparing: bool,
     host: str,
     port: int,
     ha_port: int | None,
@@ -87,7 +93,15 @@ def serve(
         changes |= {"broker_role": "SLAVE", "ha_master_address": ha_master}
     elif config.broker_role == "SLAVE":
         changes["broker_role"] = "ASYNC_MASTER"
-    master = Node(store, config.with_changes(**changes), host=host, port=port, master_remoting=master_remoting)
+    master = Node(
+        store,
+        config.with_changes(**changes),
+        host=host,
+        port=port,
+        master_remoting=master_remoting,
+        cut_to_master=cut_to_master,
+        compare_logs=not without_comparing,
+    )
     return _run(master, host, metrics_port, lambda metrics: _say_where(master, store, host, output, metrics))
 
 

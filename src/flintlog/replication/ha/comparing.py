@@ -1,12 +1,16 @@
 """Finding out, before a byte is taken, whether a slave's log is the beginning of its master's.
 
-    request COMPARE_LOG   start, stop       reply   digest (SHA-256, when the master holds the range), logStart, logEnd
+    request COMPARE_LOG   start, stop       reply   digest (SHA-256, when the master holds the range), logStart, logEnd,
+                                                    reign, promoted
 
 The slave asks for the digest of the last bytes that both have. When that differs it halves the range until it has the
 first byte that differs; the record that holds it is where the two logs part. A log that goes on behind its master's
 end parts there.
 
 A master that does not know the request is RocketMQ's: then nothing can be compared, as between two of RocketMQ's own.
+One that does not answer may be ours: nothing is taken from it.
+
+Only for a master that was promoted since we last followed (`reign.py`) is anything of ours cut.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from flintlog.errors import DamagedStore, InvalidOffset, PeerFailed
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.codes import COMPARE_LOG, REQUEST_CODE_NOT_SUPPORTED, SUCCESS
 from flintlog.remoting.frame import Command
+from flintlog.replication.ha.reign import FOREIGN, Reign
 from flintlog.store.raw_log import RawLog
 
 WINDOW_BYTES: Final = 64 * 1024
@@ -33,18 +38,22 @@ class Compared:
     digest: str | None
     log_start: int
     log_end: int
+    reign: str = FOREIGN
+    is_promoted: bool = False
 
 
 Ask = Callable[[int, int], Awaitable[Compared]]
 
 
-async def answer_compare(raw: RawLog, request: Command) -> Command:
+async def answer_compare(raw: RawLog, reign: Reign | None, request: Command) -> Command:
     """The master's side; the range is read in a thread, because it may be long."""
     try:
         start, stop = int(request.fields["start"]), int(request.fields["stop"])
     except (KeyError, ValueError):
         raise InvalidOffset("start and stop are needed, as numbers") from None
     fields = {"logStart": str(raw.start), "logEnd": str(raw.end)}
+    if reign is not None and reign.is_master:
+        fields |= {"reign": reign.name, "promoted": str(reign.is_promoted).lower()}
     if raw.start <= start <= stop <= raw.end:
         fields["digest"] = await asyncio.to_thread(raw.digest, start, stop)
     return request.reply(SUCCESS, fields=fields)
@@ -58,17 +67,18 @@ async def ask_master(client: RemotingClient, start: int, stop: int) -> Compared 
         return None
     if reply.code != SUCCESS:
         raise PeerFailed(f"{client.address} does not compare: {reply.remark}")
+    told = reply.fields
     try:
-        return Compared(reply.fields.get("digest"), int(reply.fields["logStart"]), int(reply.fields["logEnd"]))
+        start, end = int(told["logStart"]), int(told["logEnd"])
     except (KeyError, ValueError):
-        raise PeerFailed(f"{client.address} answers a comparison with {dict(reply.fields)}") from None
+        raise PeerFailed(f"{client.address} answers a comparison with {dict(told)}") from None
+    return Compared(told.get("digest"), start, end, told.get("reign", FOREIGN), told.get("promoted") == "true")
 
 
-async def common_end(raw: RawLog, ask: Ask, max_range_bytes: int) -> int:
-    """Where our log and the master's part; our own end when they do not."""
+async def common_end(raw: RawLog, theirs: Compared, ask: Ask, max_range_bytes: int) -> int:
+    """Where our log and the master's part; our own end when they do not. `theirs` tells what the master holds."""
     if raw.end == raw.start:
         return raw.end
-    theirs = await ask(raw.end, raw.end)
     low, stop = max(raw.start, theirs.log_start), min(raw.end, theirs.log_end)
     if stop <= low:
         raise DamagedStore(
@@ -102,3 +112,15 @@ def _check_range(differing_bytes: int, max_range_bytes: int) -> None:
 async def _is_same(raw: RawLog, ask: Ask, start: int, stop: int) -> bool:
     theirs = await ask(start, stop)
     return theirs.digest is not None and theirs.digest == await asyncio.to_thread(raw.digest, start, stop)
+
+
+def check_cut(raw: RawLog, end: int, theirs: Compared, own: Reign | None) -> None:
+    """Whether our log may be cut to `end` for this master, or somebody has to decide."""
+    if theirs.is_promoted and (own is None or own.name != theirs.reign):
+        return
+    what = "ends" if end >= theirs.log_end else "says something else"
+    raise DamagedStore(
+        f"our log goes on to {raw.end}, the master's {what} at {end}, and it was not promoted since we followed it: "
+        "it may have lost what was acknowledged",
+        advice="promote this store instead, or start it with --cut-to-master to give up what only it holds",
+    )

@@ -5,8 +5,9 @@
 
 A Java slave asks for the topics at a broker's "fast" port, two below the other: a node listens there as well.
 
-A slave whose log is not the beginning of its master's has its store reopened with the rest cut off and kept aside
-(`flintlog/cut/`); a slave becomes a master by `promote`, which reopens its store in that role.
+A slave becomes a master by `promote`, which reopens its store in that role. A slave whose log is not the beginning of
+such a master's has its store reopened with the rest cut off and kept aside (`flintlog/cut/`); from one that was not
+promoted since it takes nothing, and waits for somebody to decide.
 
 Threads: all sockets are in `flintlog-ha`; a reopening runs in `flintlog-ha-reopen`, because the loop cannot wait for
 itself to end.
@@ -14,6 +15,7 @@ itself to end.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -25,10 +27,11 @@ from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS, SUCCESS
 from flintlog.remoting.frame import Command
 from flintlog.replication.broker_ports import BrokerPorts
 from flintlog.replication.figures import NodeFigures, PeerFigures
-from flintlog.replication.ha.comparing import Compared, answer_compare, ask_master, common_end
+from flintlog.replication.ha.comparing import Compared, answer_compare, ask_master, check_cut, common_end
 from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ha.master_shell import HaMaster
 from flintlog.replication.ha.metadata import POLL_S, MetadataFollower, handlers_of
+from flintlog.replication.ha.reign import FOREIGN, ReignFile
 from flintlog.replication.ha.slave_shell import RECONNECT_S, HaSlave
 from flintlog.replication.ha.status import NodeStatus, encode_status
 from flintlog.store.config import StoreConfig
@@ -51,16 +54,24 @@ class HaNode:
         host: str = "127.0.0.1",
         port: int = DEFAULT_PORT,
         master_remoting: str | None = None,
+        cut_to_master: bool = False,
+        compare_logs: bool = True,
         reconnect_s: float = RECONNECT_S,
         poll_s: float = POLL_S,
     ) -> None:
-        """`port` is that of the settings; `master_remoting` the master's, one below its HA port when not given."""
+        """`port` is that of the settings; `master_remoting` the master's, one below its HA port when not given.
+
+        `cut_to_master`: give up what contradicts any master. Without `compare_logs` a slave takes what follows its
+        end from whoever sends it, as RocketMQ's do: for a master whose other port cannot be reached.
+        """
         self.path = path
         self.config = config
         self.host = host
         self.port = port
         self.ha_port = config.ha_listen_port
         self._master_remoting = master_remoting
+        self._cut_to_master = cut_to_master
+        self._compare_logs = compare_logs
         self._reconnect_s = reconnect_s
         self._poll_s = poll_s
         self._changing = threading.RLock()
@@ -71,7 +82,6 @@ class HaNode:
         self._metadata: MetadataFollower | None = None
         self._ports: BrokerPorts | None = None
         self._reopening: threading.Thread | None = None
-        self._has_compared = False
 
     @property
     def store(self) -> Store:
@@ -100,7 +110,9 @@ class HaNode:
 
     async def _take_up(self, store: Store) -> None:
         handlers = handlers_of(store)
-        handlers[COMPARE_LOG] = lambda request: answer_compare(store.raw_log, request)
+        reigns = ReignFile(store)
+        reign = reigns.load() if self.is_slave else reigns.begin()
+        handlers[COMPARE_LOG] = lambda request: answer_compare(store.raw_log, reign, request)
         handlers[GET_BROKER_HA_STATUS] = self._answer_status
         self._ports = BrokerPorts(handlers)
         self.port = await self._ports.start(self.host, self.port)
@@ -113,7 +125,7 @@ class HaNode:
         client = RemotingClient(remoting)
 
         async def agrees() -> bool:
-            return await self._agrees(store, client)
+            return await self._agrees(store, client, reigns)
 
         self._slave = HaSlave(store, address, compare=agrees, reconnect_s=self._reconnect_s)
         await self._slave.start()
@@ -124,23 +136,23 @@ class HaNode:
         """Leave the role and close the store. A second call does nothing."""
         with self._changing:
             thread, self._thread = self._thread, None
-            if thread is not None:
-                try:
-                    thread.call(self._leave())
-                finally:
-                    thread.stop()
-            store, self._store = self._store, None
-            if store is not None:
-                store.shutdown()
+            try:
+                if thread is not None:
+                    thread.leave(self._leave())
+            finally:
+                store, self._store = self._store, None
+                if store is not None:
+                    store.shutdown()
         reopening = self._reopening
         if reopening is not None and reopening is not threading.current_thread():
             reopening.join(_REOPEN_TIMEOUT_S)
 
     async def _leave(self) -> None:
-        for part in (self._slave, self._metadata, self._master, self._ports):
-            if part is not None:
-                await part.stop()
+        parts = self._slave, self._metadata, self._master, self._ports
         self._slave = self._metadata = self._master = self._ports = None
+        ends = await asyncio.gather(*(part.stop() for part in parts if part is not None), return_exceptions=True)
+        for failure in filter(None, ends):
+            raise failure
 
     # ------------------------------------------------------------------ changing places
 
@@ -151,28 +163,29 @@ class HaNode:
             self.config = self.config.with_changes(broker_role=role)
             self.start()
 
-    async def _agrees(self, store: Store, client: RemotingClient) -> bool:
+    async def _agrees(self, store: Store, client: RemotingClient, reigns: ReignFile) -> bool:
         """Whether our log is the beginning of the master's; if not, a cut is on its way."""
         raw = store.raw_log
+        if not self._compare_logs:
+            reigns.follow(FOREIGN)
+            return True
+        theirs = await ask_master(client, raw.end, raw.end)
+        if theirs is None:
+            reigns.follow(FOREIGN)
+            return True
 
         async def ask(start: int, stop: int) -> Compared:
             answer = await ask_master(client, start, stop)
             if answer is None:
-                raise _NotOurs
+                raise PeerFailed(f"{client.address} compares no more")
             return answer
 
-        try:
-            end = await common_end(raw, ask, self.config.max_checksum_range)
-        except _NotOurs:
-            return True
-        except PeerFailed as failure:
-            if self._has_compared:
-                raise
-            log.info("following without comparing: %s", failure)
-            return True
-        self._has_compared = True
+        end = await common_end(raw, theirs, ask, self.config.max_checksum_range)
         if end == raw.end:
+            reigns.follow(theirs.reign)
             return True
+        if not self._cut_to_master:
+            check_cut(raw, end, theirs, reigns.load())
         log.warning("our log goes on to %d, the master's has something else from %d on", raw.end, end)
         raw.ask_for_cut(end)
         self._reopening = threading.Thread(target=self._reopen, args=(store,), name="flintlog-ha-reopen", daemon=True)
@@ -226,10 +239,6 @@ class HaNode:
         if store is None:
             raise StoreClosed("the node is stopping", path=self.path)
         return request.reply(SUCCESS, encode_status(self._status_of(store)))
-
-
-class _NotOurs(Exception):
-    """The master does not know our question."""
 
 
 def remoting_address(ha_address: str) -> str:

@@ -54,6 +54,9 @@ log = logging.getLogger(__name__)
 LEADER_TOPIC: Final = "rmq_sys_flintlog_leader"
 """A leader's first record: half a transaction, so it stands in no queue and nobody is ever given it."""
 
+_STOP_TIMEOUT_S: Final = 120.0
+"""The last sync of a slow disk is waited for."""
+
 # What is not here may have been written: a put whose leader changed, halted or was stopped is UNKNOWN_ERROR.
 _STATUS: Final[Mapping[int, PutStatus]] = {
     ResponseCode.SUCCESS: PutStatus.PUT_OK,
@@ -200,8 +203,7 @@ class LedgerStoreNode(LedgerListeners):
             try:
                 if loop is not None:
                     self._door.resign()
-                    loop.call(self._stop())
-                    loop.stop()
+                    loop.leave(self._stop(), _STOP_TIMEOUT_S)
             finally:
                 self._door.stop()
                 self.store.shutdown()
