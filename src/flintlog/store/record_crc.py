@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 from flintlog.format.record import has_crc_property, has_good_crc_property
-from flintlog.kernel import Buffer
 from flintlog.store.config import StoreConfig
 
 WRONG: Final = "the record does not match the CRC over all of it"
@@ -24,7 +23,7 @@ class RecordCrc:
         self._must_be_there = config.force_verify_prop_crc
         self.is_on = config.enabled_append_prop_crc or config.force_verify_prop_crc
 
-    def fault_in(self, record: Buffer) -> str | None:
+    def fault_in(self, record: bytes | memoryview) -> str | None:
         """What is wrong with the bytes of one record; None when nothing is, or nobody asked."""
         if not self.is_on or has_good_crc_property(record):
             return None
