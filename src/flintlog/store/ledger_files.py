@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from flintlog.derive.finding import Finding
+from flintlog.disk.durable_names import sync_names
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
@@ -91,6 +92,7 @@ class LedgerFiles:
 
     def load(self) -> None:
         """Find the files and the log's end, and clear what lies behind it. Files of the caller's are loaded before."""
+        sync_names([self.directory, self.directory / "index", *self._directories], self._medium)
         if not self.data.segments:
             self.data.load()
         self._index.load()
