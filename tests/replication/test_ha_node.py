@@ -18,6 +18,7 @@ from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS
 from flintlog.remoting.frame import Command
 from flintlog.remoting.server import RemotingServer
+from flintlog.replication.ha import comparing
 from flintlog.replication.ha.master_shell import HaMaster
 from flintlog.replication.ha.metadata import PARTS, MetadataFollower
 from flintlog.replication.ha.node import HaNode
@@ -126,6 +127,12 @@ def test_a_restarted_master_does_not_take_what_its_slave_acknowledged(tmp_path: 
             fill(master.store, 5, 10)
     assert files(a) == files(b)
     assert kept_bytes(b)
+
+
+def test_long_ranges_are_compared_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "MOST_BYTES", 1000)
+    monkeypatch.setattr(comparing, "WINDOW_BYTES", 5000)
+    test_the_old_master_comes_back_as_the_slave_of_the_new_one(tmp_path)
 
 
 def test_a_promoted_master_that_restarts_is_no_promotion_for_who_followed_it(tmp_path: Path) -> None:
@@ -319,11 +326,12 @@ def test_the_status_tells_of_both_sides(tmp_path: Path) -> None:
         assert slave.status().is_connected
 
 
-def test_a_comparison_without_numbers_is_an_error_and_no_crash(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fields", [{"start": "x"}, {"start": "0", "stop": str(1 << 30)}], ids=["words", "too much"])
+def test_a_comparison_that_cannot_be_is_an_error_and_no_crash(tmp_path: Path, fields: dict[str, str]) -> None:
     async def ask(node: HaNode) -> Command:
         client = RemotingClient(f"127.0.0.1:{node.port}")
         try:
-            return await client.call(Command(COMPARE_LOG, fields={"start": "x"}))
+            return await client.call(Command(COMPARE_LOG, fields=fields))
         finally:
             await client.close()
 
