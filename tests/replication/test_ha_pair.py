@@ -135,6 +135,24 @@ def test_damage_in_the_masters_own_log_does_not_stop_the_copying(tmp_path: Path)
     assert files(tmp_path / "master") == files(tmp_path / "slave")
 
 
+def test_a_size_that_rotted_in_the_masters_log_does_not_stop_the_copying(tmp_path: Path) -> None:
+    changes = {"mapped_file_size_commit_log": 64 << 20}
+    with open_store(tmp_path / "master", SMALL.with_changes(**changes)) as store:
+        fill(store, 5)
+        bad = store.put(Message("orders", b"rots", queue_id=0)).check()
+        fill(store, 20, 5)
+    with (tmp_path / "master" / "commitlog" / f"{0:020d}").open("r+b") as log_file:
+        log_file.seek(bad.physical_offset)
+        log_file.write(b"\x02")  # 32 MiB more: less than the file has left, and more than will ever come
+    with (
+        running_master(tmp_path / "master", MASTER.with_changes(**changes)) as (master, _, port),
+        running_slave(tmp_path / "slave", port, SLAVE.with_changes(**changes)) as (slave, _),
+    ):
+        wait_until(lambda: slave.raw_log.end == master.raw_log.end)
+        fill(master, 3, 25)
+        wait_until(lambda: slave.queues() == master.queues())
+
+
 def test_three_copies_need_two_slaves(tmp_path: Path) -> None:
     config = MASTER.with_changes(in_sync_replicas=3, slave_timeout=300)
     with (

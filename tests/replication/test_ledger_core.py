@@ -267,6 +267,15 @@ def test_a_position_is_sealed_into_the_body() -> None:
     assert output.entries[0].body == b"a.%04d" % output.entries[0].position
 
 
+def test_a_proposal_for_another_term_is_not_written() -> None:
+    node = Node()
+    node.lead()
+    term = node.core.term
+    output = node.step(Propose((Proposal(1, (b"a",), term - 1), Proposal(2, (b"b",), term))))
+    assert codes(output) == [ResponseCode.NOT_LEADER]
+    assert [entry.body for entry in output.entries] == [b"b"]
+
+
 def test_too_many_proposals_are_refused() -> None:
     node = Node(replace(LedgerConfig("n0", PEERS), max_pending_proposals=2))
     node.lead()

@@ -84,6 +84,34 @@ def test_queue_offsets_are_taken_from_the_queues_when_a_member_leads(group: Told
     assert later.result(PATIENCE_S).check().queue_offset == 5
 
 
+def test_who_does_not_lead_any_more_waits_for_no_put(group: ToldGroup) -> None:
+    group.lead()
+    with group.store._engine.log.lock:  # a put is being made
+        thread = threading.Thread(target=group.door.follow)
+        thread.start()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    assert group.store.put(Message("orders", b"no")).status is PutStatus.SERVICE_NOT_AVAILABLE
+
+
+def test_a_store_that_cannot_follow_its_log_says_so_and_takes_no_puts(
+    group: ToldGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group.lead()
+    failed: list[Exception] = []
+    group.door.on_failed = failed.append
+
+    def fails() -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(group.door, "_on_committed", fails)
+    group.door.committed(-1)
+    until(lambda: failed)
+    assert isinstance(failed[0], ZeroDivisionError)
+    assert not group.door.is_serving
+    assert group.store.put(Message("orders", b"no")).status is PutStatus.SERVICE_NOT_AVAILABLE
+
+
 def test_a_leader_serves_only_when_all_it_has_is_committed(group: ToldGroup) -> None:
     group.lead()
     group.store.put_async(Message("orders", b"from an earlier term"))
@@ -173,7 +201,7 @@ def test_a_new_member_begins_where_the_groups_log_begins_now(group: ToldGroup) -
         leader.door.stop()
     kept = [entry for entry in entries if entry[0].position >= file_bytes]
     assert kept[0][0].position == file_bytes
-    group.door.files.restart(file_bytes)
+    group.door.files.restart(file_bytes, kept[0][0].index)
     group.door.files.append(kept)
     group.commit()
     group.store.wait_dispatched()
@@ -192,7 +220,7 @@ def test_a_log_that_was_read_does_not_begin_anew(group: ToldGroup) -> None:
     group.store.put_async(Message("orders", b"x"))
     group.commit()
     with pytest.raises(LedgerLeftBehind, match="begins at"):
-        group.door.files.restart(10 * CONFIG.mapped_file_size_commit_log)
+        group.door.files.restart(10 * CONFIG.mapped_file_size_commit_log, 500)
     assert group.door.files.end == 0
     group.store.wait_dispatched()
     assert len(group.store.get("orders", 0, 0).messages) == 1

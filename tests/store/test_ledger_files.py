@@ -420,8 +420,8 @@ def test_a_ledger_can_begin_again_at_the_leaders_first_file(tmp_path: Path) -> N
     grow(files, some_bodies(100))
     files.save_checkpoint(99)
     with pytest.raises(InvalidOffset):
-        files.restart(5 * DATA_BYTES + 1)
-    files.restart(5 * DATA_BYTES)
+        files.restart(5 * DATA_BYTES + 1, 777)
+    files.restart(5 * DATA_BYTES, 777)
     assert (files.begin, files.end, files.end_position) == (-1, -1, 5 * DATA_BYTES)
     files.append([(EntryHead(777, 9, 5 * DATA_BYTES, 3), b"abc")])
     grow(files, [b"d"], term=9)

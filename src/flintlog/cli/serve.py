@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     metavar="ID-HOST:PORT;…",
     help="Members that are Java brokers: asked for topics, groups and offsets while they lead.",
 )
+@click.option(
+    "--ledger-new", is_flag=True, help="The group is new, or what this member had is given up: it votes without a log."
+)
 @click.option("--ha-master", metavar="HOST:PORT", help="The master's HA port, for a slave.")
 @click.option("--master-remoting", metavar="HOST:PORT", help="The master's other port; else one below its HA port.")
 @click.option("--cut-to-master", is_flag=True, help="Let a slave give up what its master does not have.")
@@ -62,6 +65,7 @@ def serve(
     ledger_peers: str | None,
     ledger_id: str | None,
     ledger_fast: bool,
+    ledger_new: bool,
     ledger_brokers: str | None,
     ha_master: str | None,
     master_remoting: str | None,
@@ -82,9 +86,9 @@ def serve(
 
     if role is None:
         member = _member_config(config, ledger_group, ledger_peers, ledger_id)
-        node = _make_member(store, member, ledger_brokers, fast=ledger_fast, host=host, port=port)
+        node = _make_member(store, member, ledger_brokers, fast=ledger_fast, new=ledger_new, host=host, port=port)
         return _run(node, host, metrics_port, lambda metrics: _say_member(node, member, store, host, output, metrics))
-    if ledger_group or ledger_peers or ledger_id or ledger_brokers:
+    if ledger_group or ledger_peers or ledger_id or ledger_brokers or ledger_new:
         raise click.UsageError("a store is a master, a slave, or a ledger's member: --role or --ledger-…")
     if (role == "slave") != (ha_master is not None):
         raise click.UsageError("--ha-master belongs to --role slave, and a slave needs it")
@@ -115,11 +119,12 @@ def _member_config(config: StoreConfig, group: str | None, peers: str | None, me
 
 
 def _make_member(
-    store: Path, config: StoreConfig, brokers: str | None, *, fast: bool, host: str, port: int
+    store: Path, config: StoreConfig, brokers: str | None, *, fast: bool, new: bool, host: str, port: int
 ) -> LedgerStoreNode:
     from flintlog.replication.ledger.store_node import LedgerStoreNode, parse_peers
 
-    return LedgerStoreNode(store, config, fast=fast, host=host, port=port, brokers=parse_peers(brokers or ""))
+    known = parse_peers(brokers or "")
+    return LedgerStoreNode(store, config, fast=fast, host=host, port=port, brokers=known, new_group=new)
 
 
 def _run(node: HaNode | LedgerStoreNode, host: str, metrics_port: int | None, say: Callable[[int | None], None]) -> int:

@@ -28,8 +28,8 @@ _INDEX_AGAIN = (
     "Stop the member and move its `index` directory away: the next opening writes it again from the data files."
 )
 _FILL_AGAIN = (
-    "While the other members run and one leads, move the member's directory (`dledger-<id>`) away and start it: its "
-    "group fills it again. A group of one has nobody to ask: restore the directory from a backup."
+    "Move the member's directory (`dledger-<id>`) away and start it: it votes again once its group has filled it, "
+    "which needs a majority without it. A group of one has nobody to ask: restore the directory from a backup."
 )
 
 _ALL = (

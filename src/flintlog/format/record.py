@@ -289,6 +289,12 @@ def with_crc_property(record: Record, *, from_batch: bool = False) -> Record:
     return replace(record, properties=properties + encode_crc_property(crc))
 
 
+def has_crc_property(encoded: Buffer) -> bool:
+    """Whether these bytes of one record end in a CRC property, right or wrong."""
+    cut = len(encoded) - CRC_PROPERTY_SIZE
+    return cut >= 0 and bytes(encoded[cut : cut + len(_CRC_PROPERTY_START)]) == _CRC_PROPERTY_START
+
+
 def has_good_crc_property(encoded: Buffer) -> bool:
     """Whether these bytes of one record end in the CRC of all that is before it."""
     cut = len(encoded) - CRC_PROPERTY_SIZE

@@ -47,7 +47,6 @@ WITHOUT_EFFECT: Final = frozenset(
         "enable_schedule_message_stats",
         "flush_commit_log_timed",
         "flush_least_pages_when_warm_maped_file",
-        "force_verify_prop_crc",
         "ha_max_time_slave_not_catchup",
         "index_file_read_enable",
         "logic_queue_force_swap_map_interval",

@@ -82,6 +82,8 @@ class LedgerDoor:
         self._has_resigned = False
         self.between_steps: Callable[[Callable[[], None]], None] = lambda work: work()
         """Runs something while the node does nothing, and returns when it is done."""
+        self.on_failed: Callable[[Exception], None] = lambda error: None
+        """Called in the door's thread when it ends: what is committed is not dispatched any more."""
         self._on_committed = on_committed
         self._leading = LedgerLeading(leader)
         self._log.on_refused = self._woken.set
@@ -95,7 +97,7 @@ class LedgerDoor:
         self._woken.set()
 
     def lead(self, proposer: Proposer) -> None:
-        """This member leads: take puts as soon as that is safe."""
+        """This member leads: take puts as soon as that is safe. The proposer takes nothing once it does not lead."""
         self._proposer = proposer
         self._woken.set()
 
@@ -154,6 +156,11 @@ class LedgerDoor:
                     self._take_over()
             except FlintlogError as failure:
                 log.warning("the ledger's store could not go on: %s", failure)
+            except Exception as error:
+                log.exception("the ledger's store cannot go on")
+                self._log.pause()
+                self.on_failed(error)
+                return
 
     def _tell_leading(self) -> None:
         self._leading.ask(leads=self._proposer is not None, serves=self._log.is_serving)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from flintlog.derive.finding import Finding
+from flintlog.disk.durable_names import sync_names
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
@@ -91,6 +92,7 @@ class LedgerFiles:
 
     def load(self) -> None:
         """Find the files and the log's end, and clear what lies behind it. Files of the caller's are loaded before."""
+        sync_names([self.directory, self.directory / "index", *self._directories], self._medium)
         if not self.data.segments:
             self.data.load()
         self._index.load()
@@ -353,8 +355,8 @@ class LedgerFiles:
             self.end_position = record.position + record.size
             self.synced_position = min(self.synced_position, self.end_position)
 
-    def restart(self, position: int) -> None:
-        """Keep nothing: the next entry, of whatever index, has this position, which begins a file."""
+    def restart(self, position: int, first_index: int) -> None:
+        """Keep nothing: the next entry has this position, which begins a file, and this index."""
         if position % self.data.segment_size:
             raise InvalidOffset("a ledger begins where a file does", path=self.directory, offset=position)
         if self.is_read_from and self.end != NO_INDEX:
@@ -364,13 +366,8 @@ class LedgerFiles:
                 offset=self.end_position,
                 advice="a member that runs empties itself; otherwise move its directory away: the group fills it again",
             )
-        if self.is_read_from and position < self._begin_position():
-            raise DamagedStore(
-                f"the group's log begins at {position}, where this store has an earlier one",
-                path=self.directory,
-                offset=self._begin_position(),
-                advice="move the store's directory away: the group fills it again from there",
-            )
+        if self.is_read_from:
+            self._check_plain_log(position, first_index)
         # The checkpoint first: one that names more than there is would keep the member from being opened.
         self.state.save_checkpoint(NOTHING)
         with self._syncing:
@@ -380,6 +377,18 @@ class LedgerFiles:
             self._index.drop_from(0)
             self._begin = self.end = self.end_term = NO_INDEX
             self.end_position = self.synced_position = position
+
+    def _check_plain_log(self, position: int, first_index: int) -> None:
+        """A group's first entry lies behind the same plain log on all members, or queues would count differently."""
+        own = self._begin_position()
+        if position < own or (position > own and (own > 0 or first_index == 0)):
+            raise DamagedStore(
+                f"the group's log begins at {position}, and this store's own log before it ends at {own}",
+                path=self.directory,
+                offset=own,
+                advice="give each member a copy of the same store before the group begins; keep this store until its "
+                "messages are known to be on others",
+            )
 
     def _clear_behind(self, queue: SegmentQueue, end: int) -> None:
         """End a queue's files here: later ones are deleted, the last first, and the rest of this one is zeros."""

@@ -143,9 +143,8 @@ class LedgerCommitLog(CommitLog):
             self._proposer = proposer
 
     def pause(self) -> None:
-        """Take no more puts, until `serve`."""
-        with self.lock:
-            self._proposer = None
+        """Take no more puts, until `serve`. One that is being made goes to a proposer that does not lead any more."""
+        self._proposer = None
 
     def doubt(self) -> None:
         """Nobody knows what became of a put that must not be made twice: take no more until the log is settled."""
@@ -163,7 +162,8 @@ class LedgerCommitLog(CommitLog):
 
     def close(self) -> None:
         """Take no more: a put that comes too late is refused."""
-        self.pause()
+        with self.lock:
+            self.pause()
 
     @property
     def end_offset(self) -> int:

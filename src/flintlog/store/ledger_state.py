@@ -6,7 +6,8 @@ left with a `.bak` alone has forgotten its vote, and is not opened.
 
 The checkpoint only ever says less than is true: an entry that it calls committed is on disk.
 
-A member that gives up its log because its group's begins further on remembers where it ended (`promised`): the group
+A member without a log may have had one: it promises everything, until its group has filled it or is known to be new.
+One that gives up its log because its group's begins further on remembers where it ended (`promised`): the group
 may count on it for the entries up to there, so until it has more it votes as if it had them.
 """
 
@@ -32,8 +33,8 @@ MAX_STATE_BYTES = 4096
 MAX_TERM = 2**63 - 1
 NOTHING = LedgerCheckpoint(-1, -1)
 REFILL_ADVICE = (
-    "while the other members run and one of them leads, move the ledger's directory away and start the member: the "
-    "group fills it again; keep what was moved until that is done, and in a group of one restore it from a backup"
+    "move the ledger's directory away and start the member: it takes part once the group, led by another, has filled "
+    "it again; keep what was moved until then, and where nobody else has the messages restore them from a backup"
 )
 
 

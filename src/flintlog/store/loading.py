@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from flintlog.disk.durable_names import sync_names
 from flintlog.disk.medium import Medium
 from flintlog.disk.overlay import OverlayMedium
 from flintlog.errors import DamagedStore
@@ -28,8 +29,8 @@ from flintlog.store.ledger_door import prepare_ledger
 from flintlog.store.lifecycle import Lifecycle, State
 from flintlog.store.lost_log import refuse_without_log
 from flintlog.store.parts import Parts, make_parts, scan_threads
-from flintlog.store.paths import sync_names
 from flintlog.store.pending_cut import PendingCut
+from flintlog.store.record_crc import RecordCrc
 from flintlog.store.recovery import Opening, Recovery
 from flintlog.store.recovery_report import Finding, RecoveryReport
 from flintlog.store.stop_marker import StopMarker
@@ -102,7 +103,7 @@ class Loader:
         move_to(State.LOAD_BEGIN)
         self.was_clean = not self._medium.exists(parts.paths.abort)
         if not self._read_only:
-            sync_names(parts.paths, self._medium)
+            sync_names([parts.paths.root, *parts.paths.commit_logs], self._medium)
         parts.segments.load()
         self._load_ledger()
         move_to(State.LOAD_COMMITLOG_OK)
@@ -228,6 +229,7 @@ class Loader:
             progress=progress,
             read_only=self._read_only,
             published=self.published,
+            record_crc=RecordCrc(self._config),
             ledger_end=parts.segments.readable_limit,
             is_others=self._is_others,
         )

@@ -24,6 +24,7 @@ from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.format.ledger_entry import blank_at, size_at
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.damage import Damage, DamageMap
+from flintlog.store.record_crc import RecordCrc
 from flintlog.store.recovery_report import Finding
 from flintlog.store.segment_bytes import find_intact, held, written_end
 
@@ -50,6 +51,7 @@ class LogRecovery:
         known_end: int | None = None,
         clean_end: int | None = None,
         limit: int | None = None,
+        record_crc: RecordCrc | None = None,
         progress: Progress | None = None,
     ) -> None:
         """`expected_end`: zeros at or behind this offset are the plain end, and are not searched.
@@ -71,6 +73,7 @@ class LogRecovery:
         self._known_end = known_end
         self._clean_end = clean_end
         self._limit = limit
+        self._record_crc = record_crc if record_crc is not None and record_crc.is_on else None
         self._progress = progress
 
     def run(self, start: int) -> int:
@@ -123,6 +126,8 @@ class LogRecovery:
             with closing(scans):
                 for batch, scan in scans:
                     self._consume(batch, scan)
+                    if self._record_crc is not None:
+                        self._check_whole(segment, view, scan, self._record_crc)
                     start = scan.end
                     if scan.reason is not ScanStop.LIMIT:
                         return self._stopped(segment, view, batch, scan)
@@ -164,20 +169,32 @@ class LogRecovery:
         seen = kernel.scan(view, place, place + size, segment.base, delay_levels_ms=self._delay_levels_ms)
         self._consume(Batch(view, place, place + size, segment.base), seen)
         offset = segment.base + place
-        self._damage.add(Damage(offset, offset + size, "the body does not match its CRC", readable=True))
+        self._note_damaged_record(segment, offset, size, "the body does not match its CRC")
+        return offset + size, None
+
+    def _check_whole(self, segment: Segment, view: memoryview, scan: Scan, record_crc: RecordCrc) -> None:
+        """Look at the CRC over each record; one that is wrong keeps its place, as far as that can still be told."""
+        for number in range(scan.count):
+            row = scan.row(number)
+            place = row.physical_offset - segment.base
+            fault = record_crc.fault_in(view[place : place + row.size])
+            if fault is not None:
+                self._note_damaged_record(segment, row.physical_offset, row.size, fault)
+
+    def _note_damaged_record(self, segment: Segment, offset: int, size: int, evidence: str) -> None:
+        self._damage.add(Damage(offset, offset + size, evidence, readable=True))
         self.findings.append(
             Finding(
                 "damaged-record",
                 "error",
-                "the body does not match its CRC; its place and its lengths are right",
+                f"{evidence}; its place and its lengths are right",
                 "the message is lost, everything else is kept",
                 str(segment.path),
-                place,
+                offset - segment.base,
                 offset,
                 size,
             )
         )
-        return offset + size, None
 
     # ------------------------------------------------------------------ bad places
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog.disk.medium import Medium
-from flintlog.errors import DamagedStore, SyncFailed
+from flintlog.errors import DamagedStore
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
@@ -234,23 +234,6 @@ def is_store(paths: StorePaths, medium: Medium) -> bool:
         return True
     has_log = any(medium.exists(path) for path in (*paths.commit_logs, *paths.read_only_commit_logs))
     return has_log and (medium.exists(paths.checkpoint) or medium.exists(paths.lock) or medium.exists(paths.abort))
-
-
-def sync_names(paths: StorePaths, medium: Medium) -> None:
-    """Make the names of the store and its log files durable, from the top.
-
-    A process that was killed may have left some that are not, and an acknowledged message in such a file would be lost.
-    """
-    folders = {paths.root, *(folder for folder in paths.commit_logs if medium.exists(folder))}
-    if paths.ledger is not None and medium.exists(paths.ledger / "index"):
-        folders |= {paths.ledger, paths.ledger / "index"}
-    above = {folder.parent for folder in folders} - folders
-    for folder in sorted(folders | above):
-        try:
-            medium.sync_directory(folder)
-        except SyncFailed as failure:
-            if folder not in above or not isinstance(failure.__cause__, PermissionError):
-                raise  # a folder above the store may be closed to us: then others made it
 
 
 def remove_store(paths: StorePaths, medium: Medium) -> None:

@@ -20,6 +20,7 @@ from flintlog.format.message_id import parse_message_id
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.format.record import MIN_RECORD_SIZE
 from flintlog.kernel import ScanStop
+from flintlog.store import record_crc
 from flintlog.store.checks import check_offset
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.config import StoreConfig
@@ -30,6 +31,7 @@ from flintlog.store.index import IndexService
 from flintlog.store.logical_queue import Boundary, LogicalQueue, QueueType
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.queue_units import CqUnit, EntryRange
+from flintlog.store.record_crc import RecordCrc
 from flintlog.store.stored import GetStatus, Page, StoredMessage
 
 MAX_PULL_BYTES = 128 * 1024 * 1024
@@ -70,6 +72,7 @@ class Reader:
         self._damage = damage
         self._config = config
         self._delay_levels_ms = config.delay_levels_ms
+        self._record_crc = RecordCrc(config)
         self._most_messages = config.max_transfer_count_on_message_in_memory
         self._most_bytes = config.max_transfer_bytes_on_message_in_memory
         self._memory_bytes = _physical_memory_bytes() * config.access_message_in_memory_max_ratio // 100
@@ -170,6 +173,8 @@ class Reader:
         records, end = kernel.collect(view, start, stop, log, segment.base, log_end, most, max_bytes, None, True)
         if end != stop or not records:
             return None
+        if self._record_crc.is_on and any(map(self._record_crc.fault_in, records)):
+            return None
         levels = self._delay_levels_ms
         messages = [StoredMessage(record, levels) for record in records]
         return Page(GetStatus.FOUND, offset + len(records), low, high, messages)
@@ -248,7 +253,7 @@ class Reader:
         """What is wrong with a record that should lie at this offset; None when it is intact."""
         seen = kernel.scan(record, 0, len(record), physical_offset, check_crc=True)
         if seen.count == 1 and seen.reason is ScanStop.LIMIT:
-            return None
+            return self._record_crc.fault_in(record)
         known = self._damage.at(physical_offset)
         return seen.reason.name if known is None else known.evidence
 
@@ -295,6 +300,8 @@ class Reader:
             raise DamagedRecord(f"the log is damaged here: {known.evidence}", offset=physical_offset)
         if fault == ScanStop.BAD_CRC.name:
             raise DamagedRecord("the body does not match its CRC", offset=physical_offset)
+        if fault in (record_crc.WRONG, record_crc.MISSING):
+            raise DamagedRecord(fault, offset=physical_offset)
         return None
 
     def message_by_id(self, message_id: str) -> StoredMessage | None:

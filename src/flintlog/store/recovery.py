@@ -40,6 +40,7 @@ from flintlog.store.log_recovery import LogRecovery
 from flintlog.store.lost_log import note_missing_files, note_short_log
 from flintlog.store.published import set_back
 from flintlog.store.queue_table import QueueTable
+from flintlog.store.record_crc import RecordCrc
 from flintlog.store.recovery_report import Finding, RecoveryReport
 from flintlog.store.segment_bytes import held
 from flintlog.store.stop_marker import StopMarker
@@ -72,6 +73,7 @@ class Opening:
     ledger_end: int | None = None
     """Where a ledger has the log end: what it has committed. Behind that lies what may still be cut, by the ledger."""
     published: Progress | None = None
+    record_crc: RecordCrc | None = None
     is_others: bool = False
     """Whether nothing is believed but the log, because of who derived the rest."""
 
@@ -285,6 +287,7 @@ class Recovery:
             known_end=parts.marker.log_end if self._clean else None,
             clean_end=self._clean_end(),
             limit=parts.ledger_end,
+            record_crc=parts.record_crc,
             progress=parts.progress,
         )
         end = reading.run(start)

@@ -36,7 +36,7 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
     auto_message_version_on_topic_len: Annotated[bool, option("autoMessageVersionOnTopicLen",
         about="Topics over 127 bytes are stored in records of version 2 instead of being refused.")] = True
     enabled_append_prop_crc: Annotated[bool, option("enabledAppendPropCRC",
-        about="Each record ends with a checksum over all of it, kept as a property.")] = False
+        about="Each record ends with a checksum over all of it, kept as a property; reading looks at it.")] = False
     force_verify_prop_crc: Annotated[bool, option("forceVerifyPropCRC",
         about="A record without that checksum is treated as damaged when it is checked.")] = False
     put_message_timeout: Annotated[int, option("putMessageTimeout", unit="ms", low=1,

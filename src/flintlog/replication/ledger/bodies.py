@@ -1,7 +1,7 @@
 """The JSON bodies of DLedger's calls: their names, and what may stand in them.
 
-What has its default is not written, so the defaults are those of Java's classes. `dialect`, `xTerm` and `xIndex` are
-ours; Java ignores them.
+What has its default is not written, so the defaults are those of Java's classes. `dialect`, `xTerm` and `xIndex`, a
+vote's `start`, a push's `endIndex` and `forgotten` in its answer are ours; Java ignores them.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Vote(Base, kw_only=True, rename="camel", omit_defaults=True):
 
     ledger_end_index: Long = NO_INDEX
     ledger_end_term: Term = NO_TERM
+    start: Long = NO_INDEX
 
 
 class VoteAnswer(Base, kw_only=True, rename="camel", omit_defaults=True):
@@ -68,6 +69,7 @@ class Push(Base, kw_only=True, rename="camel", omit_defaults=True):
 
     type: PushType = PushType.APPEND
     commit_index: Long = NO_INDEX
+    end_index: Long = NO_INDEX
     entry: EntryBody | None = None
     batch_entry: Annotated[list[EntryBody], msgspec.Meta(max_length=MAX_BATCH_ENTRIES)] = []
 
@@ -81,6 +83,7 @@ class PushAnswer(Base, kw_only=True, rename="camel", omit_defaults=True):
     end_index: Long = 0
     x_term: Long = NO_TERM
     x_index: Long = NO_INDEX
+    forgotten: bool = False
 
 
 class Transfer(Base, kw_only=True, rename="camel", omit_defaults=True):

@@ -4,6 +4,7 @@
                           PushHandler    a follower's log
                           Dispatcher     a leader's view of one follower, one for each
                           Transfer       handing the leadership over
+                          Joining        a node without a log: new, or one that forgot
     Propose ────────────▶ entries of our own, answered once they are committed
     Synced, Tick ───────▶ all of them
 
@@ -40,6 +41,7 @@ from flintlog.replication.ledger.interface import (
     Synced,
     Tick,
 )
+from flintlog.replication.ledger.joining import Joining
 from flintlog.replication.ledger.messages import (
     NO_INDEX,
     AppendRequest,
@@ -98,7 +100,8 @@ class LedgerCore:
         self._state = NodeState(config, log, hard_state or HardState(), committed, now_ms, random)
         self._state.on_role_change = self._on_role_change
         self._elector = Elector(self._state)
-        self._handler = PushHandler(self._state)
+        self._joining = Joining(self._state)
+        self._handler = PushHandler(self._state, self._joining)
         self._transfer = Transfer(self._state)
         self._dispatchers: tuple[Dispatcher, ...] = ()
         self._pending: deque[_Pending] = deque()
@@ -134,6 +137,16 @@ class LedgerCore:
         speaks_ours = self._state.speaks_ours
         return tuple(PeerView(d.peer, d.mode.name, d.watermark, speaks_ours(d.peer)) for d in self._dispatchers)
 
+    @property
+    def is_voting(self) -> bool:
+        """Whether this node votes, and counts; not as long as it may have forgotten what it promised."""
+        return not self._state.has_forgotten
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps the group from being one, for people."""
+        return self._state.trouble
+
     # Steps.
 
     def step(self, event: Event, now_ms: int) -> Output:
@@ -144,6 +157,7 @@ class LedgerCore:
             self._state.begin_step(now_ms)
             self._handle(event)
             self._transfer.look()
+            self._joining.look()
             if self._state.role is Role.LEADER:
                 self._lead()
             return self._state.end_step()
@@ -170,6 +184,7 @@ class LedgerCore:
             self._handler.on_synced()
         elif isinstance(event, Tick):
             state.expire_calls()
+            self._joining.tick()
             self._elector.tick()
             self._handler.tick()
             self._give_up_on_late()
@@ -226,12 +241,15 @@ class LedgerCore:
             state.commit_up_to(index)
         while self._pending and self._pending[0].last_index <= state.committed:
             self._answer_committed(self._pending.popleft())
+        wanting = [dispatcher for dispatcher in self._dispatchers if dispatcher.wants_proof()]
+        if wanting and not self._transfer.is_handing_over:
+            self._write(state.config.leader_record())
         for dispatcher in self._dispatchers:
             dispatcher.pump()
 
     def _majority_index(self) -> int:
         """The last entry that a majority holds; we count ourselves as far as our own disk goes."""
-        watermarks = sorted([self._state.durable, *(d.watermark for d in self._dispatchers)], reverse=True)
+        watermarks = sorted([self._state.durable, *(d.counted for d in self._dispatchers)], reverse=True)
         return watermarks[self._state.config.quorum - 1]
 
     def _write(self, body: bytes) -> Entry:
@@ -257,7 +275,7 @@ class LedgerCore:
         self._pending.append(_Pending(proposal.answer_to, entries[-1].index, positions, deadline_ms))
 
     def _refusal_to_propose(self, proposal: Proposal) -> ResponseCode | None:
-        if self._state.role is not Role.LEADER:
+        if self._state.role is not Role.LEADER or proposal.term not in (None, self._state.term):
             return ResponseCode.NOT_LEADER
         if self._transfer.is_handing_over:
             return ResponseCode.LEADER_TRANSFERRING

@@ -29,6 +29,7 @@ from flintlog.replication.ledger.messages import (
 from flintlog.replication.ledger.state import NodeState
 
 _RETRY_MS = 100
+_PROOF_INTERVAL_MS = 2_000
 _NOT_FOLLOWING = (ResponseCode.NOT_FOLLOWER, ResponseCode.TERM_NOT_READY)
 _OnPushed = Callable[[PushResponse | None], None]
 
@@ -63,6 +64,23 @@ class Dispatcher:
         """Not before this is COMPARE or TRUNCATE sent; while one is on its way, when it counts as lost."""
         self._told_committed = NO_INDEX
         self._told_ms = state.now_ms
+        self.has_forgotten = False
+        """The follower says that it may have lost what it had acknowledged: what it has now does not count yet."""
+        self._proof_ms = 0
+
+    @property
+    def counted(self) -> int:
+        """How far the follower counts for a majority."""
+        return NO_INDEX if self.has_forgotten else self.watermark
+
+    def wants_proof(self) -> bool:
+        """Whether the follower has everything, and waits for an entry that is newer than its start to be committed."""
+        state = self._state
+        is_due = self.has_forgotten and self.mode is Mode.APPEND and state.now_ms >= self._proof_ms
+        if not is_due or not self.watermark == state.log.end == state.committed:
+            return False
+        self._proof_ms = state.now_ms + _PROOF_INTERVAL_MS
+        return True
 
     def pump(self) -> None:
         """Send whatever may be sent now."""
@@ -164,7 +182,15 @@ class Dispatcher:
         while self._next_index <= log.end and len(self._pushes) < limit:
             self._append_batch(self._batch(is_ours=is_ours))
         if not self._pushes and state.now_ms - self._told_ms >= self._commit_interval_ms:
-            self._push(PushType.COMMIT, (), lambda response: None)
+            held = self.watermark
+            self._push(PushType.COMMIT, (), lambda response: self._on_told(held, response))
+
+    def _on_told(self, held: int, response: PushResponse | None) -> None:
+        """A follower that has less than it had acknowledged was emptied: find out what it has."""
+        is_told = response is not None and response.dialect == OURS and response.code == ResponseCode.SUCCESS
+        if response is not None and is_told and response.end_index < held:
+            self.watermark = NO_INDEX
+            self._compare(self._state.log.end)
 
     def _is_push_lost(self) -> bool:
         now_ms = self._state.now_ms
@@ -213,7 +239,7 @@ class Dispatcher:
 
     def _push(self, type_: PushType, entries: tuple[Entry, ...], on_pushed: _OnPushed) -> None:
         state, era = self._state, self._era
-        request = PushRequest(type_, state.term, self._config.self_id, entries, state.committed, OURS)
+        request = PushRequest(type_, state.term, self._config.self_id, entries, state.committed, OURS, state.log.end)
         if self.mode is Mode.APPEND:
             self._told_committed, self._told_ms = state.committed, state.now_ms
 
@@ -221,8 +247,9 @@ class Dispatcher:
             if isinstance(response, PushResponse) and response.term > state.term:
                 state.become_candidate(response.term)
                 return
-            if isinstance(response, PushResponse) and response.code in _NOT_FOLLOWING:
-                state.is_beat_wanted = True
+            if isinstance(response, PushResponse):
+                self.has_forgotten = response.has_forgotten
+                state.is_beat_wanted |= response.code in _NOT_FOLLOWING
             if era == self._era:
                 on_pushed(response if isinstance(response, PushResponse) else None)
 

@@ -10,7 +10,8 @@ The order of the checks is DLedger's, because Java candidates draw conclusions f
 whose term is smaller answers TERM_NOT_READY, raises its term with the next tick, and is asked again. There is one rule
 more: nobody leads without its own vote, and a node that has voted for itself stands in a new term after a restart. So a
 node leads once a term, and two entries of the same index and term are the same entry. And a node that gave up its log,
-because its leader's begins behind it, votes as if it had it still, and does not stand until it has more.
+because its leader's begins behind it, votes as if it had it still, and does not stand until it has more; one that does
+not know what it had votes for nobody (`flintlog.replication.ledger.joining`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from enum import Enum, auto
 
 from flintlog.replication.ledger.interface import Role
 from flintlog.replication.ledger.messages import (
+    NO_INDEX,
     OURS,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -122,11 +124,15 @@ class Elector:
         state, config = self._state, self._config
         wait_ms = config.vote_wait_ms + state.random.randint(0, config.vote_wait_ms // 2)
         round_ = self._round = _VoteRound(state.term, state.now_ms + wait_ms)
-        request = VoteRequest(state.term, config.self_id, state.log.end, state.log.end_term, OURS)
+        request = VoteRequest(state.term, config.self_id, state.log.end, state.log.end_term, OURS, self._start)
         round_.answers.append(self.on_vote(config.self_id, request, is_own=True))
         for peer in config.others:
             state.call(peer, request, lambda response: self._on_vote_answer(round_, response))
         self._look_at(round_)
+
+    @property
+    def _start(self) -> int:
+        return self._state.log.start if self._state.is_blank else NO_INDEX
 
     def _on_vote_answer(self, round_: _VoteRound, response: PeerResponse | None) -> None:
         if self._round is not round_ or self._state.known_max_term > round_.term:
@@ -187,11 +193,9 @@ class Elector:
             return VoteResult.REJECT_UNKNOWN_LEADER, term
         if candidate == self._config.self_id and not is_own:
             return VoteResult.REJECT_UNEXPECTED_LEADER, term
-        end_term, end = state.voting_end
-        if request.ledger_end_term < end_term:
-            return VoteResult.REJECT_EXPIRED_LEDGER_TERM, term
-        if request.ledger_end_term == end_term and request.ledger_end_index < end:
-            return VoteResult.REJECT_SMALL_LEDGER_END_INDEX, term
+        behind = self._behind(request)
+        if behind is not None:
+            return behind, term
         if request.term < term:
             return VoteResult.REJECT_EXPIRED_VOTE_TERM, term
         if request.term > term:
@@ -205,8 +209,33 @@ class Elector:
         is_as_long = request.ledger_end_term == log.end_term and request.ledger_end_index <= log.end
         if not is_own and self._is_taking_leadership and is_as_long:
             return VoteResult.REJECT_TAKING_LEADERSHIP, term
+        if state.has_forgotten:
+            return VoteResult.REJECT_ALREADY_VOTED, term  # perhaps
         state.vote_for(candidate)
         return VoteResult.ACCEPT, term
+
+    def _behind(self, request: VoteRequest) -> VoteResult | None:
+        """Why a candidate's log is not enough for our vote, if it is not."""
+        state = self._state
+        if request.ledger_end_index == NO_INDEX and state.is_blank:
+            return VoteResult.REJECT_SMALL_LEDGER_END_INDEX if self._begins_elsewhere(request) else None
+        end_term, end = state.voting_end
+        if request.ledger_end_term < end_term:
+            return VoteResult.REJECT_EXPIRED_LEDGER_TERM
+        if request.ledger_end_term == end_term and request.ledger_end_index < end:
+            return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
+        return None
+
+    def _begins_elsewhere(self, request: VoteRequest) -> bool:
+        """Whether two empty ledgers would not begin at the same place: one of them has a log before it."""
+        own = self._state.log.start
+        if request.start in (NO_INDEX, own):
+            return False
+        self._state.trouble = (
+            f"the ledger would begin at {own} here and at {request.start} on {request.leader_id}: all members of a new "
+            "group need a copy of the same store, or none"
+        )
+        return True
 
     # Leaders and followers.
 

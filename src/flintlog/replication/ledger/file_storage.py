@@ -12,8 +12,8 @@ from typing import Final
 
 from flintlog.format.ledger_entry import ENTRY_END_RESERVE, MAX_ENTRY_SIZE, EntryHead
 from flintlog.format.ledger_state import LedgerPromise, TermVote
-from flintlog.replication.ledger.interface import NOTHING_PROMISED, HardState, Truncation
-from flintlog.replication.ledger.messages import Entry
+from flintlog.replication.ledger.interface import FORGOTTEN, NOTHING_PROMISED, HardState, Truncation
+from flintlog.replication.ledger.messages import NO_INDEX, Entry
 from flintlog.store.ledger_files import LedgerFiles
 
 RECENT_BYTES: Final = 16 * 1024 * 1024
@@ -67,7 +67,7 @@ class FileLog:
     def truncate(self, truncation: Truncation) -> None:
         """Cut the files, and forget what was behind the cut."""
         if truncation.restart_position is not None:
-            self._files.restart(truncation.restart_position)
+            self._files.restart(truncation.restart_position, truncation.last_index + 1)
             self._recent.clear()
             self._recent_bytes = 0
             return
@@ -83,11 +83,18 @@ def _head(entry: Entry) -> EntryHead:
 class FileStorage:
     """One node's files, which are loaded. `sync` and `save_committed` may run in another thread."""
 
-    def __init__(self, files: LedgerFiles) -> None:
+    def __init__(self, files: LedgerFiles, *, is_new: bool = False) -> None:
+        """`is_new`: somebody knows that a member without a log never had one, or that it is given up."""
         self.files = files
         self.log = FileLog(files)
         found, promise = files.state.load_vote(), files.state.load_promise()
         promised = NOTHING_PROMISED if promise is None else (promise.end_term, promise.end_index)
+        if is_new and promised == FORGOTTEN:
+            promised = NOTHING_PROMISED
+            files.state.save_promise(None)
+        elif not is_new and promise is None and files.end == NO_INDEX:
+            promised = FORGOTTEN
+            files.state.save_promise(LedgerPromise(*FORGOTTEN))  # before the first entry could make it look filled
         self.hard_state = HardState(found.term, found.vote, promised)
         self.committed = files.state.load_checkpoint().committed_index
         self.max_entry_bytes = min(files.data.segment_size - ENTRY_END_RESERVE, MAX_ENTRY_SIZE)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flintlog.replication.ledger.interface import Role
+from flintlog.replication.ledger.joining import Joining
 from flintlog.replication.ledger.messages import (
     JAVA,
     NO_INDEX,
@@ -41,8 +42,9 @@ class _Waiting:
 class PushHandler:
     """The follower's part of a node."""
 
-    def __init__(self, state: NodeState) -> None:
+    def __init__(self, state: NodeState, joining: Joining) -> None:
         self._state = state
+        self._joining = joining
         self._parked: dict[int, _Waiting] = {}
         """APPENDs with a gap before them, by their first entry."""
         self._unsynced: list[_Waiting] = []
@@ -59,7 +61,9 @@ class PushHandler:
             self._answer(waiting, refusal)
             return
         self._state.check_committed(request.entries)
-        if request.type is PushType.APPEND:
+        if not self._joining.on_push(request):
+            self._answer(waiting, ResponseCode.INCONSISTENT_STATE)
+        elif request.type is PushType.APPEND:
             self._on_append(waiting)
         elif request.type is PushType.COMMIT:
             self._state.commit_up_to(request.commit_index)
@@ -228,6 +232,7 @@ class PushHandler:
             state.log.end,
             *conflict,
             OURS,
+            state.has_forgotten,
         )
         state.answer(waiting.answer_to, response)
 

@@ -62,11 +62,16 @@ class LedgerLog(Protocol):
 LogEnd: TypeAlias = tuple[int, int]
 """The term and the index of a log's last entry: of two logs the one with the larger is ahead."""
 NOTHING_PROMISED: Final[LogEnd] = (NO_TERM, NO_INDEX)
+FORGOTTEN: Final[LogEnd] = (2**63 - 1, 2**63 - 1)
+"""Promised by a member that does not know what it promised: no log is as far, so it votes for nobody."""
 
 
 @dataclass(frozen=True, slots=True)
 class HardState:
-    """What must survive a crash: `currterm`, and the end of a log that was given up for one that begins behind it."""
+    """What must survive a crash: `currterm`, and the end of a log that was given up for one that begins behind it.
+
+    FORGOTTEN is promised by who has no log and may have had one (`flintlog.replication.ledger.joining`).
+    """
 
     term: int = 0
     voted_for: str | None = None
@@ -208,6 +213,8 @@ class Proposal:
 
     answer_to: int
     bodies: tuple[bytes, ...]
+    term: int | None = None
+    """Written in this term or not at all, if one is given."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,11 @@ class LogView:
         self._new = []
         self.begin = self._log.begin
 
+    @property
+    def start(self) -> int:
+        """Where the first entry of an empty log would lie."""
+        return self._end_position
+
     def has(self, index: int) -> bool:
         return index != NO_INDEX and self.begin <= index <= self.end
 

@@ -136,6 +136,8 @@ class VoteRequest:
     ledger_end_index: int
     ledger_end_term: int
     dialect: int = JAVA
+    start: int = NO_INDEX
+    """Ours: where the first entry of an empty ledger would lie, behind a plain log for example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,8 @@ class PushRequest:
     entries: tuple[Entry, ...] = ()
     commit_index: int = NO_INDEX
     dialect: int = JAVA
+    end_index: int = NO_INDEX
+    """Ours: the leader's last entry when this was sent."""
 
     @property
     def first_index(self) -> int:
@@ -209,6 +213,8 @@ class PushResponse:
     conflict_term: int = NO_TERM
     conflict_index: int = NO_INDEX
     dialect: int = JAVA
+    has_forgotten: bool = False
+    """Ours: the follower may have lost what it once acknowledged, and must not be counted yet."""
 
 
 @dataclass(frozen=True, slots=True)

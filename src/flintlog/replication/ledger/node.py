@@ -84,6 +84,9 @@ class LedgerStatus:
     peers: tuple[PeerView, ...]
     connected: tuple[str, ...]
     halted: str | None
+    is_voting: bool = True
+    """Not as long as it has no log and may have had one."""
+    trouble: str | None = None
 
 
 class LedgerListeners:
@@ -120,10 +123,11 @@ class LedgerNode:
         self._listeners = listeners or LedgerListeners()
         self._random = random or Random()
         self._core: LedgerCore | None = None
+        self._trouble: str | None = None
         self._events: list[Event] = []
         self._proposals: list[Proposal] = []
         self._proposed_bytes = 0
-        self._from_threads: deque[tuple[tuple[bytes, ...], Future[AppendResponse]]] = deque()
+        self._from_threads: deque[tuple[tuple[bytes, ...], Future[AppendResponse], int | None]] = deque()
         self._is_woken = False
         self._is_scheduled = False
         self._is_stopped = False
@@ -132,7 +136,7 @@ class LedgerNode:
         self._questions: dict[int, Question] = {}
         self._waiting: dict[int, OnAnswer] = {}
         self._lines: dict[str, PeerLine] = {}
-        self._sync = EntrySync(storage, self._take, self._halt)
+        self._sync = EntrySync(storage, self._take, self.halt)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._listener = LedgerListener(
             group,
@@ -157,6 +161,11 @@ class LedgerNode:
             now_ms=self._now_ms(),
             random=self._random,
         )
+        if not self._core.is_voting:
+            log.info(
+                "the node %s has no log: it votes once the group has filled it, or all peers say that they have none",
+                self.config.self_id,
+            )
         for peer in self.config.others:
             envelope = Envelope(self.group, self.config.self_id, peer)
             self._lines[peer] = PeerLine(peer, self.config.peers[peer], envelope, self._take)
@@ -186,7 +195,8 @@ class LedgerNode:
         while self._from_threads:
             self._from_threads.popleft()[1].set_result(refused)
 
-    def _halt(self, error: Exception) -> None:
+    def halt(self, error: Exception) -> None:
+        """Stop for good, in the loop: something failed that the group must not rely on."""
         if self._is_stopped:
             return
         told = error if isinstance(error, FlintlogError) else LedgerHalted(f"the node failed: {error!r}")
@@ -238,6 +248,8 @@ class LedgerNode:
             core.peer_views,
             tuple(peer for peer, line in self._lines.items() if line.is_connected),
             None if self.halted is None else str(self.halted),
+            core.is_voting,
+            core.trouble,
         )
 
     # ------------------------------------------------------------------ asking the node
@@ -248,10 +260,10 @@ class LedgerNode:
         self._propose(bodies, lambda response: _settle(answer, response))
         return await answer
 
-    def propose_from_thread(self, *bodies: bytes) -> Future[AppendResponse]:
-        """The same for any thread. Proposals of one thread keep their order."""
+    def propose_from_thread(self, *bodies: bytes, term: int | None = None) -> Future[AppendResponse]:
+        """The same for any thread; with a term in that term or not at all. Proposals of one thread keep their order."""
         answer: Future[AppendResponse] = Future()
-        self._from_threads.append((bodies, answer))
+        self._from_threads.append((bodies, answer, term))
         if not self._is_woken:
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._take_from_threads)
@@ -270,10 +282,12 @@ class LedgerNode:
     def _take_from_threads(self) -> None:
         self._is_woken = False
         while self._from_threads:
-            bodies, answer = self._from_threads.popleft()
-            self._propose(bodies, answer.set_result)
+            bodies, answer, term = self._from_threads.popleft()
+            self._propose(bodies, answer.set_result, term)
 
-    def _propose(self, bodies: Sequence[bytes], on_answer: Callable[[AppendResponse], None]) -> None:
+    def _propose(
+        self, bodies: Sequence[bytes], on_answer: Callable[[AppendResponse], None], term: int | None = None
+    ) -> None:
         size = sum(map(len, bodies))
         refusal = self._refusal(bodies, size)
         if refusal is not None:
@@ -281,7 +295,7 @@ class LedgerNode:
             return
         self._proposed_bytes += size
         number = self._number(lambda response: _hand_on(response, on_answer))
-        self._proposals.append(Proposal(number, tuple(bodies)))
+        self._proposals.append(Proposal(number, tuple(bodies), term))
         self._schedule()
 
     def _refusal(self, bodies: Sequence[bytes], size: int) -> ResponseCode | None:
@@ -352,7 +366,7 @@ class LedgerNode:
             for event in events:
                 self._carry_out(core.step(event, now_ms))
         except Exception as error:  # noqa: BLE001 (a step half-done: nothing that follows could be trusted)
-            self._halt(error)
+            self.halt(error)
             return
         self._sync.start_if_due()
         self._listener.flush()
@@ -361,6 +375,7 @@ class LedgerNode:
 
     def _carry_out(self, output: Output) -> None:
         storage = self._storage
+        self._tell_trouble()
         if output.hard_state is not None:
             storage.save_hard_state(output.hard_state)
         if output.truncation is not None:
@@ -379,6 +394,12 @@ class LedgerNode:
         if output.role is not None:
             log.info("the node %s is %s in term %d", self.config.self_id, output.role.role.name, output.role.term)
             self._listeners.on_role(output.role)
+
+    def _tell_trouble(self) -> None:
+        trouble = self._running.trouble
+        if trouble != self._trouble:
+            self._trouble = trouble
+            log.warning("the node %s of the group %s: %s", self.config.self_id, self.group, trouble)
 
     def _answer(self, number: int, response: Response) -> None:
         question = self._questions.pop(number, None)

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from flintlog.errors import DamagedStore, LedgerHalted
 from flintlog.replication.ledger.interface import (
+    FORGOTTEN,
     NOTHING_PROMISED,
     Answer,
     Call,
@@ -25,7 +26,7 @@ from flintlog.replication.ledger.interface import (
     RoleChange,
 )
 from flintlog.replication.ledger.log_view import LogView
-from flintlog.replication.ledger.messages import JAVA, Entry, PeerRequest, PeerResponse, Response
+from flintlog.replication.ledger.messages import JAVA, NO_INDEX, Entry, PeerRequest, PeerResponse, Response
 
 OnResponse = Callable[[PeerResponse | None], None]
 """What a call's answer is given to; None when there will be none."""
@@ -69,6 +70,8 @@ class NodeState:
         self.now_ms = now_ms
         self.random = random
         self.dialects: dict[str, int] = {}
+        self.trouble: str | None = None
+        """What keeps the group from being one, for people."""
         self.is_beat_wanted = False
         """A peer does not know yet that we lead."""
         self.output = Output()
@@ -170,6 +173,27 @@ class NodeState:
     def voting_end(self) -> LogEnd:
         """What a candidate must have: our log, or what we had of one that we gave up, if that was ahead."""
         return max(self.own_end, self._promised)
+
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether we do not know what we once promised, and so neither vote nor are counted."""
+        return self._promised == FORGOTTEN
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether there is no entry here, and none is known to have been."""
+        return self.log.end == NO_INDEX and self._promised in (NOTHING_PROMISED, FORGOTTEN)
+
+    def remember(self) -> None:
+        """What we may have promised is in our log again."""
+        self._promised = NOTHING_PROMISED
+        self._persist()
+
+    def found_group(self, last_term: int) -> None:
+        """Nobody has anything. A vote that we gave and forgot was one of these terms: take part from the next on."""
+        self._promised = NOTHING_PROMISED
+        self.known_max_term = max(self.known_max_term, last_term + 1)
+        self.raise_term()
 
     @property
     def durable(self) -> int:

@@ -17,7 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -106,6 +106,7 @@ class LedgerStoreNode(LedgerListeners):
         heartbeat_interval_ms: int | None = None,
         host: str = "127.0.0.1",
         port: int | None = None,
+        new_group: bool = False,
         medium: Medium | None = None,
         clock: Clock | Milliseconds | None = None,
         brokers: Mapping[str, str] | None = None,
@@ -113,6 +114,8 @@ class LedgerStoreNode(LedgerListeners):
     ) -> None:
         """Opens the store; `start` lets it take part. `fast`: timings for a group without Java.
 
+        A member without a log votes once all peers have said that they have none, or the group has filled it;
+        `new_group`: at once, because somebody knows that it never had one, or gives up what it had.
         `heartbeat_interval_ms` must be the same on all members, Java's among them, where it is 2000.
         On `port`, if there is one, it answers who asks for its status, and RocketMQ's questions for topics, groups and
         offsets. `clock` is the store's, not the group's. `brokers` are the ports of members that are Java brokers:
@@ -134,6 +137,7 @@ class LedgerStoreNode(LedgerListeners):
         if heartbeat_interval_ms is not None:
             ledger_config = replace(ledger_config, heartbeat_interval_ms=heartbeat_interval_ms)
         self._ledger_config = ledger_config
+        self._is_new = new_group
         self._changing = threading.RLock()
         self._refilling: threading.Thread | None = None
         self._loop: LoopThread | None = None
@@ -149,9 +153,11 @@ class LedgerStoreNode(LedgerListeners):
         self.store: Store = open_store(self._path, self._config, medium=self._medium, clock=self._clock)
         self._door = self.store.ledger
         self._halted: FlintlogError | None = None
-        self.node = LedgerNode(
-            self.group, self._ledger_config, FileStorage(self._door.files), self, takes_appends=False
-        )
+        self.node = LedgerNode(self.group, self._ledger_config, self._storage(), self, takes_appends=False)
+
+    def _storage(self) -> FileStorage:
+        is_new, self._is_new = self._is_new, False
+        return FileStorage(self._door.files, is_new=is_new)
 
     def start(self) -> None:
         """Listen, and take part in the group."""
@@ -171,6 +177,7 @@ class LedgerStoreNode(LedgerListeners):
     async def _start_node(self) -> None:
         await self.node.start()
         self._door.between_steps = self._between_steps
+        self._door.on_failed = self._on_door_failed
         if self._poll is not None:
             await self._poll.stop()  # of the store that was emptied
         self._poll = LeaderPoll(self.store, lambda: self.node.status().leader_id, self._brokers, poll_s=self._poll_s)
@@ -266,7 +273,7 @@ class LedgerStoreNode(LedgerListeners):
             ReplicaStatus(each.peer, each.acknowledged, each.acknowledged, each.lag_bytes, each.is_in_sync)
             for each in told.peers
         )
-        trouble = None if self._halted is None else str(self._halted)
+        trouble = self.node.status().trouble if self._halted is None else str(self._halted)
         committed, term = int(told.more["committed_offset"]), int(told.more["term"])
         status = NodeStatus(
             told.role, told.log_start, told.log_end, replicas, trouble=trouble, term=term, committed=committed
@@ -278,7 +285,7 @@ class LedgerStoreNode(LedgerListeners):
     def on_role(self, change: RoleChange) -> None:
         """Take puts when leading, and only then."""
         if change.role is Role.LEADER:
-            self._door.lead(self)
+            self._door.lead(TermProposer(self.node, change.term))
         else:
             self._door.follow()
 
@@ -314,12 +321,24 @@ class LedgerStoreNode(LedgerListeners):
             finally:
                 self._refilling = None
 
-    # ------------------------------------------------------------------ from the store
+    def _on_door_failed(self, error: Exception) -> None:
+        """The store does not follow its log any more: let another lead."""
+        loop = self._loop
+        if loop is not None:
+            loop.loop.call_soon_threadsafe(self.node.halt, error)
+
+
+@dataclass(frozen=True, slots=True)
+class TermProposer:
+    """Brings puts to the group as long as this member leads in one term: queue offsets are given for that."""
+
+    node: LedgerNode
+    term: int
 
     def propose(self, bodies: Sequence[bytes]) -> Future[ProposalAnswer]:
         """Bring the records of one put to the group."""
         told: Future[ProposalAnswer] = Future()
-        asked = self.node.propose_from_thread(*bodies)
+        asked = self.node.propose_from_thread(*bodies, term=self.term)
         asked.add_done_callback(lambda done: told.set_result(answer_of(done.result())))
         return told
 

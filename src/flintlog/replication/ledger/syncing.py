@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
+from flintlog.errors import LedgerHalted
 from flintlog.replication.ledger.interface import Synced
 from flintlog.replication.ledger.storage import LedgerStorage
 
@@ -71,11 +72,11 @@ class EntrySync:
         self._running = None
         if self._is_stopped:
             return
-        error = done.exception()
-        if isinstance(error, Exception):
-            self._on_failed(error)
-        else:
+        error = CancelledError() if done.cancelled() else done.exception()
+        if error is None:
             self._on_synced(event)
+        else:
+            self._on_failed(error if isinstance(error, Exception) else LedgerHalted(f"a sync was ended: {error!r}"))
 
 
 def _nothing() -> None:

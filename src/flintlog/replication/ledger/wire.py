@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from flintlog.errors import FormatError
+from flintlog.format.ledger_entry import ENTRY_MAGIC
 from flintlog.replication.ledger import bodies
 from flintlog.replication.ledger.messages import (
     ENTRY_HEAD_SIZE,
@@ -86,13 +87,14 @@ def _request_body(request: Request) -> tuple[RequestCode, bodies.Base]:
             return RequestCode.PUSH, _push_body(request)
         case HeartbeatRequest(term, leader_id, dialect):
             return RequestCode.HEART_BEAT, bodies.Base(leader_id=leader_id, term=term, dialect=dialect)
-        case VoteRequest(term, leader_id, end_index, end_term, dialect):
+        case VoteRequest(term, leader_id, end_index, end_term, dialect, start):
             return RequestCode.VOTE, bodies.Vote(
                 leader_id=leader_id,
                 term=term,
                 dialect=dialect,
                 ledger_end_index=end_index,
                 ledger_end_term=end_term,
+                start=start,
             )
         case TransferRequest(term, leader_id, transfer_id, transferee_id, index, dialect):
             return RequestCode.LEADERSHIP_TRANSFER, bodies.Transfer(
@@ -121,6 +123,7 @@ def _push_body(request: PushRequest) -> bodies.Push:
         dialect=request.dialect,
         type=request.type,
         commit_index=request.commit_index,
+        end_index=request.end_index,
         entry=entries[0] if len(entries) == 1 else None,
         batch_entry=entries if len(entries) > 1 else [],
     )
@@ -137,7 +140,7 @@ def parse_request(code: int, body: bytes) -> tuple[Envelope, Request]:
 def _parse_vote(data: bytes) -> tuple[Envelope, Request]:
     body = _decode(_VOTE, data, "a vote")
     return _envelope(body), VoteRequest(
-        body.term, _leader(body, "a vote"), body.ledger_end_index, body.ledger_end_term, body.dialect
+        body.term, _leader(body, "a vote"), body.ledger_end_index, body.ledger_end_term, body.dialect, body.start
     )
 
 
@@ -152,7 +155,7 @@ def _parse_push(data: bytes) -> tuple[Envelope, Request]:
     entries = tuple([_entry(entry) for entry in bodies_of])
     _check_push(body.type, entries)
     return _envelope(body), PushRequest(
-        body.type, body.term, _leader(body, "a push"), entries, body.commit_index, body.dialect
+        body.type, body.term, _leader(body, "a push"), entries, body.commit_index, body.dialect, body.end_index
     )
 
 
@@ -231,6 +234,7 @@ def _response_body(response: Response) -> bodies.Base:
                 end_index=response.end_index,
                 x_term=response.conflict_term,
                 x_index=response.conflict_index,
+                forgotten=response.has_forgotten,
             )
         case VoteResponse(term, _, result, dialect):
             return bodies.VoteAnswer(term=term, dialect=dialect, vote_result=result)
@@ -282,6 +286,7 @@ def _parse_push_answer(data: bytes) -> tuple[Envelope, Response]:
         conflict_term=body.x_term,
         conflict_index=body.x_index,
         dialect=body.dialect,
+        has_forgotten=body.forgotten,
     )
 
 
@@ -346,6 +351,8 @@ def _entry_body(entry: Entry) -> bodies.EntryBody:
 
 
 def _entry(body: bodies.EntryBody) -> Entry:
+    if body.magic != ENTRY_MAGIC:
+        raise FormatError(f"an entry with the magic {body.magic}")
     if body.size != ENTRY_HEAD_SIZE + len(body.body):
         raise FormatError(f"an entry of {body.size} bytes with a body of {len(body.body)}")
     if body.size > MAX_ENTRY_BYTES:

@@ -1,0 +1,77 @@
+"""The CRC over a whole record: what the body's CRC does not see is found by it, and told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flintlog import DamagedRecord, Message, StoreConfig, open_store
+from tests.store.small_store import ASYNC, bodies
+
+SEALED = ASYNC.with_changes(enabled_append_prop_crc=True)
+FORCED = ASYNC.with_changes(force_verify_prop_crc=True)
+
+
+def _fill(root: Path, config: StoreConfig = SEALED) -> list[int]:
+    with open_store(root, config) as store:
+        put = [store.put(Message("orders", b"%d" % n, keys=["k"], properties={"amount": "100"})) for n in range(3)]
+    return [receipt.check().physical_offset for receipt in put]
+
+
+def _change(root: Path, offset: int) -> None:
+    """100 becomes 900 in the properties of a record."""
+    path = root / "commitlog" / "00000000000000000000"
+    content = bytearray(path.read_bytes())
+    content[content.index(b"amount\x01100", offset) + 7] = ord("9")
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("config", [SEALED, SEALED.with_changes(force_verify_prop_crc=True)], ids=["on", "forced"])
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "unclean"])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_changed_property_is_found(tmp_path: Path, config: StoreConfig, is_clean: bool, number: int) -> None:
+    offsets = _fill(tmp_path)
+    _change(tmp_path, offsets[number])
+    if not is_clean:
+        (tmp_path / "abort").write_text("1")
+    with open_store(tmp_path, config) as store:
+        (found,) = store.recovery
+        assert (found.id, found.severity, found.physical_offset) == ("damaged-record", "error", offsets[number])
+        assert "CRC over all of it" in found.evidence
+        with pytest.raises(DamagedRecord, match="CRC over all of it"):
+            store.get("orders", 0, number, 1)
+        with pytest.raises(DamagedRecord, match="CRC over all of it"):
+            store.message_at(offsets[number])
+        assert len(store.query("orders", "k")) == 2
+        for other in {0, 1, 2} - {number}:
+            assert bodies(store.get("orders", 0, other, 1).messages) == [b"%d" % other]
+
+
+def test_whole_records_are_intact_however_they_came(tmp_path: Path) -> None:
+    with open_store(tmp_path, SEALED.with_changes(force_verify_prop_crc=True)) as store:
+        store.put(Message("orders", b"single")).check()
+        store.put_batch([Message("orders", b"batch %d" % n, keys=[f"k{n}"]) for n in range(3)])
+        store.put_closed([Message("orders", b"closed")], writer_id="w", batch_id=1)
+        assert len(store.get("orders", 0, 0).messages) == 5
+    (tmp_path / "abort").write_text("1")
+    with open_store(tmp_path, SEALED.with_changes(force_verify_prop_crc=True)) as store:
+        assert list(store.recovery) == []
+        assert len(store.get("orders", 0, 0).messages) == 5
+
+
+def test_a_record_without_one_is_damaged_only_where_it_is_demanded(tmp_path: Path) -> None:
+    offsets = _fill(tmp_path, ASYNC)
+    with open_store(tmp_path, SEALED) as store:
+        assert list(store.recovery) == []
+        assert len(store.get("orders", 0, 0).messages) == 3
+    with open_store(tmp_path, FORCED) as store:
+        assert [finding.physical_offset for finding in store.recovery] == offsets
+        with pytest.raises(DamagedRecord, match="force_verify_prop_crc"):
+            store.get("orders", 0, 0, 1)
+
+
+def test_where_none_is_written_one_that_a_client_sent_along_is_not_looked_at(tmp_path: Path) -> None:
+    with open_store(tmp_path, ASYNC) as store:
+        store.put(Message("orders", b"x", properties={"__CRC32#": "0123456789"})).check()
+        assert bodies(store.get("orders", 0, 0).messages) == [b"x"]
