@@ -1,7 +1,7 @@
 """A server of remoting commands: reads frames, asks a handler for each code, sends the answers.
 
 Everything runs in the asyncio loop that `start` was called in. A connection that sends something that is no frame, or
-nothing for the idle time, is closed, and its address logged once.
+nothing for the idle time, is closed, and its address logged once. So is one above the bound.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from flintlog.remoting.frame import MAX_FRAME_BYTES, Command, FrameReader, encod
 log = logging.getLogger(__name__)
 
 IDLE_S: Final = 120.0
+MAX_CONNECTIONS: Final = 256
+_MOST_COMPLAINTS: Final = 1000
 _READ_BYTES: Final = 64 * 1024
 
 Handler = Callable[[Command], Awaitable[Command]]
@@ -34,11 +36,13 @@ class RemotingServer:
         may_connect: MayConnect | None = None,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         idle_s: float = IDLE_S,
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._handlers = dict(handlers)
         self._may_connect = may_connect
         self._max_frame_bytes = max_frame_bytes
         self._idle_s = idle_s
+        self._max_connections = max_connections
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._complained: set[str] = set()
@@ -64,6 +68,9 @@ class RemotingServer:
             if self._may_connect is not None and not self._may_connect(peer):
                 self._complain(peer, "is none of the configured peers")
                 return
+            if len(self._writers) > self._max_connections:
+                self._complain(peer, f"is one of more than {self._max_connections} connections")
+                return
             await self._answer_all(reader, writer)
         except FormatError as error:
             self._complain(peer, f"sent {error.what}")
@@ -74,7 +81,7 @@ class RemotingServer:
             writer.close()
 
     def _complain(self, peer: str, what: str) -> None:
-        if peer not in self._complained:
+        if peer not in self._complained and len(self._complained) < _MOST_COMPLAINTS:
             self._complained.add(peer)
             log.warning("a connection was closed: %s %s", peer, what)
 

@@ -27,7 +27,7 @@ from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS, SUCCESS
 from flintlog.remoting.frame import Command
 from flintlog.replication.broker_ports import BrokerPorts
 from flintlog.replication.figures import NodeFigures, PeerFigures
-from flintlog.replication.ha.comparing import Compared, answer_compare, ask_master, check_cut, common_end
+from flintlog.replication.ha.comparing import Compared, Comparisons, ask_master, check_cut, common_end
 from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ha.master_shell import HaMaster
 from flintlog.replication.ha.metadata import POLL_S, MetadataFollower, handlers_of
@@ -112,7 +112,7 @@ class HaNode:
         handlers = handlers_of(store)
         reigns = ReignFile(store)
         reign = reigns.load() if self.is_slave else reigns.begin()
-        handlers[COMPARE_LOG] = lambda request: answer_compare(store.raw_log, reign, request)
+        handlers[COMPARE_LOG] = Comparisons(store.raw_log, reign).answer
         handlers[GET_BROKER_HA_STATUS] = self._answer_status
         self._ports = BrokerPorts(handlers)
         self.port = await self._ports.start(self.host, self.port)
