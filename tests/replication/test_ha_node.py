@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.store.small_store import SMALL
 from flintlog import Message, PutStatus, StoreConfig, open_store
 from flintlog.errors import DamagedStore, InvalidConfig, PeerFailed
 from flintlog.remoting.client import RemotingClient
-from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS
+from flintlog.remoting.codes import ANNOUNCE_REPLICA, COMPARE_LOG, GET_BROKER_HA_STATUS
 from flintlog.remoting.frame import Command
 from flintlog.remoting.server import RemotingServer
 from flintlog.replication.ha import comparing
@@ -228,6 +229,38 @@ def test_a_part_that_cannot_be_stopped_does_not_keep_the_store_open(
     with master_at(tmp_path) as master:
         master.stop()
         assert not (tmp_path / "abort").exists()
+
+
+def connect_as(node: HaNode, store: str, log_end: int) -> socket.socket:
+    """A slave that announces itself and reports."""
+
+    async def announce(address: str) -> Command:
+        client = RemotingClient(f"127.0.0.1:{node.port}")
+        try:
+            return await client.call(Command(ANNOUNCE_REPLICA, fields={"address": address, "store": store}))
+        finally:
+            await client.close()
+
+    line = socket.create_connection(("127.0.0.1", node.ha_port), 5)
+    assert asyncio.run(announce("{}:{}".format(*line.getsockname()))).code == 0
+    line.sendall(encode_report(log_end))
+    return line
+
+
+def test_a_slave_that_is_connected_twice_counts_once(tmp_path: Path) -> None:
+    config = ANY_MASTER.with_changes(in_sync_replicas=3, slave_timeout=20_000)
+    with master_at(tmp_path, config) as master, connect_as(master, "b", 0) as half_open:
+        put = master.store.put_async(Message("orders", b"three copies"))
+        offset, size = struct.unpack(">qi", half_open.recv(12, socket.MSG_WAITALL))
+        half_open.sendall(encode_report(offset + size))
+        wait_until(lambda: [each.acknowledged for each in master.status().replicas] == [offset + size])
+        with connect_as(master, "b", offset + size):
+            assert len(half_open.recv(size, socket.MSG_WAITALL)) == size
+            wait_until(lambda: [each.acknowledged for each in master.status().replicas] == [offset + size])
+            assert not put.done()
+            with connect_as(master, "c", offset + size):
+                assert put.result(10).status is PutStatus.PUT_OK
+                assert len(master.status().replicas) == 2
 
 
 def test_logs_without_anything_in_common_are_left_alone(tmp_path: Path) -> None:

@@ -17,3 +17,5 @@ GET_BROKER_HA_STATUS: Final = 907
 
 COMPARE_LOG: Final = 19_001
 """Ours: the digest of a range of the log, for a slave that wants to know whether it holds the same bytes."""
+ANNOUNCE_REPLICA: Final = 19_002
+"""Ours: which store the HA connection from an address belongs to, so that one that is connected twice counts once."""

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,6 +55,7 @@ class HaMaster:
         self._config = config
         self._options = _feed_options(config)
         self._owner = LineOwner(self._opened, self._tell_store, self._closed)
+        self.on_opened: Callable[[SlaveLine], None] | None = None
         self._lines: tuple[SlaveLine, ...] = ()  # replaced as a whole: other threads look at it
         self._complained: set[tuple[str, str]] = set()
         self._server: asyncio.Server | None = None
@@ -61,6 +63,11 @@ class HaMaster:
         self._loop_thread = 0
         self._keeping: list[asyncio.Task[None]] = []
         self._is_rung = False
+
+    @property
+    def lines(self) -> tuple[SlaveLine, ...]:
+        """The connections."""
+        return self._lines
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port, which is a free one when 0 was asked for."""
@@ -141,6 +148,8 @@ class HaMaster:
     def _opened(self, line: SlaveLine) -> None:
         of_host = tuple(each for each in self._lines if each.host == line.host)
         self._lines = (*self._lines, line)
+        if self.on_opened is not None:
+            self.on_opened(line)
         for lines, most in ((of_host, MOST_LINES_OF_A_HOST), (self._lines[:-1], MOST_LINES)):
             if len(lines) >= most:
                 silent = (each for each in lines if each.feed.position is None and not each.is_closing)

@@ -23,10 +23,11 @@ from typing import Final
 
 from flintlog.errors import FlintlogError, InvalidConfig, PeerFailed, StoreClosed
 from flintlog.remoting.client import RemotingClient
-from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS, SUCCESS
+from flintlog.remoting.codes import ANNOUNCE_REPLICA, COMPARE_LOG, GET_BROKER_HA_STATUS, SUCCESS
 from flintlog.remoting.frame import Command
 from flintlog.replication.broker_ports import BrokerPorts
 from flintlog.replication.figures import NodeFigures, PeerFigures
+from flintlog.replication.ha.announcing import Announced, announce
 from flintlog.replication.ha.comparing import Compared, Comparisons, ask_master, check_cut, common_end
 from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ha.master_shell import HaMaster
@@ -121,10 +122,12 @@ class HaNode:
         reign = reigns.load() if self.is_slave else reigns.begin()
         handlers[COMPARE_LOG] = Comparisons(store.raw_log, reign).answer
         handlers[GET_BROKER_HA_STATUS] = self._answer_status
-        self._ports = BrokerPorts(handlers)
-        self.port = await self._ports.start(self.host, self.port)
         if not self.is_slave:
             self._master = HaMaster(store)
+            handlers[ANNOUNCE_REPLICA] = Announced(self._master).answer
+        self._ports = BrokerPorts(handlers)
+        self.port = await self._ports.start(self.host, self.port)
+        if self._master is not None:
             self.ha_port = await self._master.start(self.host, self.ha_port)
             return
         address = self.config.ha_master_address or ""
@@ -134,7 +137,16 @@ class HaNode:
         async def agrees() -> bool:
             return await self._agrees(store, client, reigns)
 
-        self._slave = HaSlave(store, address, compare=agrees, reconnect_s=self._reconnect_s)
+        async def tell(own_address: str) -> None:
+            await announce(client, own_address, self.path)
+
+        self._slave = HaSlave(
+            store,
+            address,
+            compare=agrees,
+            announce=tell if self._compare_logs else None,
+            reconnect_s=self._reconnect_s,
+        )
         await self._slave.start()
         self._metadata = MetadataFollower(store, RemotingClient(remoting), poll_s=self._poll_s)
         await self._metadata.start()

@@ -33,6 +33,18 @@ class MasterLine(asyncio.BufferedProtocol):
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._transport: asyncio.Transport | None = None
 
+    @property
+    def local_address(self) -> str:
+        """Our end of the connection."""
+        if self._transport is None:
+            return ""
+        host, port = self._transport.get_extra_info("sockname")[:2]
+        return f"{host}:{port}"
+
+    def begin(self) -> None:
+        """Tell the master where our log ends: from then on it sends."""
+        self.take(Connected(-1 if self._raw.is_empty else self._raw.end))
+
     def take(self, event: Event) -> None:
         """One step of the follower and what it asks for."""
         try:
@@ -65,7 +77,6 @@ class MasterLine(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.take(Connected(-1 if self._raw.is_empty else self._raw.end))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer

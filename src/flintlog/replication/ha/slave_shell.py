@@ -1,6 +1,6 @@
 """The slave's way to its master: connects to the master's HA port, stays on the line, and comes back.
 
-    compare with the master ─▶ connect ─▶ frames ─▶ append ─▶ report ─▶ ... ─▶ closed ─▶ a pause ─▶ compare ...
+    compare with the master ─▶ connect ─▶ announce ─▶ frames ─▶ append ─▶ report ─▶ ... ─▶ closed ─▶ a pause ─▶ ...
 
 Everything runs in the loop it was started in; what happens on the line is in `slave_line.py`.
 """
@@ -27,12 +27,21 @@ _CONNECT_TIMEOUT_S: Final = 5.0
 Compare = Callable[[], Awaitable[bool]]
 """Whether the master's log goes on where ours ends; asked before each connection."""
 
+Announce = Callable[[str], Awaitable[None]]
+"""Tells the master whose connection this is, by our address of it, before it counts for anything."""
+
 
 class HaSlave:
     """Keeps the log of a store like its master's."""
 
     def __init__(
-        self, store: Store, address: str, *, compare: Compare | None = None, reconnect_s: float = RECONNECT_S
+        self,
+        store: Store,
+        address: str,
+        *,
+        compare: Compare | None = None,
+        announce: Announce | None = None,
+        reconnect_s: float = RECONNECT_S,
     ) -> None:
         host, _, port = address.rpartition(":")
         self.address = address
@@ -42,6 +51,7 @@ class HaSlave:
         self._host, self._port = host.strip("[]"), int(port)
         self._raw = store.raw_log
         self._compare = compare
+        self._announce = announce
         self._reconnect_s = reconnect_s
         self._suspicions = Suspicions()
         self._following: asyncio.Task[None] | None = None
@@ -84,9 +94,12 @@ class HaSlave:
         line = MasterLine(self._raw, follower)
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             await loop.create_connection(lambda: line, self._host, self._port)
-        self.is_connected = True
-        self._line = line
         try:
+            if self._announce is not None:
+                await self._announce(line.local_address)
+            line.begin()
+            self.is_connected = True
+            self._line = line
             while not line.gone.done():
                 await asyncio.wait([line.gone], timeout=_TICK_S)
                 line.take(Tick())
