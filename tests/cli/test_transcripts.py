@@ -86,7 +86,12 @@ CASES = {
     "doctor": Case("plain", "doctor {room}", only_form=True),
     "replica-status": Case("plain", "replica status 127.0.0.1:1"),
     "serve-refused": Case("plain", "serve {room}/new --role slave"),
-    "bench": Case("plain", 'bench --quick --only "put 128 B" --directory {room}', only_form=True),
+    "bench": Case(
+        "plain",
+        'bench --quick --only "put 128 B" --directory {room}',
+        only_form=True,
+        masks=(("(?s)messages a second.*ours is", "TITLE"), _WIDTHS[1]),  # wrapped by how wide the figures are
+    ),
     "bench-refused": Case(
         "plain", "bench --only nothing", masks=((r"(there are:).*", r"\1 …"), (r"\[store\|.*\]", "[…]"))
     ),

@@ -308,3 +308,19 @@ def test_a_stream_passes_damage_once_it_was_searched_for(tmp_path: Path) -> None
         batch.num_rows for each in asked.partitions({"store": 0}, {"store": whole}) for batch in asked.read(each)
     )
     assert found == 49
+
+
+def test_a_stream_may_begin_before_the_first_message(spark: SparkSession, tmp_path: Path) -> None:
+    """A store that was opened just now has no log yet."""
+    with open_store(tmp_path / "store", small_config()) as store:
+        frame = spark.readStream.format("flintlog").option("startingOffsets", "earliest").load(str(tmp_path / "store"))
+        rows = spark.read.format("flintlog").load(str(tmp_path / "store"))
+        assert rows.count() == 0
+        query = frame.writeStream.format("memory").queryName("before_the_first").start()
+        try:
+            query.processAllAvailable()
+            store.put(Message("orders", b"first")).check()
+            query.processAllAvailable()
+            assert [bytes(row.body) for row in spark.table("before_the_first").collect()] == [b"first"]
+        finally:
+            query.stop()

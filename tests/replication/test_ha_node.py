@@ -13,11 +13,14 @@ from tests.replication.ha_pair import MASTER, files, fill, wait_until
 from tests.store.small_store import SMALL
 
 from flintlog import Message, PutStatus, StoreConfig, open_store
-from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.errors import DamagedStore, InvalidConfig, PeerFailed
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS
 from flintlog.remoting.frame import Command
+from flintlog.remoting.server import RemotingServer
+from flintlog.replication.ha import comparing
 from flintlog.replication.ha.master_shell import HaMaster
+from flintlog.replication.ha.metadata import PARTS, MetadataFollower
 from flintlog.replication.ha.node import HaNode
 from flintlog.replication.ha.status import parse_status
 from flintlog.replication.ha.wire import encode_report
@@ -126,6 +129,12 @@ def test_a_restarted_master_does_not_take_what_its_slave_acknowledged(tmp_path: 
     assert kept_bytes(b)
 
 
+def test_long_ranges_are_compared_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "MOST_BYTES", 1000)
+    monkeypatch.setattr(comparing, "WINDOW_BYTES", 5000)
+    test_the_old_master_comes_back_as_the_slave_of_the_new_one(tmp_path)
+
+
 def test_a_promoted_master_that_restarts_is_no_promotion_for_who_followed_it(tmp_path: Path) -> None:
     old, new = pair_of(tmp_path, 10)
     with master_at(new) as promoted, slave_at(old, promoted):
@@ -146,6 +155,19 @@ def test_a_log_that_goes_on_alone_is_cut_for_a_master_that_was_promoted(tmp_path
     with master_at(new) as promoted, slave_at(old, promoted) as slave:
         wait_until(lambda: slave.store.raw_log.end == promoted.store.raw_log.end)
     assert files(old) == files(new)
+
+
+def test_a_node_that_cannot_be_opened_after_its_cut_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise DamagedStore("no way back")
+
+    old, new = pair_of(tmp_path, 10)
+    with open_store(old, SMALL) as alone:
+        fill(alone, 5, 10)
+    with master_at(new) as promoted, slave_at(old, promoted) as slave:
+        monkeypatch.setattr(slave, "start", refuse)
+        wait_until(lambda: slave.failure is not None)
+        assert "no way back" in str(slave.failure)
 
 
 @pytest.mark.parametrize("compares", [True, False])
@@ -254,6 +276,40 @@ def test_settings_follow(tmp_path: Path) -> None:
         assert slave.store.consumer_offsets.get("billing", "orders", 1) == 2
 
 
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        (21, b'{"dataVersion":{},"topicConfigTable":5}'),
+        (21, b'{"topicConfigTable":{"orders":5}}'),
+        (21, b'{"dataVersion":"x","topicConfigTable":{}}'),
+        (43, b'{"offsetTable":{"orders@billing":{"0":"x"}}}'),
+        (43, b'{"offsetTable":[]}'),
+        (45, b'{"offsetTable":{"1":-1}}'),
+        (201, b'{"subscriptionGroupTable":[1]}'),
+        (402, b'{"messageRequestModeMap":7}'),
+    ],
+)
+def test_settings_that_the_store_could_not_open_with_are_not_written(tmp_path: Path, code: int, body: bytes) -> None:
+    async def answer(request: Command) -> Command:
+        good = b'{"topicConfigTable":{"orders":{"topicName":"orders"}}}' if request.code == 21 else b"{}"
+        return request.reply(0, body if request.code == code else good)
+
+    async def follow() -> None:
+        server = RemotingServer(dict.fromkeys(PARTS, answer))
+        port = await server.start("127.0.0.1", 0)
+        with open_store(tmp_path, SMALL.with_changes(broker_role="SLAVE")) as store:
+            follower = MetadataFollower(store, RemotingClient(f"127.0.0.1:{port}"))
+            with pytest.raises(PeerFailed, match=f"request {code}"):
+                follower.write_all(await follower.ask_all())
+            await follower.stop()
+        await server.stop()
+
+    asyncio.run(follow())
+    assert not list((tmp_path / "config").glob("*.json"))
+    with open_store(tmp_path, SMALL) as store:
+        assert "orders" not in store.topics
+
+
 def test_offsets_of_light_groups_follow(tmp_path: Path) -> None:
     light = {"enable_lmq": True, "enable_multi_dispatch": True}
     with master_at(tmp_path / "a", ANY_MASTER.with_changes(broker_role="ASYNC_MASTER", **light)) as master:
@@ -283,11 +339,12 @@ def test_the_status_tells_of_both_sides(tmp_path: Path) -> None:
         assert slave.status().is_connected
 
 
-def test_a_comparison_without_numbers_is_an_error_and_no_crash(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fields", [{"start": "x"}, {"start": "0", "stop": str(1 << 30)}], ids=["words", "too much"])
+def test_a_comparison_that_cannot_be_is_an_error_and_no_crash(tmp_path: Path, fields: dict[str, str]) -> None:
     async def ask(node: HaNode) -> Command:
         client = RemotingClient(f"127.0.0.1:{node.port}")
         try:
-            return await client.call(Command(COMPARE_LOG, fields={"start": "x"}))
+            return await client.call(Command(COMPARE_LOG, fields=fields))
         finally:
             await client.close()
 

@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -81,9 +82,9 @@ def test_a_put_fails_when_the_slave_is_gone_and_is_confirmed_when_it_is_back(tmp
 def test_a_report_beyond_the_masters_end_confirms_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = MASTER.with_changes(slave_timeout=200)
     with running_master(tmp_path / "master", config) as (master, _, port), caplog.at_level(logging.WARNING):
-        for _ in range(3):
+        for number in range(3):
             with socket.create_connection((LOOPBACK, port), 5) as liar:
-                liar.sendall(encode_report(1 << 40))
+                liar.sendall(encode_report((1 << 40) + number))
                 assert liar.recv(1) == b""
         assert master.put(Message("orders", b"alone")).status is PutStatus.FLUSH_SLAVE_TIMEOUT
         assert len([record for record in caplog.records if "reports" in record.getMessage()]) == 1
@@ -135,6 +136,24 @@ def test_damage_in_the_masters_own_log_does_not_stop_the_copying(tmp_path: Path)
     assert files(tmp_path / "master") == files(tmp_path / "slave")
 
 
+def test_a_size_that_rotted_in_the_masters_log_does_not_stop_the_copying(tmp_path: Path) -> None:
+    changes = {"mapped_file_size_commit_log": 64 << 20}
+    with open_store(tmp_path / "master", SMALL.with_changes(**changes)) as store:
+        fill(store, 5)
+        bad = store.put(Message("orders", b"rots", queue_id=0)).check()
+        fill(store, 20, 5)
+    with (tmp_path / "master" / "commitlog" / f"{0:020d}").open("r+b") as log_file:
+        log_file.seek(bad.physical_offset)
+        log_file.write(b"\x02")  # 32 MiB more: less than the file has left, and more than will ever come
+    with (
+        running_master(tmp_path / "master", MASTER.with_changes(**changes)) as (master, _, port),
+        running_slave(tmp_path / "slave", port, SLAVE.with_changes(**changes)) as (slave, _),
+    ):
+        wait_until(lambda: slave.raw_log.end == master.raw_log.end)
+        fill(master, 3, 25)
+        wait_until(lambda: slave.queues() == master.queues())
+
+
 def test_three_copies_need_two_slaves(tmp_path: Path) -> None:
     config = MASTER.with_changes(in_sync_replicas=3, slave_timeout=300)
     with (
@@ -168,6 +187,30 @@ def test_a_silent_slave_is_left_and_a_living_one_gets_heartbeats(tmp_path: Path)
         while line.recv(4096):
             pass
         wait_until(lambda: shell.status() == [])
+
+
+def test_strangers_take_neither_the_files_nor_the_place_of_a_slave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(master_shell, "MOST_LINES_OF_A_HOST", 4)
+    with (
+        ExitStack() as strangers,
+        caplog.at_level(logging.WARNING),
+        running_master(tmp_path / "master") as (master, shell, port),
+        running_slave(tmp_path / "slave", port),
+    ):
+        fill(master, 1)
+        silent = [strangers.enter_context(socket.create_connection((LOOPBACK, port), 5)) for _ in range(10)]
+        assert [each.recv(1) for each in silent[:7]] == [b""] * 7
+        fill(master, 3, 1)
+        assert len(shell.status()) == 4
+        for each in silent[7:]:
+            each.sendall(encode_report(0))
+        wait_until(lambda: all(status.sent for status in shell.status()))
+        with socket.create_connection((LOOPBACK, port), 5) as late:
+            assert late.recv(1) == b""
+        fill(master, 3, 4)
+    assert len([record for record in caplog.records if "too many" in record.getMessage()]) == 1
 
 
 def test_flow_control_limits_the_rate(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from flintlog.disk.source import ByteSource, MappedSource
 from flintlog.errors import DamagedStore
 from flintlog.format.ledger_entry import INDEX_RECORD_SIZE, parse_index_record
 from flintlog.format.ledger_state import parse_ledger_checkpoint
-from flintlog.format.names import CHECKPOINT, COMMIT_LOG
+from flintlog.format.names import ABORT, CHECKPOINT, COMMIT_LOG, LOCK
 from flintlog.pipeline.places import absolute
 from flintlog.store.batch_notes import parse_opened_start
 from flintlog.store.paths import LEDGER_PREFIX, StorePaths
@@ -88,9 +88,15 @@ def _find_log(uri: str, broker: str, strict: bool) -> Log | None:
     for folder, where in ((path / COMMIT_LOG, f"{uri.rstrip('/')}/{COMMIT_LOG}"), (path, uri)):
         listing = [(info.name, info.size) for info in source.listing(folder) if not info.is_directory]
         files = log_files(listing, f"{where}/", strict=strict)
-        if files or (folder != path and any(info.name == COMMIT_LOG for info in source.listing(path))):
+        if files or (folder != path and _is_store(source, path)):
             return Log(broker, where, tuple(files))
     return None
+
+
+def _is_store(source: ByteSource, path: PurePath) -> bool:
+    """Whether a directory is a store without messages: one that was opened just now has no log yet, but its marks."""
+    names = {info.name for info in source.listing(path)}
+    return COMMIT_LOG in names or names >= {ABORT, LOCK}
 
 
 def _find_ledger(uri: str, source: ByteSource, path: PurePath, broker: str, strict: bool) -> Log | None:

@@ -1,27 +1,42 @@
 """A server of remoting commands: reads frames, asks a handler for each code, sends the answers.
 
 Everything runs in the asyncio loop that `start` was called in. A connection that sends something that is no frame, or
-nothing for the idle time, is closed, and its address logged once.
+nothing for the idle time, is closed, and its address logged once. So is one above the bound.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
-from flintlog.errors import FlintlogError, FormatError
+from flintlog.errors import FlintlogError, FormatError, InvalidConfig
 from flintlog.remoting.codes import REQUEST_CODE_NOT_SUPPORTED, SYSTEM_ERROR
 from flintlog.remoting.frame import MAX_FRAME_BYTES, Command, FrameReader, encode_frame
 
 log = logging.getLogger(__name__)
 
 IDLE_S: Final = 120.0
+MAX_CONNECTIONS: Final = 256
+_MOST_COMPLAINTS: Final = 1000
 _READ_BYTES: Final = 64 * 1024
 
 Handler = Callable[[Command], Awaitable[Command]]
 MayConnect = Callable[[str], bool]
+
+
+@contextmanager
+def naming_the_port(host: str, port: int) -> Iterator[None]:
+    """Whoever listens in here says which port it could not have."""
+    try:
+        yield
+    except OSError as failure:
+        advice = "another process may have it: stop that one, or choose another port"
+        raise InvalidConfig(
+            f"{host}:{port} cannot be listened on: {failure.strerror or failure}", advice=advice
+        ) from None
 
 
 class RemotingServer:
@@ -34,18 +49,21 @@ class RemotingServer:
         may_connect: MayConnect | None = None,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         idle_s: float = IDLE_S,
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._handlers = dict(handlers)
         self._may_connect = may_connect
         self._max_frame_bytes = max_frame_bytes
         self._idle_s = idle_s
+        self._max_connections = max_connections
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._complained: set[str] = set()
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port, which is a free one when 0 was asked for."""
-        self._server = await asyncio.start_server(self._serve, host, port)
+        with naming_the_port(host, port):
+            self._server = await asyncio.start_server(self._serve, host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -64,6 +82,9 @@ class RemotingServer:
             if self._may_connect is not None and not self._may_connect(peer):
                 self._complain(peer, "is none of the configured peers")
                 return
+            if len(self._writers) > self._max_connections:
+                self._complain(peer, f"is one of more than {self._max_connections} connections")
+                return
             await self._answer_all(reader, writer)
         except FormatError as error:
             self._complain(peer, f"sent {error.what}")
@@ -74,7 +95,7 @@ class RemotingServer:
             writer.close()
 
     def _complain(self, peer: str, what: str) -> None:
-        if peer not in self._complained:
+        if peer not in self._complained and len(self._complained) < _MOST_COMPLAINTS:
             self._complained.add(peer)
             log.warning("a connection was closed: %s %s", peer, what)
 

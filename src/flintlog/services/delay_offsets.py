@@ -11,6 +11,7 @@ they do in RocketMQ's.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from flintlog.errors import DamagedStore
@@ -19,6 +20,7 @@ from flintlog.store.clock import Milliseconds
 from flintlog.store.json_file import JsonFile, check_objects
 
 FILE_NAME: Final = "delayOffset.json"
+_TABLE: Final = "offsetTable"
 VERSION_STEP: Final = 200
 """Updates after which the data version goes up: RocketMQ's `delayOffsetUpdateVersionStep`."""
 
@@ -38,23 +40,14 @@ class DelayOffsets:
 
     def load(self) -> None:
         """Take over what the file says; when no file has the right shape this raises, and they are left alone."""
-        content = self.file.load(lambda told: self._numbers(told, "offsetTable"))
+        content = self.file.load(lambda told: parse_delay_offsets(told, self.file.path))
         if content is None:
             return
-        self._table = self._numbers(content, "offsetTable")
+        self._table = parse_delay_offsets(content, self.file.path)
         version = {name: value for name, value in _object(content, "dataVersion").items() if isinstance(value, int)}
         self._counter = version.get("counter", 0)
         self._state_version = version.get("stateVersion", 0)
         self._timestamp = version.get("timestamp", self._timestamp)
-
-    def _numbers(self, content: JsonObject, member: str) -> dict[int, int]:
-        table: dict[int, int] = {}
-        check_objects(content, member)
-        for level, offset in _object(content, member).items():
-            if not str(level).isdecimal() or not isinstance(offset, int) or offset < 0:
-                raise DamagedStore(f"{member} says {level!r}: {offset!r}", path=self.file.path)
-            table[int(level)] = offset
-        return table
 
     def get(self, level: int) -> int | None:
         """The next offset of a level; None when nothing of it was ever seen."""
@@ -84,6 +77,17 @@ class DelayOffsets:
     def as_table(self) -> dict[int, int]:
         """Every level that is known, the lowest first."""
         return dict(sorted(self._table.items()))
+
+
+def parse_delay_offsets(content: JsonObject, path: Path) -> dict[int, int]:
+    """The offset of each level; `DamagedStore` or `FormatError` when the table has another shape."""
+    table: dict[int, int] = {}
+    check_objects(content, _TABLE)
+    for level, offset in _object(content, _TABLE).items():
+        if not str(level).isdecimal() or not isinstance(offset, int) or offset < 0:
+            raise DamagedStore(f"{_TABLE} says {level!r}: {offset!r}", path=path)
+        table[int(level)] = offset
+    return table
 
 
 def _object(content: JsonObject, member: str) -> JsonObject:

@@ -103,6 +103,10 @@ class ConfigTable(Generic[E]):
         self._raw = {name: raw for name, (raw, _) in found.items()}
         self._entries = {**self._predefined, **{name: entry for name, (_, entry) in found.items()}}
 
+    def check(self, content: JsonObject) -> None:
+        """Raise `DamagedStore` for a content that `load` would not take."""
+        self._parse_all(content)
+
     def _parse_all(self, content: JsonObject) -> dict[str, tuple[JsonObject, E]]:
         table = content.get(self._member, {})
         if not isinstance(table, dict):

@@ -200,7 +200,7 @@ class LogRecovery:
 
     def _was_whole(self, segment: Segment, position: int) -> bool:
         """Whether there was a record before a clean stop, of which something is left."""
-        if self._clean_end is None or position >= self._clean_end:
+        if self._clean_end is None or position >= self._clean_end or position == self._cut_at:
             return False
         return written_end(segment, position - segment.base) > position - segment.base
 

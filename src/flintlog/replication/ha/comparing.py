@@ -28,6 +28,7 @@ from flintlog.replication.ha.reign import FOREIGN, Reign
 from flintlog.store.raw_log import RawLog
 
 WINDOW_BYTES: Final = 64 * 1024
+MOST_BYTES: Final = 8 * 1024 * 1024
 _COMPARE_TIMEOUT_S: Final = 60.0
 
 
@@ -45,18 +46,29 @@ class Compared:
 Ask = Callable[[int, int], Awaitable[Compared]]
 
 
-async def answer_compare(raw: RawLog, reign: Reign | None, request: Command) -> Command:
-    """The master's side; the range is read in a thread, because it may be long."""
-    try:
-        start, stop = int(request.fields["start"]), int(request.fields["stop"])
-    except (KeyError, ValueError):
-        raise InvalidOffset("start and stop are needed, as numbers") from None
-    fields = {"logStart": str(raw.start), "logEnd": str(raw.end)}
-    if reign is not None and reign.is_master:
-        fields |= {"reign": reign.name, "promoted": str(reign.is_promoted).lower()}
-    if raw.start <= start <= stop <= raw.end:
-        fields["digest"] = await asyncio.to_thread(raw.digest, start, stop)
-    return request.reply(SUCCESS, fields=fields)
+class Comparisons:
+    """The master's side, for one loop. Ranges are read in a thread, one at a time: anybody may ask."""
+
+    def __init__(self, raw: RawLog, reign: Reign | None) -> None:
+        self._raw = raw
+        self._reign = reign
+        self._reading = asyncio.Lock()
+
+    async def answer(self, request: Command) -> Command:
+        try:
+            start, stop = int(request.fields["start"]), int(request.fields["stop"])
+        except (KeyError, ValueError):
+            raise InvalidOffset("start and stop are needed, as numbers") from None
+        if stop - start > MOST_BYTES:
+            raise InvalidOffset(f"at most {MOST_BYTES} bytes are compared at once", offset=start)
+        raw, reign = self._raw, self._reign
+        fields = {"logStart": str(raw.start), "logEnd": str(raw.end)}
+        if reign is not None and reign.is_master:
+            fields |= {"reign": reign.name, "promoted": str(reign.is_promoted).lower()}
+        if raw.start <= start <= stop <= raw.end:
+            async with self._reading:
+                fields["digest"] = await asyncio.to_thread(raw.digest, start, stop)
+        return request.reply(SUCCESS, fields=fields)
 
 
 async def ask_master(client: RemotingClient, start: int, stop: int) -> Compared | None:
@@ -110,8 +122,12 @@ def _check_range(differing_bytes: int, max_range_bytes: int) -> None:
 
 
 async def _is_same(raw: RawLog, ask: Ask, start: int, stop: int) -> bool:
-    theirs = await ask(start, stop)
-    return theirs.digest is not None and theirs.digest == await asyncio.to_thread(raw.digest, start, stop)
+    for place in range(start, stop, MOST_BYTES):
+        behind = min(stop, place + MOST_BYTES)
+        theirs = await ask(place, behind)
+        if theirs.digest is None or theirs.digest != await asyncio.to_thread(raw.digest, place, behind):
+            return False
+    return True
 
 
 def check_cut(raw: RawLog, end: int, theirs: Compared, own: Reign | None) -> None:

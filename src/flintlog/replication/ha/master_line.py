@@ -51,6 +51,7 @@ class SlaveLine(asyncio.BufferedProtocol):
     def __init__(
         self, raw_log: RawLog, options: FeedOptions, owner: LineOwner, *, most_bytes_a_second: int | None = None
     ) -> None:
+        self.host = ""
         self.address = ""
         self.feed = ReplicaFeed(options, _now_ms())
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -72,6 +73,10 @@ class SlaveLine(asyncio.BufferedProtocol):
         """Whether a report is still to come for what was sent."""
         return self.feed.position is not None and self.feed.position > self.feed.acknowledged
 
+    @property
+    def is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
     def close(self, reason: str | None = None) -> None:
         """End the connection."""
         self._reason = self._reason or reason
@@ -88,7 +93,7 @@ class SlaveLine(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         host, port = transport.get_extra_info("peername")[:2]
-        self.address = f"{host}:{port}"
+        self.host, self.address = host, f"{host}:{port}"
         self._owner.opened(self)
 
     def get_buffer(self, sizehint: int) -> bytearray:

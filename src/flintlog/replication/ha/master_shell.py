@@ -2,16 +2,21 @@
 
 Everything runs in the loop it was started in. A put that begins to wait rings; the log is looked at once for all that
 rang meanwhile, and without such puts every POLL_S. Acknowledgements belong to connections and go with them.
+
+Connections are bounded, for each host and in all. One too many takes the place of the oldest that has not said yet how
+far its log goes; when all have, it is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from dataclasses import dataclass
 from typing import Final
 
+from flintlog.remoting.server import naming_the_port
 from flintlog.replication.ha.master import FeedOptions
 from flintlog.replication.ha.master_line import LineOwner, SlaveLine
 from flintlog.replication.ha.wire import MAX_DATA_BYTES
@@ -21,7 +26,11 @@ from flintlog.store.store import Store
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.02
+MOST_LINES: Final = 64
+MOST_LINES_OF_A_HOST: Final = 16
 _FIGURES_S: Final = 0.1
+_MOST_COMPLAINTS: Final = 1000
+_NUMBER: Final = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,7 @@ class HaMaster:
         self._options = _feed_options(config)
         self._owner = LineOwner(self._opened, self._tell_store, self._closed)
         self._lines: tuple[SlaveLine, ...] = ()  # replaced as a whole: other threads look at it
-        self._complained: set[str] = set()
+        self._complained: set[tuple[str, str]] = set()
         self._server: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = 0
@@ -57,7 +66,8 @@ class HaMaster:
         """Listen; the port, which is a free one when 0 was asked for."""
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._server = await self._loop.create_server(self._make_line, host, port)
+        with naming_the_port(host, port):
+            self._server = await self._loop.create_server(self._make_line, host, port)
         self._keeping = [asyncio.create_task(self._keep_figures()), asyncio.create_task(self._keep_looking())]
         self._store.on_waiting_for_replicas(self.ring)
         return int(self._server.sockets[0].getsockname()[1])
@@ -129,7 +139,13 @@ class HaMaster:
         return SlaveLine(self._raw, self._options, self._owner, most_bytes_a_second=most)
 
     def _opened(self, line: SlaveLine) -> None:
+        of_host = tuple(each for each in self._lines if each.host == line.host)
         self._lines = (*self._lines, line)
+        for lines, most in ((of_host, MOST_LINES_OF_A_HOST), (self._lines[:-1], MOST_LINES)):
+            if len(lines) >= most:
+                silent = (each for each in lines if each.feed.position is None and not each.is_closing)
+                next(silent, line).close("there are too many connections")
+                return
 
     def _closed(self, line: SlaveLine, reason: str | None) -> None:
         self._lines = tuple(each for each in self._lines if each is not line)
@@ -137,8 +153,8 @@ class HaMaster:
         if reason is None:
             log.debug("the connection of slave %s ended", line.address)
             return
-        complaint = f"{line.address.rpartition(':')[0]} {reason}"
-        if complaint not in self._complained:
+        complaint = line.host, _NUMBER.sub("", reason)
+        if complaint not in self._complained and len(self._complained) < _MOST_COMPLAINTS:
             self._complained.add(complaint)
             log.warning("the connection of slave %s was closed: %s", line.address, reason)
 

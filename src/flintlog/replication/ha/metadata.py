@@ -1,7 +1,8 @@
 """What a slave needs besides the log: topics, groups, offsets, delay levels, request modes.
 
 The master answers RocketMQ's five requests from its `config` folder; the slave asks for all of them every POLL_S and
-writes what has changed into its own. RocketMQ's slaves and masters take part on either side.
+writes what has changed into its own, once the store's own parsers have taken all of it. RocketMQ's slaves and masters
+take part on either side.
 
     code   reply                                              the slave's file
     21     dataVersion, topicConfigTable, ...                 topics.json                 replaced
@@ -20,15 +21,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from flintlog.errors import FlintlogError, PeerFailed
+from flintlog.errors import DamagedStore, FlintlogError, FormatError, PeerFailed
 from flintlog.format.config_json import JsonObject, JsonValue, encode_config_json, parse_config_object
 from flintlog.remoting import codes
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.frame import Command
 from flintlog.remoting.server import Handler
-from flintlog.store.consumer_offsets import LIGHT_TABLE
-from flintlog.store.json_file import JsonFile
+from flintlog.services.delay_offsets import parse_delay_offsets
+from flintlog.store.config_table import ConfigTable
+from flintlog.store.consumer_offsets import LIGHT_TABLE, parse_offsets
+from flintlog.store.groups import GroupConfig
+from flintlog.store.json_file import JsonFile, check_objects
 from flintlog.store.store import Store
+from flintlog.store.topics import TopicConfig
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +74,34 @@ PARTS: Final[Mapping[int, _Part]] = {
         ("totalGroupNum", "subscriptionGroupTable"),
     ),
     codes.GET_ALL_MESSAGE_REQUEST_MODE: _Part("messageRequestMode.json", {"messageRequestModeMap": {}}, {}),
+}
+
+
+def _take_anything(file: JsonFile, content: JsonObject) -> None:
+    """No reader of ours."""
+
+
+def _check_topics(file: JsonFile, content: JsonObject) -> None:
+    ConfigTable(file, TopicConfig, "topicConfigTable", lambda: 0).check(content)
+
+
+def _check_groups(file: JsonFile, content: JsonObject) -> None:
+    ConfigTable(file, GroupConfig, "subscriptionGroupTable", lambda: 0).check(content)
+
+
+def _check_offsets(file: JsonFile, content: JsonObject) -> None:
+    parse_offsets(content, file.path)
+
+
+def _check_delay_offsets(file: JsonFile, content: JsonObject) -> None:
+    parse_delay_offsets(content, file.path)
+
+
+_CHECKS: Final[Mapping[int, Callable[[JsonFile, JsonObject], None]]] = {
+    codes.GET_ALL_TOPIC_CONFIG: _check_topics,
+    codes.GET_ALL_CONSUMER_OFFSET: _check_offsets,
+    codes.GET_ALL_DELAY_OFFSET: _check_delay_offsets,
+    codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _check_groups,
 }
 
 
@@ -141,13 +174,14 @@ class MetadataFollower:
         return {code: await self.ask(code) for code in PARTS}
 
     def write_all(self, told: Mapping[int, JsonObject]) -> bool:
-        """Write what is new of the parts; whether anything was."""
-        written = [self._write(PARTS[code], content) for code, content in told.items()]
+        """Write what is new of the parts, if all of them can be used; whether anything was."""
+        news = [(PARTS[code], self._checked(code, content)) for code, content in told.items()]
+        written = [self._write(part, new) for part, new in news]
         return any(written)
 
     async def fetch(self, code: int) -> bool:
         """Ask for one part and write it if it is new; whether anything was written."""
-        return await asyncio.to_thread(self._write, PARTS[code], await self.ask(code))
+        return await asyncio.to_thread(self.write_all, {code: await self.ask(code)})
 
     async def ask(self, code: int) -> JsonObject:
         """Ask for one part."""
@@ -156,19 +190,37 @@ class MetadataFollower:
             raise PeerFailed(f"{self._client.address} answers request {code} with {reply.code}: {reply.remark}")
         return parse_config_object(reply.body)
 
-    def _write(self, part: _Part, told: JsonObject) -> bool:
+    def _checked(self, code: int, told: JsonObject) -> JsonObject:
+        """The file's new content; what the next opening of the store would refuse is refused here."""
+        part = PARTS[code]
         file = _file(self._store, part)
-        old = file.load() or {}
+        new = self._joined(part, file.load() or {}, told)
+        try:
+            check_objects(new, *part.members, *part.if_there)
+            _CHECKS.get(code, _take_anything)(file, new)
+        except (DamagedStore, FormatError) as failure:
+            raise PeerFailed(f"{self._client.address} answers request {code} with {failure.what}") from None
+        return new
+
+    def _joined(self, part: _Part, old: JsonObject, told: JsonObject) -> JsonObject:
         new: JsonObject = {**old, **{name: told[name] for name in part.members if name in told}}
         if part.is_merged:
             for name in (*part.members, *part.if_there):
                 if name in told:
                     new[name] = _merged(old.get(name), told[name])
-        return False if new == old else file.save(dict(sorted(new.items(), key=lambda item: str(item[0]))))
+        return new
+
+    def _write(self, part: _Part, new: JsonObject) -> bool:
+        file = _file(self._store, part)
+        if new == (file.load() or {}):
+            return False
+        return file.save(dict(sorted(new.items(), key=lambda item: str(item[0]))))
 
 
 def _merged(old: JsonValue, new: JsonValue) -> JsonValue:
-    return {**(old if isinstance(old, dict) else {}), **(new if isinstance(new, dict) else {})}
+    if not isinstance(new, dict):
+        return new  # to be refused
+    return {**(old if isinstance(old, dict) else {}), **new}
 
 
 def _file(store: Store, part: _Part) -> JsonFile:

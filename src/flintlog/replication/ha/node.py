@@ -21,13 +21,13 @@ import os
 import threading
 from typing import Final
 
-from flintlog.errors import InvalidConfig, PeerFailed, StoreClosed
+from flintlog.errors import FlintlogError, InvalidConfig, PeerFailed, StoreClosed
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS, SUCCESS
 from flintlog.remoting.frame import Command
 from flintlog.replication.broker_ports import BrokerPorts
 from flintlog.replication.figures import NodeFigures, PeerFigures
-from flintlog.replication.ha.comparing import Compared, answer_compare, ask_master, check_cut, common_end
+from flintlog.replication.ha.comparing import Compared, Comparisons, ask_master, check_cut, common_end
 from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ha.master_shell import HaMaster
 from flintlog.replication.ha.metadata import POLL_S, MetadataFollower, handlers_of
@@ -82,6 +82,7 @@ class HaNode:
         self._metadata: MetadataFollower | None = None
         self._ports: BrokerPorts | None = None
         self._reopening: threading.Thread | None = None
+        self._failure: FlintlogError | None = None
 
     @property
     def store(self) -> Store:
@@ -92,6 +93,11 @@ class HaNode:
             return self._store
 
     @property
+    def failure(self) -> FlintlogError | None:
+        """Why it does not run any more though nobody stopped it; None when it does. Any thread may ask."""
+        return self._failure
+
+    @property
     def is_slave(self) -> bool:
         return self.config.broker_role == "SLAVE"
 
@@ -100,6 +106,7 @@ class HaNode:
         with self._changing:
             if self.is_slave and self.config.ha_master_address is None:
                 raise InvalidConfig("a slave needs haMasterAddress", advice="give the master's HA host and port")
+            self._failure = None
             self._store = open_store(self.path, self.config)
             self._thread = LoopThread()
             try:
@@ -112,7 +119,7 @@ class HaNode:
         handlers = handlers_of(store)
         reigns = ReignFile(store)
         reign = reigns.load() if self.is_slave else reigns.begin()
-        handlers[COMPARE_LOG] = lambda request: answer_compare(store.raw_log, reign, request)
+        handlers[COMPARE_LOG] = Comparisons(store.raw_log, reign).answer
         handlers[GET_BROKER_HA_STATUS] = self._answer_status
         self._ports = BrokerPorts(handlers)
         self.port = await self._ports.start(self.host, self.port)
@@ -199,8 +206,9 @@ class HaNode:
             try:
                 self.stop()
                 self.start()
-            except Exception:
+            except Exception as error:
                 log.exception("the store could not be reopened after its cut")
+                self._failure = error if isinstance(error, FlintlogError) else StoreClosed(repr(error), path=self.path)
 
     # ------------------------------------------------------------------ status
 

@@ -87,9 +87,11 @@ Action: TypeAlias = Append | Report | Close
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """The intervals of RocketMQ's configuration, and the size of a segment, which both sides share."""
+    """The intervals of RocketMQ's configuration, and sizes that both sides share."""
 
     segment_size: int
+    max_record_bytes: int = 4 * 1024 * 1024
+    """One that calls itself larger is not waited for once an intact record lies within what it claims."""
     report_ms: int = REPORT_MS
     housekeeping_ms: int = HOUSEKEEPING_MS
 
@@ -209,8 +211,13 @@ class Follower:
         if magic == BLANK_MAGIC:
             return None if size == rest else f"the blank at {self._end + place} does not fill its file"
         if left < size <= rest and reason is ScanStop.SHORT:
-            return None
+            if size <= self._options.max_record_bytes or not self._is_record_behind(pending, place):
+                return None
+            return f"the record at {self._end + place} claims {size} bytes, and others lie within"
         return f"what the master sent for {self._end + place} is no intact record: {reason.name}"
+
+    def _is_record_behind(self, pending: bytes, place: int) -> bool:
+        return kernel.find_record(pending, place + 1, len(pending), self._end) >= 0
 
     def _close(self, reason: str) -> list[Action]:
         self._is_closed = True

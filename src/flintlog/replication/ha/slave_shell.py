@@ -15,6 +15,7 @@ from typing import Final
 from flintlog.errors import FlintlogError
 from flintlog.replication.ha.slave import Follower, FollowOptions, Suspicions, Tick
 from flintlog.replication.ha.slave_line import MasterLine, now_ms
+from flintlog.store.commit_log import RECORD_SLACK_BYTES
 from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class HaSlave:
         self._following: asyncio.Task[None] | None = None
         self._options = FollowOptions(
             self._raw.segment_size,
+            store.config.max_message_size + RECORD_SLACK_BYTES,
             report_ms=store.config.ha_send_heartbeat_interval,
             housekeeping_ms=store.config.ha_housekeeping_interval,
         )
