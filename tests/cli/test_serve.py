@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,10 @@ from tests.store.small_store import SMALL
 
 from flintlog import Message, open_store
 from flintlog.cli.main import run
+from flintlog.errors import DamagedStore
+from flintlog.replication.ha.node import HaNode
+from flintlog.replication.ha.status import NodeStatus, encode_status, parse_status
+from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.testing.java_ledger import ledger_addresses
 
 OPTIONS = {
@@ -142,3 +148,74 @@ def _is_settled(told: list[dict[str, object]]) -> bool:
 def test_a_member_that_cannot_be_is_said_so(tmp_path: Path, arguments: list[str]) -> None:
     assert run(["serve", str(tmp_path / "store"), *arguments]) != 0
     assert not (tmp_path / "store").exists()
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """`serve` takes the signals of the process that it runs in."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("own_signals")
+def test_a_member_that_halts_ends_the_process_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    really_start = LedgerStoreNode.start
+
+    def start_and_halt(node: LedgerStoreNode) -> None:
+        really_start(node)
+        node._on_door_failed(DamagedStore("the log came apart"))
+
+    monkeypatch.setattr(LedgerStoreNode, "start", start_and_halt)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(LEDGER_OPTIONS))
+    peers = f"n0-{ledger_addresses('n0')['n0']}"
+    group = ["--ledger-group", "g", "--ledger-id", "n0", "--ledger-peers", peers, "--port", "0"]
+    assert run(["serve", str(tmp_path / "store"), *group, "--config", str(config)]) == 3
+    assert "the log came apart" in capsys.readouterr().err
+    assert not (tmp_path / "store" / "abort").exists()
+
+
+@pytest.mark.usefixtures("own_signals")
+@pytest.mark.parametrize("which", ["--port", "--ha-port", "--ledger-peers"])
+def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], which: str) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(LEDGER_OPTIONS))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = "{}:{}".format(*other.getsockname())
+        port = address.partition(":")[2]
+        arguments = {
+            "--port": ["--role", "master", "--ha-port", "0", "--port", port],
+            "--ha-port": ["--role", "master", "--port", "0", "--ha-port", port],
+            "--ledger-peers": ["--ledger-group", "g", "--ledger-id", "n0", "--ledger-peers", f"n0-{address}"],
+        }
+        assert run(["serve", str(tmp_path / "store"), *arguments[which], "--config", str(config)]) == 2
+    assert f"{address} cannot be listened on" in capsys.readouterr().err
+    assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_a_node_that_is_down_is_a_row_and_the_others_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        down = "{}:{}".format(*nobody.getsockname())
+    node = HaNode(tmp_path, SMALL.with_changes(ha_listen_port=0), port=0)
+    node.start()
+    try:
+        assert run(["replica", "status", down, f"127.0.0.1:{node.port}", "-o", "jsonl"]) == 3
+    finally:
+        node.stop()
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (first["node"], first["role"]) == (down, None)
+    assert "cannot be reached" in first["trouble"]
+    assert second["role"] == "ASYNC_MASTER"
+
+
+@pytest.mark.parametrize("role", ["LEADER", "FOLLOWER", "CANDIDATE"])
+def test_only_the_leader_of_a_group_calls_itself_its_master(role: str) -> None:
+    status = NodeStatus(role, 0, 4096, term=3, committed=4000)
+    assert json.loads(encode_status(status))["master"] is (role == "LEADER")
+    assert parse_status(encode_status(status)) == status

@@ -157,6 +157,19 @@ def test_a_log_that_goes_on_alone_is_cut_for_a_master_that_was_promoted(tmp_path
     assert files(old) == files(new)
 
 
+def test_a_node_that_cannot_be_opened_after_its_cut_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise DamagedStore("no way back")
+
+    old, new = pair_of(tmp_path, 10)
+    with open_store(old, SMALL) as alone:
+        fill(alone, 5, 10)
+    with master_at(new) as promoted, slave_at(old, promoted) as slave:
+        monkeypatch.setattr(slave, "start", refuse)
+        wait_until(lambda: slave.failure is not None)
+        assert "no way back" in str(slave.failure)
+
+
 @pytest.mark.parametrize("compares", [True, False])
 def test_a_slave_follows_nobody_it_cannot_compare_with_unless_told_so(tmp_path: Path, compares: bool) -> None:
     a, b = pair_of(tmp_path, 10)

@@ -27,38 +27,48 @@ def replica() -> None:
 @click.argument("addresses", nargs=-1, required=True, metavar="HOST:PORT...")
 @output_option
 def status(addresses: tuple[str, ...], output: Output) -> int:
-    """Show the node at each HOST:PORT (its port for requests), and behind it a master's slaves or a leader's peers."""
+    """Show the node at each HOST:PORT (its port for requests), and behind it a master's slaves or a leader's peers.
+
+    A node that does not answer has a row with its trouble, and the code is 3.
+    """
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
             raise click.UsageError(f"{address!r} is no HOST:PORT")
     found = asyncio.run(_ask_all(addresses))
     output.rows((row for address, told in found for row in rows_of(address, told)), _COLUMNS)
-    return ExitCode.FINE
+    return ExitCode.CANNOT_READ if any(isinstance(told, str) for _, told in found) else ExitCode.FINE
 
 
-async def _ask_all(addresses: tuple[str, ...]) -> list[tuple[str, NodeStatus]]:
+async def _ask_all(addresses: tuple[str, ...]) -> list[tuple[str, NodeStatus | str]]:
+    """Each node's status, or why there is none."""
+    return list(zip(addresses, await asyncio.gather(*map(_ask, addresses)), strict=True))
+
+
+async def _ask(address: str) -> NodeStatus | str:
     from flintlog.errors import PeerFailed
     from flintlog.remoting.client import RemotingClient
     from flintlog.remoting.codes import GET_BROKER_HA_STATUS, SUCCESS
     from flintlog.remoting.frame import Command
     from flintlog.replication.ha.status import parse_status
 
-    found = []
-    for address in addresses:
-        client = RemotingClient(address)
-        try:
-            reply = await client.call(Command(GET_BROKER_HA_STATUS))
-        finally:
-            await client.close()
+    client = RemotingClient(address)
+    try:
+        reply = await client.call(Command(GET_BROKER_HA_STATUS))
         if reply.code != SUCCESS:
-            raise PeerFailed(f"{address} answers with {reply.code}: {reply.remark}")
-        found.append((address, parse_status(reply.body)))
-    return found
+            return f"{address} answers with {reply.code}: {reply.remark}"
+        return parse_status(reply.body)
+    except PeerFailed as failure:
+        return str(failure)
+    finally:
+        await client.close()
 
 
-def rows_of(address: str, told: NodeStatus) -> Iterator[Row]:
-    """The node itself, then each slave that is connected to it."""
+def rows_of(address: str, told: NodeStatus | str) -> Iterator[Row]:
+    """The node itself, then each slave that is connected to it; of one that did not answer only why."""
+    if isinstance(told, str):
+        yield {**dict.fromkeys(_COLUMNS), "node": address, "trouble": told}
+        return
     is_slave = told.master_address is not None
     yield {
         "node": address,

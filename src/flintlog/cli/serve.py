@@ -1,5 +1,7 @@
 """`flintlog serve STORE`: runs a store as a master, a slave, or a member of a ledger's group, until SIGTERM or SIGINT.
 
+A node that cannot go on ends the process with its error: whoever watches it sees that, and may start it again.
+
 flintlog serve orders --role master --port 10911 --ha-port 10912
 flintlog serve copy --role slave --ha-master 10.0.0.7:10912
 flintlog serve orders --ledger-group g --ledger-id n0 --ledger-peers "n0-10.0.0.7:40911;n1-10.0.0.8:40911;…"
@@ -11,7 +13,7 @@ import signal
 import threading
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from flintlog.replication.ha.node import HaNode
     from flintlog.replication.ledger.store_node import LedgerStoreNode
     from flintlog.store.config import StoreConfig
+
+_LOOK_S: Final = 0.5
 
 
 @click.command()
@@ -128,7 +132,7 @@ def _make_member(
 
 
 def _run(node: HaNode | LedgerStoreNode, host: str, metrics_port: int | None, say: Callable[[int | None], None]) -> int:
-    """A node, until somebody tells it to stop; `say` is called with the metrics' port once it listens."""
+    """A node, until somebody tells it to stop or it fails; `say` is called with the metrics' port once it listens."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -142,7 +146,9 @@ def _run(node: HaNode | LedgerStoreNode, host: str, metrics_port: int | None, sa
             metrics = MetricsServer(node, host, metrics_port)
             ending.callback(metrics.stop)
         say(None if metrics is None else metrics.port)
-        stop.wait()
+        while not stop.wait(_LOOK_S):
+            if node.failure is not None:
+                raise node.failure
     return ExitCode.FINE
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
-from flintlog.errors import FlintlogError, FormatError
+from flintlog.errors import FlintlogError, FormatError, InvalidConfig
 from flintlog.remoting.codes import REQUEST_CODE_NOT_SUPPORTED, SYSTEM_ERROR
 from flintlog.remoting.frame import MAX_FRAME_BYTES, Command, FrameReader, encode_frame
 
@@ -24,6 +25,18 @@ _READ_BYTES: Final = 64 * 1024
 
 Handler = Callable[[Command], Awaitable[Command]]
 MayConnect = Callable[[str], bool]
+
+
+@contextmanager
+def naming_the_port(host: str, port: int) -> Iterator[None]:
+    """Whoever listens in here says which port it could not have."""
+    try:
+        yield
+    except OSError as failure:
+        advice = "another process may have it: stop that one, or choose another port"
+        raise InvalidConfig(
+            f"{host}:{port} cannot be listened on: {failure.strerror or failure}", advice=advice
+        ) from None
 
 
 class RemotingServer:
@@ -49,7 +62,8 @@ class RemotingServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port, which is a free one when 0 was asked for."""
-        self._server = await asyncio.start_server(self._serve, host, port)
+        with naming_the_port(host, port):
+            self._server = await asyncio.start_server(self._serve, host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from flintlog.errors import InvalidConfig
 from flintlog.remoting.server import Handler, RemotingServer
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ class BrokerPorts:
         port = await self._server.start(host, port)
         try:
             await self._fast_server.start(host, max(1, port - _FAST_PORT_BELOW))
-        except OSError as failure:
+        except InvalidConfig as failure:
             log.warning("Java slaves will not find our topics: %s", failure)
         return port
 

@@ -16,6 +16,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
+from flintlog.remoting.server import naming_the_port
 from flintlog.replication.ha.master import FeedOptions
 from flintlog.replication.ha.master_line import LineOwner, SlaveLine
 from flintlog.replication.ha.wire import MAX_DATA_BYTES
@@ -65,7 +66,8 @@ class HaMaster:
         """Listen; the port, which is a free one when 0 was asked for."""
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._server = await self._loop.create_server(self._make_line, host, port)
+        with naming_the_port(host, port):
+            self._server = await self._loop.create_server(self._make_line, host, port)
         self._keeping = [asyncio.create_task(self._keep_figures()), asyncio.create_task(self._keep_looking())]
         self._store.on_waiting_for_replicas(self.ring)
         return int(self._server.sockets[0].getsockname()[1])

@@ -21,7 +21,7 @@ import os
 import threading
 from typing import Final
 
-from flintlog.errors import InvalidConfig, PeerFailed, StoreClosed
+from flintlog.errors import FlintlogError, InvalidConfig, PeerFailed, StoreClosed
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.codes import COMPARE_LOG, GET_BROKER_HA_STATUS, SUCCESS
 from flintlog.remoting.frame import Command
@@ -82,6 +82,7 @@ class HaNode:
         self._metadata: MetadataFollower | None = None
         self._ports: BrokerPorts | None = None
         self._reopening: threading.Thread | None = None
+        self._failure: FlintlogError | None = None
 
     @property
     def store(self) -> Store:
@@ -92,6 +93,11 @@ class HaNode:
             return self._store
 
     @property
+    def failure(self) -> FlintlogError | None:
+        """Why it does not run any more though nobody stopped it; None when it does. Any thread may ask."""
+        return self._failure
+
+    @property
     def is_slave(self) -> bool:
         return self.config.broker_role == "SLAVE"
 
@@ -100,6 +106,7 @@ class HaNode:
         with self._changing:
             if self.is_slave and self.config.ha_master_address is None:
                 raise InvalidConfig("a slave needs haMasterAddress", advice="give the master's HA host and port")
+            self._failure = None
             self._store = open_store(self.path, self.config)
             self._thread = LoopThread()
             try:
@@ -199,8 +206,9 @@ class HaNode:
             try:
                 self.stop()
                 self.start()
-            except Exception:
+            except Exception as error:
                 log.exception("the store could not be reopened after its cut")
+                self._failure = error if isinstance(error, FlintlogError) else StoreClosed(repr(error), path=self.path)
 
     # ------------------------------------------------------------------ status
 

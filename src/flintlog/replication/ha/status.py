@@ -33,6 +33,10 @@ class NodeStatus:
     committed: int | None = None
 
 
+_MEMBER_ROLES = ("LEADER", "FOLLOWER", "CANDIDATE")
+"""Of a ledger's members; who leads is the group's master."""
+
+
 class _Connection(msgspec.Struct, rename="camel"):
     addr: str
     slave_ack_offset: int = 0
@@ -63,7 +67,7 @@ class _Info(msgspec.Struct, rename="camel"):
 
 def encode_status(status: NodeStatus) -> bytes:
     """The reply's body."""
-    is_master = status.master_address is None
+    is_master = status.role == "LEADER" if status.role in _MEMBER_ROLES else status.master_address is None
     info = _Info(
         is_master,
         status.log_end if is_master else 0,
@@ -98,7 +102,7 @@ def parse_status(body: bytes) -> NodeStatus:
         info.log_start,
         info.master_commit_log_max_offset if info.master else client.max_offset,
         tuple(replicas),
-        None if info.master else client.master_addr or "",
+        None if info.master or info.broker_role in _MEMBER_ROLES else client.master_addr or "",
         client.activated,
         info.trouble or None,
         info.term,

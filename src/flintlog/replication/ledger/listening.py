@@ -18,6 +18,7 @@ from typing import Final, cast
 from flintlog.errors import FormatError
 from flintlog.remoting.codes import REQUEST_CODE_NOT_SUPPORTED
 from flintlog.remoting.frame import MAX_FRAME_BYTES, Command, FrameReader, encode_frame
+from flintlog.remoting.server import naming_the_port
 from flintlog.replication.ledger.messages import (
     AppendRequest,
     GetRequest,
@@ -138,7 +139,8 @@ class LedgerListener:
         """Listen; the port, which is a free one when 0 was asked for."""
         await self.hosts.look_up()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self), host, port)
+        with naming_the_port(host, port):
+            self._server = await loop.create_server(lambda: _Connection(self), host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:

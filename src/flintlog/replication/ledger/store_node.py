@@ -225,6 +225,12 @@ class LedgerStoreNode(LedgerListeners):
         self.stop()
 
     @property
+    def failure(self) -> FlintlogError | None:
+        """Why it takes part no more, and will not by itself; None while it does. Any thread may ask."""
+        halted = self._halted
+        return None if isinstance(halted, LedgerLeftBehind) else halted
+
+    @property
     def is_serving(self) -> bool:
         """Whether puts are taken here and now, and services run."""
         return self._door.is_ready
