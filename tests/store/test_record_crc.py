@@ -75,3 +75,11 @@ def test_where_none_is_written_one_that_a_client_sent_along_is_not_looked_at(tmp
     with open_store(tmp_path, ASYNC) as store:
         store.put(Message("orders", b"x", properties={"__CRC32#": "0123456789"})).check()
         assert bodies(store.get("orders", 0, 0).messages) == [b"x"]
+
+
+def test_a_store_that_writes_none_looks_at_none(tmp_path: Path) -> None:
+    offsets = _fill(tmp_path)
+    _change(tmp_path, offsets[0])
+    with open_store(tmp_path, ASYNC) as store:
+        assert list(store.recovery) == []
+        assert store.message_at(offsets[0]) is not None

@@ -185,8 +185,9 @@ class NodeState:
         return self.log.end == NO_INDEX and self._promised in (NOTHING_PROMISED, FORGOTTEN)
 
     def remember(self) -> None:
-        """What we may have promised is in our log again."""
+        """What we may have promised is in our log again. Whom we voted for in this term is not: nobody else gets it."""
         self._promised = NOTHING_PROMISED
+        self.voted_for = self.leader_id
         self._persist()
 
     def found_group(self, last_term: int) -> None:
