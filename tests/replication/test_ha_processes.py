@@ -105,10 +105,10 @@ def test_what_was_acknowledged_survives_kills_and_a_promotion(tmp_path: Path, se
             pair.wait_for_more()
             time.sleep(chance.uniform(0, 0.3))
             happens = chance.choice(["master", "slave", "both", "promotion"])
+            if happens in ("slave", "both", "promotion"):
+                pair.kill(slave)  # first: what the master then still takes for acknowledged is lost by a promotion
             if happens in ("master", "both", "promotion"):
                 pair.kill(master)
-            if happens in ("slave", "both", "promotion"):
-                pair.kill(slave)
             if happens == "promotion":
                 master, slave = slave, master
             if happens != "slave":
