@@ -1,11 +1,13 @@
-"""Topics, groups and offsets between a real broker and ours, in both directions."""
+"""A node of ours and a real broker: topics, groups, offsets in both directions; questions that it does not know."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
+from tests.replication.ha_pair import wait_until
 
 from flintlog import Message, open_store
 from flintlog.remoting.client import RemotingClient
@@ -63,3 +65,18 @@ def test_a_java_broker_takes_the_settings_of_our_master(tmp_path: Path) -> None:
     config = tmp_path / "java" / "config"
     assert b'"orders"' in (config / "topics.json").read_bytes()
     assert b'"billing"' in (config / "subscriptionGroup.json").read_bytes()
+
+
+def test_our_node_follows_a_java_broker_that_knows_none_of_our_questions(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ha_port = server.getsockname()[1]
+    config = CONFIG.with_changes(broker_role="SLAVE", ha_master_address=f"127.0.0.1:{ha_port}", ha_listen_port=0)
+    with JavaBroker(tmp_path / "java", {**OPTIONS, "haListenPort": str(ha_port)}) as broker:
+        for count in (5, 10):  # the second time there is a log to compare
+            broker.put([Message("orders", b"%d" % number) for number in range(5)])
+            node = HaNode(tmp_path / "ours", config, port=0, master_remoting=broker.address, reconnect_s=0.1)
+            node.start()
+            try:
+                wait_until(lambda: node.store.max_offset("orders", 0) == count, 60.0)  # noqa: B023 - called here
+            finally:
+                node.stop()

@@ -149,6 +149,16 @@ def test_a_promoted_master_that_restarts_is_no_promotion_for_who_followed_it(tmp
     assert files(old) == files(new)
 
 
+@pytest.mark.parametrize("whose", ["a", "b"])
+def test_without_a_note_of_its_reign_nobody_is_believed(tmp_path: Path, whose: str) -> None:
+    pair_of(tmp_path, 10)
+    (tmp_path / whose / "flintlog" / "reign.json").unlink()
+    with open_store(tmp_path / "b", SMALL) as ahead:
+        fill(ahead, 5, 10)
+    with master_at(tmp_path / "a") as master, slave_at(tmp_path / "b", master) as slave:
+        wait_until(lambda: "promote this store" in str(slave.status().trouble))
+
+
 def test_a_log_that_goes_on_alone_is_cut_for_a_master_that_was_promoted(tmp_path: Path) -> None:
     old, new = pair_of(tmp_path, 10)
     with open_store(old, SMALL) as alone:
