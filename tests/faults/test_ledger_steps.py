@@ -39,7 +39,7 @@ def is_intact(body: memoryview, position: int) -> bool:
 def opened(medium: FaultyMedium) -> FileStorage:
     files = LedgerFiles(ROOT, medium, data_file_bytes=4096, index_file_bytes=32 * 32, is_intact=is_intact)
     files.load()
-    return FileStorage(files)
+    return FileStorage(files, is_new=True)
 
 
 def sealed(content: bytes) -> bytes:

@@ -45,6 +45,7 @@ from flintlog.store.recovery_report import Finding, RecoveryReport
 from flintlog.store.segment_bytes import held
 from flintlog.store.stop_marker import StopMarker
 
+MISSING_INDEX = "missing-index"
 FAR = 1 << 62
 """Behind every log: nothing needs to be done."""
 
@@ -247,7 +248,7 @@ class Recovery:
         if self._clean and self._open.marker.index_file_count == 0:
             return FAR
         if not self._open.dropped_index_files:
-            self._note("missing-index", "the log has messages and there is no index", "it was built from the log")
+            self._note(MISSING_INDEX, "the log has messages and there is no index", "it was built from the log")
         return self._min
 
     # ------------------------------------------------------------------ reading the log
@@ -370,6 +371,8 @@ class Recovery:
             parts.checkpoint.flush()
         if parts.index is not None and parts.index.last_header.end_physical_offset >= end:
             parts.index.truncate(end, parts.store_time_at)
+        if parts.index is not None and not parts.index.files:  # no message has a key: nothing was missing
+            self._findings[:] = [finding for finding in self._findings if finding.id != MISSING_INDEX]
         if self._is_deriving:
             parts.queues.sync_names()
         parts.queues.rebuild_offsets(self._min)
