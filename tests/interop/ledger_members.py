@@ -268,7 +268,9 @@ class StoreGroup:
         while (leader := self.leader()) != successor:
             assert time.monotonic() < deadline, f"{successor} does not become the leader"
             if not self.members[leader].hand_over(successor):
-                time.sleep(0.2)  # it may be too far behind still
+                # It may be too far behind still, or wait for something to be committed since it found its leader (0114).
+                self.put(1, "so that all have joined")
+                time.sleep(0.2)
 
     def put(self, count: int, name: str) -> None:
         """Put until so many messages were acknowledged, to all queues, each with a key."""
