@@ -268,7 +268,7 @@ class StoreGroup:
         while (leader := self.leader()) != successor:
             assert time.monotonic() < deadline, f"{successor} does not become the leader"
             if not self.members[leader].hand_over(successor):
-                # It may be too far behind still, or wait for something to be committed since it found its leader (0114).
+                # It is too far behind still, or waits for something to be committed since it came (0114).
                 self.put(1, "so that all have joined")
                 time.sleep(0.2)
 

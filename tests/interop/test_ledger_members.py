@@ -46,7 +46,7 @@ def test_a_broker_among_two_of_ours_leads_is_killed_and_ours_takes_its_place(tmp
         group.check()
         group.stop()
         group.same_files()
-        assert len(group.acknowledged) == 2_000
+        assert len(group.acknowledged) >= 2_000
 
 
 def test_offsets_and_delays_go_on_whoever_leads(tmp_path: Path) -> None:
