@@ -64,7 +64,7 @@ class Confirmation:
     @property
     def is_in_own_thread(self) -> bool:
         """Whether a future's callback calls, from the thread that `stop` would wait for."""
-        return threading.get_ident() == self._watcher.ident
+        return threading.current_thread() is self._watcher
 
     # ------------------------------------------------------------------ waiting
 

@@ -121,7 +121,7 @@ class GroupCommit:
     @property
     def is_in_own_thread(self) -> bool:
         """Whether a future's callback calls, from one of the threads that `stop` would wait for."""
-        return threading.get_ident() in [thread.ident for thread in self._threads]
+        return threading.current_thread() in self._threads  # numbers of threads that ended are given again
 
     def wait(self, receipt: Outcome, message: Message) -> Outcome:
         """Block until the record is synced, or give FLUSH_DISK_TIMEOUT."""
