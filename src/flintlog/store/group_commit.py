@@ -27,6 +27,7 @@ from typing import Protocol, TypeVar
 from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush import Flushable, join
 from flintlog.store.message import Message, PutStatus
+from flintlog.store.turns import HOLD_S, Turns
 from flintlog.store.waiting import (
     Outcome,
     PutCounts,
@@ -97,6 +98,8 @@ class GroupCommit:
         self._bell = threading.Lock()
         self._bell.acquire()
         self._gate = threading.Lock()
+        self._turns = Turns()
+        self._held: list[Task] = []  # synced, and told as soon as the next group is on its way
         self._sleeping = False
         self._ringer: asyncio.AbstractEventLoop | None = None  # a loop that will ring in its next round
         self._nudged = False
@@ -121,11 +124,11 @@ class GroupCommit:
     @property
     def is_in_own_thread(self) -> bool:
         """Whether a future's callback calls, from one of the threads that `stop` would wait for."""
-        return threading.current_thread() in self._threads  # numbers of threads that ended are given again
+        return threading.current_thread() in self._threads
 
     def wait(self, receipt: Outcome, message: Message) -> Outcome:
         """Block until the record is synced, or give FLUSH_DISK_TIMEOUT."""
-        if threading.get_ident() == self._threads[0].ident:
+        if threading.current_thread() is self._threads[0]:  # numbers of threads that ended are given again
             return self._flush_here(receipt, message)
         waiting = WaitingThread(receipt, message, time.monotonic())
         self._submit(waiting)
@@ -140,7 +143,7 @@ class GroupCommit:
         return receipt if self._then is None else self._then.wait(receipt, message)
 
     def future(self, receipt: Outcome, message: Message) -> Future[Outcome]:
-        if threading.get_ident() == self._threads[0].ident:
+        if threading.current_thread() is self._threads[0]:
             done: Future[Outcome] = Future()
             done.set_result(self._flush_here(receipt, message))
             return done
@@ -188,19 +191,24 @@ class GroupCommit:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._sleeping = True
-            if not self._requests and not self._tasks and not self._nudged:
-                self._bell.acquire()
+            is_idle = not self._requests and not self._tasks and not self._nudged
+            if is_idle and not self._bell.acquire(timeout=HOLD_S if self._held else -1):
+                self._turns.held_in_vain()
             self._sleeping = self._nudged = False
             try:
-                self._flush_group()
+                self._flush_group(has_waited=is_idle)
             except Exception:
                 # Whatever went wrong behind the sync: without this thread nothing would be acknowledged any more.
                 log.exception("the work behind a flush failed")
+        self._tell_held()
         self._finish_rest()
 
-    def _flush_group(self) -> None:
+    def _flush_group(self, *, has_waited: bool = False) -> None:
         self._in_flight = group = _take_all(self._requests)
         self._tasks_in_flight = tasks = _take_all(self._tasks)
+        self._turns.arrived(len(tasks), has_waited=has_waited, has_held=bool(self._held))
+        # Only now: whoever is told before would put again and be in this group.
+        self._tell_held()
         ends = [waiting.target for waiting in group] + [task[1].end_offset for task in tasks]
         target = max(ends, default=0)
         synced = False
@@ -215,6 +223,8 @@ class GroupCommit:
                 if self._given_up:
                     still_open = [task for task in tasks if task[0] not in self._given_up]
                     self._given_up.difference_update([task[0] for task in tasks])
+            if synced and self._then is None:
+                still_open, self._held = self._turns.split(still_open, is_next_here=bool(self._tasks))
             self._tell(still_waiting, still_open, synced)
 
     def _flush_to(self, target: int) -> bool:
@@ -251,6 +261,11 @@ class GroupCommit:
             # Before as well: who is told wakes up at once, and would wait for the interpreter until all are counted.
             counted.took(group, tasks)
         self._finish(group, tasks, None if synced else PutStatus.FLUSH_DISK_TIMEOUT)
+
+    def _tell_held(self) -> None:
+        held, self._held = self._held, []
+        if held:
+            self._tell([], held, synced=True)
 
     def _finish(self, group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
         if tasks:
