@@ -50,6 +50,17 @@ def test_every_field_of_every_record_is_a_row_whatever_the_splits(spark: SparkSe
     assert read(spark, store).columns == list(own_rows(store)[0])
 
 
+def test_spark_is_told_which_columns_are_never_null(spark: SparkSession, store: Path) -> None:
+    frame = read(spark, store)
+    assert {field.name for field in frame.schema if field.nullable} == {"tags", "uniq_key", "body"}
+    assert frame.schema["keys"].dataType.containsNull is False
+    assert frame.schema["properties"].dataType.valueContainsNull is False
+    kafka = read(spark, store, schema="kafka").schema
+    assert {field.name for field in kafka if field.nullable} == {"key", "value"}
+    rows = own_rows(store)
+    assert any(row["tags"] is None for row in rows) and any(row["uniq_key"] is None for row in rows)
+
+
 def test_ranges_of_offsets_meet_without_gap_or_overlap(spark: SparkSession, store: Path) -> None:
     cut = SEGMENT_BYTES + 12_345
     first = read(spark, store, endingOffsets=cut, includeBody="false").select("physical_offset").collect()
