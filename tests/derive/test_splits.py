@@ -180,8 +180,10 @@ def test_a_walk_from_a_late_record_ends_where_the_whole_walk_ends(seed: int, mon
 
 
 def test_without_an_intact_record_near_the_end_the_whole_file_is_walked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_end, "LONG_WALK_BYTES", 100)
-    log = record(b"first", BASE) + b"x" * 4096
+    for module in (splits, log_end):
+        monkeypatch.setattr(module, "LOOK_BACK_BYTES", 1_000)
+    monkeypatch.setattr(log_end, "LONG_WALK_BYTES", 4_000)
+    log = record(b"first", BASE) + b"x" * 5_000
     assert late_record(memoryview(log), BASE, BASE, len(log)) == BASE
 
 
