@@ -2,7 +2,7 @@
 
 Jobs work in any session: one that the user started (a notebook, `spark-submit`) is taken as it is. One that we start
 runs on this machine unless told otherwise, uses this Python for its workers, keeps Java's frames out of
-error messages, starts tasks faster (`daemon.py`), and hands rows from Python to Java with fewer checks and copies.
+error messages, starts tasks faster (`daemon.py`), and takes rows from Python with fewer checks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.executor.extraJavaOptions": ARROW_OPTIONS,
-    "spark.python.unix.domain.socket.enabled": "true",
 }
 
 
