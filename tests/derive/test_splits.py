@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintlog import Message, kernel
-from flintlog.derive import splits
-from flintlog.derive.log_end import records_end
+from flintlog.derive import log_end, splits
+from flintlog.derive.log_end import late_record, records_end
 from flintlog.derive.log_files import LogFile, log_files
 from flintlog.derive.splits import Gap, Split, Window, plan_splits, scan_split
 from flintlog.errors import DamagedStore, WrongFileSize
@@ -163,6 +163,28 @@ def test_the_end_is_behind_damage_only_when_asked_to_search() -> None:
 def test_a_full_file_ends_with_itself() -> None:
     log = build_log(7)
     assert records_end(memoryview(log), BASE, BASE) == BASE + FILE_BYTES
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_walk_from_a_late_record_ends_where_the_whole_walk_ends(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (splits, log_end):
+        monkeypatch.setattr(module, "LOOK_BACK_BYTES", 8_000)
+    monkeypatch.setattr(log_end, "LONG_WALK_BYTES", 30_000)
+    whole = build_log(seed)
+    cut = random.Random(seed).randrange(60_000, FILE_BYTES)
+    for log in (whole, whole[:cut].ljust(FILE_BYTES, b"\x00")):  # full; or with a torn record at its end
+        view = memoryview(log)
+        late = late_record(view, BASE, BASE, FILE_BYTES)
+        assert late - BASE >= 60_000 - 3 * 8_000
+        assert records_end(view, BASE, late) == records_end(view, BASE, BASE)
+
+
+def test_without_an_intact_record_near_the_end_the_whole_file_is_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (splits, log_end):
+        monkeypatch.setattr(module, "LOOK_BACK_BYTES", 1_000)
+    monkeypatch.setattr(log_end, "LONG_WALK_BYTES", 4_000)
+    log = record(b"first", BASE) + b"x" * 5_000
+    assert late_record(memoryview(log), BASE, BASE, len(log)) == BASE
 
 
 def name(base: int) -> str:

@@ -10,6 +10,8 @@ import pytest
 from flintlog.derive.chains import Reach, Span, find_log_end, find_mismatch, join_spans
 from flintlog.derive.log_files import LogFile
 from flintlog.derive.splits import Gap, Split
+from flintlog.disk.local import LocalMedium
+from flintlog.disk.local_file import LocalFile
 from flintlog.errors import DiskFull, FlintlogError
 from flintlog.format.index_file import IndexLayout
 from flintlog.kernel import ScanStop
@@ -17,6 +19,7 @@ from flintlog.pipeline.logs import find_end, find_logs
 from flintlog.pipeline.partitions import plan as plan_splits
 from flintlog.pipeline.rebuild_build import IndexTask, build_index_file
 from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, read_split
+from flintlog.pipeline.staging import sync_tree
 from flintlog.pipeline.tasks import Refusal, _Task
 
 from .conftest import COUNT
@@ -43,6 +46,19 @@ def scan_tasks(store: Path, work: Path) -> list[ScanTask]:
 
 def files(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_every_file_and_every_name_of_a_tree_is_synced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("top", "queues/a/0", "queues/a/1", "queues/b/0"):
+        path = tmp_path / place / "00000000000000000000"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"entry")
+    synced: list[Path] = []
+    monkeypatch.setattr(LocalFile, "sync", lambda file: synced.append(file.path))
+    monkeypatch.setattr(LocalMedium, "sync_directory", lambda _, folder: synced.append(folder))
+    sync_tree(LocalMedium(), tmp_path)
+    assert sorted(synced) == sorted([tmp_path, *tmp_path.rglob("*")])
+    assert all(path.is_dir() for path in synced[4:])  # names after the files that they name
 
 
 def test_attempts_at_the_same_splits_leave_the_same_bytes(store: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.types import ArrayType, MapType, StringType
 
 from flintlog import Message, StoreConfig, open_store
 from flintlog.care.store_files import look_at
@@ -48,6 +49,17 @@ def test_every_field_of_every_record_is_a_row_whatever_the_splits(spark: SparkSe
     frame = read(spark, store, splitBytes="1m", minPartitions=7).orderBy("physical_offset")
     assert [plain(row) for row in frame.collect()] == own_rows(store)
     assert read(spark, store).columns == list(own_rows(store)[0])
+
+
+def test_spark_is_told_which_columns_are_never_null(spark: SparkSession, store: Path) -> None:
+    frame = read(spark, store)
+    assert {field.name for field in frame.schema if field.nullable} == {"tags", "uniq_key", "body"}
+    assert frame.schema["keys"].dataType == ArrayType(StringType(), containsNull=False)
+    assert frame.schema["properties"].dataType == MapType(StringType(), StringType(), valueContainsNull=False)
+    kafka = read(spark, store, schema="kafka").schema
+    assert {field.name for field in kafka if field.nullable} == {"key", "value"}
+    rows = own_rows(store)
+    assert any(row["tags"] is None for row in rows) and any(row["uniq_key"] is None for row in rows)
 
 
 def test_ranges_of_offsets_meet_without_gap_or_overlap(spark: SparkSession, store: Path) -> None:

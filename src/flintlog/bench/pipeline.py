@@ -1,6 +1,7 @@
 """How much the pipeline on Spark costs, beside the same work in one process and beside the Java store.
 
-    full rows       the source, all columns  beside   the kernel decoding the same in this process
+    full rows       the source, all columns  beside   the kernel decoding the same batches in this process
+      ready         a source that hands over one batch again and again: what Spark takes from any source in Python
     metadata        the same without bodies  beside   the same
     export          Parquet, by topic, day   beside   pyarrow writing the same batches in this process
     streams         over a store that another process writes, and how late they are (`streaming.py`)
@@ -8,18 +9,18 @@
       one core      the same on local[1]     beside   two cores
       larger log    the same on four times the log
 
-Starting a session is not part of it, nor is the JVM's compiler: each job runs before the clock, on a small store and,
-where it reads rows, on the whole one; so does what it is compared with. CPU time and memory are those of all
-processes: the driver, the JVM, the Python workers.
+Starting a session is not part of it, nor is the JVM's compiler: each job runs often before the clock, on a small store
+and, where it reads rows, on the whole one; so does what it is compared with. What only reads takes turns with its peer,
+and a figure is the median of its rounds by CPU time. CPU time and memory are those of all processes: the driver, the
+JVM, the Python workers.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,16 +30,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flintlog import kernel
 from flintlog.bench.java import Java
 from flintlog.bench.ours import fill_log
 from flintlog.bench.process_tree import PeakMemory, cpu_seconds
+from flintlog.bench.ready_source import NAME as READY
+from flintlog.bench.ready_source import ReadySource
 from flintlog.bench.run import strip
 from flintlog.bench.streaming import SECONDS, measure_streams
 from flintlog.bench.tasks import MIB, TASKS, Window
-from flintlog.derive.columns import to_record_batch
 from flintlog.derive.splits import SPLIT_BYTES
-from flintlog.kernel import ScanStop
 from flintlog.pipeline.export import export
 from flintlog.pipeline.export_write import BUFFER_BYTES
 from flintlog.pipeline.logs import find_end, find_logs
@@ -54,7 +54,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_MIB = 16
+SMALL_WARM_UPS = 20
+"""After as many the JVM's compiler takes a tenth of what it took at first; Spark's own code for a job is large."""
+
 WARM_UPS = 3
+ROUNDS = 3
 LEAST_STREAM_S = 3.0
 MIB_A_STREAMED_SECOND = 100
 """Streams run longer when more is asked for."""
@@ -142,14 +146,20 @@ class _Bench:
 
     def _rows(self) -> list[PipelineFigure]:
         found = []
+        self._spark.dataSource.register(ReadySource)
         for name, include_body in (("full rows", True), ("metadata", False)):
-            alone = self._warm(f"{name}, kernel alone", partial(decode_all, include_body=include_body))
-            there = self._warm(f"{name}, Spark", partial(self._read, include_body=include_body))
-            found += [alone, _beside(there, alone)]
+            alone, ready, there = self._by_turns(
+                {
+                    f"{name}, kernel alone": partial(decode_all, include_body=include_body),
+                    f"{name}, ready in Spark": partial(self._read, READY, include_body=include_body),
+                    f"{name}, Spark": partial(self._read, "flintlog", include_body=include_body),
+                }
+            )
+            found += [alone, _beside(ready, alone), _beside(there, alone)]
         return found
 
-    def _read(self, store: Path, *, include_body: bool) -> None:
-        reader = self._spark.read.format("flintlog").option("includeBody", str(include_body).lower())
+    def _read(self, source: str, store: Path, *, include_body: bool) -> None:
+        reader = self._spark.read.format(source).option("includeBody", str(include_body).lower())
         reader = reader.option("minPartitions", str(2 * self._spark.sparkContext.defaultParallelism))
         reader.load(str(store)).write.format("noop").mode("overwrite").save()
 
@@ -164,8 +174,7 @@ class _Bench:
             shutil.rmtree(table, ignore_errors=True)
             write_all(store, table)
 
-        alone = self._warm("export, pyarrow alone", with_pyarrow)
-        there = self._warm("export, Spark", with_spark)
+        alone, there = self._by_turns({"export, pyarrow alone": with_pyarrow, "export, Spark": with_spark})
         shutil.rmtree(table)
         return [alone, _beside(there, alone)]
 
@@ -190,20 +199,24 @@ class _Bench:
             for each in streamed
         ]
 
-    def _warm(self, name: str, work: Callable[[Path], object]) -> PipelineFigure:
-        """Work that leaves a store as it is: done before the clock, and again."""
-        self._progress(name)
-        for _ in range(WARM_UPS):
-            work(self._logs.small)
-        work(self._logs.whole)
-        return self._measure(name, lambda: work(self._logs.whole), self._logs.mib)
+    def _by_turns(self, works: Mapping[str, Callable[[Path], object]]) -> list[PipelineFigure]:
+        """Works that leave a store as it is: done before the clock, and again in turns; the median of each."""
+        logs = self._logs
+        for name, work in works.items():
+            self._progress(name)
+            for store in (*[logs.small] * SMALL_WARM_UPS, *[logs.whole] * WARM_UPS):
+                work(store)
+        rounds = [
+            [self._measure(name, partial(work, logs.whole), logs.mib) for name, work in works.items()]
+            for _ in range(ROUNDS)
+        ]
+        return [_median(figures) for figures in zip(*rounds, strict=True)]
 
     # ------------------------------------------------------------------ rebuilds
 
     def _rebuilds(self) -> list[PipelineFigure]:
         logs = self._logs
-        strip(logs.whole)
-        embedded = self._measure("rebuild, embedded", lambda: _open(logs.whole), logs.mib)
+        embedded = self._embedded("rebuild, embedded")
         there = self._rebuild(REBUILD, logs.whole, logs.mib)
         found = [embedded, _beside(there, embedded)]
         if self._with_java:
@@ -213,10 +226,21 @@ class _Bench:
         return [*found, _beside(larger, there)]
 
     def _rebuild(self, name: str, store: Path, mib: int) -> PipelineFigure:
-        strip(store)
-        strip(self._logs.small)
-        rebuild(self._spark, self._logs.small, config=CONFIG, split_bytes=MIB)  # in tasks enough to start every worker
-        return self._measure(name, lambda: rebuild(self._spark, store, config=CONFIG), mib)
+        for _ in range(SMALL_WARM_UPS):
+            strip(self._logs.small)
+            rebuild(self._spark, self._logs.small, config=CONFIG, split_bytes=MIB)  # tasks enough to start every worker
+        figures = []
+        for _ in range(ROUNDS):
+            strip(store)
+            figures.append(self._measure(name, lambda: rebuild(self._spark, store, config=CONFIG), mib))
+        return _median(figures)
+
+    def _embedded(self, name: str) -> PipelineFigure:
+        figures = []
+        for _ in range(ROUNDS):
+            strip(self._logs.whole)
+            figures.append(self._measure(name, lambda: _open(self._logs.whole), self._logs.mib))
+        return _median(figures)
 
     def _java(self) -> PipelineFigure:
         strip(self._logs.whole)
@@ -245,6 +269,10 @@ def _open(store: Path) -> None:
         opened.wait_dispatched()
 
 
+def _median(figures: Sequence[PipelineFigure]) -> PipelineFigure:
+    return sorted(figures, key=lambda figure: figure.cpu_seconds)[len(figures) // 2]
+
+
 def _beside(figure: PipelineFigure, other: PipelineFigure) -> PipelineFigure:
     return msgspec.structs.replace(
         figure,
@@ -256,19 +284,15 @@ def _beside(figure: PipelineFigure, other: PipelineFigure) -> PipelineFigure:
 
 def write_all(store: Path, folder: Path) -> None:
     """Every record of a log into one Parquet file, with pyarrow alone; batches and row groups as in an export."""
-    reading = Reading(RowShape("record"), decompress=True)
-    [log] = find_logs((str(store),))
-    splits = plan([(log, log.first, find_end(log, log.first))], split_bytes=SPLIT_BYTES, least_count=1)
     folder.mkdir(parents=True)
     writer: pq.ParquetWriter | None = None
     waiting: list[pa.RecordBatch] = []
-    for split in splits:
-        for batch in reading.read(split):
-            writer = writer or pq.ParquetWriter(folder / "all.parquet", batch.schema, compression="snappy")
-            waiting.append(batch)
-            if sum(each.nbytes for each in waiting) >= BUFFER_BYTES:
-                writer.write_table(pa.Table.from_batches(waiting))
-                waiting.clear()
+    for batch in _batches(store, Reading(RowShape("record"), decompress=True)):
+        writer = writer or pq.ParquetWriter(folder / "all.parquet", batch.schema, compression="snappy")
+        waiting.append(batch)
+        if sum(each.nbytes for each in waiting) >= BUFFER_BYTES:
+            writer.write_table(pa.Table.from_batches(waiting))
+            waiting.clear()
     assert writer is not None
     if waiting:
         writer.write_table(pa.Table.from_batches(waiting))
@@ -276,20 +300,11 @@ def write_all(store: Path, folder: Path) -> None:
 
 
 def decode_all(store: Path, include_body: bool) -> int:
-    """Every record of a log as Arrow columns, in this process; how many."""
-    count = 0
-    for path in sorted((store / "commitlog").iterdir()):
-        data = memoryview(_map(path))
-        place, base = 0, int(path.name)
-        while True:
-            decoded = kernel.decode(data, place, len(data), base, include_body=include_body)
-            count += to_record_batch(decoded).num_rows if decoded.count else 0
-            place = decoded.end
-            if decoded.reason is not ScanStop.LIMIT or place >= len(data):
-                break
-    return count
+    """Every record of a log in the batches that the source hands to Spark, in this process; how many."""
+    return sum(batch.num_rows for batch in _batches(store, Reading(RowShape("record", include_body))))
 
 
-def _map(path: Path) -> mmap.mmap:
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+def _batches(store: Path, reading: Reading) -> Iterator[pa.RecordBatch]:
+    [log] = find_logs((str(store),))
+    for split in plan([(log, log.first, find_end(log))], split_bytes=SPLIT_BYTES, least_count=1):
+        yield from reading.read(split)

@@ -1,15 +1,19 @@
 """Where the records of a file end: what a reader beside the writer may take.
 
 The writer's own position is not in the file, so the chain of records is walked. It is walked by headers alone; only the
-last record is checked whole, because it may still be being written.
+last record is checked whole, because it may still be being written. `late_record` spares readers of splits most of the
+way; who must be sure whatever a body holds (a backup) walks all of it.
 """
 
 from __future__ import annotations
 
 from flintlog import kernel
+from flintlog.derive.log_files import LogFile
+from flintlog.derive.splits import LOOK_BACK_BYTES, Split, Window, first_record
 from flintlog.kernel import ROW, ScanStop
 
 WALK_ROWS = 65_536
+LONG_WALK_BYTES = 4 * LOOK_BACK_BYTES
 
 
 def records_end(view: memoryview, base: int, start: int, stop: int | None = None, *, search: bool = True) -> int:
@@ -32,6 +36,20 @@ def records_end(view: memoryview, base: int, start: int, stop: int | None = None
     if last >= 0 and not kernel.scan(view, last, len(view), base, check_crc=True, max_count=1).count:
         return base + last
     return base + place
+
+
+def late_record(view: memoryview, base: int, start: int, stop: int) -> int:
+    """Where a record begins near the last byte before the place `stop` that is not zero, so that a walk from there ends
+    where one from `start` ends; `start` when that is near, or no intact record lies there.
+
+    It is found as a split's first record is, and as sure as that.
+    """
+    written = base + kernel.written_end(view, start - base, stop)
+    if written - start < LONG_WALK_BYTES:
+        return start
+    tail = Split(LogFile("", base, len(view)), written - LOOK_BACK_BYTES, written)
+    found = first_record(Window(view, base), tail)
+    return found if found < tail.stop else start
 
 
 def _walk(view: memoryview, base: int, place: int, last: int) -> tuple[int, int, ScanStop]:

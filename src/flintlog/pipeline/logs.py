@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath, PurePosixPath
 
-from flintlog.derive.log_end import records_end
+from flintlog.derive.log_end import late_record, records_end
 from flintlog.derive.log_files import LogFile, check_files, log_files
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.source import ByteSource, MappedSource
@@ -201,7 +201,10 @@ def _records_end(log: Log, source: ByteSource, path: PurePath, known: int, searc
     for file in reversed(log.files):
         view = source.view(path / file.name, 0, file.size)
         start = known if file.base < known < file.end else file.base
-        end = records_end(view, file.base, start, source.data_end(path / file.name, start - file.base), search=search)
+        stop = source.data_end(path / file.name, start - file.base)
+        if search:
+            start = late_record(view, file.base, start, stop)
+        end = records_end(view, file.base, start, stop, search=search)
         if end > file.base:
             return end
     return log.first

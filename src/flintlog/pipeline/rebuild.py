@@ -4,7 +4,7 @@
     tasks    read a split: queue entries to their places, keys and the rest spilled          rebuild_scan.py
     driver   do the splits meet? do queue offsets follow each other? else: serially          rebuild_serial.py
     tasks    index files, queues with extension or batches                                   rebuild_build.py
-    driver   fill up the beginnings, look for holes, sync, swap directories                  store/swap.py
+    driver   fill up the beginnings, look for holes, sync meanwhile; swap directories        store/swap.py
 
 The bytes are those of the embedded dispatcher; only index files are named after their first key instead of the clock.
 Nothing of the store changes before the swap, and with `into` nothing at all.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ from flintlog.pipeline.places import local_path
 from flintlog.pipeline.rebuild_build import IndexTask, QueueTask, build_index_file, build_queue
 from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, index_layout, read_split
 from flintlog.pipeline.rebuild_serial import rebuild_serially
+from flintlog.pipeline.staging import sync_tree
 from flintlog.pipeline.tasks import Progress, run_tasks
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.config import StoreConfig
@@ -219,14 +221,13 @@ class _Rebuild:
         results, self._report.log_end = readings.results, readings.end
         spans, problem = self._judge(readings)
         if problem is None:
-            self._finish_queues(plan, results, spans)
-            self._build_index(plan, results)
+            self._finish(plan, results, spans)
         else:
             plan = self._new_pass(room)
             self._report.log_end = self._start_over(plan, problem, cut_at, limit)
+            sync_tree(self._medium, Path(plan.staged))
         staged = Path(plan.staged)
         self._check_topics(staged)
-        self._sync(staged)
         self._count(staged, results)
         return staged, self._checkpoint_after(checkpoint.values, results, problem)
 
@@ -304,6 +305,20 @@ class _Rebuild:
             self._medium.remove_tree(staged / INDEX)
         return end
 
+    def _finish(self, plan: BuildPlan, results: list[SplitResult], spans: dict[QueueKey, Span]) -> None:
+        """All that follows from the whole log, durable: the disk takes the queues while tasks build the index."""
+        self._finish_queues(plan, results, spans)
+        staged = Path(plan.staged)
+        folders = [staged / info.name for info in self._medium.listing(staged)]
+        with ThreadPoolExecutor(1, "sync-queues") as beside:
+            queues = [beside.submit(sync_tree, self._medium, folder) for folder in folders]
+            self._build_index(plan, results)
+        for synced in queues:
+            synced.result()
+        for folder in (staged / INDEX, staged):  # the index files themselves were synced by their tasks
+            if self._medium.exists(folder):
+                self._medium.sync_directory(folder)
+
     def _finish_queues(self, plan: BuildPlan, results: list[SplitResult], spans: dict[QueueKey, Span]) -> None:
         for (topic, queue_id), span in spans.items():
             self._finish_queue(Path(plan.staged) / CONSUME_QUEUE / topic / str(queue_id), plan, span)
@@ -349,17 +364,6 @@ class _Rebuild:
         return store_timestamp, physical_offset
 
     # ------------------------------------------------------------------ the end
-
-    def _sync(self, folder: Path) -> None:
-        """Make every staged file and its name durable."""
-        for info in self._medium.listing(folder):
-            if info.is_directory:
-                self._sync(folder / info.name)
-            else:
-                raw = self._medium.open(folder / info.name, writable=True)
-                raw.sync()
-                raw.close()
-        self._medium.sync_directory(folder)
 
     def _count(self, staged: Path, results: list[SplitResult]) -> None:
         report, medium = self._report, self._medium

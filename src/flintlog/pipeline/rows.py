@@ -41,7 +41,18 @@ _KAFKA: Final = (
     *(("key", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int"), ("offset", "bigint")),
     *(("timestamp", "timestamp"), ("timestampType", "int"), ("headers", "array<struct<key:string,value:binary>>")),
 )
-_HEADER: Final = pa.struct([pa.field("key", pa.utf8()), pa.field("value", pa.binary())])
+_HEADER: Final = pa.struct([pa.field("key", pa.utf8(), False), pa.field("value", pa.binary(), False)])
+_MAY_BE_NULL: Final = frozenset(("tags", "uniq_key", BODY, "key", "value"))
+_ARROW_TYPES: Final = {
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "string": pa.utf8(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "array<string>": pa.list_(pa.field("element", pa.utf8(), False)),
+    "map<string,string>": pa.map_(pa.utf8(), pa.field("value", pa.utf8(), False)),
+    "array<struct<key:string,value:binary>>": pa.list_(pa.field("element", _HEADER, False)),
+}
 _LOG_APPEND_TIME: Final = 1
 
 
@@ -76,9 +87,9 @@ class RowShape:
         left_out = () if self.include_body else (BODY, "value")
         return [*([(BROKER, "string")] if self.with_broker else []), *(each for each in own if each[0] not in left_out)]
 
-    def ddl(self) -> str:
-        """The columns as Spark writes a schema."""
-        return ", ".join(f"`{name}` {kind}" for name, kind in self.columns())
+    def declared(self) -> pa.Schema:
+        """The columns as Spark is told of them. Where a null is possible it looks for one, twice a row."""
+        return pa.schema([pa.field(name, _ARROW_TYPES[kind], name in _MAY_BE_NULL) for name, kind in self.columns()])
 
     def batch(self, records: pa.RecordBatch, broker: str) -> pa.RecordBatch:
         """The rows of decoded records."""

