@@ -90,6 +90,8 @@ class SafetyRules:
     """The committed index never points behind the log's end."""
     keep_committed: bool = True
     """What is committed is not cut: the node halts instead."""
+    agree_once_a_term: bool = True
+    """A follower that has agreed with its leader is not cut again in that term."""
     peers_only: bool = True
     """Only the configured peers are heard."""
     lead_once_a_term: bool = True
