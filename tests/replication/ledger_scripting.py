@@ -35,6 +35,7 @@ from tests.replication.ledger_simulation.cluster import as_java
 from tests.replication.scripting import Letter, Player
 
 from flintlog.errors import LedgerHalted
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.core import LedgerCore
 from flintlog.replication.ledger.interface import (
     Answered,
@@ -54,7 +55,6 @@ from flintlog.replication.ledger.interface import (
 from flintlog.replication.ledger.memory_log import MemoryLog
 from flintlog.replication.ledger.messages import (
     JAVA,
-    NO_INDEX,
     NO_TERM,
     AppendResponse,
     Entry,

@@ -15,6 +15,7 @@ from tests.replication.ledger_simulation.disk import ShellRules, SimulatedDisk
 from tests.replication.ledger_simulation.invariants import Invariants, Operation
 
 from flintlog.errors import DamagedStore, LedgerHalted
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.core import LedgerCore
 from flintlog.replication.ledger.interface import (
     Answer,
@@ -32,7 +33,6 @@ from flintlog.replication.ledger.interface import (
 )
 from flintlog.replication.ledger.messages import (
     JAVA,
-    NO_INDEX,
     NO_TERM,
     AppendResponse,
     GetRequest,

@@ -14,15 +14,9 @@ from random import Random
 from tests.replication.ledger_simulation.cluster import Cluster, Node
 from tests.replication.ledger_simulation.disk import ShellRules
 
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.interface import SafetyRules
-from flintlog.replication.ledger.messages import (
-    NO_INDEX,
-    Entry,
-    HeartbeatRequest,
-    PushRequest,
-    PushType,
-    VoteRequest,
-)
+from flintlog.replication.ledger.messages import Entry, HeartbeatRequest, PushRequest, PushType, VoteRequest
 
 CHAOS_MS = 6_000
 CALM_MS = 6_000

@@ -29,12 +29,12 @@ from flintlog.replication.broker_ports import BrokerPorts
 from flintlog.replication.figures import NodeFigures, PeerFigures
 from flintlog.replication.ha.announcing import Announced, announce
 from flintlog.replication.ha.comparing import Compared, Comparisons, agreed_end, ask_master
-from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ha.master_shell import HaMaster
 from flintlog.replication.ha.metadata import POLL_S, MetadataFollower, handlers_of
 from flintlog.replication.ha.reign import FOREIGN, ReignFile
 from flintlog.replication.ha.slave_shell import RECONNECT_S, HaSlave
-from flintlog.replication.ha.status import NodeStatus, encode_status
+from flintlog.replication.loop_thread import LoopThread
+from flintlog.replication.status import NodeStatus, encode_status
 from flintlog.store.config import StoreConfig
 from flintlog.store.store import Store, open_store
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.interface import Role
 from flintlog.replication.ledger.joining import Joining
 from flintlog.replication.ledger.messages import (
     JAVA,
-    NO_INDEX,
     NO_TERM,
     OURS,
     Entry,

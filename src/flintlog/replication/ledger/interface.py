@@ -22,7 +22,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
-from flintlog.replication.ledger.messages import NO_INDEX, NO_TERM, Entry, PeerRequest, PeerResponse, Request, Response
+from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.replication.ledger.messages import (
+    NO_TERM,
+    Entry,
+    PeerRequest,
+    PeerResponse,
+    Request,
+    Response,
+)
 
 
 class Role(Enum):
