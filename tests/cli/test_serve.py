@@ -21,8 +21,8 @@ from flintlog import Message, open_store
 from flintlog.cli.main import run
 from flintlog.errors import DamagedStore
 from flintlog.replication.ha.node import HaNode
-from flintlog.replication.ha.status import NodeStatus, encode_status, parse_status
 from flintlog.replication.ledger.store_node import LedgerStoreNode
+from flintlog.replication.status import NodeStatus, encode_status, parse_status
 from flintlog.testing.java_ledger import ledger_addresses
 
 OPTIONS = {

@@ -10,9 +10,9 @@ from pathlib import Path
 from tests.store.small_store import SMALL
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ha.master_shell import HaMaster
 from flintlog.replication.ha.slave_shell import HaSlave
+from flintlog.replication.loop_thread import LoopThread
 
 LOOPBACK = "127.0.0.1"
 MASTER = SMALL.with_changes(broker_role="SYNC_MASTER", in_sync_replicas=2, ha_send_heartbeat_interval=200)

@@ -12,12 +12,12 @@ from pathlib import Path
 from random import Random
 
 from flintlog.disk.local import LocalMedium
-from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ledger.file_storage import FileStorage
 from flintlog.replication.ledger.interface import LedgerConfig, Role, Truncation
 from flintlog.replication.ledger.messages import AppendResponse, Entry, ResponseCode
 from flintlog.replication.ledger.node import LedgerListeners, LedgerNode
 from flintlog.replication.ledger.storage import LedgerStorage, MemoryStorage
+from flintlog.replication.loop_thread import LoopThread
 from flintlog.store.ledger_files import LedgerFiles
 from flintlog.testing.java_ledger import ledger_addresses
 

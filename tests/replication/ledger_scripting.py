@@ -1,7 +1,4 @@
-"""Plays the scripts of `ledger_scripts`: plain text, commands with what they lead to.
-
-A script opens with a comment that draws the logs. A block is a command, a line of four dashes, and what happened, up to
-an empty line. Nothing moves by itself: messages wait until they are delivered, and each node has a clock of its own.
+"""The commands of `ledger_scripts`; each node has a clock of its own. `scripting.py` says what a script is.
 
     group n0 n1 n2 [java n2] [without RULE]   a group; Java nodes have no rules, and say nothing that Java does not
     log n0 1a 1b 2c                           a node's log, as terms and bodies; before `start`
@@ -14,8 +11,6 @@ an empty line. Nothing moves by itself: messages wait until they are delivered, 
     propose n0 a b                            bodies, to be appended together
     tick n0 500                               n0's clock runs on by so many milliseconds
     run 500                                   all clocks run on in steps of ten, everything is delivered
-    deliver [n0 n1]                           everything that waits, or what goes between two, until all is quiet
-    drop [n0 n1]                              everything that waits is lost, or what goes between two
     again n0 n1 TRUNCATE                      n1 gets the last such push of n0 once more
     cut n0 n1 | n2                            nothing passes between these groups
     lose 3lead                                messages in which this stands are lost from now on
@@ -31,15 +26,16 @@ Heartbeats that succeed are not shown, nor are COMMITs: only what comes of them.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 
 from tests.replication.ledger_simulation.cluster import as_java
+from tests.replication.scripting import Letter, Player
 
 from flintlog.errors import LedgerHalted
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.core import LedgerCore
 from flintlog.replication.ledger.interface import (
     Answered,
@@ -59,7 +55,6 @@ from flintlog.replication.ledger.interface import (
 from flintlog.replication.ledger.memory_log import MemoryLog
 from flintlog.replication.ledger.messages import (
     JAVA,
-    NO_INDEX,
     NO_TERM,
     AppendResponse,
     Entry,
@@ -79,8 +74,6 @@ from flintlog.replication.ledger.messages import (
     VoteResponse,
 )
 
-DASHES = "----"
-MOST_LETTERS = 1_000
 _JAVA_RULES = SafetyRules(commit_own_term_only=False, sync_before_acknowledging=False, lead_once_a_term=False)
 
 
@@ -99,51 +92,18 @@ class _Node:
     is_java: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Letter:
-    """Something on its way; `is_idle` ones are not worth a line."""
+class LedgerPlayer(Player):
+    """A group of ledger nodes."""
 
-    source: str
-    target: str
-    text: str
-    deliver: Callable[[], None]
-    is_idle: bool = False
-
-
-def play(script: str) -> str:
-    """The script with what really happened in the place of what it says."""
-    player = _Player()
-    parts = []
-    for text, command in _blocks(script):
-        lines = [] if command is None else player.do(command)
-        parts.append(text if command is None else "\n".join([command, DASHES, *lines]))
-    return "\n\n".join(parts) + "\n"
-
-
-def _blocks(script: str) -> Iterator[tuple[str, str | None]]:
-    for block in script.strip("\n").split("\n\n"):
-        command, dashes, _ = f"{block}\n".partition(f"\n{DASHES}\n")
-        yield block, command if dashes else None
-
-
-class _Player:
     def __init__(self) -> None:
+        super().__init__()
         self._nodes: dict[str, _Node] = {}
-        self._letters: deque[_Letter] = deque()
         self._answers: dict[int, Callable[[Response], None]] = {}
         self._blocked: set[tuple[str, str]] = set()
         self._lost: set[str] = set()
         self._last_push: dict[tuple[str, str, str], PushRequest] = {}
         self._rules = SafetyRules()
         self._count = 0
-        self._lines: list[str] = []
-
-    def do(self, command: str) -> list[str]:
-        """A command, and the lines that tell what it did."""
-        self._lines = []
-        word, *arguments = command.split()
-        getattr(self, f"_do_{word}")(*arguments)
-        return self._lines
 
     # Setting up.
 
@@ -198,7 +158,7 @@ class _Player:
     def _do_run(self, duration_ms: str) -> None:
         for _ in range(0, int(duration_ms), 10):
             self._pass_time(list(self._nodes.values()), 10)
-            self._deliver()
+            self.deliver()
 
     def _pass_time(self, nodes: list[_Node], duration_ms: int) -> None:
         for _ in range(0, duration_ms, 10):
@@ -210,7 +170,7 @@ class _Player:
         node = self._nodes[name]
         for _ in range(2_000):
             self._pass_time([node], 10)
-            if any(letter.source == name and " VOTE " in letter.text for letter in self._letters):
+            if any(letter.source == name and " VOTE " in letter.text for letter in self.letters):
                 return
         raise AssertionError(f"{name} does not stand")
 
@@ -220,46 +180,26 @@ class _Player:
             self._pass_time([node], 10)
             for other in self._nodes.values():
                 self._step(other, Tick())
-            self._deliver()
+            self.deliver()
             if node.core is not None and node.core.role is Role.LEADER:
                 self._pass_time([node], 10)
-                self._deliver()
+                self.deliver()
                 return
         raise AssertionError(f"{name} is not elected")
 
     # Messages.
 
-    def _do_deliver(self, *pair: str) -> None:
-        self._deliver(set(pair))
-
-    def _do_drop(self, *pair: str) -> None:
-        self._take_letters(set(pair))
-
-    def _take_letters(self, pair: set[str]) -> list[_Letter]:
-        taken = [letter for letter in self._letters if not pair or {letter.source, letter.target} == pair]
-        self._letters = deque(letter for letter in self._letters if letter not in taken)
-        return taken
-
-    def _deliver(self, pair: set[str] = frozenset()) -> None:  # type: ignore[assignment]
-        delivered = 0
-        while taken := self._take_letters(set(pair)):
-            delivered += len(taken)
-            assert delivered < MOST_LETTERS, "the nodes do not come to rest"
-            for letter in taken:
-                if (letter.source, letter.target) in self._blocked or any(word in letter.text for word in self._lost):
-                    continue
-                if not letter.is_idle:
-                    self._lines.append(letter.text)
-                letter.deliver()
+    def is_lost(self, letter: Letter) -> bool:
+        return (letter.source, letter.target) in self._blocked or any(word in letter.text for word in self._lost)
 
     def _do_again(self, source: str, target: str, kind: str) -> None:
         request = self._last_push[source, target, kind]
-        self._lines.append(f"{source} → {target}  {_show(request)}")
+        self.lines.append(f"{source} → {target}  {_show(request)}")
         self._receive(self._nodes[target], source, request, lambda response: self._tell(target, source, response))
-        self._deliver()
+        self.deliver()
 
     def _tell(self, source: str, target: str, response: Response) -> None:
-        self._lines.append(f"{target} ← {source}  {_show_answer(response)}")
+        self.lines.append(f"{target} ← {source}  {_show_answer(response)}")
 
     def _do_cut(self, *words: str) -> None:
         groups = [part.split() for part in " ".join(words).split("|")]
@@ -285,7 +225,7 @@ class _Player:
         def on_answer(response: Response) -> None:
             assert isinstance(response, AppendResponse)
             where = f" at {response.index}" if response.code == ResponseCode.SUCCESS else ""
-            self._lines.append(f"client  {' '.join(bodies)}: {ResponseCode(response.code).name}{where}")
+            self.lines.append(f"client  {' '.join(bodies)}: {ResponseCode(response.code).name}{where}")
 
         self._count += 1
         self._answers[self._count] = on_answer
@@ -298,7 +238,7 @@ class _Player:
 
         def on_answer(response: Response) -> None:
             assert isinstance(response, TransferResponse)
-            self._lines.append(f"operator  {name} to {to}: {ResponseCode(response.code).name}")
+            self.lines.append(f"operator  {name} to {to}: {ResponseCode(response.code).name}")
 
         self._receive(node, "", TransferRequest(node.core.term, name, name, to), on_answer)
 
@@ -331,7 +271,7 @@ class _Player:
         try:
             output = node.core.step(event, node.now_ms)
         except LedgerHalted as error:
-            self._lines.append(f"{node.node_id}  HALTS: {error.what}")
+            self.lines.append(f"{node.node_id}  HALTS: {error.what}")
             node.core = None
             return
         node.log.apply(output)
@@ -340,7 +280,7 @@ class _Player:
         if output.truncation is not None:
             node.synced = min(node.synced, output.truncation.last_index)
         node.generation = output.generation
-        self._lines += [f"{node.node_id}  {line}" for line in _tell_output(output)]
+        self.lines += [f"{node.node_id}  {line}" for line in _tell_output(output)]
         for call in output.calls:
             self._send(node, call)
         for answer in output.answers:
@@ -365,7 +305,7 @@ class _Player:
             text = f"{node.node_id} ← {call.peer}  {_show_answer(sent, request)}"
             is_regular = isinstance(sent, HeartbeatResponse) or _is_commit(request)
             is_idle = is_regular and getattr(sent, "code", None) == ResponseCode.SUCCESS
-            self._letters.append(_Letter(call.peer, node.node_id, text, lambda: come_back(sent), is_idle))
+            self.letters.append(Letter(call.peer, node.node_id, text, lambda: come_back(sent), is_idle))
 
         def come_back(response: PeerResponse) -> None:
             if node.run == run:
@@ -373,10 +313,10 @@ class _Player:
 
         text = f"{node.node_id} → {call.peer}  {_show(request)}"
         is_idle = isinstance(request, HeartbeatRequest) or _is_commit(request)
-        letter = _Letter(
+        letter = Letter(
             node.node_id, call.peer, text, lambda: self._receive(peer, node.node_id, request, answer), is_idle
         )
-        self._letters.append(letter)
+        self.letters.append(letter)
 
     # Showing.
 
@@ -384,12 +324,12 @@ class _Player:
         first = min((max(0, node.log.begin) for node in self._nodes.values()), default=0)
         last = max(node.log.end for node in self._nodes.values())
         numbers = "".join(f"{index:<8}" for index in range(first, last + 1))
-        self._lines.append(f"                  {numbers}".rstrip())
+        self.lines.append(f"                  {numbers}".rstrip())
         for node in self._nodes.values():
             core = node.core
             what = f"{core.role.value.lower():<9} t{core.term}" if core is not None else "down"
             cells = "".join(f"{_cell(node.log, index):<8}" for index in range(first, last + 1))
-            self._lines.append(f"{node.node_id} {what:<14} {cells}| committed {node.committed}")
+            self.lines.append(f"{node.node_id} {what:<14} {cells}| committed {node.committed}")
 
 
 def _is_commit(request: PeerRequest) -> bool:

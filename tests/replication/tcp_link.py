@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from flintlog.replication.ha.loop_thread import LoopThread
+from flintlog.replication.loop_thread import LoopThread
 
 Watch = Callable[[bool, bytes], None]
 """Called with True and bytes that went towards the target, with False and bytes that came back."""

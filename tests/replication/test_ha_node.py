@@ -23,8 +23,8 @@ from flintlog.replication.ha import comparing
 from flintlog.replication.ha.master_shell import HaMaster
 from flintlog.replication.ha.metadata import PARTS, MetadataFollower
 from flintlog.replication.ha.node import HaNode
-from flintlog.replication.ha.status import parse_status
 from flintlog.replication.ha.wire import encode_report
+from flintlog.replication.status import parse_status
 
 ANY_MASTER = MASTER.with_changes(ha_listen_port=0, slave_timeout=1000)
 

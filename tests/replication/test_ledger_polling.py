@@ -17,10 +17,10 @@ from flintlog import InvalidConfig, Message, Store, StoreConfig, open_store
 from flintlog.errors import NotLeading, PeerFailed
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.server import RemotingServer
-from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ha.metadata import PARTS, MetadataFollower, handlers_of
 from flintlog.replication.ledger.polling import LeaderPoll
 from flintlog.replication.ledger.store_node import LedgerStoreNode
+from flintlog.replication.loop_thread import LoopThread
 from flintlog.store.shared_state import STATE_TOPIC
 from flintlog.testing.java_ledger import ledger_addresses
 

@@ -6,8 +6,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
-from tests.replication.ledger_simulation.invariants import Violation
-from tests.replication.ledger_simulation.schedule import RULES, Run, command
+from tests.replication.ledger_simulation.invariants import COMMITTED_IS_KEPT, Violation
+from tests.replication.ledger_simulation.schedule import RULES, SECOND_LINE, Run, command
 
 QUICK_SEEDS = 300
 SLOW_SEEDS = 10_000
@@ -62,3 +62,28 @@ def _first_violation(rule: str) -> str | None:
 def test_without_a_rule_something_breaks(rule: str) -> None:
     """Not merely the progress of the group: something that is promised."""
     assert _first_violation(rule) not in (None, "progress")
+
+
+# A rule that only matters when another one has failed: the same runs with that one off, and then with both.
+
+
+def _cut_and_halted(*without: str) -> tuple[int, int]:
+    """In how many runs a node cut what it had given as committed, and in how many one halted instead."""
+    cut = halted = 0
+    for seed in range(20):
+        try:
+            nodes = Run(seed, without, watched=frozenset((COMMITTED_IS_KEPT,))).simulate().nodes
+            halted += any(node.is_halted for node in nodes.values())
+        except Violation:
+            cut += 1
+    return cut, halted
+
+
+@pytest.mark.parametrize("failed", ["agree_once_a_term", "peers_only"])
+def test_when_another_rule_fails_a_node_halts_before_it_cuts_what_is_committed(failed: str) -> None:
+    cut, halted = _cut_and_halted(failed)
+    assert cut == 0
+    assert halted > 0
+    cut, halted = _cut_and_halted(failed, SECOND_LINE)
+    assert cut > 0
+    assert halted == 0

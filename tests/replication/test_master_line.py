@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from flintlog.replication.ha import master_line
 from flintlog.replication.ha.master import FeedOptions
 from flintlog.replication.ha.master_line import LineOwner, SlaveLine
 from flintlog.replication.ha.wire import FrameReader, encode_report
@@ -41,6 +42,10 @@ class Socket(asyncio.Transport):
         self.written = FrameReader()
         self.sent: list[tuple[int, int]] = []
         self.is_aborted = False
+        self.unsent_bytes = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.sent += [(frame.offset, len(frame.data)) for frame in self.written.feed(bytes(data))]
@@ -121,6 +126,29 @@ def test_a_full_socket_is_sent_nothing_and_still_heard() -> None:
         assert told.socket.sent == [(0, 50)]
         told.line.resume_writing()
         assert told.socket.sent == [(0, 50), (50, 20)]
+
+    in_a_loop(work)
+
+
+def test_a_slave_that_reports_and_takes_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work() -> None:
+        now_ms = 0
+        monkeypatch.setattr(master_line, "_now_ms", lambda: now_ms)
+        told = Told(ScriptedLog(250))
+        told.report(0)
+        told.socket.unsent_bytes = 200
+        told.line.pause_writing()
+        now_ms = 60_000
+        told.report(0)
+        told.socket.unsent_bytes = 150  # something has left, at last
+        told.line.look()
+        now_ms = 120_000
+        told.report(0)
+        told.line.look()
+        assert not told.socket.is_aborted
+        now_ms += 1
+        told.line.look()
+        assert told.socket.is_aborted
 
     in_a_loop(work)
 

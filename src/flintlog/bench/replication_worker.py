@@ -23,13 +23,13 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from flintlog.disk.local import LocalMedium
-from flintlog.replication.ha.loop_thread import LoopThread
 from flintlog.replication.ha.master_shell import HaMaster
 from flintlog.replication.ha.slave_shell import HaSlave
 from flintlog.replication.ledger.file_storage import FileStorage
 from flintlog.replication.ledger.interface import LedgerConfig
 from flintlog.replication.ledger.messages import ResponseCode
 from flintlog.replication.ledger.node import LedgerNode
+from flintlog.replication.loop_thread import LoopThread
 from flintlog.store.config import StoreConfig
 from flintlog.store.ledger_files import LedgerFiles
 from flintlog.store.message import Message

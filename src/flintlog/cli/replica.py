@@ -13,7 +13,7 @@ from flintlog.cli.output import Output, Row
 from flintlog.cli.parameters import output_option
 
 if TYPE_CHECKING:
-    from flintlog.replication.ha.status import NodeStatus
+    from flintlog.replication.status import NodeStatus
 
 _COLUMNS = ("node", "role", "term", "log_start", "log_end", "committed", "lag_bytes", "in_sync", "trouble")
 
@@ -50,7 +50,7 @@ async def _ask(address: str) -> NodeStatus | str:
     from flintlog.remoting.client import RemotingClient
     from flintlog.remoting.codes import GET_BROKER_HA_STATUS, SUCCESS
     from flintlog.remoting.frame import Command
-    from flintlog.replication.ha.status import parse_status
+    from flintlog.replication.status import parse_status
 
     client = RemotingClient(address)
     try:

@@ -45,6 +45,8 @@ ENTRY_HEAD_SIZE: Final = 48
 ENTRY_END_RESERVE: Final = 8
 """An entry must leave this much room behind it in its file, for a blank."""
 INDEX_RECORD_SIZE: Final = 32
+NO_INDEX: Final = -1
+"""What DLedger says for the beginning and the end of an empty ledger."""
 MAX_ENTRY_SIZE: Final = 4 * 1024 * 1024
 """What Java's encoder takes at most, the head included."""
 RECORD_OFFSET_PLACE: Final = 28

@@ -31,6 +31,7 @@ from flintlog.format.ledger_entry import (
     ENTRY_END_RESERVE,
     ENTRY_HEAD_SIZE,
     INDEX_RECORD_SIZE,
+    NO_INDEX,
     EntryHead,
     IndexRecord,
     encode_entry_blank,
@@ -41,7 +42,7 @@ from flintlog.format.ledger_entry import (
 )
 from flintlog.format.ledger_state import LedgerCheckpoint
 from flintlog.store.cutting import keep_aside
-from flintlog.store.ledger_recovery import NO_INDEX, LedgerRecovery
+from flintlog.store.ledger_recovery import LedgerRecovery
 from flintlog.store.ledger_state import NOTHING, LedgerState
 from flintlog.store.ledger_tail import BodyCheck
 from flintlog.store.segment_bytes import held, written_end

@@ -30,6 +30,7 @@ from flintlog.format.ledger_entry import (
     ENTRY_HEAD_SIZE,
     ENTRY_MAGIC,
     INDEX_RECORD_SIZE,
+    NO_INDEX,
     EntryHead,
     IndexRecord,
     encode_index_record,
@@ -40,7 +41,6 @@ from flintlog.store.ledger_tail import BodyCheck, find_entry_behind, was_written
 from flintlog.store.segment_bytes import held
 
 LOOK_BACK_FILES: Final = 3
-NO_INDEX: Final = -1
 
 _HEAD = struct.Struct("!iiqqqiiii")
 

@@ -6,14 +6,15 @@ import argparse
 import sys
 
 from tests.replication.ledger_simulation.invariants import Violation
-from tests.replication.ledger_simulation.schedule import RULES, Run, command
+from tests.replication.ledger_simulation.schedule import RULES, SECOND_LINE, Run, command
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="ledger_simulation")
     parser.add_argument("seed", type=int)
     parser.add_argument("--until", type=int, help="run all seeds below this one, and name those that fail")
-    parser.add_argument("--without", action="append", default=[], choices=RULES, help="switch a safety rule off")
+    rules = (*RULES, SECOND_LINE)
+    parser.add_argument("--without", action="append", default=[], choices=rules, help="switch a safety rule off")
     parser.add_argument("--trace", action="store_true", help="print what happens")
     arguments = parser.parse_args()
     without = tuple(arguments.without)

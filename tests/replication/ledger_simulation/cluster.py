@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from tests.replication.ledger_simulation.disk import ShellRules, SimulatedDisk
-from tests.replication.ledger_simulation.invariants import Invariants, Operation, Violation
+from tests.replication.ledger_simulation.invariants import Invariants, Operation
 
 from flintlog.errors import DamagedStore, LedgerHalted
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.core import LedgerCore
 from flintlog.replication.ledger.interface import (
     Answer,
@@ -32,14 +33,15 @@ from flintlog.replication.ledger.interface import (
 )
 from flintlog.replication.ledger.messages import (
     JAVA,
-    NO_INDEX,
     NO_TERM,
     AppendResponse,
     GetRequest,
     GetResponse,
     HeartbeatResponse,
     PeerResponse,
+    PushRequest,
     PushResponse,
+    PushType,
     ResponseCode,
     TransferRequest,
     TransferResponse,
@@ -86,6 +88,8 @@ class Node:
     run: int = 0
     is_up: bool = True
     is_syncing: bool = False
+    is_halted: bool = False
+    """It has stopped for good, because somebody contradicts what it knows as committed."""
 
 
 def as_java(response: PeerResponse) -> PeerResponse:
@@ -107,11 +111,12 @@ class Cluster:
         shell_rules: ShellRules,
         file_size: int = 2_000,
         terse: frozenset[str] = frozenset(),
+        watched: frozenset[str] | None = None,
     ) -> None:
         self.random = random
         self.now_ms = 0
         self.network = Network()
-        self.invariants = Invariants()
+        self.invariants = Invariants(watched)
         self.trace: list[str] | None = None
         self.on_turning_point: Callable[[Node], None] = lambda node: None
         """Called when a node has cut its log, or changed its term or vote: a good moment for something bad."""
@@ -120,6 +125,8 @@ class Cluster:
         self._terse = terse
         self._batches_to_java = random.random() < 0.3
         self._arrivals: dict[tuple[str, str], int] = {}
+        self._last_cuts: dict[tuple[str, str], Callable[[], None]] = {}
+        """The last TRUNCATE from each node to each."""
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
         self._answers: dict[int, Callable[[Answer], None]] = {}
@@ -187,7 +194,9 @@ class Cluster:
         try:
             output = node.core.step(event, self.now_ms)
         except LedgerHalted as error:
-            raise Violation("halted", f"{node.node_id}: {error}") from error
+            self.invariants.report("halted", f"{node.node_id}: {error}")
+            node.is_up, node.is_halted = False, True
+            return
         if output.hard_state is not None:
             self._persist(node, output.hard_state)
         node.disk.apply(output)
@@ -240,13 +249,14 @@ class Cluster:
             node.disk.crash()
 
     def restart(self, node: Node) -> None:
-        if not node.is_up:
+        if not node.is_up and not node.is_halted:
             self.note(f"{node.node_id} restarts")
-            node.is_up, node.is_syncing = True, False
             try:
                 node.core = self._start(node.node_id, node.disk)
             except DamagedStore as error:
-                raise Violation("cannot start", f"{node.node_id}: {error}") from error
+                self.invariants.report("cannot start", f"{node.node_id}: {error}")
+                return
+            node.is_up, node.is_syncing = True, False
             self.invariants.on_restart(node.node_id, node.core, node.disk.log)
 
     def leaders(self) -> list[Node]:
@@ -287,7 +297,16 @@ class Cluster:
             if node.run == run:
                 self._step(node, Answered(call.peer, call.call_id, response))
 
+        if isinstance(request, PushRequest) and request.type is PushType.TRUNCATE:
+            self._last_cuts[node.node_id, call.peer] = receive
         self._deliver(node.node_id, call.peer, receive)
+
+    def cut_late(self, source: Node, target: Node) -> None:
+        """The last TRUNCATE between these two arrives now, once more or at last, however long ago it was sent."""
+        receive = self._last_cuts.pop((source.node_id, target.node_id), None)
+        if receive is not None and not self.network.keeps_order:
+            self.note(f"a TRUNCATE of {source.node_id} arrives late")
+            receive()
 
     def request(self, target: Node, sender: str, request: object, on_answer: Callable[[Answer], None]) -> None:
         self._count += 1
@@ -318,7 +337,7 @@ class Cluster:
             if isinstance(response, GetResponse) and response.entries:
                 known = self.invariants.committed.get(index)
                 if known is None or known[0] != response.entries[0]:
-                    raise Violation("reads give what is committed", f"{response.entries[0]}, not {known}")
+                    self.invariants.report("reads give what is committed", f"{response.entries[0]}, not {known}")
 
         if node.is_up:
             self.request(node, "", GetRequest(index), on_answer)

@@ -17,9 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.interface import HardState, Output, Truncation
 from flintlog.replication.ledger.memory_log import MemoryLog
-from flintlog.replication.ledger.messages import NO_INDEX, Entry
+from flintlog.replication.ledger.messages import Entry
 
 
 @dataclass(frozen=True, slots=True)

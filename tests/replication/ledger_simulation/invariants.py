@@ -4,6 +4,7 @@
 - Log matching: two entries of the same index and term are the same, and so are those before them.
 - Leader completeness: a new leader has everything that was committed in earlier terms.
 - Committed never changes: what one node once gave as committed is what every node gives there, for ever.
+- Committed is kept: no node cuts what it gave as committed itself, whatever the others have come to.
 - The committed index points into the log.
 - What was acknowledged is in the committed log exactly once, where the acknowledgement said, and behind
   everything that was acknowledged before it was proposed.
@@ -14,9 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.core import LedgerCore
 from flintlog.replication.ledger.interface import LedgerLog, Output, Role
-from flintlog.replication.ledger.messages import NO_INDEX, NO_TERM, AppendResponse, Entry
+from flintlog.replication.ledger.messages import NO_TERM, AppendResponse, Entry
+
+COMMITTED_IS_KEPT = "committed is kept"
 
 
 class Violation(AssertionError):
@@ -39,6 +43,8 @@ class Operation:
 class Invariants:
     """Everything that was ever seen, of all nodes."""
 
+    watched: frozenset[str] | None = None
+    """The kinds of violations that end a run; None for all. Of what is broken on purpose one wants to see the end."""
     leaders: dict[int, tuple[str, int]] = field(default_factory=dict)
     """Who led in each term: node and run."""
     seen: dict[tuple[int, int], tuple[Entry, int]] = field(default_factory=dict)
@@ -50,7 +56,15 @@ class Invariants:
     """How far each node's committed entries were looked at."""
     last_acknowledged: int = NO_INDEX
 
+    def report(self, kind: str, what: str) -> None:
+        """Something is broken."""
+        if self.watched is None or kind in self.watched:
+            raise Violation(kind, what)
+
     def on_step(self, node: str, run: int, core: LedgerCore, log: LedgerLog, output: Output) -> None:
+        if output.truncation is not None and output.truncation.last_index < self.checked.get(node, NO_INDEX):
+            what = f"{node} cuts its log behind {output.truncation.last_index}, {self.checked[node]} was committed"
+            self.report(COMMITTED_IS_KEPT, what)
         if output.entries:
             self._check_written(node, log, output.entries[0].index)
         if output.role is not None and output.role.role is Role.LEADER:
@@ -71,34 +85,35 @@ class Invariants:
             entry = log.entry(index)
             known = self.seen.setdefault((index, entry.term), (entry, NO_TERM if before is None else before))
             if known[0] != entry:
-                raise Violation("log matching", f"{node} holds {entry}, another held {known[0]}")
+                self.report("log matching", f"{node} holds {entry}, another held {known[0]}")
             if before is not None and known[1] not in (before, NO_TERM):
-                raise Violation("log matching", f"before {entry} {node} has term {before}, another had {known[1]}")
+                self.report("log matching", f"before {entry} {node} has term {before}, another had {known[1]}")
             before = entry.term
 
     def _check_leader(self, node: str, run: int, core: LedgerCore, log: LedgerLog) -> None:
         known = self.leaders.setdefault(core.term, (node, run))
         if known != (node, run):
-            raise Violation("one leader a term", f"term {core.term}: {known} and {(node, run)}")
+            self.report("one leader a term", f"term {core.term}: {known} and {(node, run)}")
         for index, (entry, term) in self.committed.items():
             is_missing = index >= log.begin and (index > log.end or log.entry(index) != entry)
             if term < core.term and is_missing:
-                raise Violation("leader completeness", f"{node} leads in {core.term} without {entry}")
+                self.report("leader completeness", f"{node} leads in {core.term} without {entry}")
 
     def _check_committed(self, node: str, core: LedgerCore, log: LedgerLog) -> None:
         if core.committed > log.end:
-            raise Violation("committed points into the log", f"{node}: {core.committed} of {log.end}")
-        for index in range(max(self.checked.get(node, NO_INDEX) + 1, log.begin, 0), core.committed + 1):
+            self.report("committed points into the log", f"{node}: {core.committed} of {log.end}")
+        last = min(core.committed, log.end)
+        for index in range(max(self.checked.get(node, NO_INDEX) + 1, log.begin, 0), last + 1):
             entry = log.entry(index)
             known = self.committed.setdefault(index, (entry, core.term))
             if known[0] != entry:
-                raise Violation("committed never changes", f"{node} gives {entry}, {known[0]} was committed")
+                self.report("committed never changes", f"{node} gives {entry}, {known[0]} was committed")
         self.checked[node] = core.committed
 
     def on_acknowledged(self, operation: Operation, response: AppendResponse) -> None:
         first = response.index - len(operation.bodies) + 1
         if first <= operation.acknowledged_before:
-            raise Violation("order", f"{operation.bodies} at {first}, behind {operation.acknowledged_before}")
+            self.report("order", f"{operation.bodies} at {first}, behind {operation.acknowledged_before}")
         for place, body in enumerate(operation.bodies):
             self.acknowledged[body] = first + place
         self.last_acknowledged = max(self.last_acknowledged, response.index)
@@ -108,11 +123,11 @@ class Invariants:
         for body in bodies:
             index = self.acknowledged[body]
             if index not in self.committed or self.committed[index][0].body != body:
-                raise Violation("acknowledged is committed", f"{body!r} at {index}: {self.committed.get(index)}")
+                self.report("acknowledged is committed", f"{body!r} at {index}: {self.committed.get(index)}")
 
     def check_exactly_once(self) -> None:
         """The committed log as a whole has no body twice and everything that was acknowledged."""
         bodies = [entry.body for entry, _ in self.committed.values() if not entry.body.startswith(b"leads")]
         if len(set(bodies)) != len(bodies):
-            raise Violation("exactly once", "a body is in the committed log twice")
+            self.report("exactly once", "a body is in the committed log twice")
         self.check_acknowledged(tuple(self.acknowledged))

@@ -10,7 +10,7 @@ end parts there.
 A master that does not know the request is RocketMQ's: then nothing can be compared, as between two of RocketMQ's own.
 One that does not answer may be ours: nothing is taken from it.
 
-Only for a master that was promoted since we last followed (`reign.py`) is anything of ours cut.
+Only for a master that was promoted since we last followed (`reign.py`) is anything of ours cut, and never all of it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def ask_master(client: RemotingClient, start: int, stop: int) -> Compared 
     return Compared(told.get("digest"), start, end, told.get("reign", FOREIGN), told.get("promoted") == "true")
 
 
-async def common_end(raw: RawLog, theirs: Compared, ask: Ask, max_range_bytes: int) -> int:
+async def _common_end(raw: RawLog, theirs: Compared, ask: Ask, max_range_bytes: int) -> int:
     """Where our log and the master's part; our own end when they do not. `theirs` tells what the master holds."""
     if raw.end == raw.start:
         return raw.end
@@ -130,8 +130,26 @@ async def _is_same(raw: RawLog, ask: Ask, start: int, stop: int) -> bool:
     return True
 
 
-def check_cut(raw: RawLog, end: int, theirs: Compared, own: Reign | None) -> None:
+async def agreed_end(
+    raw: RawLog, theirs: Compared, ask: Ask, own: Reign | None, *, max_range_bytes: int, cuts_for_any: bool = False
+) -> int:
+    """Where our log has to end so that this master can be followed: our own end, or a place to cut it at.
+
+    Refused when something would be cut for a master that has no right to that, unless we cut for any.
+    """
+    end = await _common_end(raw, theirs, ask, max_range_bytes)
+    if end != raw.end and not cuts_for_any:
+        _check_cut(raw, end, theirs, own)
+    return end
+
+
+def _check_cut(raw: RawLog, end: int, theirs: Compared, own: Reign | None) -> None:
     """Whether our log may be cut to `end` for this master, or somebody has to decide."""
+    if end == raw.start:
+        raise DamagedStore(
+            f"our log holds {raw.start} to {raw.end}, and nothing of it is in the master's: this was no replica of it",
+            advice="is this the right master? If so, start with --cut-to-master to give up what only this store holds",
+        )
     if theirs.is_promoted and (own is None or own.name != theirs.reign):
         return
     what = "ends" if end >= theirs.log_end else "says something else"

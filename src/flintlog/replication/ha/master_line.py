@@ -3,6 +3,8 @@
 Everything runs in the loop. What is to be sent leaves before those who waited are woken, so that the slave is at work
 while they put again. A report takes along what was put since the last frame left: under load nobody has to wake the
 loop for a put.
+
+A slave that reports and takes nothing of what it is sent is left too, though it is never silent.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from flintlog.store.raw_log import RawLog
 FRAMES_A_TURN: Final = 16
 PATIENCE_S: Final = 0.002
 """How long what was put lately may wait for the report on what was sent before; only a slow line takes that long."""
+STUCK_INTERVALS: Final = 3
+"""So many times the longest silence a full socket may stay as it is: a slow line needs longer than a living slave."""
 _READ_BYTES: Final = 4096
 _TICK: Final = Tick()
 
@@ -65,6 +69,9 @@ class SlaveLine(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._reason: str | None = None
         self._is_full = False
+        self._unsent_bytes = 0
+        self._unsent_since_ms = 0
+        self._most_stuck_ms = STUCK_INTERVALS * options.housekeeping_ms
         self._is_held_back = False
         self._is_watched = False
 
@@ -85,6 +92,8 @@ class SlaveLine(asyncio.BufferedProtocol):
 
     def look(self) -> None:
         """The log may have grown, or time went on."""
+        if self._is_full:
+            self._leave_if_stuck()
         self._take(_TICK)
 
     # ------------------------------------------------------------------ what the transport tells
@@ -105,7 +114,9 @@ class SlaveLine(asyncio.BufferedProtocol):
             self._take(Reported(report))
 
     def pause_writing(self) -> None:
+        assert self._transport is not None
         self._is_full = True
+        self._unsent_bytes, self._unsent_since_ms = self._transport.get_write_buffer_size(), _now_ms()
 
     def resume_writing(self) -> None:
         self._is_full = False
@@ -115,6 +126,16 @@ class SlaveLine(asyncio.BufferedProtocol):
         self._transport = None
         self.gone.set_result(None)
         self._owner.closed(self, self._reason)
+
+    def _leave_if_stuck(self) -> None:
+        """End the connection when nothing has left the full socket for long."""
+        if self._transport is None:
+            return
+        unsent_bytes, now_ms = self._transport.get_write_buffer_size(), _now_ms()
+        if unsent_bytes < self._unsent_bytes:
+            self._unsent_bytes, self._unsent_since_ms = unsent_bytes, now_ms
+        elif now_ms - self._unsent_since_ms > self._most_stuck_ms:
+            self.close(f"the slave has taken nothing for {now_ms - self._unsent_since_ms} ms")
 
     # ------------------------------------------------------------------ sending
 

@@ -14,13 +14,13 @@ import logging
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from flintlog.remoting.server import naming_the_port
 from flintlog.replication.ha.master import FeedOptions
 from flintlog.replication.ha.master_line import LineOwner, SlaveLine
 from flintlog.replication.ha.wire import MAX_DATA_BYTES
+from flintlog.replication.status import ReplicaStatus
 from flintlog.store.config import StoreConfig
 from flintlog.store.store import Store
 
@@ -32,17 +32,6 @@ MOST_LINES_OF_A_HOST: Final = 16
 _FIGURES_S: Final = 0.1
 _MOST_COMPLAINTS: Final = 1000
 _NUMBER: Final = re.compile(r"\d+")
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaStatus:
-    """One connected slave, as its master sees it."""
-
-    address: str
-    acknowledged: int
-    sent: int
-    lag_bytes: int
-    is_in_sync: bool
 
 
 class HaMaster:

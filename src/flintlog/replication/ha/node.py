@@ -28,13 +28,13 @@ from flintlog.remoting.frame import Command
 from flintlog.replication.broker_ports import BrokerPorts
 from flintlog.replication.figures import NodeFigures, PeerFigures
 from flintlog.replication.ha.announcing import Announced, announce
-from flintlog.replication.ha.comparing import Compared, Comparisons, ask_master, check_cut, common_end
-from flintlog.replication.ha.loop_thread import LoopThread
+from flintlog.replication.ha.comparing import Compared, Comparisons, agreed_end, ask_master
 from flintlog.replication.ha.master_shell import HaMaster
 from flintlog.replication.ha.metadata import POLL_S, MetadataFollower, handlers_of
 from flintlog.replication.ha.reign import FOREIGN, ReignFile
 from flintlog.replication.ha.slave_shell import RECONNECT_S, HaSlave
-from flintlog.replication.ha.status import NodeStatus, encode_status
+from flintlog.replication.loop_thread import LoopThread
+from flintlog.replication.status import NodeStatus, encode_status
 from flintlog.store.config import StoreConfig
 from flintlog.store.store import Store, open_store
 
@@ -199,12 +199,17 @@ class HaNode:
                 raise PeerFailed(f"{client.address} compares no more")
             return answer
 
-        end = await common_end(raw, theirs, ask, self.config.max_checksum_range)
+        end = await agreed_end(
+            raw,
+            theirs,
+            ask,
+            reigns.load(),
+            max_range_bytes=self.config.max_checksum_range,
+            cuts_for_any=self._cut_to_master,
+        )
         if end == raw.end:
             reigns.follow(theirs.reign)
             return True
-        if not self._cut_to_master:
-            check_cut(raw, end, theirs, reigns.load())
         log.warning("our log goes on to %d, the master's has something else from %d on", raw.end, end)
         raw.ask_for_cut(end)
         self._reopening = threading.Thread(target=self._reopen, args=(store,), name="flintlog-ha-reopen", daemon=True)

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import msgspec
 
-from flintlog.replication.ledger.messages import JAVA, NO_INDEX, NO_TERM, PushType, ResponseCode, VoteResult
+from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.replication.ledger.messages import JAVA, NO_TERM, PushType, ResponseCode, VoteResult
 
 MAX_BATCH_ENTRIES = 65_536
 

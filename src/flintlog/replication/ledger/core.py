@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from random import Random
 
 from flintlog.errors import LedgerHalted
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.dispatching import Dispatcher
 from flintlog.replication.ledger.election import Elector
 from flintlog.replication.ledger.following import PushHandler
@@ -43,7 +44,6 @@ from flintlog.replication.ledger.interface import (
 )
 from flintlog.replication.ledger.joining import Joining
 from flintlog.replication.ledger.messages import (
-    NO_INDEX,
     AppendRequest,
     AppendResponse,
     Entry,

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum, auto
 
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.messages import (
-    NO_INDEX,
     NO_TERM,
     OURS,
     Entry,

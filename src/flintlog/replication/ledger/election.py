@@ -19,9 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.interface import Role
 from flintlog.replication.ledger.messages import (
-    NO_INDEX,
     OURS,
     HeartbeatRequest,
     HeartbeatResponse,

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from flintlog.format.ledger_entry import ENTRY_END_RESERVE, MAX_ENTRY_SIZE, EntryHead
+from flintlog.format.ledger_entry import ENTRY_END_RESERVE, MAX_ENTRY_SIZE, NO_INDEX, EntryHead
 from flintlog.format.ledger_state import LedgerPromise, TermVote
 from flintlog.replication.ledger.interface import FORGOTTEN, NOTHING_PROMISED, HardState, Truncation
-from flintlog.replication.ledger.messages import NO_INDEX, Entry
+from flintlog.replication.ledger.messages import Entry
 from flintlog.store.ledger_files import LedgerFiles
 
 RECENT_BYTES: Final = 16 * 1024 * 1024

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.interface import Role
 from flintlog.replication.ledger.joining import Joining
 from flintlog.replication.ledger.messages import (
     JAVA,
-    NO_INDEX,
     NO_TERM,
     OURS,
     Entry,
@@ -108,7 +108,7 @@ class PushHandler:
     def _on_truncate(self, waiting: _Waiting) -> None:
         request = waiting.request
         entry = request.entries[0]
-        may_cut = request.dialect == JAVA or not self._is_matched
+        may_cut = request.dialect == JAVA or not self._is_matched or not self._state.rules.agree_once_a_term
         refusal = self._keep_up_to(entry, may_cut=may_cut)
         if refusal is not None:
             self._answer(waiting, refusal)

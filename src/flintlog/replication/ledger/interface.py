@@ -22,7 +22,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
-from flintlog.replication.ledger.messages import NO_INDEX, NO_TERM, Entry, PeerRequest, PeerResponse, Request, Response
+from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.replication.ledger.messages import (
+    NO_TERM,
+    Entry,
+    PeerRequest,
+    PeerResponse,
+    Request,
+    Response,
+)
 
 
 class Role(Enum):
@@ -90,6 +98,8 @@ class SafetyRules:
     """The committed index never points behind the log's end."""
     keep_committed: bool = True
     """What is committed is not cut: the node halts instead."""
+    agree_once_a_term: bool = True
+    """A follower that has agreed with its leader is not cut again in that term."""
     peers_only: bool = True
     """Only the configured peers are heard."""
     lead_once_a_term: bool = True

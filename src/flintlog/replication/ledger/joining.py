@@ -21,9 +21,9 @@ shows its end with its first COMPARE, and counts us.
 
 from __future__ import annotations
 
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.interface import Role
 from flintlog.replication.ledger.messages import (
-    NO_INDEX,
     NO_TERM,
     OURS,
     PeerResponse,

@@ -7,8 +7,9 @@ it; a log that then ends elsewhere is a fault of the shell, and is said so.
 from __future__ import annotations
 
 from flintlog.errors import LedgerHalted
+from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, NO_INDEX
 from flintlog.replication.ledger.interface import LedgerLog, Output, Truncation
-from flintlog.replication.ledger.messages import ENTRY_HEAD_SIZE, NO_INDEX, NO_TERM, Entry
+from flintlog.replication.ledger.messages import NO_TERM, Entry
 
 
 class LogView:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from flintlog.format.ledger_entry import ENTRY_END_RESERVE, NO_INDEX
 from flintlog.replication.ledger.interface import Output, Truncation
-from flintlog.replication.ledger.messages import NO_INDEX, Entry
-
-_BLANK_SIZE = 8
+from flintlog.replication.ledger.messages import Entry
 
 
 def place_entry(position: int, size: int, file_size: int) -> int:
     """Where an entry lies that follows one which ended at `position`."""
     rest = file_size - position % file_size
-    return position if size + _BLANK_SIZE <= rest else position + rest
+    return position if size + ENTRY_END_RESERVE <= rest else position + rest
 
 
 class MemoryLog:

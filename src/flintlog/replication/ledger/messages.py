@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
-ENTRY_HEAD_SIZE: Final = 48
-NO_INDEX: Final = -1
-"""What DLedger says for the beginning and the end of an empty ledger."""
+from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, NO_INDEX
+
 NO_TERM: Final = -1
 
 JAVA: Final = 0

@@ -26,6 +26,7 @@ from random import Random
 from typing import Final
 
 from flintlog.errors import FlintlogError, LedgerHalted
+from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
 from flintlog.replication.ledger.calling import PeerLine
 from flintlog.replication.ledger.core import LedgerCore, PeerView
 from flintlog.replication.ledger.interface import (
@@ -44,7 +45,6 @@ from flintlog.replication.ledger.interface import (
 )
 from flintlog.replication.ledger.listening import LedgerListener, Question
 from flintlog.replication.ledger.messages import (
-    ENTRY_HEAD_SIZE,
     NO_TERM,
     AppendRequest,
     AppendResponse,

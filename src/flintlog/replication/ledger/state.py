@@ -12,6 +12,7 @@ from random import Random
 from typing import NoReturn
 
 from flintlog.errors import DamagedStore, LedgerHalted
+from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.interface import (
     FORGOTTEN,
     NOTHING_PROMISED,
@@ -26,7 +27,7 @@ from flintlog.replication.ledger.interface import (
     RoleChange,
 )
 from flintlog.replication.ledger.log_view import LogView
-from flintlog.replication.ledger.messages import JAVA, NO_INDEX, Entry, PeerRequest, PeerResponse, Response
+from flintlog.replication.ledger.messages import JAVA, Entry, PeerRequest, PeerResponse, Response
 
 OnResponse = Callable[[PeerResponse | None], None]
 """What a call's answer is given to; None when there will be none."""

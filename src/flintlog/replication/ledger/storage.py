@@ -14,15 +14,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
+from flintlog.format.ledger_entry import ENTRY_END_RESERVE, MAX_ENTRY_SIZE, NO_INDEX
 from flintlog.replication.ledger.interface import HardState, LedgerLog, Output, Truncation
 from flintlog.replication.ledger.memory_log import MemoryLog
-from flintlog.replication.ledger.messages import NO_INDEX, Entry
-from flintlog.replication.ledger.wire import MAX_ENTRY_BYTES
-
-BLANK_BYTES: Final = 8
-"""What an entry leaves free in its file, for the blank behind it."""
+from flintlog.replication.ledger.messages import Entry
 
 
 class LedgerStorage(Protocol):
@@ -50,7 +47,7 @@ class MemoryStorage:
 
     def __init__(self, file_size: int = 1 << 30) -> None:
         self.log = MemoryLog(file_size)
-        self.max_entry_bytes = min(file_size - BLANK_BYTES, MAX_ENTRY_BYTES)
+        self.max_entry_bytes = min(file_size - ENTRY_END_RESERVE, MAX_ENTRY_SIZE)
         self.hard_state = HardState()
         self.committed = NO_INDEX
 

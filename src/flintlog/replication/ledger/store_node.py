@@ -32,15 +32,14 @@ from flintlog.remoting.codes import GET_BROKER_HA_STATUS, SUCCESS
 from flintlog.remoting.frame import Command
 from flintlog.replication.broker_ports import BrokerPorts
 from flintlog.replication.figures import NodeFigures, PeerFigures
-from flintlog.replication.ha.loop_thread import LoopThread
-from flintlog.replication.ha.master_shell import ReplicaStatus
 from flintlog.replication.ha.metadata import POLL_S, handlers_for
-from flintlog.replication.ha.status import NodeStatus, encode_status
 from flintlog.replication.ledger.file_storage import FileStorage
 from flintlog.replication.ledger.interface import LedgerConfig, Role, RoleChange
 from flintlog.replication.ledger.messages import AppendResponse, ResponseCode
 from flintlog.replication.ledger.node import LedgerListeners, LedgerNode, LedgerStatus
 from flintlog.replication.ledger.polling import LeaderPoll
+from flintlog.replication.loop_thread import LoopThread
+from flintlog.replication.status import NodeStatus, ReplicaStatus, encode_status
 from flintlog.store.clock import Clock, Milliseconds
 from flintlog.store.config import StoreConfig
 from flintlog.store.ledger_emptying import empty_member

@@ -17,10 +17,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from flintlog.errors import FormatError
-from flintlog.format.ledger_entry import ENTRY_MAGIC
+from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, ENTRY_MAGIC, MAX_ENTRY_SIZE
 from flintlog.replication.ledger import bodies
 from flintlog.replication.ledger.messages import (
-    ENTRY_HEAD_SIZE,
     AppendRequest,
     AppendResponse,
     Entry,
@@ -45,8 +44,6 @@ from flintlog.replication.ledger.messages import (
     VoteResult,
 )
 
-MAX_ENTRY_BYTES: Final = 4 * 1024 * 1024
-"""The largest entry that DLedger encodes."""
 FRAME_SUCCESS: Final = 200
 """The code of every response's frame; how it went stands in the body."""
 
@@ -188,7 +185,7 @@ def _parse_append(data: bytes) -> tuple[Envelope, Request]:
     several = body.batch_msgs or ([] if body.body is None else [body.body])
     if not several:
         raise FormatError("an append without a body")
-    if any(len(each) + ENTRY_HEAD_SIZE > MAX_ENTRY_BYTES for each in several):
+    if any(len(each) + ENTRY_HEAD_SIZE > MAX_ENTRY_SIZE for each in several):
         raise FormatError("an append of more than an entry can hold")
     return _envelope(body), AppendRequest(tuple(several))
 
@@ -355,8 +352,8 @@ def _entry(body: bodies.EntryBody) -> Entry:
         raise FormatError(f"an entry with the magic {body.magic}")
     if body.size != ENTRY_HEAD_SIZE + len(body.body):
         raise FormatError(f"an entry of {body.size} bytes with a body of {len(body.body)}")
-    if body.size > MAX_ENTRY_BYTES:
-        raise FormatError(f"an entry of {body.size} bytes; at most {MAX_ENTRY_BYTES} are allowed")
+    if body.size > MAX_ENTRY_SIZE:
+        raise FormatError(f"an entry of {body.size} bytes; at most {MAX_ENTRY_SIZE} are allowed")
     return Entry(body.index, body.term, body.pos, body.body, body.magic, body.channel)
 
 

@@ -14,7 +14,17 @@ from dataclasses import dataclass
 import msgspec
 
 from flintlog.errors import PeerFailed
-from flintlog.replication.ha.master_shell import ReplicaStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """One connected slave, as its master sees it."""
+
+    address: str
+    acknowledged: int
+    sent: int
+    lag_bytes: int
+    is_in_sync: bool
 
 
 @dataclass(frozen=True, slots=True)
