@@ -16,8 +16,8 @@ its full size, or none at all if `torn_creates` is set and it was never synced: 
 files may leave.
 
 *Sync errors.* A failed `sync` leaves the pages clean in memory and lost on the disk: the handle reports failure
-for ever, but a new handle of the same file would report success without having written them. Who
-trusts that loses data, and a test with this disk shows it.
+for ever, but a new handle of the same file would report success without having written them, unless they were
+touched or changed since. Who trusts that loses data, and a test with this disk shows it.
 
 *Space.* With `capacity`, files whose sizes together exceed it cannot be made: `DiskFull`.
 
@@ -85,6 +85,7 @@ class FaultyFile:
         return self.size
 
     def touch(self, start: int, stop: int) -> bool:
+        self._node.touch(start, stop)
         return True
 
     def prepare(self, start: int, stop: int) -> bool:
@@ -134,7 +135,9 @@ class FaultyMedium:
         self.clock_ms = clock_ms
         self.before_sync: Callable[[Path], None] | None = None  # runs without the lock: may sleep or raise
         self.sync_count = 0
+        self.failed_syncs: list[Path] = []  # the files whose syncs were made to fail
         self._failing_syncs = 0
+        self._is_failing: Callable[[Path], bool] = _any_file
         self._root = FaultyDirectory()
         self._pending: list[NameChange] = []
         self._fresh: set[Path] = set()  # names made by this process that were not synced yet, as in `local`
@@ -143,9 +146,10 @@ class FaultyMedium:
 
     # Faults
 
-    def fail_next_syncs(self, count: int) -> None:
-        """Let the next syncs of files fail."""
+    def fail_next_syncs(self, count: int, of: Callable[[Path], bool] | None = None) -> None:
+        """Let the next syncs of files fail, or of those files that `of` is true for."""
         self._failing_syncs = count
+        self._is_failing = _any_file if of is None else of
 
     def flip_bit(self, path: Path, offset: int, bit: int) -> None:
         """Change one bit in memory and on the disk."""
@@ -249,8 +253,9 @@ class FaultyMedium:
             self.before_sync(path)
         with self._lock:
             self.sync_count += 1
-            if self._failing_syncs > 0:
+            if self._failing_syncs > 0 and self._is_failing(path):
                 self._failing_syncs -= 1
+                self.failed_syncs.append(path)
                 node.lose(start, stop)
                 raise SyncFailed("the disk did not take the data", path=path, offset=start)
             node.sync(start, stop)
@@ -434,6 +439,10 @@ class FaultyMedium:
     def _check_space(self, more: int, path: Path) -> None:
         if self.capacity is not None and self._used() + more > self.capacity:
             raise DiskFull(f"no space left for {more} more bytes", path=path)
+
+
+def _any_file(path: Path) -> bool:
+    return True
 
 
 def _parts(path: Path) -> tuple[str, ...]:

@@ -133,6 +133,9 @@ class Segment(MappedSegment):
             self.raw().sync(start, stop)
         except SyncFailed as error:
             self._sync_failure = error
+            # The system may take these pages for clean now, without having written them: then a process that finds
+            # them in memory after this one would be told that they are durable. Touched, they are to be written again.
+            self.raw(writable=True).touch(start, stop)
             raise
 
     def commit(self, least_pages: int = 0) -> int:
