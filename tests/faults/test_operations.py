@@ -46,11 +46,11 @@ def run(world: World, operations: list[Operation]) -> None:
                 getattr(world, name)(seed, count)
             elif name in ("flush", "tide", "stop", "kill"):
                 getattr(world, name)()
-            elif name in ("crash", "fail_sync"):
+            elif name in ("crash", "fail_sync", "decay"):
                 getattr(world, name)(seed)
             else:
                 world.medium.drift(seed)
-            if name in ("crash", "kill"):
+            if name in ("crash", "kill", "decay"):
                 world.check()
         world.check()
     finally:

@@ -151,12 +151,18 @@ class Recovery:
         if self._open.is_others or covered is None or self._is_broken_below(covered):
             self._forget_queues()
             return self._min
+        if not self._clean:
+            queues.truncate(covered + 1)
+            missing = queues.find_lost_files(self._min)  # asked now: a crash may lose any file behind the checkpoint
+            if missing is not None:
+                return self._build_again(missing)
+        if self._is_broken_below(covered) or self._is_reaching_behind(self._dispatched_end(covered)):
+            self._forget_queues()
+            return self._min
         if self._clean:
             # What deleted queues held was dispatched as well; they shall not come back.
             return max(queues.max_physical_offset(), queues.deleted_end(self._open.marker.log_end or 0), self._min)
-        queues.truncate(covered + 1)
-        missing = queues.find_lost_files(self._min)  # asked now: a crash may lose any file behind the checkpoint
-        return max(covered, self._min) if missing is None else self._build_again(missing)
+        return max(covered, self._min)
 
     def _build_again(self, missing: str) -> int:
         self._note("missing-queues", missing, "all queues were built again from the log")
@@ -179,10 +185,30 @@ class Recovery:
         """Whether a queue ends at an entry that should be whole: what lay behind it is not found otherwise."""
         for queue in self._open.queues.all():
             if queue.broken_offset is not None and queue.broken_offset <= covered:
-                where = f"the entry behind offset {queue.max_offset} of {queue.topic}/{queue.queue_id} is damaged"
-                self._note("damaged-queues", where, "all queues were built again from the log")
+                where = f"an entry around offset {queue.max_offset} of {queue.topic}/{queue.queue_id} is damaged"
+                self._note_damaged_queues(where)
                 return True
         return False
+
+    def _dispatched_end(self, covered: int) -> int:
+        """Where the records end that are in the queues, as far as that is known."""
+        if self._clean:
+            return self._open.marker.log_end or FAR
+        record = self._open.record_at(covered)
+        return FAR if record is None else covered + len(record)
+
+    def _is_reaching_behind(self, end: int) -> bool:
+        """Whether a queue's last entry ends behind all records: what is put there next would be taken for a repeat."""
+        for queue in self._open.queues.all():
+            if queue.max_physical_offset > end:
+                where = f"the last entry of {queue.topic}/{queue.queue_id} ends behind the log's records"
+                self._note_damaged_queues(where)
+                return True
+        return False
+
+    def _note_damaged_queues(self, where: str) -> None:
+        self._note("damaged-queues", where, "all queues were built again from the log")
+        self._built_end = -1  # what such queues know of the log's end is not to be believed either
 
     def _mark(self) -> None:
         """From here on a crash leaves something half done."""
