@@ -67,16 +67,21 @@ class DecayingWorld(World):
             victim = chance.choice(sent)
             body = range(BODY_AT, BODY_AT + len(victim.message.body))
             at = victim.receipt.physical_offset + chance.choice([chance.choice(PROTECTED), chance.choice(body)])
+        self.flip_log_at(at, chance.randrange(8))
+
+    def flip_log_at(self, at: int, bit: int) -> None:
+        """Flip a bit at an offset of the log; the message that it hits, if there is one, may be lost."""
         path = ROOT / "commitlog" / f"{at // SEGMENT_BYTES * SEGMENT_BYTES:020d}"
-        if self.medium.exists(path) and self.medium.read(path):
-            self.medium.flip_bit(path, at % SEGMENT_BYTES, chance.randrange(8))
-            self.flipped_places.add(at)
-            self.are_queues_comparable = False
-            for held in (self.kept, self.loose):
-                hit = {o: s for o, s in held.items() if o <= at < s.receipt.end_offset}
-                self.victims.update(hit)
-                for offset in hit:
-                    del held[offset]
+        if not self.medium.exists(path) or not self.medium.read(path):
+            return
+        self.medium.flip_bit(path, at % SEGMENT_BYTES, bit)
+        self.flipped_places.add(at)
+        self.are_queues_comparable = False
+        for held in (self.kept, self.loose):
+            hit = {o: s for o, s in held.items() if o <= at < s.receipt.end_offset}
+            self.victims.update(hit)
+            for offset in hit:
+                del held[offset]
 
     def flip_in_queue(self, chance: random.Random) -> None:
         files = [(path, content) for path, content in files_below(self.medium, ROOT / "consumequeue") if content]

@@ -132,6 +132,30 @@ def test_an_entry_behind_the_end_is_no_message(byte: int, clean: bool) -> None:
     assert [found.id for found in world.store.recovery.findings] == ["damaged-queues"]
 
 
+@pytest.mark.parametrize("is_covered", [True, False], ids=["covered", "behind-the-checkpoint"])
+@pytest.mark.parametrize("place", [15, 27, 39, "topic"])
+def test_a_record_whose_queue_rotted_takes_no_other_ones_place(place: int | str, is_covered: bool) -> None:
+    """Queue id, queue offset, system flag, topic: the CRC over all of the record knows that one of them is wrong."""
+    for seed in range(6):
+        world = DecayingWorld(small_config("sync", enabled_append_prop_crc=True))
+        world.put(seed, 20)
+        if is_covered:
+            world.tide()
+        world.put(seed + 50, 20)
+        found = world.medium.kill()
+        world.store.shutdown()
+        victim = list(world.kept.values())[25]
+        at = place if isinstance(place, int) else 88 + len(victim.message.body) + 1
+        world.medium = found
+        world.flip_log_at(victim.receipt.physical_offset + at, bit=seed % 3)
+        world.store = world.reopened()
+        world.check()
+        world.put(seed + 100, 20)
+        world.stop()
+        world.check()
+        world.abandon()
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_flipped_bit_in_the_checkpoint_costs_nothing(seed: int) -> None:
     world, found = filled(seed, clean=False)
