@@ -45,7 +45,6 @@ from flintlog.store.recovery_report import Finding, RecoveryReport
 from flintlog.store.segment_bytes import held
 from flintlog.store.stop_marker import StopMarker
 
-MISSING_INDEX = "missing-index"
 FAR = 1 << 62
 """Behind every log: nothing needs to be done."""
 
@@ -88,6 +87,7 @@ class Recovery:
         self._findings: list[Finding] = []
         self._is_marked = not clean
         self._is_deriving = False
+        self._is_index_missing = False
         self._min = max(0, opening.segments.min_offset)
         self._vouched = opening.checkpoint.values.logics_physical_offset
         self._built_end = -1
@@ -273,8 +273,7 @@ class Recovery:
     def _without_index(self) -> int:
         if self._clean and self._open.marker.index_file_count == 0:
             return FAR
-        if not self._open.dropped_index_files:
-            self._note(MISSING_INDEX, "the log has messages and there is no index", "it was built from the log")
+        self._is_index_missing = not self._open.dropped_index_files
         return self._min
 
     # ------------------------------------------------------------------ reading the log
@@ -397,8 +396,8 @@ class Recovery:
             parts.checkpoint.flush()
         if parts.index is not None and parts.index.last_header.end_physical_offset >= end:
             parts.index.truncate(end, parts.store_time_at)
-        if parts.index is not None and not parts.index.files:  # no message has a key: nothing was missing
-            self._findings[:] = [finding for finding in self._findings if finding.id != MISSING_INDEX]
+        if self._is_index_missing and parts.index is not None and parts.index.files:  # some message has a key
+            self._note("missing-index", "the log has messages and there was no index", "it was built from the log")
         if self._is_deriving:
             parts.queues.sync_names()
         parts.queues.rebuild_offsets(self._min)
