@@ -113,3 +113,14 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_taken_again(
     with pytest.raises(StoreInUse):
         LocalLock(path)
     held.release()
+
+
+def test_a_lock_file_that_is_removed_whenever_it_is_made_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+    monkeypatch.setattr(LocalLock, "_take", lambda lock: path.unlink())
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(StoreInUse, match="goes away"):
+        LocalLock(path)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import shutil
 import stat
@@ -17,7 +18,7 @@ import pytest
 from flintlog.disk import local
 from flintlog.disk.libc import MemoryMap
 from flintlog.disk.local import LocalMedium
-from flintlog.disk.medium import Advice, Medium, load_medium
+from flintlog.disk.medium import PAGE_BYTES, Advice, Medium, load_medium
 from flintlog.errors import DiskError, DiskFull, InvalidConfig, SyncFailed
 
 SIZE = 65536
@@ -392,3 +393,30 @@ def test_a_medium_from_another_package_is_loaded_by_its_entry_point(
     assert type(load_medium("elsewhere")).__name__ == "FaultyMedium"
     with pytest.raises(InvalidConfig, match="cannot be loaded"):
         load_medium("broken")
+
+
+def dirty_bytes(path: Path) -> int:
+    """How much of a file this process has mapped and changed, by the system's own account."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    for line in lines:
+        if line.endswith(str(path)):
+            kilobytes = (
+                each.split()[1]
+                for each in itertools.islice(lines, 20)
+                if each.startswith(("Shared_Dirty", "Private_Dirty"))
+            )
+            return sum(map(int, kilobytes)) * 1024
+    raise AssertionError(f"{path} is not mapped")
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system tells nothing of its maps")
+def test_touched_pages_of_a_real_disk_are_written_again(tmp_path: Path) -> None:
+    file = LocalMedium().create(tmp_path / "file", 8 * PAGE_BYTES)
+    file.buffer[: 8 * PAGE_BYTES] = b"x" * (8 * PAGE_BYTES)
+    assert dirty_bytes(file.path) == 8 * PAGE_BYTES
+    file.sync()
+    assert dirty_bytes(file.path) == 0
+    if not file.touch(2 * PAGE_BYTES, 5 * PAGE_BYTES):
+        pytest.skip("this system cannot touch pages")
+    assert dirty_bytes(file.path) == 3 * PAGE_BYTES
+    file.close()

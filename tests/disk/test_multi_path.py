@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.disk.multi_path import PathChoice, split_paths
+from flintlog.disk.multi_path import PathChoice
 from flintlog.errors import InvalidConfig
 
 A, B, C = Path("/a"), Path("/b"), Path("/c")
@@ -39,8 +39,3 @@ def test_a_log_without_a_writable_path_is_refused() -> None:
         PathChoice([])
     with pytest.raises(InvalidConfig):
         PathChoice([A], read_only=[A]).choose(0, 100)
-
-
-def test_paths_are_split_as_the_configuration_has_them() -> None:
-    assert split_paths("/a,/b") == [A, B]
-    assert split_paths("/a:/b:", ":") == [A, B]

@@ -151,7 +151,6 @@ def test_find_gives_the_segment_of_each_offset(make_queue: MakeQueue) -> None:
         assert segment.base <= offset < segment.end
     assert queue.find(3 * SEGMENT_SIZE) is None
     assert queue.find(-1) is None
-    assert queue.find(3 * SEGMENT_SIZE, first_if_missing=True) is queue.first
 
 
 def test_find_after_the_first_files_are_gone(make_queue: MakeQueue) -> None:
@@ -265,21 +264,6 @@ def test_truncated_files_do_not_come_back_after_a_crash(tmp_path: Path) -> None:
     queue.truncate(10)
     for seed in range(20):
         assert len(medium.crash(seed).listing(tmp_path)) == 1
-
-
-def test_reset_goes_back_at_most_two_files(make_queue: MakeQueue) -> None:
-    queue = make_queue(4)
-    assert not queue.reset(2 * SEGMENT_SIZE - 1)
-    assert len(queue.segments) == 4
-    assert queue.reset(2 * SEGMENT_SIZE + 7)
-    assert [segment.base for segment in queue.segments] == [0, SEGMENT_SIZE, 2 * SEGMENT_SIZE]
-    assert queue.max_wrote == 2 * SEGMENT_SIZE + 7
-
-
-def test_reset_by_exactly_two_files_is_allowed(make_queue: MakeQueue) -> None:
-    queue = make_queue(4)
-    assert queue.reset(2 * SEGMENT_SIZE)
-    assert queue.max_wrote == 2 * SEGMENT_SIZE
 
 
 def test_destroy_leaves_nothing(make_queue: MakeQueue, medium: Medium, folder: Path) -> None:

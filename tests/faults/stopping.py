@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from flintlog.disk.faulty import FaultyFile, FaultyMedium
+from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty_file import FaultyFile
 from flintlog.disk.faulty_state import FaultyNode
 
 
@@ -24,7 +25,7 @@ class StoppingMedium(FaultyMedium):
     def over(cls, medium: FaultyMedium, after: int) -> StoppingMedium:
         found = medium.kill()
         stopping = cls(after, medium.clock_ms)
-        stopping._root, stopping._pending = found._root, found._pending
+        stopping._names = found._names
         return stopping
 
     @property

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 from flintlog import DamagedRecord, Store
 from flintlog.disk.faulty import FaultyMedium
+from tests.faults.decaying_world import PROTECTED, DecayingWorld
 from tests.faults.world import ROOT, SEGMENT_BYTES, Sent, World, derived, is_there, small_config
 
-# A record's bytes that its CRC or its lengths protect: size, magic, body CRC, its own offset. The body comes on top.
 SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 80))]
-PROTECTED = (*range(12), *range(28, 36))
 
 
 def filled(seed: int, *, clean: bool) -> tuple[World, FaultyMedium]:
@@ -77,6 +77,83 @@ def test_flipped_bit_in_a_queue(seed: int, clean: bool) -> None:
     world.put(seed + 2, 20)
     assert_costs_only(world, victim)
     world.abandon()
+
+
+def put_into_one_queue(world: DecayingWorld, count: int) -> None:
+    for seed in range(count):
+        message = world.make(random.Random(seed), "orders", 0)
+        world.note(message, world.store.put(message))
+
+
+def one_queue(*, clean: bool) -> tuple[DecayingWorld, Path]:
+    """Ten messages in one queue, stopped, and the queue's file; the checkpoint vouches for all of them."""
+    world = DecayingWorld(small_config("sync"))
+    put_into_one_queue(world, 10)
+    world.tide()
+    found = world.medium if clean else world.medium.kill()
+    world.store.shutdown()
+    world.medium = found
+    return world, ROOT / "consumequeue" / "orders" / "0" / f"{0:020d}"
+
+
+def go_on_in_one_queue(world: DecayingWorld, entry: int) -> None:
+    """Open, put into the same queue again, and see what a consumer meets."""
+    world.victim_entries.add(("orders", 0, entry))
+    world.are_queues_comparable = False
+    world.store = world.reopened()
+    put_into_one_queue(world, 5)
+    world.check()
+    world.abandon()
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
+@pytest.mark.parametrize("byte", [0, 1, 4, 6, 7, 9, 10, 11])
+@pytest.mark.parametrize("entry", [0, 4, 9])
+def test_an_entry_that_points_elsewhere_takes_no_other_along(entry: int, byte: int, clean: bool) -> None:
+    world, queue = one_queue(clean=clean)
+    world.medium.flip_bit(queue, entry * 20 + byte, 4)
+    go_on_in_one_queue(world, entry)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
+def test_a_last_entry_that_is_too_long_does_not_hide_what_is_put_next(clean: bool) -> None:
+    world, queue = one_queue(clean=clean)
+    world.medium.flip_bit(queue, 9 * 20 + 8, 0)  # 16 MiB more
+    go_on_in_one_queue(world, 9)
+    assert [found.id for found in world.store.recovery.findings] == ["damaged-queues"]
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
+@pytest.mark.parametrize("byte", [10, 11])
+def test_an_entry_behind_the_end_is_no_message(byte: int, clean: bool) -> None:
+    world, queue = one_queue(clean=clean)
+    world.medium.flip_bit(queue, 10 * 20 + byte, 4)
+    go_on_in_one_queue(world, 10)
+    assert [found.id for found in world.store.recovery.findings] == ["damaged-queues"]
+
+
+@pytest.mark.parametrize("is_covered", [True, False], ids=["covered", "behind-the-checkpoint"])
+@pytest.mark.parametrize("place", [15, 27, 39, "topic"])
+def test_a_record_whose_queue_rotted_takes_no_other_ones_place(place: int | str, is_covered: bool) -> None:
+    """Queue id, queue offset, system flag, topic: the CRC over all of the record knows that one of them is wrong."""
+    for seed in range(6):
+        world = DecayingWorld(small_config("sync", enabled_append_prop_crc=True))
+        world.put(seed, 20)
+        if is_covered:
+            world.tide()
+        world.put(seed + 50, 20)
+        found = world.medium.kill()
+        world.store.shutdown()
+        victim = list(world.kept.values())[25]
+        at = place if isinstance(place, int) else 88 + len(victim.message.body) + 1
+        world.medium = found
+        world.flip_log_at(victim.receipt.physical_offset + at, bit=seed % 3)
+        world.store = world.reopened()
+        world.check()
+        world.put(seed + 100, 20)
+        world.stop()
+        world.check()
+        world.abandon()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

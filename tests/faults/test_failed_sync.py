@@ -72,8 +72,9 @@ def test_a_failed_sync_of_a_queue_does_not_move_the_checkpoint(world: World) -> 
     covered = world.store._engine.parts.checkpoint.values
     world.put(2, 30)
     world.medium.before_sync = lambda path: world.medium.fail_next_syncs(int("/consumequeue/" in str(path)))
+    assert world.store._engine.flushing.queue_flush is not None
     with pytest.raises(SyncFailed):
-        world.tide()
+        world.store._engine.flushing.queue_flush.flush_all()
     assert world.store._engine.parts.checkpoint.values.logics_physical_offset == covered.logics_physical_offset
     with pytest.raises(SyncFailed):
         world.store.shutdown()
@@ -96,6 +97,27 @@ def test_power_loss_right_after_a_failed_sync(flush: str) -> None:
         world.check()
         world.put(seed + 200, 25)
         world.crash(seed + 1)
+        world.check()
+        world.abandon()
+
+
+@pytest.mark.parametrize("ending", ["kill", "stop"])
+@pytest.mark.parametrize("flush", ["sync", "async"])
+def test_what_a_failed_sync_left_in_memory_is_durable_once_the_next_process_says_so(flush: str, ending: str) -> None:
+    for seed in range(10):
+        world = World(small_config(flush))
+        world.put(seed, 25)
+        world.medium.fail_next_syncs(1, world.holds_records)
+        world.put(seed + 100, 10)
+        if flush == "async":
+            with pytest.raises(SyncFailed):
+                world.store.flush()
+        if ending == "kill":
+            world.kill()
+        else:
+            world.stop()
+        world.flush()
+        world.crash(seed)
         world.check()
         world.abandon()
 

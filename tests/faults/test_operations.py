@@ -13,7 +13,21 @@ from tests.faults.world import World, small_config
 Operation = tuple[str, int, int]
 SEEDS = st.integers(0, 1_000_000)
 COUNTS = st.integers(1, 30)
-NAMES = ("put", "put", "put", "put_batch", "flush", "tide", "stop", "kill", "crash", "crash", "drift")
+NAMES = (
+    "put",
+    "put",
+    "put",
+    "put_batch",
+    "flush",
+    "tide",
+    "stop",
+    "kill",
+    "crash",
+    "crash",
+    "drift",
+    "fail_sync",
+    "fail_sync",
+)
 OPERATIONS = st.lists(st.tuples(st.sampled_from(NAMES), SEEDS, COUNTS), min_size=2, max_size=14)
 # Threads make a run less than repeatable, so a failure is shown as it was found.
 COMMON = settings(
@@ -32,11 +46,11 @@ def run(world: World, operations: list[Operation]) -> None:
                 getattr(world, name)(seed, count)
             elif name in ("flush", "tide", "stop", "kill"):
                 getattr(world, name)()
-            elif name == "crash":
-                world.crash(seed)
+            elif name in ("crash", "fail_sync", "decay"):
+                getattr(world, name)(seed)
             else:
                 world.medium.drift(seed)
-            if name in ("crash", "kill"):
+            if name in ("crash", "kill", "decay"):
                 world.check()
         world.check()
     finally:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from flintlog.disk.faulty import FaultyFile, FaultyMedium
+from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty_file import FaultyFile
 from flintlog.disk.faulty_state import FaultyNode
 from tests.faults.transaction_world import TransactionWorld, transaction_config
 

@@ -6,10 +6,14 @@ the store said about it. What it checks after each crash:
 - every message acknowledged as synced is there, in the log, in its queue and under its keys;
 - no queue has a gap, and each message lies where its record says;
 - queues and index are what the log alone gives (`rebuilt`).
+
+A sync that failed ends what the store may promise: no put is acknowledged as synced any more, and what the log
+holds is served, until the store is opened again. Then everything above holds as before.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 from collections.abc import Iterator
@@ -25,6 +29,7 @@ from flintlog import (
     Store,
     StoreConfig,
     StoredMessage,
+    SyncFailed,
     open_store,
 )
 from flintlog.disk.faulty import FaultyMedium
@@ -35,6 +40,7 @@ ROOT = Path("/store")
 NEVER_MS = 3_600_000
 TOPICS = ("orders", "events")
 SEGMENT_BYTES = 16 * 1024
+FAILING = ("/commitlog/", "/commitlog/", "/consumequeue/", "/index/", "/checkpoint", "/")
 
 
 def small_config(flush: str = "sync", **changes: object) -> StoreConfig:
@@ -80,13 +86,47 @@ class World:
         self.medium = FaultyMedium(torn_creates=torn_creates, clock_ms=self.clock)
         self.kept: dict[int, Sent] = {}  # must be there after anything
         self.loose: dict[int, Sent] = {}  # was appended, and may be lost with the power
+        self.has_log_failed = False  # whether a sync of the log has failed since the store was opened
         self.serial = itertools.count()
-        self.store = self.open(self.medium)
+        self.store = self.reopened()
 
     def open(self, medium: FaultyMedium) -> Store:
         return open_store(ROOT, self.config, medium=medium, clock=self.clock)
 
+    def reopened(self) -> Store:
+        """The store on its disk as it is; a sync that was told to fail may have to be met first."""
+        self.forget_failures()
+        try:
+            return self.open(self.medium)
+        except SyncFailed:
+            assert self.has_failed
+        self.forget_failures()
+        return self.open(self.medium)
+
+    def forget_failures(self) -> None:
+        self.medium.failed_syncs.clear()
+        self.has_log_failed = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a sync has failed since the store was opened."""
+        return bool(self.medium.failed_syncs)
+
     # What can be done
+
+    def fail_sync(self, seed: int) -> None:
+        """The next sync of some kind of file fails, and the pages that it was for are lost."""
+        kind = random.Random(seed).choice(FAILING)
+
+        def is_hit(path: Path) -> bool:
+            self.has_log_failed |= kind in str(path) and self.holds_records(path)
+            return kind in str(path)
+
+        self.medium.fail_next_syncs(1, is_hit)
+
+    def holds_records(self, path: Path) -> bool:
+        """Whether a failed sync of this file loses something; an empty one is just made again."""
+        return "/commitlog/" in str(path) and any(self.medium.read(path))
 
     def make(self, chance: random.Random, topic: str | None = None, queue_id: int | None = None) -> Message:
         number = next(self.serial)
@@ -103,17 +143,19 @@ class World:
         chance = random.Random(seed)
         for _ in range(count):
             message = self.make(chance)
-            self.note(message, self.store.put(message))
+            had_failed = self.has_log_failed
+            self.note(message, self.store.put(message), had_failed)
 
     def put_batch(self, seed: int, count: int) -> None:
         chance = random.Random(seed)
         first = self.make(chance)
         messages = [first, *(self.make(chance, first.topic, first.queue_id) for _ in range(count - 1))]
         if sum(len(message.body) for message in messages) < SEGMENT_BYTES // 2:
+            had_failed = self.has_log_failed
             for message, receipt in zip(messages, self.store.put_batch(messages), strict=True):
-                self.note(message, receipt)
+                self.note(message, receipt, had_failed)
 
-    def note(self, message: Message, receipt: Receipt) -> None:
+    def note(self, message: Message, receipt: Receipt, had_failed: bool = False) -> None:
         if receipt.physical_offset < 0:
             assert receipt.status in (PutStatus.CREATE_MAPPED_FILE_FAILED, PutStatus.SERVICE_NOT_AVAILABLE)
             return
@@ -125,28 +167,49 @@ class World:
         ]:
             del self.loose[offset]
         is_safe = receipt.status is PutStatus.PUT_OK and self.config.flush == "sync"
+        assert not (is_safe and had_failed), f"acknowledged after a failed sync: {receipt}"
         (self.kept if is_safe else self.loose)[receipt.physical_offset] = Sent(message, receipt)
 
     def flush(self) -> None:
-        """Everything so far is durable."""
-        self.store.wait_dispatched()
-        self.store._engine.parts.segments.flush_all()
-        self.kept.update(self.loose)
-        self.loose.clear()
+        """Everything so far is durable, or it is said that it is not."""
+        had_failed = self.has_log_failed
+        try:
+            self.store.wait_dispatched()
+            self.store.flush()
+        except SyncFailed:
+            assert self.has_log_failed
+            return
+        assert not had_failed, "flushed after a failed sync"
+        self.keep_all()
 
     def tide(self) -> None:
         """What the queue flush thread does once a minute."""
         assert self.store._engine.flushing.queue_flush is not None
-        self.store._engine.flushing.queue_flush.flush_all()
+        try:
+            self.store._engine.flushing.queue_flush.flush_all()
+        except SyncFailed:
+            assert self.has_failed
         self.kept.update({o: s for o, s in self.loose.items() if s.receipt.end_offset <= self.store.flushed_offset})
 
     def stop(self) -> None:
-        """A clean stop and a new start."""
-        self.store.shutdown()
+        """A clean stop and a new start; not so clean if a sync fails."""
+        self.end()
+        self.store = self.reopened()
+        assert self.store.recovery.clean or self.has_failed or self.medium.exists(ROOT / "abort")
+
+    def end(self) -> None:
+        """Stop the store; if that says that it was a clean stop, everything is kept."""
+        try:
+            self.store.shutdown()
+        except SyncFailed:
+            assert self.has_failed
+        assert self.has_failed or not self.medium.exists(ROOT / "abort")
+        if not self.medium.exists(ROOT / "abort"):
+            self.keep_all()
+
+    def keep_all(self) -> None:
         self.kept.update(self.loose)
         self.loose.clear()
-        self.store = self.open(self.medium)
-        assert self.store.recovery.clean
 
     def kill(self) -> None:
         """The process dies, the system lives: nothing that was appended is lost."""
@@ -162,7 +225,7 @@ class World:
     def go_on_with(self, medium: FaultyMedium) -> None:
         self.abandon()
         self.medium = medium
-        self.store = self.open(medium)
+        self.store = self.reopened()
 
     def forget_lost(self) -> None:
         self.loose = {offset: sent for offset, sent in self.loose.items() if is_there(self.store, sent)}
@@ -177,7 +240,19 @@ class World:
     # What must hold
 
     def check(self) -> None:
-        self.store.wait_dispatched()
+        with contextlib.suppress(SyncFailed):
+            self.store.wait_dispatched()
+        if self.has_failed:
+            self.check_log_is_served()
+        else:
+            self.check_everything()
+
+    def check_log_is_served(self) -> None:
+        """After a failed sync dispatch may stand still; what was promised is there all the same."""
+        for sent in self.kept.values():
+            assert is_there(self.store, sent), f"lost: {sent.receipt}"
+
+    def check_everything(self) -> None:
         for sent in self.kept.values():
             assert_there(self.store, sent)
         assert_no_gaps(self.store)
@@ -194,6 +269,8 @@ class World:
         """Queues and index as they follow from the log alone."""
         alone = FaultyMedium(clock_ms=self.clock)
         copy_tree(self.medium, alone, ROOT / "commitlog")
+        # A hole that a power loss left was looked at as such: after a clean stop it would be read in another way.
+        alone.write(ROOT / "abort", b"0")
         with open_store(ROOT, self.config, medium=alone, clock=self.clock) as store:
             assert store.max_physical_offset == self.store.max_physical_offset
             return derived(store, alone)

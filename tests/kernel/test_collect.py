@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -95,3 +96,13 @@ def test_a_body_that_goes_past_its_record(kernel: ModuleType, size: int) -> None
 def test_bytes_that_are_too_few_for_a_record(kernel: ModuleType) -> None:
     with pytest.raises(FormatError, match="90 bytes are no record"):
         body_of(kernel, bytes(90))
+
+
+def test_with_checks_a_record_is_taken_only_at_the_size_that_its_entry_says(
+    kernel: ModuleType, note: Callable[..., object], write_log: Callable[..., bytes]
+) -> None:
+    log = write_log([note(b"first", "t"), note(b"second", "t")])
+    size = int.from_bytes(log[:4], "big")
+    assert kernel.collect(entries((0, size, 0)), 0, 20, log, 0, len(log), 9, 9999, None, True) == ([log[:size]], 20)
+    for wrong in (size - 1, size + 1, len(log)):
+        assert kernel.collect(entries((0, wrong, 0)), 0, 20, log, 0, len(log), 9, 9999, None, True) == ([], 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flintlog import Message, Receipt, Store, StoreConfig, kernel, open_store
+from flintlog import Message, Receipt, Store, StoreConfig, encoded_batch, kernel, open_store
 from tests.scale.process_cost import MIB
 
 PUTS = 10_000
@@ -112,3 +112,32 @@ def test_messages_and_receipts_are_no_work_for_the_collector(store: Store) -> No
         gc.enable()
     assert len(kept) == 1000
     assert made < 200
+
+
+@pytest.mark.parametrize("how", ["put_batch", "put_encoded"])
+def test_a_batch_that_meets_the_end_of_a_file_takes_no_more_than_itself(store: Store, how: str) -> None:
+    """It goes to the next file as a whole; what it leaves of this one is not gone through in memory."""
+    file_bytes = CONFIG.mapped_file_size_commit_log
+    filler = Message("orders", bytes(3 * MIB))
+    while file_bytes - store.max_physical_offset % file_bytes > 4 * MIB:
+        store.put(filler).check()
+    while file_bytes - store.max_physical_offset > MIB:
+        store.put(Message("orders", bytes(10_000))).check()
+    batch = [Message("orders", b"x", keys=[f"k{number}"]) for number in range(20_000)]  # 2 MiB of records
+    put: Callable[[], object] = {
+        "put_batch": lambda: store.put_batch(batch),
+        "put_encoded": lambda: store.put_encoded(encoded_batch(batch)),
+    }[how]
+    before = anonymous_bytes()
+    tracemalloc.start()
+    put()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert store.max_physical_offset > file_bytes
+    assert peak < 16 * MIB, f"{peak / MIB:.1f} MiB"
+    assert anonymous_bytes() - before < 24 * MIB
+
+
+def anonymous_bytes() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")), 0)

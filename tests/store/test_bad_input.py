@@ -140,6 +140,19 @@ def test_a_message_that_can_never_be_stored(store: Store, message: Message) -> N
             store.put_batch([Message("orders", BODY), message])
 
 
+@pytest.mark.parametrize(
+    "count", ["", "0", "-1", "2147483648", "9" * 5000, " 3", "+3", "3.0", "x", "٣٣٣٣٣٣٣", None, 3, b"3"]
+)
+def test_an_inner_batch_that_does_not_say_its_count(tmp_path: Path, count: object) -> None:
+    config = SMALL.with_changes(topic_queue_types={"batches": "BatchCQ"})
+    with open_store(tmp_path, config) as store:
+        store.put(Message("batches", BODY, sys_flag=0x80, properties={"INNER_NUM": "3"})).check()
+        with unchanged(store), pytest.raises(InvalidMessage):
+            store.put(Message("batches", BODY, sys_flag=0x80, properties={"INNER_NUM": count}))  # type: ignore[dict-item]
+        receipt = store.put(Message("batches", BODY, sys_flag=0x80, properties={"INNER_NUM": "2"})).check()
+        assert receipt.queue_offset == 3
+
+
 class Unequal(str):
     """A text that refuses to be compared, with the hash of another."""
 
@@ -343,6 +356,10 @@ def test_a_number_that_cannot_be_one(store: Store, ask: Callable[[Any], object])
         lambda store: store.scan(topics=[7]),
         lambda store: store.scan(topics=["a/b"]),
         lambda store: store.scan(topics=7),
+        lambda store: store.arrival_wait(None),
+        lambda store: store.arrival_wait("orders"),
+        lambda store: store.arrival_wait([["orders"]]),
+        lambda store: store.arrival_wait([b"orders"]),
     ],
 )
 def test_a_topic_in_a_question_that_cannot_be_one(store: Store, ask: Callable[[Any], object]) -> None:

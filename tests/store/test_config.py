@@ -97,6 +97,7 @@ def test_every_option_has_a_sentence_a_group_and_a_default_within_its_bounds() -
         ("timer_precision_ms", 0, "the least is 1"),
         ("services", {"delay"}, "expected schedule, timer, transaction"),
         ("services", "timer", "expected set of str"),
+        ("services", [["timer"]], "expected set of str"),
         ("topic_queue_types", {"t": "FastCQ"}, "expected BatchCQ, SimpleCQ"),
         ("topic_queue_types", [("t", "BatchCQ")], "expected mapping of str"),
         ("topic_queue_types", {"t": 3}, "expected mapping of str"),

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, PutStatus, Store, StoreConfig, open_store
-from flintlog.disk.faulty import FaultyFile, FaultyMedium
+from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty_file import FaultyFile
 from flintlog.errors import DiskError
 from flintlog.store.flush import Commit
 from flintlog.store.group_commit import GroupCommit

@@ -18,6 +18,31 @@ pytestmark = pytest.mark.timeout(60)
 LIGHT = ASYNC.with_changes(enable_lmq=True, enable_multi_dispatch=True)
 BATCHES = ASYNC.with_changes(topic_queue_types={"batches": "BatchCQ"})
 INNER_BATCH = 0x80
+ODD_NUMBERS = (
+    "-1",
+    "-9223372036854775808",
+    "9223372036854775807",
+    "2147483648",
+    "9" * 400,
+    "",
+    " 3",
+    "+3",
+    "3.0",
+    "x",
+    "٣",
+)
+ODD_NAMES = (
+    ",",
+    "%LMQ%a,",
+    ",,,",
+    "%LMQ%",
+    "%LMQ%..",
+    "%LMQ%a/b",
+    "%LMQ%a,%LMQ%a",
+    "orders",
+    "%LMQ%" + "n" * 400,
+    "\x00",
+)
 
 
 def append_records(path: Path, config: StoreConfig, *changes: dict[str, Any], spoilt: int | None = None) -> None:
@@ -37,8 +62,8 @@ def append_records(path: Path, config: StoreConfig, *changes: dict[str, Any], sp
     (path / "abort").write_text("1")
 
 
-def light(offsets: str) -> dict[str, Any]:
-    names = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": offsets}
+def light(offsets: str, queues: str = "%LMQ%a") -> dict[str, Any]:
+    names = {"INNER_MULTI_DISPATCH": queues, "INNER_MULTI_QUEUE_OFFSET": offsets}
     return {"queue_offset": 3, "properties": encode_properties(names)}
 
 
@@ -61,6 +86,10 @@ def inner(base: str, count: str) -> dict[str, Any]:
         pytest.param(BATCHES, inner("9" * 19, "3"), id="a batch base beyond any file"),
         pytest.param(BATCHES, inner("0", "99999999"), id="a batch of too many"),
         pytest.param(BATCHES, inner("0", "0"), id="a batch of none"),
+        *(pytest.param(BATCHES, inner("0", count), id=f"a batch of {count[:20]!a}") for count in ODD_NUMBERS),
+        *(pytest.param(BATCHES, inner(base, "3"), id=f"a batch from {base[:20]!a} on") for base in ODD_NUMBERS),
+        *(pytest.param(LIGHT, light(offset), id=f"a light offset of {offset[:20]!a}") for offset in ODD_NUMBERS),
+        *(pytest.param(LIGHT, light("0,1", names), id=f"light queues {names[:20]!a}") for names in ODD_NAMES),
     ],
 )
 def test_a_record_with_impossible_numbers_stops_nothing(

@@ -114,3 +114,32 @@ def test_a_put_that_was_given_up_took_as_long_as_it_was_waited_for(tmp_path: Pat
         assert store.counters.put_failed_times == 1
     ((times, elapsed_ms),) = latencies(store.broker_stats).values()
     assert times == 1 and elapsed_ms >= 20
+
+
+class Unequal(str):
+    """A topic of the caller's own type that refuses to be compared."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash("orders")
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("not comparable")
+
+
+def test_a_topic_of_an_odd_type_spoils_no_groups_figures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with open_store(tmp_path, SMALL.with_changes(flush="sync")) as store:
+        waiting = [store.put_async(Message(topic, b"x")) for topic in ("orders", Unequal("orders"), "orders") * 5]
+        waiting += [store.put_async(Message("orders", b"x"))]
+        for future in waiting:
+            future.result(10).check()
+        store.put(Message(Unequal("orders"), b"x")).check()
+        store.put_batch([Message(Unequal("orders"), b"x")] * 2).check()
+
+        async def from_a_loop() -> None:
+            (await store.aput(Message(Unequal("orders"), b"x"))).check()
+            (await store.aput_batch([Message(Unequal("orders"), b"x")] * 2)).check()
+
+        asyncio.run(from_a_loop())
+    assert "could not be counted" not in caplog.text

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from flintlog import Message, PutStatus, Receipt, open_store
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.local_file import LocalFile
 from flintlog.errors import DiskError, FlintlogError, StoreInUse
+from flintlog.store.lifecycle import State
 from tests.store.small_store import SMALL
 
 SYNC = SMALL.with_changes(flush="sync")
@@ -80,3 +83,36 @@ def test_a_stop_whose_last_commit_fails_leaves_no_thread(tmp_path: Path, monkeyp
         store.shutdown()
     assert _threads() <= before
     assert (tmp_path / "store" / "abort").exists()
+
+
+@pytest.mark.parametrize("failing", ["log.close", "flushing.stop", "dispatcher.finish", "flushing.note_flushed"])
+def test_a_stop_that_fails_ends_each_thread_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    store = open_store(tmp_path, SMALL)
+    engine = store._engine
+    ended: list[str] = []
+    stop_queue_flush, shut_down = engine.flushing.stop_queue_flush, engine.parts.allocator.shut_down
+
+    def noted(name: str, end: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            ended.append(name)
+            end()
+
+        return run
+
+    monkeypatch.setattr(engine.flushing, "stop_queue_flush", noted("queues", stop_queue_flush))
+    monkeypatch.setattr(engine.parts.allocator, "shut_down", noted("allocator", shut_down))
+    owner, name = attrgetter(failing.rpartition(".")[0])(engine), failing.rpartition(".")[2]
+    stop = getattr(owner, name)
+
+    def fail() -> None:
+        stop()
+        raise DiskError("it fails")
+
+    monkeypatch.setattr(owner, name, fail)
+    with pytest.raises(DiskError, match="it fails"):
+        store.shutdown()
+    assert ended == ["queues", "allocator"]
+    assert engine.lifecycle.state is State.SHUTDOWN_OK
+    assert (tmp_path / "abort").exists()
+    monkeypatch.undo()
+    engine.flushing.stop()

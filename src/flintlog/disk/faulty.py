@@ -16,8 +16,8 @@ its full size, or none at all if `torn_creates` is set and it was never synced: 
 files may leave.
 
 *Sync errors.* A failed `sync` leaves the pages clean in memory and lost on the disk: the handle reports failure
-for ever, but a new handle of the same file would report success without having written them. Who
-trusts that loses data, and a test with this disk shows it.
+for ever, but a new handle of the same file would report success without having written them, unless they were
+touched or changed since. Who trusts that loses data, and a test with this disk shows it.
 
 *Space.* With `capacity`, files whose sizes together exceed it cannot be made: `DiskFull`.
 
@@ -33,88 +33,18 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from errno import EEXIST, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY
-from os import strerror
 from pathlib import Path
 
-from flintlog.disk.faulty_state import FaultyDirectory, FaultyNode, NameChange, Twins
+from flintlog.disk.faulty_file import FaultyFile, FaultyLock
+from flintlog.disk.faulty_names import FaultyNames, name_error
+from flintlog.disk.faulty_state import FaultyDirectory, FaultyNode
 from flintlog.disk.map_cache import DEFAULT_MAX_MAPS, MapCache
-from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, PAGE_BYTES, Advice, DiskUsage, FileInfo, check_range, disk_error
+from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, PAGE_BYTES, DiskUsage, FileInfo
 from flintlog.errors import DiskError, DiskFull, StoreInUse, SyncFailed
 
 _UNBOUNDED_BYTES = 1 << 50
-
-
-class FaultyFile:
-    """A handle of a file on a faulty disk."""
-
-    def __init__(self, medium: FaultyMedium, path: Path, node: FaultyNode, writable: bool) -> None:
-        self.path = path
-        self.size = len(node.live)
-        view = memoryview(node.live)
-        self._view: memoryview | None = view if writable else view.toreadonly()
-        self._medium = medium
-        self._node = node
-        self._sync_failure: SyncFailed | None = None
-
-    @property
-    def buffer(self) -> memoryview:
-        if self._view is None:
-            raise DiskError("the file was closed", path=self.path)
-        return self._view
-
-    def sync(self, start: int = 0, stop: int | None = None) -> None:
-        if self._sync_failure is not None:
-            raise self._sync_failure
-        try:
-            self._medium.sync_node(self._node, self.path, start, self.size if stop is None else stop)
-        except SyncFailed as error:
-            self._sync_failure = error
-            raise
-
-    def write_at(self, position: int, data: memoryview) -> None:
-        check_range(self, position, position + len(data))
-        self._node.live[position : position + len(data)] = data
-
-    def clear(self, start: int, stop: int) -> None:
-        check_range(self, start, stop)
-        self._node.live[start:stop] = bytes(stop - start)
-
-    def data_end(self, start: int) -> int:
-        return self.size
-
-    def touch(self, start: int, stop: int) -> bool:
-        return True
-
-    def prepare(self, start: int, stop: int) -> bool:
-        return True
-
-    def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
-        return True
-
-    def lock_memory(self) -> bool:
-        return True
-
-    def unlock_memory(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._view = None
-
-
-class FaultyLock:
-    """A lock on a faulty disk; a crash frees it."""
-
-    def __init__(self, path: Path, locked: set[Path]) -> None:
-        self.path = path
-        self._locked = locked
-        self._is_held = True
-
-    def release(self) -> None:
-        if self._is_held:
-            self._is_held = False
-            self._locked.discard(self.path)
 
 
 class FaultyMedium:
@@ -134,18 +64,19 @@ class FaultyMedium:
         self.clock_ms = clock_ms
         self.before_sync: Callable[[Path], None] | None = None  # runs without the lock: may sleep or raise
         self.sync_count = 0
+        self.failed_syncs: list[Path] = []  # the files whose syncs were made to fail
         self._failing_syncs = 0
-        self._root = FaultyDirectory()
-        self._pending: list[NameChange] = []
-        self._fresh: set[Path] = set()  # names made by this process that were not synced yet, as in `local`
+        self._is_failing: Callable[[Path], bool] = _any_file
+        self._names = FaultyNames()
         self._locked: set[Path] = set()
         self._lock = threading.RLock()
 
     # Faults
 
-    def fail_next_syncs(self, count: int) -> None:
-        """Let the next syncs of files fail."""
+    def fail_next_syncs(self, count: int, of: Callable[[Path], bool] | None = None) -> None:
+        """Let the next syncs of files fail, or of those files that `of` is true for."""
         self._failing_syncs = count
+        self._is_failing = _any_file if of is None else of
 
     def flip_bit(self, path: Path, offset: int, bit: int) -> None:
         """Change one bit in memory and on the disk."""
@@ -158,7 +89,7 @@ class FaultyMedium:
         """Write about this share of the dirty pages early, without anyone having asked."""
         chance = random.Random(seed)
         with self._lock:
-            for _, node in self._walk(self._root, Path("/")):
+            for node in self._names.nodes():
                 for position in range(0, len(node.live), PAGE_BYTES):
                     if chance.random() < share and len(node.durable) == len(node.live):
                         node.durable[position : position + PAGE_BYTES] = node.live[position : position + PAGE_BYTES]
@@ -169,20 +100,16 @@ class FaultyMedium:
 
     def crash(self, seed: int) -> FaultyMedium:
         """The disk as the next process finds it after power was lost now."""
-        chance = random.Random(seed)
         after = self._empty()
         with self._lock:
-            survived = self._surviving_names(chance)
-            copies: dict[FaultyNode, FaultyNode] = {}
-            after._root = self._rebuild(self._root, survived, copies, chance)
+            after._names = self._names.after_crash(random.Random(seed), torn_creates=self.torn_creates)
         return after
 
     def kill(self) -> FaultyMedium:
         """The disk as the next process finds it after this one was killed now: all is there, durable or not."""
-        after, twins = self._empty(), Twins()
+        after = self._empty()
         with self._lock:
-            after._root = twins.of_directory(self._root)
-            after._pending = [twins.of_change(change) for change in self._pending]
+            after._names = self._names.copy()
         return after
 
     def _empty(self) -> FaultyMedium:
@@ -193,55 +120,21 @@ class FaultyMedium:
             max_maps=self.maps.max_maps,
         )
 
-    def _surviving_names(self, chance: random.Random) -> dict[FaultyDirectory, dict[str, FaultyNode | FaultyDirectory]]:
-        survived: dict[FaultyDirectory, dict[str, FaultyNode | FaultyDirectory]] = {}
-
-        def names_of(directory: FaultyDirectory) -> dict[str, FaultyNode | FaultyDirectory]:
-            return survived.setdefault(directory, dict(directory.durable))
-
-        cut: set[FaultyDirectory] = set()
-        for operation in self._pending:
-            if operation.directories & cut or chance.random() < 0.5:
-                cut |= operation.directories
-            else:
-                operation.apply(names_of)
-        return survived
-
-    def _rebuild(
-        self,
-        directory: FaultyDirectory,
-        survived: dict[FaultyDirectory, dict[str, FaultyNode | FaultyDirectory]],
-        copies: dict[FaultyNode, FaultyNode],
-        chance: random.Random,
-    ) -> FaultyDirectory:
-        rebuilt = FaultyDirectory()
-        for name, node in sorted(survived.get(directory, directory.durable).items()):
-            if isinstance(node, FaultyDirectory):
-                rebuilt.live[name] = self._rebuild(node, survived, copies, chance)
-                continue
-            if node not in copies:
-                data = node.after_crash(chance, self.torn_creates)
-                copies[node] = FaultyNode(bytearray(data), data, node.modified_ms)
-                copies[node].was_synced = True
-            rebuilt.live[name] = copies[node]
-        rebuilt.durable = dict(rebuilt.live)
-        return rebuilt
-
     # Files
 
     def create(self, path: Path, size: int) -> FaultyFile:
         with self._lock:
-            directory = self._directory(path.parent)
+            directory = self._names.directory(path.parent)
             if path.name in directory.live:
-                raise _error(EEXIST, f"make a file of {size} bytes", path)
+                raise name_error(EEXIST, f"make a file of {size} bytes", path)
             self._check_space(size, path)
             node = FaultyNode(bytearray(size), bytes(size), self.clock_ms())
-            self._change((directory, path.name, node))
-            self._fresh.add(path)
-        return FaultyFile(self, path, node, writable=True)
+            self._names.change((directory, path.name, node))
+            self._names.fresh.add(path)
+        return FaultyFile(path, node, self.sync_node, writable=True)
 
     def open(self, path: Path, writable: bool = False) -> FaultyFile:
-        return FaultyFile(self, path, self._file(path), writable)
+        return FaultyFile(path, self._file(path), self.sync_node, writable=writable)
 
     def sync_node(self, node: FaultyNode, path: Path, start: int, stop: int) -> None:
         """What `FaultyFile.sync` does."""
@@ -249,26 +142,27 @@ class FaultyMedium:
             self.before_sync(path)
         with self._lock:
             self.sync_count += 1
-            if self._failing_syncs > 0:
+            if self._failing_syncs > 0 and self._is_failing(path):
                 self._failing_syncs -= 1
+                self.failed_syncs.append(path)
                 node.lose(start, stop)
                 raise SyncFailed("the disk did not take the data", path=path, offset=start)
             node.sync(start, stop)
             node.modified_ms = self.clock_ms()
-            self._sync_names(path)
+            self._names.sync_names(path)
 
     def listing(self, directory: Path) -> list[FileInfo]:
         with self._lock:
-            found = self._look_up(directory)
+            found = self._names.look_up(directory)
             if found is None:
                 return []
             if not isinstance(found, FaultyDirectory):
-                raise _error(ENOTDIR, "list", directory)
+                raise name_error(ENOTDIR, "list", directory)
             return [_info(name, node) for name, node in sorted(found.live.items())]
 
     def stat(self, path: Path) -> FileInfo | None:
         with self._lock:
-            found = self._look_up(path)
+            found = self._names.look_up(path)
             return None if found is None else _info(path.name, found)
 
     def exists(self, path: Path) -> bool:
@@ -285,14 +179,14 @@ class FaultyMedium:
 
     def write(self, path: Path, data: bytes) -> None:
         with self._lock:
-            node = self._look_up(path)
+            node = self._names.look_up(path)
             if node is None:
                 self._check_space(len(data), path)
                 node = FaultyNode(bytearray(), b"", self.clock_ms())
-                self._change((self._directory(path.parent), path.name, node))
-                self._fresh.add(path)
+                self._names.change((self._names.directory(path.parent), path.name, node))
+                self._names.fresh.add(path)
             if isinstance(node, FaultyDirectory):
-                raise _error(EISDIR, "write", path)
+                raise name_error(EISDIR, "write", path)
             self._check_space(len(data) - len(node.live), path)
             node.live = bytearray(data)
             node.lost_pages.clear()
@@ -307,55 +201,46 @@ class FaultyMedium:
 
     def rename(self, source: Path, target: Path) -> None:
         with self._lock:
-            node = self._look_up(source)
+            node = self._names.look_up(source)
             if node is None:
-                raise _error(ENOENT, f"rename to {target}", source)
-            there = self._look_up(target)
+                raise name_error(ENOENT, f"rename to {target}", source)
+            there = self._names.look_up(target)
             if isinstance(there, FaultyDirectory) and (there.live or not isinstance(node, FaultyDirectory)):
-                raise _error(ENOTEMPTY, f"rename to {target}", source)
-            self._change(
-                (self._directory(source.parent), source.name, None), (self._directory(target.parent), target.name, node)
+                raise name_error(ENOTEMPTY, f"rename to {target}", source)
+            self._names.change(
+                (self._names.directory(source.parent), source.name, None),
+                (self._names.directory(target.parent), target.name, node),
             )
-            if source in self._fresh:
-                self._fresh.discard(source)
-                self._fresh.add(target)
+            if source in self._names.fresh:
+                self._names.fresh.discard(source)
+                self._names.fresh.add(target)
 
     def remove(self, path: Path) -> None:
         with self._lock:
-            node = self._look_up(path)
+            node = self._names.look_up(path)
             if isinstance(node, FaultyDirectory):
-                raise _error(EISDIR, "remove", path)
+                raise name_error(EISDIR, "remove", path)
             if node is not None:
-                self._change((self._directory(path.parent), path.name, None))
+                self._names.change((self._names.directory(path.parent), path.name, None))
 
     def remove_tree(self, path: Path) -> None:
         with self._lock:
-            node = self._look_up(path)
+            node = self._names.look_up(path)
             if isinstance(node, FaultyDirectory):
                 for name in list(node.live):
                     self.remove_tree(path / name)
             if node is not None:
-                self._change((self._directory(path.parent), path.name, None))
+                self._names.change((self._names.directory(path.parent), path.name, None))
 
     # Directories
 
     def make_directories(self, path: Path) -> None:
         with self._lock:
-            current, at = self._root, Path(path.anchor)
-            for name in _parts(path):
-                found = current.live.get(name)
-                at = at / name
-                if found is None:
-                    found = FaultyDirectory()
-                    self._change((current, name, found))
-                    self._fresh.add(at)
-                if not isinstance(found, FaultyDirectory):
-                    raise _error(ENOTDIR, "make the directory", path)
-                current = found
+            self._names.make_directories(path)
 
     def sync_directory(self, path: Path) -> None:
         with self._lock:
-            self._make_durable(self._directory(path))
+            self._names.make_durable(self._names.directory(path))
 
     def usage(self, path: Path) -> DiskUsage:
         total = _UNBOUNDED_BYTES if self.capacity is None else self.capacity
@@ -371,80 +256,24 @@ class FaultyMedium:
             self._locked.add(path)
         return FaultyLock(path, self._locked)
 
-    # Names
-
-    def _change(self, *changes: tuple[FaultyDirectory, str, FaultyNode | FaultyDirectory | None]) -> None:
-        operation = NameChange(*changes)
-        operation.apply(lambda directory: directory.live)
-        self._pending.append(operation)
-
-    def _make_durable(self, directory: FaultyDirectory) -> None:
-        """Apply what is pending in a directory, and what must have come before it elsewhere."""
-        needed = {directory}
-        chosen: set[int] = set()
-        for index in reversed(range(len(self._pending))):
-            if self._pending[index].directories & needed:
-                needed |= self._pending[index].directories
-                chosen.add(index)
-        for index in sorted(chosen):
-            self._pending[index].apply(lambda each: each.durable)
-        self._pending = [operation for index, operation in enumerate(self._pending) if index not in chosen]
-
-    def _sync_names(self, path: Path) -> None:
-        """Make a file's name durable if this process has made it, and those of the directories that it made for it."""
-        while path in self._fresh:
-            self._fresh.discard(path)
-            directory = self._look_up(path.parent)
-            if isinstance(directory, FaultyDirectory):
-                self._make_durable(directory)
-            path = path.parent
-
-    def _look_up(self, path: Path) -> FaultyNode | FaultyDirectory | None:
-        current: FaultyNode | FaultyDirectory | None = self._root
-        for name in _parts(path):
-            if not isinstance(current, FaultyDirectory):
-                return None
-            current = current.live.get(name)
-        return current
-
     def _file(self, path: Path) -> FaultyNode:
         with self._lock:
-            found = self._look_up(path)
-        if not isinstance(found, FaultyNode):
-            raise _error(ENOENT if found is None else EISDIR, "open", path)
-        return found
-
-    def _directory(self, path: Path) -> FaultyDirectory:
-        found = self._look_up(path)
-        if not isinstance(found, FaultyDirectory):
-            raise _error(ENOENT if found is None else ENOTDIR, "use the directory", path)
-        return found
-
-    def _walk(self, directory: FaultyDirectory, path: Path) -> Iterator[tuple[Path, FaultyNode]]:
-        for name, node in sorted(directory.live.items()):
-            if isinstance(node, FaultyDirectory):
-                yield from self._walk(node, path / name)
-            else:
-                yield path / name, node
+            return self._names.file(path)
 
     def _used(self) -> int:
         with self._lock:
-            return sum(len(node.live) for _, node in self._walk(self._root, Path("/")))
+            return sum(len(node.live) for node in self._names.nodes())
 
     def _check_space(self, more: int, path: Path) -> None:
         if self.capacity is not None and self._used() + more > self.capacity:
             raise DiskFull(f"no space left for {more} more bytes", path=path)
 
 
-def _parts(path: Path) -> tuple[str, ...]:
-    return tuple(part for part in path.parts if part not in (path.anchor, "."))
+def _any_file(path: Path) -> bool:
+    return True
 
 
 def _info(name: str, node: FaultyNode | FaultyDirectory) -> FileInfo:
     if isinstance(node, FaultyDirectory):
         return FileInfo(name, 0, 0, is_directory=True)
     return FileInfo(name, len(node.live), node.modified_ms, is_directory=False)
-
-
-def _error(code: int, action: str, path: Path) -> DiskFull | DiskError:
-    return disk_error(OSError(code, strerror(code)), action, path)

@@ -46,6 +46,11 @@ class FaultyNode:
             if page != self.durable[position : position + PAGE_BYTES]:
                 self.lost_pages[position] = page
 
+    def touch(self, start: int, stop: int) -> None:
+        """The pages of the range are to be written again, whatever became of them before."""
+        for position in pages(start, stop):
+            self.lost_pages.pop(position, None)
+
     def after_crash(self, chance: random.Random, torn_creates: bool) -> bytes:
         if torn_creates and not self.was_synced and chance.random() < 0.5:
             return b""

@@ -63,18 +63,22 @@ def write_out(descriptor: int, start: int, length: int) -> bool:
 
 
 class MemoryMap:
-    """A shared map of a whole file, or anonymous memory when `descriptor` is None."""
+    """A map of a whole file, or anonymous memory when `descriptor` is None. The descriptor may be closed at once.
+
+    A map is shared with everybody, unless it is `private`: then what is written stays in this process.
+    """
 
     __slots__ = ("_address", "buffer", "size")
 
-    def __init__(self, size: int, descriptor: int | None, *, writable: bool) -> None:
+    def __init__(self, size: int, descriptor: int | None, *, writable: bool, private: bool = False) -> None:
         self.size = size
         if size == 0:
             self._address = 0
             self.buffer = memoryview(b"")
             return
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        flags = mmap.MAP_SHARED if descriptor is not None else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        flags = mmap.MAP_PRIVATE if private or descriptor is None else mmap.MAP_SHARED
+        flags |= mmap.MAP_ANONYMOUS if descriptor is None else 0
         address = _libc().mmap(None, size, protection, flags, -1 if descriptor is None else descriptor, 0)
         if address is None or address == _MAP_FAILED:
             raise _last_error()

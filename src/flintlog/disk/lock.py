@@ -18,6 +18,8 @@ from flintlog.disk.medium import os_errors
 from flintlog.errors import StoreInUse
 
 LOCK_TEXT = b"lock"
+_ATTEMPTS = 100
+"""A destroyed store takes its lock file along, once; whoever loses it so often is not beside a store that ends."""
 
 
 class LocalLock:
@@ -26,20 +28,24 @@ class LocalLock:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor = -1
-        while not self._is_held():
+        for _ in range(_ATTEMPTS):
+            self._open_and_take()
+            if self._is_held():
+                return
             self.release()
-            with os_errors("open the lock file", path):
-                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                self._take()
-            except BaseException:
-                self.release()
-                raise
+        raise StoreInUse("the lock file goes away as fast as it is made", path=path, advice="who removes it?")
+
+    def _open_and_take(self) -> None:
+        with os_errors("open the lock file", self.path):
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._take()
+        except BaseException:
+            self.release()
+            raise
 
     def _is_held(self) -> bool:
         """Whether the locked file still has its name: a store may have been destroyed before it was locked."""
-        if self._descriptor < 0:
-            return False
         try:
             return os.path.samestat(os.fstat(self._descriptor), os.stat(self.path))
         except FileNotFoundError:

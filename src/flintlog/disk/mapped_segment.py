@@ -21,7 +21,7 @@ from pathlib import Path
 
 from flintlog.disk.counted import Counted
 from flintlog.disk.medium import Medium, RawFile
-from flintlog.errors import InvalidOffset, StoreClosed, WrongFileSize
+from flintlog.errors import InvalidOffset, StoreClosed, SyncFailed, WrongFileSize
 from flintlog.kernel import Tail
 
 
@@ -46,7 +46,9 @@ class MappedSegment(Counted):
         "_raw_writable",
         "_read_view",
         "_store_timestamp",
+        "_sync_failure",
         "_tail",
+        "_touched_until",
         "_write_buffer",
         "base",
         "committed_position",
@@ -85,6 +87,8 @@ class MappedSegment(Counted):
         self._tail: Tail | None = None
         self._position = 0
         self._store_timestamp = 0
+        self._sync_failure: SyncFailed | None = None
+        self._touched_until = 0
         self._write_buffer = write_buffer
         if raw is not None:
             medium.maps.add(self)

@@ -87,7 +87,8 @@ class RawFile(Protocol):
         """The place from which on nothing was ever written, at least `start`: what lies behind need not be read."""
 
     def touch(self, start: int, stop: int) -> bool:
-        """Fault pages in for writing without changing them; False where the system cannot."""
+        """Fault pages in for writing without changing them, and so that they count as changed; False where the
+        system cannot."""
 
     def prepare(self, start: int, stop: int) -> bool:
         """As `touch`, and so that a later sync writes nothing but pages that were changed; False where it cannot."""

@@ -48,12 +48,3 @@ class PathChoice:
         full = set(self._full_paths())
         candidates = [path for path in writable if path not in full] or writable
         return candidates[base // segment_size % len(candidates)]
-
-
-def split_paths(text: str, splitter: str = ",") -> list[Path]:
-    """The paths of a `storePathCommitLog` value.
-
-    >>> split_paths("/a/log, /b/log")
-    [PosixPath('/a/log'), PosixPath('/b/log')]
-    """
-    return [Path(part.strip()) for part in text.split(splitter) if part.strip()]

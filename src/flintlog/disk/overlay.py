@@ -7,10 +7,12 @@ showing what another process does to the file); a new file is plain memory; a de
 
 from __future__ import annotations
 
-import mmap
+import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
+from flintlog.disk.libc import MemoryMap
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.map_cache import MapCache
 from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, Medium, RawFile, os_errors
@@ -89,7 +91,7 @@ class OverlayMedium:
         if path in self._files:
             raise DiskError("the file exists", path=path)
         # One below was made by another process since its directory was listed: for us it is not there.
-        return self._keep(path, memoryview(mmap.mmap(-1, size)) if size else memoryview(bytearray()))
+        return self._keep(path, MemoryMap(size, None, writable=True).buffer)
 
     def open(self, path: Path, writable: bool = False) -> RawFile:
         held = self._files.get(path)
@@ -99,13 +101,19 @@ class OverlayMedium:
             raise DiskError("there is no such file", path=path)
         if not writable:
             return self._below.open(path)
-        return self._keep(path, self._private(path), lambda start: self._below.open(path).data_end(start))
+        return self._keep(path, self._private(path), lambda start: self._data_end_below(path, start))
 
     def _private(self, path: Path) -> memoryview:
         if isinstance(self._below, LocalMedium):
+            # Not Python's own map: that keeps a descriptor for each file until it is collected.
             with os_errors("open", path), open(path, "rb") as file:
-                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-        return memoryview(bytearray(self._below.open(path).buffer))
+                return MemoryMap(os.fstat(file.fileno()).st_size, file.fileno(), writable=True, private=True).buffer
+        with closing(self._below.open(path)) as file:
+            return memoryview(bytearray(file.buffer))
+
+    def _data_end_below(self, path: Path, start: int) -> int:
+        with closing(self._below.open(path)) as file:
+            return file.data_end(start)
 
     def _keep(self, path: Path, buffer: memoryview, data_end: Callable[[int], int] | None = None) -> OverlayFile:
         self._gone.discard(path)

@@ -6,10 +6,8 @@ making pages ready. One thread at a time appends (through `tail`); any thread ma
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from flintlog.disk.mapped_segment import MappedSegment, WriteBuffer
-from flintlog.disk.medium import PAGE_BYTES, Advice, Medium, RawFile
+from flintlog.disk.medium import PAGE_BYTES, Advice
 from flintlog.disk.selected_range import SelectedRange
 from flintlog.errors import SyncFailed
 
@@ -21,22 +19,7 @@ DEFAULT_TOUCH_AHEAD_BYTES = 16 * 1024 * 1024
 class Segment(MappedSegment):
     """One file: read, flushed, committed, made ready."""
 
-    __slots__ = ("_sync_failure", "_touched_until")
-
-    def __init__(
-        self,
-        path: Path,
-        base: int,
-        size: int,
-        medium: Medium,
-        *,
-        raw: RawFile | None = None,
-        write_buffer: WriteBuffer | None = None,
-    ) -> None:
-        """`raw` is the file when it is mapped already, as `create` leaves it."""
-        self._sync_failure: SyncFailed | None = None
-        self._touched_until = 0
-        super().__init__(path, base, size, medium, raw=raw, write_buffer=write_buffer)
+    __slots__ = ()
 
     # Reading
 
@@ -133,6 +116,9 @@ class Segment(MappedSegment):
             self.raw().sync(start, stop)
         except SyncFailed as error:
             self._sync_failure = error
+            # The system may take these pages for clean now, without having written them: then a process that finds
+            # them in memory after this one would be told that they are durable. Touched, they are to be written again.
+            self.raw(writable=True).touch(start, stop)
             raise
 
     def commit(self, least_pages: int = 0) -> int:

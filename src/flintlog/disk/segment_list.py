@@ -149,7 +149,7 @@ class SegmentList:
     def total_size(self) -> int:
         return len(self._segments) * self.segment_size
 
-    def find(self, offset: int, first_if_missing: bool = False) -> Segment | None:
+    def find(self, offset: int) -> Segment | None:
         """The segment that holds the offset."""
         segments = self._segments
         if not segments:
@@ -163,12 +163,7 @@ class SegmentList:
             for segment in segments:
                 if segment.base <= offset < segment.end:
                     return segment
-        return first if first_if_missing else None
-
-    def first_modified_after(self, timestamp_ms: int) -> Segment | None:
-        """The first segment written at or after a time, or the last one."""
-        segments = self._segments
-        return next((each for each in segments if each.modified_ms >= timestamp_ms), self.last)
+        return None
 
     def gaps(self) -> list[tuple[int, int]]:
         """Ranges of offsets between the first and the last segment that no file holds."""

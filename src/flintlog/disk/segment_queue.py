@@ -5,7 +5,7 @@
     ^ min_offset                                        ^ max_wrote
 
 `segment_list.py` has how they are found and looked at; here is how they change. Only the last segment grows; only the
-first ones are deleted. One thread at a time may roll, truncate, reset or delete.
+first ones are deleted. One thread at a time may roll, truncate or delete.
 """
 
 from __future__ import annotations
@@ -192,19 +192,6 @@ class SegmentQueue(SegmentList):
     def _lower_to(self, offset: int) -> None:
         self.flushed_where = min(self.flushed_where, offset)
         self.committed_where = min(self.committed_where, offset)
-
-    def reset(self, offset: int) -> bool:
-        """Set the log back to `offset`; False when that is more than two files behind its end."""
-        last = self.last
-        if last is not None and last.base + last.wrote_position - offset > 2 * self.segment_size:
-            return False
-        for segment in reversed(self._segments):
-            if segment.base <= offset:
-                segment.set_positions(min(offset - segment.base, segment.size))
-                break
-            self._drop(segment)
-        self._lower_to(offset)
-        return True
 
     def delete_last(self) -> None:
         """Delete the last segment."""

@@ -38,6 +38,8 @@ def collect(
                 break
             if check and record_at(records.data, start, start + size, log_base, True, &parts) != WHOLE:
                 break
+            if check and get32(records.data + start) != size:
+                break
             found.append(PyBytes_FromStringAndSize(<const char *>records.data + start, size))
             taken += size
         position += ENTRY_SIZE

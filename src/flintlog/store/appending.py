@@ -96,7 +96,7 @@ class Appender:
         if type(message) is not Message:
             raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
         if type(message.topic) is not str:
-            message = _plainly_named(message)
+            message = plainly_named(message)
         if self._is_ledger:
             _refuse_state(message)
         try:
@@ -182,7 +182,7 @@ class Appender:
         return self._log.put_placed(placement, capacity)
 
     def append_batch(self, messages: Sequence[Message]) -> Receipts:
-        messages = [_plainly_named(message) for message in check_batch(messages)]
+        messages = [plainly_named(message) for message in check_batch(messages)]
         if self._is_ledger:
             _refuse_state(messages[0])
         if not self._takes_puts:
@@ -209,7 +209,7 @@ class Appender:
     def append_encoded(self, batch: Message) -> Receipts:
         """Append the messages that a client encoded as the body of one; hooks see that one."""
         count = check_encoded_batch(batch)
-        batch = _plainly_named(batch)
+        batch = plainly_named(batch)
         if self._is_ledger:
             _refuse_state(batch)
         if not self._takes_puts:
@@ -280,7 +280,7 @@ def _is_special_in_batch(message: Message) -> bool:
     return message.compress is not None or bool(message.sys_flag & INNER_BATCH) or _has_inner_count(message)
 
 
-def _plainly_named(message: Message) -> Message:
+def plainly_named(message: Message) -> Message:
     """Its topic as a plain text: it becomes a key of the table of queues, where an own type may compare as it likes."""
     topic = message.topic
     if type(topic) is str or not isinstance(topic, str):

@@ -111,8 +111,10 @@ def check_text(what: str, text: str) -> None:
 
 def check_topics(topics: Iterable[str] | None) -> list[str] | None:
     """The topics to choose from, if they are some; one text would be read as its letters."""
-    if topics is None:
-        return None
+    return None if topics is None else named_topics(topics)
+
+
+def named_topics(topics: Iterable[str]) -> list[str]:
     if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
         raise InvalidTopic("topics is a sequence of names", advice='write topics=["orders"]')
     named = list(topics)  # an iterator can be gone through once

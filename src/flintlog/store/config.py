@@ -121,7 +121,7 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
         """Bring values to the form in which they are used, as RocketMQ's own setters and getters do."""
         put = msgspec.structs.force_setattr
         services: object = self.services
-        if isinstance(services, (set, list, tuple)):
+        if isinstance(services, (set, list, tuple)) and all(isinstance(name, str) for name in services):
             put(self, "services", frozenset(services))
         if isinstance(self.topic_queue_types, Mapping):
             put(self, "topic_queue_types", dict(self.topic_queue_types))

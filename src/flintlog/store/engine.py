@@ -168,41 +168,35 @@ class Engine:
             if self.lifecycle.state is not State.RUNNING:
                 return
             self.lifecycle.move_to(State.SHUTDOWN_BEGIN)
-            try:
-                if not self.read_only:
-                    self.log.close()
-                    self._stop_threads()
-                    self._close_files()
-            except BaseException:
-                with ExitStack() as ending:
-                    ending.callback(self.parts.allocator.shut_down)
-                    self.flushing.stop_queue_flush()
-                raise
-            finally:
-                try:
-                    self._give_back()
-                finally:
-                    self.lifecycle.move_to(State.SHUTDOWN_OK)
+            with ExitStack() as ending:  # the last is called first, and all are, whatever one of them raises
+                ending.callback(self.lifecycle.move_to, State.SHUTDOWN_OK)
+                ending.callback(self._give_back)
+                if not self.read_only and self._settle():
+                    write_off(self.parts, self._side, self._marker)
 
-    def _stop_threads(self) -> None:
-        self.flushing.stop()
-        if self.lifecycle.flags & Flag.NOT_WRITEABLE == 0:
-            # What nobody waits for may have come while the last flush ran; under sync flush only flushed records are
-            # dispatched, and a clean stop promises that all are.
-            self.parts.segments.flush_all()
-        self._is_finished = self.dispatcher.finish()
-        self.flushing.stop_queue_flush()
-
-    def _close_files(self) -> None:
-        """Make everything durable; only if all of it worked is the stop a clean one."""
-        is_clean = not self.lifecycle.flags & Flag.NOT_WRITEABLE and self._is_finished
+    def _settle(self) -> bool:
+        """End the threads and make everything durable; whether all of it worked, so that the stop is a clean one."""
         try:
+            is_finished = self._stop_threads()
+            is_clean = is_finished and not self.lifecycle.flags & Flag.NOT_WRITEABLE
             if is_clean:
                 flush_everything(self.parts, self.flushing)
+            return is_clean
         finally:
             self.parts.allocator.shut_down()
-        if is_clean:
-            write_off(self.parts, self._side, self._marker)
+
+    def _stop_threads(self) -> bool:
+        """Stop them in the order in which they feed each other; whether everything was dispatched."""
+        try:
+            self.log.close()
+            self.flushing.stop()
+            if self.lifecycle.flags & Flag.NOT_WRITEABLE == 0:
+                # What nobody waits for may have come while the last flush ran; under sync flush only flushed records
+                # are dispatched, and a clean stop promises that all are.
+                self.parts.segments.flush_all()
+            return self.dispatcher.finish()
+        finally:
+            self.flushing.stop_queue_flush()
 
     def _give_back(self) -> None:
         give_back(self.parts, self.dispatcher, self._side, self._release_lock)

@@ -24,7 +24,7 @@ from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.format.ledger_entry import blank_at, size_at
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.damage import Damage, DamageMap
-from flintlog.store.record_crc import RecordCrc
+from flintlog.store.record_crc import WRONG, RecordCrc
 from flintlog.store.recovery_report import Finding
 from flintlog.store.segment_bytes import find_intact, held, written_end
 
@@ -125,9 +125,10 @@ class LogRecovery:
             scans = scan_in_order(batches, threads=self._threads, check_crc=True, delay_levels_ms=self._delay_levels_ms)
             with closing(scans):
                 for batch, scan in scans:
-                    self._consume(batch, scan)
-                    if self._record_crc is not None:
-                        self._check_whole(segment, view, scan, self._record_crc)
+                    if self._record_crc is None:
+                        self._consume(batch, scan)
+                    else:
+                        self._consume_whole(segment, batch, scan, self._record_crc)
                     start = scan.end
                     if scan.reason is not ScanStop.LIMIT:
                         return self._stopped(segment, view, batch, scan)
@@ -168,26 +169,46 @@ class LogRecovery:
         size = size_at(view, place)
         seen = kernel.scan(view, place, place + size, segment.base, delay_levels_ms=self._delay_levels_ms)
         self._consume(Batch(view, place, place + size, segment.base), seen)
-        offset = segment.base + place
-        self._note_damaged_record(segment, offset, size, "the body does not match its CRC")
+        offset, evidence = segment.base + place, "the body does not match its CRC"
+        self._damage.add(Damage(offset, offset + size, evidence, readable=True))
+        self._note_damaged_record(segment, offset, size, evidence)
         return offset + size, None
 
-    def _check_whole(self, segment: Segment, view: memoryview, scan: Scan, record_crc: RecordCrc) -> None:
-        """Look at the CRC over each record; one that is wrong keeps its place, as far as that can still be told."""
+    def _consume_whole(self, segment: Segment, batch: Batch, scan: Scan, record_crc: RecordCrc) -> None:
+        """As `_consume`, without the records that do not match the CRC over all of them.
+
+        Such a record's topic, queue or offset may be what is wrong: in a queue it would take another's place. Its own
+        is kept by those that follow it there, as that of a record of which nothing is left.
+        """
+        start = batch.start
         for number in range(scan.count):
             row = scan.row(number)
             place = row.physical_offset - segment.base
-            fault = record_crc.fault_in(view[place : place + row.size])
+            fault = record_crc.fault_in(batch.view[place : place + row.size])
+            if fault == WRONG:
+                self._consume_between(batch, start, place)
+                self._damage.add(Damage(row.physical_offset, row.physical_offset + row.size, fault))
+                start = place + row.size
+            elif fault is not None:
+                self._damage.add(Damage(row.physical_offset, row.physical_offset + row.size, fault, readable=True))
             if fault is not None:
                 self._note_damaged_record(segment, row.physical_offset, row.size, fault)
+        if start == batch.start:
+            self._consume(batch, scan)
+        else:
+            self._consume_between(batch, start, scan.end)
+
+    def _consume_between(self, batch: Batch, start: int, stop: int) -> None:
+        if start < stop:
+            seen = kernel.scan(batch.view, start, stop, batch.base, delay_levels_ms=self._delay_levels_ms)
+            self._consume(Batch(batch.view, start, stop, batch.base), seen)
 
     def _note_damaged_record(self, segment: Segment, offset: int, size: int, evidence: str) -> None:
-        self._damage.add(Damage(offset, offset + size, evidence, readable=True))
         self.findings.append(
             Finding(
                 "damaged-record",
                 "error",
-                f"{evidence}; its place and its lengths are right",
+                f"{evidence}; its lengths are right",
                 "the message is lost, everything else is kept",
                 str(segment.path),
                 offset - segment.base,

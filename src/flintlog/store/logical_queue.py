@@ -228,6 +228,14 @@ class LogicalQueue(ABC):
         # An entry that is not valid and not empty either: a torn end, or damage.
         is_broken = len(rest) == self.entry_size and any(rest)
         self.broken_offset = _OFFSET.unpack_from(rest)[0] & _MAX_OFFSET if is_broken else None
+        self._see_order(view, position)
+
+    def _see_order(self, view: memoryview, end: int) -> None:
+        """Entries follow the log: one that goes back behind another is damaged, or behind the true end."""
+        if end >= 2 * self.entry_size:
+            before, last = (_OFFSET.unpack_from(view, end - back * self.entry_size)[0] for back in (2, 1))
+            if last < before:
+                self.broken_offset = last & _MAX_OFFSET
 
     def _see_first(self, entry: bytes) -> None:  # noqa: B027 - not every kind has a use for it
         """Remember the first entry of the first file while it is at hand."""
@@ -325,6 +333,7 @@ class LogicalQueue(ABC):
                 kept -= self.entry_size
             if kept:
                 self._built_to(selected.view, kept)
+                self._see_order(selected.view, kept)
             return kept
 
     def delete_expired(self, commit_log_min: int, now_ms: int) -> int:

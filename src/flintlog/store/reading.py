@@ -38,6 +38,7 @@ MAX_PULL_BYTES = 128 * 1024 * 1024
 MIN_PULL_BYTES = 100
 QUERY_ROUNDS = 3
 _FIRST_OF_ENTRY = struct.Struct(">q").unpack_from
+_NOWHERE = "its entry points to no record"
 
 
 @dataclass(slots=True)
@@ -220,15 +221,15 @@ class Reader:
             pull.next_offset = behind
             return True
         record = self._log.record_at(unit.physical_offset, unit.size)
-        if record is None:
+        if record is None and self._is_of_missing_file(unit):
             if not pull.messages:
                 pull.status = GetStatus.MESSAGE_WAS_REMOVING
             size = self._log.segments.segment_size
             pull.skip_until = unit.physical_offset - unit.physical_offset % size + size
             pull.next_offset = behind
             return True
-        fault = self._fault_in(record, unit.physical_offset)
-        if fault is not None:
+        fault = _NOWHERE if record is None else self._fault_in(record, unit.physical_offset)
+        if record is None or fault is not None:
             if pull.messages:
                 return False
             damaged = DamagedRecord(
@@ -248,6 +249,17 @@ class Reader:
         pull.status = GetStatus.FOUND
         pull.skip_until = -1
         return True
+
+    def _is_of_missing_file(self, unit: CqUnit) -> bool:
+        """Whether the log's file that an entry points into is gone, expired or lost, and others go on behind it.
+
+        An entry that points anywhere else where nothing is was damaged itself. To pass what it seems to share
+        a file with would pass messages that are there.
+        """
+        segments = self._log.segments
+        segment = segments.find(unit.physical_offset)
+        is_gone = segment is None or not segment.available
+        return is_gone and 0 <= unit.physical_offset < segments.max_offset
 
     def _fault_in(self, record: bytes, physical_offset: int) -> str | None:
         """What is wrong with a record that should lie at this offset; None when it is intact."""

@@ -45,7 +45,6 @@ from flintlog.store.recovery_report import Finding, RecoveryReport
 from flintlog.store.segment_bytes import held
 from flintlog.store.stop_marker import StopMarker
 
-MISSING_INDEX = "missing-index"
 FAR = 1 << 62
 """Behind every log: nothing needs to be done."""
 
@@ -88,6 +87,7 @@ class Recovery:
         self._findings: list[Finding] = []
         self._is_marked = not clean
         self._is_deriving = False
+        self._is_index_missing = False
         self._min = max(0, opening.segments.min_offset)
         self._vouched = opening.checkpoint.values.logics_physical_offset
         self._built_end = -1
@@ -151,12 +151,18 @@ class Recovery:
         if self._open.is_others or covered is None or self._is_broken_below(covered):
             self._forget_queues()
             return self._min
+        if not self._clean:
+            queues.truncate(covered + 1)
+            missing = queues.find_lost_files(self._min)  # asked now: a crash may lose any file behind the checkpoint
+            if missing is not None:
+                return self._build_again(missing)
+        if self._is_broken_below(covered) or self._is_reaching_behind(self._dispatched_end(covered)):
+            self._forget_queues()
+            return self._min
         if self._clean:
             # What deleted queues held was dispatched as well; they shall not come back.
             return max(queues.max_physical_offset(), queues.deleted_end(self._open.marker.log_end or 0), self._min)
-        queues.truncate(covered + 1)
-        missing = queues.find_lost_files(self._min)  # asked now: a crash may lose any file behind the checkpoint
-        return max(covered, self._min) if missing is None else self._build_again(missing)
+        return max(covered, self._min)
 
     def _build_again(self, missing: str) -> int:
         self._note("missing-queues", missing, "all queues were built again from the log")
@@ -179,10 +185,30 @@ class Recovery:
         """Whether a queue ends at an entry that should be whole: what lay behind it is not found otherwise."""
         for queue in self._open.queues.all():
             if queue.broken_offset is not None and queue.broken_offset <= covered:
-                where = f"the entry behind offset {queue.max_offset} of {queue.topic}/{queue.queue_id} is damaged"
-                self._note("damaged-queues", where, "all queues were built again from the log")
+                where = f"an entry around offset {queue.max_offset} of {queue.topic}/{queue.queue_id} is damaged"
+                self._note_damaged_queues(where)
                 return True
         return False
+
+    def _dispatched_end(self, covered: int) -> int:
+        """Where the records end that are in the queues, as far as that is known."""
+        if self._clean:
+            return self._open.marker.log_end or FAR
+        record = self._open.record_at(covered)
+        return FAR if record is None else covered + len(record)
+
+    def _is_reaching_behind(self, end: int) -> bool:
+        """Whether a queue's last entry ends behind all records: what is put there next would be taken for a repeat."""
+        for queue in self._open.queues.all():
+            if queue.max_physical_offset > end:
+                where = f"the last entry of {queue.topic}/{queue.queue_id} ends behind the log's records"
+                self._note_damaged_queues(where)
+                return True
+        return False
+
+    def _note_damaged_queues(self, where: str) -> None:
+        self._note("damaged-queues", where, "all queues were built again from the log")
+        self._built_end = -1  # what such queues know of the log's end is not to be believed either
 
     def _mark(self) -> None:
         """From here on a crash leaves something half done."""
@@ -247,8 +273,7 @@ class Recovery:
     def _without_index(self) -> int:
         if self._clean and self._open.marker.index_file_count == 0:
             return FAR
-        if not self._open.dropped_index_files:
-            self._note(MISSING_INDEX, "the log has messages and there is no index", "it was built from the log")
+        self._is_index_missing = not self._open.dropped_index_files
         return self._min
 
     # ------------------------------------------------------------------ reading the log
@@ -371,8 +396,8 @@ class Recovery:
             parts.checkpoint.flush()
         if parts.index is not None and parts.index.last_header.end_physical_offset >= end:
             parts.index.truncate(end, parts.store_time_at)
-        if parts.index is not None and not parts.index.files:  # no message has a key: nothing was missing
-            self._findings[:] = [finding for finding in self._findings if finding.id != MISSING_INDEX]
+        if self._is_index_missing and parts.index is not None and parts.index.files:  # some message has a key
+            self._note("missing-index", "the log has messages and there was no index", "it was built from the log")
         if self._is_deriving:
             parts.queues.sync_names()
         parts.queues.rebuild_offsets(self._min)

@@ -25,6 +25,7 @@ from flintlog.errors import DamagedStore, InvalidConfig, NotLeading, StoreClosed
 from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.background import Background, Job
 from flintlog.store.broker_stats import BrokerStats
+from flintlog.store.checks import named_topics
 from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds
 from flintlog.store.config import StoreConfig
 from flintlog.store.config_folder import ConfigFolder
@@ -302,7 +303,7 @@ class Store(Writable):
 
     def arrival_wait(self, topics: Sequence[str]) -> ArrivalWait:
         """A place to sleep until a message arrives for one of these topics; see `arrival_wait.py`."""
-        return ArrivalWait(topics, self._engine.dispatcher.arm)
+        return ArrivalWait(named_topics(topics), self._engine.dispatcher.arm)
 
     # ------------------------------------------------------------------ figures and listeners
 

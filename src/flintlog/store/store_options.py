@@ -90,7 +90,8 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
     wake_commit_when_put_message: Annotated[bool, option("wakeCommitWhenPutMessage",
         about="Every put wakes the thread that writes gathered records.")] = True
     write_without_mmap: Annotated[bool, option("writeWithoutMmap",
-        about="Records are written with file calls instead of through a mapping.")] = False
+        about="Records are never gathered in memory of the pool, as in RocketMQ. There they are then written with file "
+        "calls; here through the mapping, as they always are.")] = False
     warm_maped_file_enable: Annotated[bool, option("warmMapedFileEnable",
         about="A new commit log file is touched page by page and locked in memory before it is used.")] = False
     flush_least_pages_when_warm_maped_file: Annotated[int, option(

@@ -13,7 +13,7 @@ from typing import cast
 
 from flintlog.errors import InvalidConfig, PutFailed
 from flintlog.format.properties import WAIT_STORE_MSG_OK
-from flintlog.store.appending import Appender, BeforePut, Rewrite
+from flintlog.store.appending import Appender, BeforePut, Rewrite, plainly_named
 from flintlog.store.checks import check_batch
 from flintlog.store.closed_batch import ClosedBatch, ClosedBatches
 from flintlog.store.engine import Engine
@@ -62,7 +62,7 @@ class Writable(Readable):
         if not self._is_ledger and _waits_not(message):
             self._group_commit.nudge()
             return receipt
-        return cast(Receipt, self._group_commit.wait(receipt, message))
+        return cast(Receipt, self._group_commit.wait(receipt, plainly_named(message)))
 
     def put_batch(self, messages: Sequence[Message]) -> Receipts:
         """Store messages of one queue as one write; a receipt for each."""
@@ -93,13 +93,13 @@ class Writable(Readable):
             if self._put_lane.is_behind:
                 self._flushing.after_append()
             return receipts
-        return cast(Receipts, self._group_commit.wait(receipts, messages[0]))
+        return cast(Receipts, self._group_commit.wait(receipts, plainly_named(messages[0])))
 
     def put_async(self, message: Message) -> Future[Receipt]:
         """Store one message; the future is done when it is as durable as the configuration says."""
         receipt = self._appender.append(message)
         if receipt.status is _OK and self._group_commit is not None and (self._is_ledger or not _waits_not(message)):
-            return cast("Future[Receipt]", self._group_commit.future(receipt, message))
+            return cast("Future[Receipt]", self._group_commit.future(receipt, plainly_named(message)))
         done: Future[Receipt] = Future()
         done.set_result(self._without_waiting(receipt))
         return done
@@ -153,7 +153,7 @@ class Writable(Readable):
 
     def _wait_for(self, receipt: Receipt, message: Message) -> Receipt:
         if receipt.status is _OK and self._group_commit is not None:
-            return cast(Receipt, self._group_commit.wait(receipt, message))
+            return cast(Receipt, self._group_commit.wait(receipt, plainly_named(message)))
         return self._without_waiting(receipt)
 
     async def aput(self, message: Message) -> Receipt:
@@ -162,7 +162,7 @@ class Writable(Readable):
         if receipt is None:
             receipt = self._appender.append(message)
         if receipt.status is _OK and self._group_commit is not None and (self._is_ledger or not _waits_not(message)):
-            return cast(Receipt, await self._group_commit.task(receipt, message))
+            return cast(Receipt, await self._group_commit.task(receipt, plainly_named(message)))
         return self._without_waiting(receipt)
 
     async def aput_batch(self, messages: Sequence[Message]) -> Receipts:
@@ -171,7 +171,7 @@ class Writable(Readable):
             messages = check_batch(messages)
         receipts = self._appender.append_batch(messages)
         if receipts.status is _OK and self._group_commit is not None:
-            return cast(Receipts, await self._group_commit.task(receipts, messages[0]))
+            return cast(Receipts, await self._group_commit.task(receipts, plainly_named(messages[0])))
         if receipts.status is _OK:
             self._flushing.after_append()
         else:

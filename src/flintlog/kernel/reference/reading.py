@@ -67,7 +67,7 @@ def collect(
     Only entries whose tags code is in `tag_codes` are taken, if that is given. Ends before the first
     entry that points outside of `log` (which begins at physical offset `log_base` and is readable up to
     `log_end`), at `max_count` records, and before `max_bytes` are exceeded; one record always goes in. With
-    `check` it also ends before a record that is not intact.
+    `check` it also ends before a record that is not intact, or not of the size that its entry says.
     """
     records: list[bytes] = []
     size_so_far = 0
@@ -81,6 +81,8 @@ def collect(
                 if start < 0 or size <= 0 or start + size > readable or (records and size_so_far + size > max_bytes):
                     break
                 if check and not isinstance(record_at(log_view, start, start + size, log_base, True), Record):
+                    break
+                if check and _I32.unpack_from(log_view, start)[0] != size:
                     break
                 records.append(bytes(log_view[start : start + size]))
                 size_so_far += size
