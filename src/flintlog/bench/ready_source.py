@@ -2,7 +2,7 @@
 
 There are as many rows as the log has, within a percent, if its messages are of one size. What reading them costs is
 what Spark takes for these columns from any source in Python: Arrow's stream through a socket, and two conversions of
-each row in the JVM. A source that reads something, too, cannot cost less than this and its reading.
+each row in the JVM. A source that reads something, too, costs about this and its reading.
 """
 
 from __future__ import annotations
