@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from flintlog.bench.cold import measure_in_own_process
 from flintlog.bench.tasks import (
     BATCH_COUNT,
     FIRST_PUT_COUNT,
@@ -115,6 +116,10 @@ def _batches(task: Task, window: Window, directory: Path) -> Measurement:
             return done
 
         return _produced(store, 1, window.seconds, produce)
+
+
+def _cold(task: Task, window: Window, directory: Path) -> Measurement:
+    return measure_in_own_process(task, window.seconds, directory)
 
 
 def _produced(store: Store, thread_count: int, seconds: float, produce: Callable[[float], int]) -> Measurement:
@@ -266,6 +271,7 @@ def _wait_until(due: float) -> None:
 _RUNS: dict[str, Callable[[Task, Window, Path], Measurement]] = {
     "put": _puts,
     "batch": _batches,
+    "cold": _cold,
     "synced": _synced,
     "synced-async": _synced_async,
     "get": _gets,

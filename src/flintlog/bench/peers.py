@@ -182,7 +182,7 @@ class Peer:
 
     def measure(self, task: Task, window: Window, directory: Path) -> Measurement | None:
         """Puts and gets; a peer has no queues to rebuild or to wait for, and no lock to choose."""
-        if task.kind in ("rebuild", "visible", "synced-async") or (task.kind == "put" and task.threads > 1):
+        if task.kind in ("cold", "rebuild", "visible", "synced-async") or (task.kind == "put" and task.threads > 1):
             return None
         engine = self._make(directory, task.kind == "synced")
         try:

@@ -5,6 +5,7 @@ time. Batches come in two lines: made anew, and ready before the clock runs (for
 batch, as a client sends it). A `get` gives messages as objects, and looks at each
 body. A task of puts ends when everything put is visible, and the CPU time of the whole process is counted until then:
 work that is put off to a background thread is not free. The first puts, which make the files, come before the clock.
+Only cold batches (`cold.py`) have nothing before it, on neither side.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FIRST_PUT_COUNT = 70
 # The clock is looked at once in so many puts: at a microsecond a put, looking each time would be a tenth of it.
 PUTS_A_LOOK = 64
 
-Kind = Literal["put", "batch", "synced", "synced-async", "get", "rebuild", "visible"]
+Kind = Literal["put", "batch", "cold", "synced", "synced-async", "get", "rebuild", "visible"]
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +162,10 @@ TASKS: tuple[Task, ...] = (
     Task(name="ready batch 1 KiB", about=f"{BATCH_COUNT} messages, encoded before", kind="batch", ready=True),
     Task(name="new batch 128 B", about=f"{BATCH_COUNT} messages made anew", kind="batch", body_bytes=128),
     Task(name="new batch 1 KiB", about=f"{BATCH_COUNT} messages made anew", kind="batch"),
+    Task(
+        name="cold batch 128 B", about=f"{BATCH_COUNT} messages, one batch again and again", kind="cold", body_bytes=128
+    ),
+    Task(name="cold batch 1 KiB", about=f"{BATCH_COUNT} messages, one batch again and again", kind="cold"),
     Task(name="synced put, 1 thread", about="on disk before it returns", kind="synced"),
     Task(name="synced put, 8 threads", about="group commit", kind="synced", threads=8),
     Task(name="synced put, 64 threads", about="group commit", kind="synced", threads=64),

@@ -53,6 +53,7 @@ final class StoreBench {
         return switch (task.getString("kind")) {
             case "put", "synced" -> puts();
             case "batch" -> batches();
+            case "cold" -> coldBatches();
             case "fill" -> fill();
             case "get" -> gets();
             case "rebuild" -> rebuild();
@@ -90,6 +91,29 @@ final class StoreBench {
                 address(batch, number);
                 MessageAccessor.setProperties(batch, new HashMap<>());
                 batch.setBody(ready == null ? encodedBatch() : ready);
+                return store.putMessages(batch).isOk() ? BATCH : 0;
+            });
+        } finally {
+            close(store);
+        }
+    }
+
+    /** One batch, again and again into one queue; nothing is put before the clock, and the JVM is new. */
+    private Map<String, Object> coldBatches() throws Exception {
+        ClockedStore store = open(null);
+        try {
+            List<Message> parts = new ArrayList<>(BATCH);
+            for (int i = 0; i < BATCH; i++) {
+                Message part = new Message(TOPIC, "TagA", "", body);
+                MessageAccessor.putProperty(part, "UNIQ_KEY", "7F00000100010000" + i);
+                parts.add(part);
+            }
+            byte[] ready = MessageDecoder.encodeMessages(parts);
+            return produce(store, 1, number -> {
+                MessageExtBatch batch = new MessageExtBatch();
+                address(batch, 0);
+                MessageAccessor.setProperties(batch, new HashMap<>());
+                batch.setBody(ready);
                 return store.putMessages(batch).isOk() ? BATCH : 0;
             });
         } finally {
@@ -224,7 +248,9 @@ final class StoreBench {
     }
 
     private Map<String, Object> produce(ClockedStore store, int threads, Work work) throws Exception {
-        firstPuts(store);
+        if (!task.getString("kind").equals("cold")) {
+            firstPuts(store);
+        }
         AtomicLong count = new AtomicLong();
         List<long[]> waits = new ArrayList<>();
         long cpu = cpuNanos();
