@@ -27,7 +27,6 @@ from typing import Protocol, TypeVar
 from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush import Flushable, join
 from flintlog.store.message import Message, PutStatus
-from flintlog.store.turns import HOLD_S, Turns
 from flintlog.store.waiting import (
     Outcome,
     PutCounts,
@@ -98,8 +97,6 @@ class GroupCommit:
         self._bell = threading.Lock()
         self._bell.acquire()
         self._gate = threading.Lock()
-        self._turns = Turns()
-        self._held: list[Task] = []  # synced, and told as soon as the next group is on its way
         self._sleeping = False
         self._ringer: asyncio.AbstractEventLoop | None = None  # a loop that will ring in its next round
         self._nudged = False
@@ -191,24 +188,19 @@ class GroupCommit:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._sleeping = True
-            is_idle = not self._requests and not self._tasks and not self._nudged
-            if is_idle and not self._bell.acquire(timeout=HOLD_S if self._held else -1):
-                self._turns.held_in_vain()
+            if not self._requests and not self._tasks and not self._nudged:
+                self._bell.acquire()
             self._sleeping = self._nudged = False
             try:
-                self._flush_group(has_waited=is_idle)
+                self._flush_group()
             except Exception:
                 # Whatever went wrong behind the sync: without this thread nothing would be acknowledged any more.
                 log.exception("the work behind a flush failed")
-        self._tell_held()
         self._finish_rest()
 
-    def _flush_group(self, *, has_waited: bool = False) -> None:
+    def _flush_group(self) -> None:
         self._in_flight = group = _take_all(self._requests)
         self._tasks_in_flight = tasks = _take_all(self._tasks)
-        self._turns.arrived(len(tasks), has_waited=has_waited, has_held=bool(self._held))
-        # Only now: whoever is told before would put again and be in this group.
-        self._tell_held()
         ends = [waiting.target for waiting in group] + [task[1].end_offset for task in tasks]
         target = max(ends, default=0)
         synced = False
@@ -223,8 +215,6 @@ class GroupCommit:
                 if self._given_up:
                     still_open = [task for task in tasks if task[0] not in self._given_up]
                     self._given_up.difference_update([task[0] for task in tasks])
-            if synced and self._then is None:
-                still_open, self._held = self._turns.split(still_open, is_next_here=bool(self._tasks))
             self._tell(still_waiting, still_open, synced)
 
     def _flush_to(self, target: int) -> bool:
@@ -261,11 +251,6 @@ class GroupCommit:
             # Before as well: who is told wakes up at once, and would wait for the interpreter until all are counted.
             counted.took(group, tasks)
         self._finish(group, tasks, None if synced else PutStatus.FLUSH_DISK_TIMEOUT)
-
-    def _tell_held(self) -> None:
-        held, self._held = self._held, []
-        if held:
-            self._tell([], held, synced=True)
 
     def _finish(self, group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
         if tasks:
