@@ -248,7 +248,7 @@ final class StoreBench {
     }
 
     private Map<String, Object> produce(ClockedStore store, int threads, Work work) throws Exception {
-        if (!task.getString("kind").equals("cold")) {
+        if (!"cold".equals(task.getString("kind"))) {  // puts into an open store have no kind
             firstPuts(store);
         }
         AtomicLong count = new AtomicLong();
