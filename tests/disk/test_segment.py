@@ -225,8 +225,9 @@ def test_after_a_failed_flush_success_is_never_reported_again(tmp_path: Path) ->
     with pytest.raises(SyncFailed):
         segment.flush()
     assert segment.flushed_position == 0
+    # The segment has touched what was not written, so that whoever syncs the file next does write it.
     medium.open(path).sync()
-    assert b"lost" not in medium.crash(seed=1).read(path) or b"lost" not in medium.crash(seed=2).read(path)
+    assert all(medium.crash(seed).read(path).startswith(b"lost") for seed in range(8))
 
 
 def test_pages_are_touched_ahead_of_the_writer_in_steps(segment: Segment) -> None:
