@@ -1,14 +1,17 @@
-"""Threads that waited together: all of them are woken, whatever becomes of the one before."""
+"""Threads that waited together: all of them are woken, whatever becomes of the one before. Which loop runs here."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
 from flintlog import Message, PutStatus, Receipt
-from flintlog.store.waiting import WaitingFuture, WaitingThread, finish_all
+from flintlog.store.waiting import LoopHere, WaitingFuture, WaitingThread, finish_all
 
 MESSAGE = Message("orders", b"42 pieces")
 TIMEOUT = PutStatus.FLUSH_SLAVE_TIMEOUT
@@ -99,3 +102,64 @@ def test_futures_among_them_are_told_too() -> None:
     finish_all([row.waiting[0], future, row.waiting[1]], None)
     join(threads)
     assert future.future.result(10) == receipt(7)
+
+
+def test_the_loop_of_this_thread_is_known_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = LoopHere()
+
+    async def is_right() -> bool:
+        return here.get() is asyncio.get_running_loop()
+
+    async def nobody_asks() -> bool:
+        known = here.get()
+        monkeypatch.setattr(asyncio, "get_running_loop", None)
+        try:
+            return here.get() is known
+        finally:
+            monkeypatch.undo()
+
+    with pytest.raises(RuntimeError):
+        here.get()
+    assert asyncio.run(is_right()) and asyncio.run(is_right()) and asyncio.run(nobody_asks())
+    with pytest.raises(RuntimeError):
+        here.get()
+
+
+def test_a_loop_that_moved_to_another_thread_is_not_taken_for_the_one_here() -> None:
+    here, moved, ran_here = LoopHere(), asyncio.new_event_loop(), asyncio.Event()
+
+    async def get() -> asyncio.AbstractEventLoop:
+        return here.get()
+
+    assert moved.run_until_complete(get()) is moved
+    elsewhere = threading.Thread(target=moved.run_until_complete, args=(ran_here.wait(),))
+    elsewhere.start()
+    try:
+        while not moved.is_running():
+            time.sleep(0.001)
+        with asyncio.Runner() as runner:
+            assert runner.run(get()) is runner.get_loop()
+    finally:
+        moved.call_soon_threadsafe(ran_here.set)
+        elsewhere.join(10)
+        moved.close()
+
+
+def test_a_loop_that_does_not_say_its_thread_is_asked_for_each_time() -> None:
+    class Silent(asyncio.SelectorEventLoop):
+        """As loops of other libraries: it runs, and says nothing of how."""
+
+        def __getattribute__(self, name: str) -> object:
+            caller = sys._getframe(1).f_code.co_qualname
+            if name == "_thread_id" and caller.startswith("LoopHere"):
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+    here = LoopHere()
+
+    async def get() -> asyncio.AbstractEventLoop:
+        assert here.get() is here.get()
+        return here.get()
+
+    with asyncio.Runner(loop_factory=Silent) as runner:
+        assert runner.run(get()) is runner.get_loop()

@@ -110,7 +110,7 @@ class BrokerStats:
         self._got_of_system = self._got_of_system_seen = 0
         self._puts_wait = puts_wait
         self._light_as_one = light_as_one
-        self._waits: dict[QueueKey, QueueWait] = {}
+        self._waits: dict[QueueKey, list[int]] = {}  # how many puts, and how many milliseconds they took together
         self._tallies: list[Tally] = []
         self._lock = threading.Lock()
         self._refreshing = threading.Lock()
@@ -149,8 +149,11 @@ class BrokerStats:
         """Puts were completed; added up here, and to the items with the next look."""
         with self._lock:
             for queue, times, elapsed_ms in waits:
-                _, known, known_ms = self._waits.get(queue, QueueWait(queue, 0, 0))
-                self._waits[queue] = QueueWait(queue, known + times, known_ms + elapsed_ms)
+                known = self._waits.get(queue)
+                if known is None:
+                    known = self._waits[queue] = [0, 0]
+                known[0] += times
+                known[1] += elapsed_ms
 
     def acknowledgements(self, group: str, topic: str) -> Tally:
         """A count for one owner to add to: messages of a topic that a group has done."""
@@ -233,7 +236,7 @@ class BrokerStats:
             self._add("TOPIC_PUT_LATENCY", f"{queue_id}@{topic}", 0, count)
 
     def _add_waits(self) -> None:
-        for (topic, queue_id), times, elapsed_ms in self._waits.values():
+        for (topic, queue_id), (times, elapsed_ms) in self._waits.items():
             self._add("TOPIC_PUT_LATENCY", f"{queue_id}@{topic}", elapsed_ms, times)
         self._waits.clear()
 

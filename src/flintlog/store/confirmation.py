@@ -21,6 +21,7 @@ from typing import Final
 from flintlog.store.flush import join
 from flintlog.store.message import Message, PutStatus
 from flintlog.store.waiting import (
+    LoopHere,
     Outcome,
     PutCounts,
     Task,
@@ -48,6 +49,7 @@ class Confirmation:
         # Each with its deadline: its time here begins when it comes here, not when its put began.
         self._waiting: list[tuple[float, Waiting]] = []
         self._tasks: list[tuple[float, Task]] = []
+        self._loop_here = LoopHere()
         self._gate = threading.Lock()
         self._stopped = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="flintlog-confirm-watcher", daemon=True)
@@ -88,7 +90,7 @@ class Confirmation:
         return waiting.future
 
     def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Outcome] = self._loop_here.get().create_future()
         began = time.monotonic()
         self._before_wait()
         with self._gate:

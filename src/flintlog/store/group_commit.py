@@ -28,6 +28,7 @@ from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush import Flushable, join
 from flintlog.store.message import Message, PutStatus
 from flintlog.store.waiting import (
+    LoopHere,
     Outcome,
     PutCounts,
     Task,
@@ -99,6 +100,7 @@ class GroupCommit:
         self._gate = threading.Lock()
         self._sleeping = False
         self._ringer: asyncio.AbstractEventLoop | None = None  # a loop that will ring in its next round
+        self._loop_here = LoopHere()
         self._nudged = False
         self._failed = False
         self._stopped = threading.Event()
@@ -149,7 +151,7 @@ class GroupCommit:
         return waiting.future
 
     def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
-        loop = asyncio.get_running_loop()
+        loop = self._loop_here.get()
         future: asyncio.Future[Outcome] = loop.create_future()
         self._tasks.append((future, receipt, time.monotonic(), message))
         if self._sleeping and self._ringer is not loop:

@@ -1,7 +1,8 @@
 """What puts that waited add to the figures: how long they took, all together and by queue.
 
 A group of puts is counted at once, by whoever completes it: one reading of the clock, one look at each put's message.
-A put's time begins when its record is in the log, and its queue is the one that the producer named.
+A put's time begins when its record is in the log, and its queue is the one that the producer named. Puts that came
+within a millisecond are all said to have taken as long as the first of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from flintlog.store.waiting import Task, Waiting
 log = logging.getLogger(__name__)
 
 _QUEUE_OF: Final = attrgetter("topic", "queue_id")
+_MOMENT_S: Final = 0.001
 
 
 class PutWaits:
@@ -42,8 +44,9 @@ class PutWaits:
             return
         now = time.monotonic()
         queues = map(_QUEUE_OF, [waiting.message for waiting in group] + [task[3] for task in tasks])
-        least_ms, most_ms = int((now - max(begun)) * 1000), int((now - min(begun)) * 1000)
-        if least_ms == most_ms:  # a group mostly came within a moment
+        first, last = min(begun), max(begun)
+        if last - first < _MOMENT_S:  # as a group mostly did
+            most_ms = int((now - first) * 1000)
             times_ms = {most_ms: len(begun)}
             waits = [QueueWait(queue, count, count * most_ms) for queue, count in Counter(queues).items()]
         else:

@@ -106,6 +106,26 @@ class WaitingFuture(Waiting):
             self.future.set_result(outcome)
 
 
+class LoopHere:
+    """Which event loop runs in the calling thread, as `asyncio.get_running_loop` says.
+
+    That one asks the system for the process's number each time (before Python 3.12), which costs more than the future
+    that is made then. A loop knows the thread it runs in; one that does not is asked for as ever.
+    """
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last: asyncio.AbstractEventLoop | None = None
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        """The loop; raises RuntimeError when none runs here."""
+        last = self._last
+        if last is None or getattr(last, "_thread_id", None) != threading.get_ident():
+            last = self._last = asyncio.get_running_loop()
+        return last
+
+
 def finish_all(group: Sequence[Waiting], status: PutStatus | None) -> None:
     """Complete these; `status` replaces the one of their receipts."""
     threads = [waiting for waiting in group if isinstance(waiting, WaitingThread)]

@@ -55,6 +55,7 @@ class Writable(Readable):
             receipt = self._appender.append(message)
             if receipt.status is not _OK:
                 return self._count_failed(receipt)
+            message = plainly_named(message)  # what the lane takes is so named
         if self._group_commit is None:
             if self._put_lane.is_behind:
                 self._flushing.after_append()
@@ -62,7 +63,7 @@ class Writable(Readable):
         if not self._is_ledger and _waits_not(message):
             self._group_commit.nudge()
             return receipt
-        return cast(Receipt, self._group_commit.wait(receipt, plainly_named(message)))
+        return cast(Receipt, self._group_commit.wait(receipt, message))
 
     def put_batch(self, messages: Sequence[Message]) -> Receipts:
         """Store messages of one queue as one write; a receipt for each."""
@@ -161,8 +162,9 @@ class Writable(Readable):
         receipt: Receipt | None = self._put_plain(message)
         if receipt is None:
             receipt = self._appender.append(message)
+            message = plainly_named(message)
         if receipt.status is _OK and self._group_commit is not None and (self._is_ledger or not _waits_not(message)):
-            return cast(Receipt, await self._group_commit.task(receipt, plainly_named(message)))
+            return cast(Receipt, await self._group_commit.task(receipt, message))
         return self._without_waiting(receipt)
 
     async def aput_batch(self, messages: Sequence[Message]) -> Receipts:
