@@ -18,12 +18,13 @@ def test_every_task_gives_a_rate(tmp_path: Path) -> None:
     figures = measure_replication(tmp_path, SMALL, with_java=False, progress=steps.append)
     assert [figure.task for figure in figures] == [
         "HA sync pair, 2 threads",
+        "HA sync pair, 2 asyncio",
         "HA sync pair, 8 asyncio",
         "group of three, 8 asyncio",
     ]
     assert all(figure.flintlog > 0 and figure.cpu_us > 0 for figure in figures)
-    assert [(figure.java, figure.ratio, figure.java_cpu_us) for figure in figures] == [(None, None, None)] * 3
-    assert len(steps) == 3
+    assert [(figure.java, figure.ratio, figure.java_cpu_us) for figure in figures] == [(None, None, None)] * 4
+    assert len(steps) == 4
     assert list(tmp_path.iterdir()) == []
 
 

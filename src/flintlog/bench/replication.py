@@ -75,10 +75,12 @@ def measure_replication(
 ) -> list[ReplicationFigure]:
     """Both tasks, in a directory of their own; `progress` is told each step."""
     threads = Load(window.ha_threads, BODY_BYTES, window.seconds)
+    few = msgspec.structs.replace(threads, as_tasks=True)
     tasks = Load(window.producers, BODY_BYTES, window.seconds, as_tasks=True)
     figures: list[ReplicationFigure] = []
     for name, load, sides in (
         (f"HA sync pair, {threads.producers} threads", threads, _HA),
+        (f"HA sync pair, {few.producers} asyncio", few, _HA),
         (f"HA sync pair, {tasks.producers} asyncio", tasks, _HA),
         (f"group of three, {tasks.producers} asyncio", tasks, _LEDGER),
     ):
