@@ -86,6 +86,12 @@ class LocalFile:
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         return self._descriptor
 
+    def new_descriptor(self) -> int:
+        try:
+            return os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return -1
+
     def data_end(self, start: int) -> int:
         with os_errors("look for data", self.path):
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)

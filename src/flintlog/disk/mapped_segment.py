@@ -195,6 +195,16 @@ class MappedSegment(Counted):
         self.recently_used = True
         return tail
 
+    @property
+    def log_tail(self) -> Tail:
+        """`tail`, for a log: batches are written through the file, if this is one of the local disk."""
+        tail = self.tail
+        if self._write_buffer is None and not tail.has_file:
+            descriptor = self.raw(writable=True).new_descriptor()
+            if descriptor >= 0:
+                tail.take_file(descriptor)
+        return tail
+
     def append(self, data: bytes | memoryview) -> bool:
         """Write ready bytes at the end, as a replica does; False, and nothing written, when they do not fit."""
         tail = self.tail

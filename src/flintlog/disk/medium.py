@@ -80,6 +80,9 @@ class RawFile(Protocol):
     def write_at(self, position: int, data: memoryview) -> None:
         """Write through the file instead of the mapping: no page faults, and the GIL is free."""
 
+    def new_descriptor(self) -> int:
+        """A descriptor of the file for whoever writes through it instead of the mapping, and closes it; -1 if none."""
+
     def clear(self, start: int, stop: int) -> None:
         """Set a range to zero; not yet durable."""
 

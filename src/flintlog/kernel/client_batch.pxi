@@ -48,7 +48,13 @@ cdef bint measure_encoded(const Plan *plan, bint with_crc, Py_ssize_t *total, Py
 
 
 cdef void write_encoded(
-    Tail tail, Plan *plan, int64_t queue_offset, int64_t stored_at, bint with_crc, long long *starts
+    uint8_t *into,
+    int64_t physical_offset,
+    Plan *plan,
+    int64_t queue_offset,
+    int64_t stored_at,
+    bint with_crc,
+    long long *starts,
 ) noexcept:
     """Write a batch that was measured, the first 8 bytes of its first record last."""
     cdef ClientPart part
@@ -56,7 +62,7 @@ cdef void write_encoded(
     cdef const uint8_t *end = at + plan.body.size
     cdef int32_t added = CRC_PROPERTY_SIZE if with_crc else 0
     cdef int32_t around = plan.size - plan.body.size - plan.properties_size + added
-    cdef uint8_t *record = tail.data + tail.at
+    cdef uint8_t *record = into
     cdef uint8_t first[8]
     cdef uint8_t start[8]
     cdef bint is_first = True
@@ -68,7 +74,7 @@ cdef void write_encoded(
         plan.raw_properties = part.properties
         plan.properties_size = part.properties.size + added
         plan.size = around + part.body.size + part.properties.size
-        starts[0] = tail.base + (record - tail.data)
+        starts[0] = physical_offset + (record - into)
         write_head(record, plan, queue_offset, starts[0], stored_at)
         memcpy(record + plan.size - tail_size(plan) - plan.body.size, plan.body.at, plan.body.size)
         put32(record + 8, <int32_t>crc_of(plan.body.at, plan.body.size))
@@ -84,6 +90,6 @@ cdef void write_encoded(
         record += plan.size
         queue_offset += 1
         starts += 1
-    starts[0] = tail.base + (record - tail.data)
+    starts[0] = physical_offset + (record - into)
     write_barrier()
-    memcpy(tail.data + tail.at, first, 8)
+    memcpy(into, first, 8)

@@ -104,6 +104,7 @@ cdef class Encoder:
         write_barrier()
         memcpy(at, start, 8)
         tail.store_timestamp = stored_at
+        tail.gathered_at = -1
         tail.at += plan.size
         return plan.size
 
@@ -114,8 +115,7 @@ cdef class Encoder:
         if size + END_RESERVE > tail.size - tail.at:
             return 0
         publish(tail.data + tail.at, <const uint8_t *>PyBytes_AS_STRING(record), size)
-        tail.store_timestamp = store_timestamp
-        tail.at += size
+        tail.take_written(tail.data + tail.at, size, store_timestamp)
         return size
 
     def append_batch(self, Tail tail not None, messages, queue_offset, store_timestamp):
@@ -128,6 +128,7 @@ cdef class Encoder:
         cdef array.array offsets
         cdef Growing frames
         cdef Py_ssize_t total
+        cdef uint8_t *into
         tail.check_writable()
         if not items:
             raise InvalidMessage("a batch has at least one message")
@@ -140,11 +141,9 @@ cdef class Encoder:
             tail.check_writable()  # other code may have run
             if total + END_RESERVE > tail.size - tail.at:
                 return None
-            write_batch(
-                tail.data + tail.at, bodies, frames.data, <int64_t *>offsets.data.as_longlongs, self.append_crc
-            )
-            tail.store_timestamp = store_timestamp
-            tail.at += total
+            into = tail.room_for(total)
+            write_batch(into, bodies, frames.data, <int64_t *>offsets.data.as_longlongs, self.append_crc)
+            tail.take_written(into, total, store_timestamp)
         finally:
             free(frames.data)
         return offsets
@@ -155,6 +154,7 @@ cdef class Encoder:
         cdef int64_t offset_in_queue, stored_at
         cdef Py_ssize_t total = 0, count = 0
         cdef array.array offsets
+        cdef uint8_t *into
         tail.check_writable()
         if (
             not int64_of(<PyObject *>queue_offset, &offset_in_queue)
@@ -168,9 +168,11 @@ cdef class Encoder:
             return None
         # Making the array runs no code of others, so the plan still stands.
         offsets = array.clone(INT64_ARRAY, count + 1, False)
-        write_encoded(tail, &plan, offset_in_queue, stored_at, self.append_crc, offsets.data.as_longlongs)
-        tail.store_timestamp = stored_at
-        tail.at += total
+        into = tail.room_for(total)
+        write_encoded(
+            into, tail.end_offset(), &plan, offset_in_queue, stored_at, self.append_crc, offsets.data.as_longlongs
+        )
+        tail.take_written(into, total, stored_at)
         return offsets
 
     cdef append_encoded_plainly(self, Tail tail, batch, queue_offset, store_timestamp):
@@ -180,8 +182,7 @@ cdef class Encoder:
         if size + END_RESERVE > tail.size - tail.at:
             return None
         publish(tail.data + tail.at, <const uint8_t *>PyBytes_AS_STRING(records), size)
-        tail.store_timestamp = store_timestamp
-        tail.at += size
+        tail.take_written(tail.data + tail.at, size, store_timestamp)
         return offsets
 
     cdef Py_ssize_t plan_batch(

@@ -27,9 +27,11 @@ from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
+from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT32_MAX, INT32_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
+from posix.types cimport off_t
 
 from flintlog.errors import FormatError, InvalidMessage, StoreClosed
 from flintlog.format.java import decode_text, parse_int
@@ -192,6 +194,29 @@ cdef inline int check_range(Py_ssize_t start, Py_ssize_t stop, Py_ssize_t size) 
     return 0
 
 
+cdef extern from "unistd.h" nogil:
+    ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t at)
+    int close(int descriptor)
+
+cdef enum:
+    LEAST_THROUGH_BYTES = 16 * 1024  # less is sooner copied into pages that are ready
+    MOST_THROUGH_BYTES = 256 * 1024
+
+
+cdef bint write_at(int descriptor, const uint8_t *bytes, Py_ssize_t size, int64_t at) noexcept nogil:
+    cdef ssize_t count
+    while size > 0:
+        count = pwrite(descriptor, bytes, size, at)
+        if count < 0 and errno == EINTR:
+            continue
+        if count <= 0:
+            return False
+        bytes += count
+        size -= count
+        at += count
+    return True
+
+
 @cython.no_gc  # see Held
 cdef class Tail:
     """Where the next record or entry of one file goes. Invariant: 0 <= position <= capacity while it is held."""
@@ -204,8 +229,14 @@ cdef class Tail:
     cdef public int64_t base
     cdef public int64_t store_timestamp
     cdef object given
+    cdef int descriptor
+    cdef bint is_writing
+    cdef uint8_t *gathered  # the records that were written through the file last
+    cdef Py_ssize_t gathered_at
 
     def __cinit__(self, buffer, int64_t base, Py_ssize_t position=0):
+        self.descriptor = -1
+        self.gathered_at = -1
         PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
         self.is_held = True
         self.given = buffer
@@ -244,6 +275,73 @@ cdef class Tail:
             self.size = 0
             PyBuffer_Release(&self.view)
         self.given = None
+        self.close_file()
+
+    @property
+    def has_file(self):
+        return self.descriptor >= 0
+
+    @property
+    def is_through_file(self):
+        """Whether what was appended last was written through the file."""
+        return self.gathered_at >= 0
+
+    def take_file(self, int descriptor):
+        """From now on write large batches through this descriptor of the buffer's file; it is closed with the tail."""
+        if self.has_file or not self.is_held:
+            raise StoreClosed("the file's buffer was released, or has a descriptor")
+        self.descriptor = descriptor
+
+    def leave_file(self):
+        """Write no more through the file: close it."""
+        self.close_file()
+
+    cdef inline int64_t end_offset(self) noexcept:
+        return self.base + self.at
+
+    cdef uint8_t *room_for(self, Py_ssize_t size) noexcept:
+        """Where records of so many bytes are put together; `take_written` then brings them to their place."""
+        if self.descriptor < 0 or not LEAST_THROUGH_BYTES <= size <= MOST_THROUGH_BYTES:
+            return self.data + self.at
+        if self.gathered == NULL:
+            self.gathered = <uint8_t *>malloc(MOST_THROUGH_BYTES)
+        return self.data + self.at if self.gathered == NULL else self.gathered
+
+    cdef int take_written(self, const uint8_t *records, Py_ssize_t size, int64_t stored_at) except -1:
+        """Records of so many bytes were put together at the place that `room_for` gave: they are the file's last now."""
+        if records == self.gathered:
+            if not self.write_through(size):
+                self.check_writable()  # the map takes what the file would not
+                publish(self.data + self.at, self.gathered, size)
+            self.gathered_at = self.at
+        else:
+            self.gathered_at = -1
+        self.store_timestamp = stored_at
+        self.at += size
+        return 0
+
+    cdef bint write_through(self, Py_ssize_t size) except -1:
+        """Write what was gathered behind the last record, its first 8 bytes last. One thread at a time appends."""
+        cdef bint is_written
+        cdef int descriptor = self.descriptor
+        cdef int64_t at = self.at
+        self.is_writing = True
+        with nogil:
+            is_written = write_at(descriptor, self.gathered + 8, size - 8, at + 8) and write_at(
+                descriptor, self.gathered, 8, at
+            )
+        self.is_writing = False
+        if not self.is_held:
+            self.close_file()
+            raise StoreClosed("the file's buffer was released")
+        return is_written
+
+    cdef int close_file(self) noexcept:
+        """Whoever writes closes it: until then the number must not become another file's."""
+        if self.descriptor >= 0 and not self.is_writing:
+            close(self.descriptor)
+            self.descriptor = -1
+        return 0
 
     cdef int check_writable(self) except -1:
         if not self.is_held:
@@ -256,6 +354,8 @@ cdef class Tail:
         if self.is_held:
             self.is_held = False
             PyBuffer_Release(&self.view)
+        self.close_file()
+        free(self.gathered)
 
 
 cdef class QueueEnd:

@@ -163,7 +163,7 @@ cdef class PutLane:
         cdef Tail tail = self.tail
         cdef Py_ssize_t start
         cdef PyObject *host
-        if tail is None or tail.base + tail.at >= self.ready_until:
+        if tail is None or (tail.gathered_at < 0 and tail.base + tail.at >= self.ready_until):
             return None
         first = (<list>messages)[0] if type(messages) is list else messages
         key = (first.topic, first.queue_id)
@@ -186,10 +186,14 @@ cdef class PutLane:
     cdef int dispatch(self, Tail tail, Py_ssize_t start, Py_ssize_t size) except -1:
         """Dispatch the records just appended, if all before them were and nobody else is at it."""
         cdef Lane lane = self.lane
+        cdef const uint8_t *data = tail.data
+        cdef int64_t base = tail.base
         cdef int reason
-        if lane.is_owned or lane.stopped_at_index or lane.log_offset != tail.base + start:
+        if lane.is_owned or lane.stopped_at_index or lane.log_offset != base + start:
             return 0
-        reason = lane.run_range(tail.data, start, start + size, tail.base, False)
-        lane.log_offset = tail.base + lane.position
+        if tail.gathered_at == start:  # at hand, which the file's pages may not be
+            data, base, start = tail.gathered, base + start, 0
+        reason = lane.run_range(data, start, start + size, base, False)
+        lane.log_offset = base + lane.position
         lane.stopped_at_index = reason == AT_INDEX
         return 0

@@ -219,7 +219,7 @@ class CommitLog:
         segment.append(view)
         if last.count:
             segment.tail.store_timestamp = last.row(last.count - 1).store_timestamp
-        self._use(segment.tail)
+        self._use(segment.log_tail)
 
     def _append_to_next(
         self, message: Message, queue_offset: int, now: int, text: bytes | None
@@ -267,10 +267,12 @@ class CommitLog:
             # The closed segment may give its write buffer back; its tail is of no more use.
             self._use(self._nothing)
             return False
-        self._use(segment.tail)
+        self._use(segment.log_tail)
         return True
 
     def _use(self, tail: Tail) -> None:
+        if tail is not self._tail:
+            self._tail.leave_file()
         self._tail = self.put_lane.tail = tail
         self.put_lane.ready_until = tail.end
 

@@ -74,13 +74,11 @@ class Encoder:
         properties: bytes | None = None,
     ) -> int:
         """Write one record and return its size; 0 (END_OF_FILE) when the file has no room for it."""
-        view = tail._writable()
+        tail._writable()
         record = self.encode(message, queue_offset, tail.end, store_timestamp, properties)
         if len(record) + END_RESERVE > tail.capacity - tail.position:
             return END_OF_FILE
-        _publish(view, tail.position, record)
-        tail.store_timestamp = store_timestamp
-        tail.position += len(record)
+        tail._append(record, store_timestamp)
         return len(record)
 
     def append_batch(
@@ -90,7 +88,7 @@ class Encoder:
 
         Returns where each record starts, and the end; None when the file has no room for all of them.
         """
-        view = tail._writable()
+        tail._writable()
         if not messages:
             raise InvalidMessage("a batch has at least one message")
         offsets = array("q", [tail.end])
@@ -102,22 +100,18 @@ class Encoder:
         batch = b"".join(records)
         if len(batch) + END_RESERVE > tail.capacity - tail.position:
             return None
-        _publish(view, tail.position, batch)
-        tail.store_timestamp = store_timestamp
-        tail.position += len(batch)
+        tail._append(batch, store_timestamp, through_file=True)
         return offsets
 
     def append_encoded(
         self, tail: Tail, batch: MessageFields, queue_offset: int, store_timestamp: int
     ) -> array[int] | None:
         """Write the messages that a client encoded as the body of `batch`, as `append_batch` would."""
-        view = tail._writable()
+        tail._writable()
         records, offsets = self.encode_encoded(batch, queue_offset, tail.end, store_timestamp)
         if len(records) + END_RESERVE > tail.capacity - tail.position:
             return None
-        _publish(view, tail.position, records)
-        tail.store_timestamp = store_timestamp
-        tail.position += len(records)
+        tail._append(records, store_timestamp, through_file=True)
         return offsets
 
     def encode_encoded(
@@ -287,11 +281,6 @@ def encode_topic(topic: str) -> bytes:
     if topic in (".", "..") or any(char in "/\\" or char < " " or "\x7f" <= char <= "\x9f" for char in topic):
         raise InvalidTopic(f"a topic names a directory, which this cannot: {topic!a}")
     return encoded
-
-
-def _publish(view: memoryview, position: int, records: bytes) -> None:
-    view[position + 8 : position + len(records)] = records[8:]
-    view[position : position + 8] = records[:8]
 
 
 def check_in_batch(message: MessageFields, first: MessageFields) -> None:

@@ -50,7 +50,8 @@ class PutLane(Generic[R, B]):
 
     `tail` is the end of the log and `next_offsets` the table of next queue offsets, both under the put lock.
     `is_open` lets puts in at all; `dispatches` makes them visible at once (not under sync flush). At the log offset
-    `ready_until` the long way is taken once, to have the next pages of the file made ready.
+    `ready_until` the long way is taken once, to have the next pages of the file made ready; batches that are written
+    through the file need none.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class PutLane(Generic[R, B]):
 
     def _append_batch(self, messages: Sequence[PlainMessage] | PlainMessage, stored_at: int) -> B | None:
         tail = self.tail
-        if tail is None or tail.end >= self.ready_until:
+        if tail is None or (tail.end >= self.ready_until and not tail.is_through_file):
             return None
         first = messages[0] if isinstance(messages, Sequence) else messages
         key = (first.topic, first.queue_id)

@@ -7,8 +7,13 @@ because bytes are in place before the position passes them.
 
 from __future__ import annotations
 
+import os
+
 from flintlog.errors import StoreClosed
 from flintlog.kernel.types import Buffer
+
+_THROUGH_FILE = range(16 * 1024, 256 * 1024 + 1)
+"""Batches of so many bytes are written through the file: less is sooner copied into pages that are ready."""
 
 
 class Tail:
@@ -17,9 +22,12 @@ class Tail:
     Invariant: 0 <= position <= capacity, as long as the buffer is held.
     """
 
-    __slots__ = ("_buffer", "_position", "_view", "base", "store_timestamp")
+    __slots__ = ("_buffer", "_descriptor", "_position", "_view", "base", "is_through_file", "store_timestamp")
 
     def __init__(self, buffer: Buffer, base: int, position: int = 0) -> None:
+        self.is_through_file = False
+        """Whether what was appended last was written through the file."""
+        self._descriptor = -1
         self._buffer: Buffer | None = buffer
         self._view: memoryview | None = memoryview(buffer).cast("B")
         self.base = base
@@ -56,6 +64,50 @@ class Tail:
         if self._view is not None:
             self._view.release()
         self._view = self._buffer = None
+        self.leave_file()
+
+    def __del__(self) -> None:
+        self.leave_file()
+
+    @property
+    def has_file(self) -> bool:
+        return self._descriptor >= 0
+
+    def take_file(self, descriptor: int) -> None:
+        """From now on write large batches through this descriptor of the buffer's file; it is closed with the tail.
+
+        The first write to a page of a mapped file traps into the kernel, which may cost several times as much as a call
+        that brings many pages.
+        """
+        if self.has_file or self._view is None:
+            raise StoreClosed("the file's buffer was released, or has a descriptor")
+        self._descriptor = descriptor
+
+    def leave_file(self) -> None:
+        """Write no more through the file: close it."""
+        if self.has_file:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _append(self, records: bytes, store_timestamp: int, *, through_file: bool = False) -> None:
+        """Put records behind the last one, their first 8 bytes last; through the file, if one takes them."""
+        view, position = self._writable(), self._position
+        is_asked_for = through_file and self.has_file and len(records) in _THROUGH_FILE
+        self.is_through_file = is_asked_for and self._write(records)
+        if not self.is_through_file:
+            view[position + 8 : position + len(records)] = records[8:]
+            view[position : position + 8] = records[:8]
+        self.store_timestamp = store_timestamp
+        self.position += len(records)
+
+    def _write(self, records: bytes) -> bool:
+        rest, place = records[8:], self._position + 8
+        try:
+            return os.pwrite(self._descriptor, rest, place) == len(rest) and (
+                os.pwrite(self._descriptor, records[:8], self._position) == 8
+            )
+        except OSError:
+            return False
 
     def _writable(self) -> memoryview:
         """The bytes to write into, for the kernel's own use."""

@@ -1,0 +1,99 @@
+"""A store whose large batches go through the log's file: what it holds is what the map would hold."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from flintlog import Message, Store, StoreConfig, encoded_batch, open_store
+from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.segment import Segment
+from tests.store.small_store import SMALL
+
+CONFIG = SMALL.with_changes(mapped_file_size_commit_log=256 * 1024, max_message_size=64 * 1024)
+BATCHES = 40
+
+
+def messages(number: int, body_bytes: int) -> list[Message]:
+    return [
+        Message(
+            "orders",
+            bytes([number, place]) * (body_bytes // 2),
+            queue_id=number % 3,
+            keys=[f"{number}-{place}"],
+            born_timestamp=1,
+        )
+        for place in range(6)
+    ]
+
+
+def fill(store: Store) -> None:
+    """Large and small batches, ready ones, and single messages, over several files."""
+    for number in range(BATCHES):
+        store.put_batch(messages(number, 4000)).check()
+        store.put_encoded(encoded_batch(messages(number, 4000 if number % 2 else 40))).check()
+        if number % 5 == 0:
+            store.put_batch(messages(number, 40)).check()
+            store.put(messages(number, 4000)[0]).check()
+
+
+def log_of(store: Store) -> bytes:
+    raw, parts, offset = store.raw_log, [], 0
+    while offset < raw.end:
+        parts.append(raw.read(offset, 1 << 20))
+        offset += len(parts[-1])
+    return b"".join(parts)
+
+
+def tail_of(store: Store) -> Segment:
+    segment = store._engine.parts.segments.last
+    assert segment is not None
+    return segment
+
+
+def open_files(directory: Path) -> list[str]:
+    names = (os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd"))
+    return [name for name in names if name.startswith(str(directory))]
+
+
+@pytest.mark.parametrize("flush", ["async", "sync"])
+def test_the_log_is_the_one_that_a_map_would_hold(tmp_path: Path, flush: str) -> None:
+    config = CONFIG.with_changes(flush=flush)
+    with (
+        open_store(tmp_path / "file", config, clock=lambda: 5000) as store,
+        open_store(Path("/map"), config, medium=FaultyMedium(), clock=lambda: 5000) as beside,
+    ):
+        for each in (store, beside):
+            fill(each)
+            each.flush()
+            each.wait_dispatched()
+        assert tail_of(store).tail.has_file and not tail_of(beside).tail.has_file
+        assert log_of(store) == log_of(beside)
+        assert store.max_physical_offset > 4 * config.mapped_file_size_commit_log
+    with open_store(tmp_path / "file", config) as store:
+        assert not store.recovery.findings
+        for queue_id in range(3):
+            count = store.max_offset("orders", queue_id)
+            assert all(store.get("orders", queue_id, offset, 1).messages for offset in range(count))
+        assert sum(batch.num_rows for batch in store.scan()) == sum(
+            store.max_offset("orders", each) for each in range(3)
+        )
+
+
+def test_only_the_file_at_the_logs_end_is_kept_open(tmp_path: Path) -> None:
+    logs = tmp_path / "commitlog"
+    with open_store(tmp_path, CONFIG.with_changes(flush="async")) as store:
+        fill(store)
+        assert len(list(logs.iterdir())) > 3
+        assert open_files(logs) == [str(tail_of(store).path)]
+    assert open_files(logs) == []
+
+
+def test_pages_are_not_made_ready_for_who_needs_none(tmp_path: Path) -> None:
+    config = StoreConfig(flush="async", mapped_file_size_commit_log=64 << 20, warm_ahead_bytes=0)
+    with open_store(tmp_path, config) as store:
+        for body_bytes, is_needed in ((4000, False), (40, True), (4000, False)):
+            store.put_batch(messages(0, body_bytes)).check()
+            assert bool(tail_of(store).warm_ahead(1 << 20)) is is_needed
