@@ -93,6 +93,9 @@ def test_one_message_goes_into_the_map(kernel: ModuleType, note: Make, file: Log
     assert tail.is_through_file
     encoder(kernel, note).append(tail, note(b"x" * 20 * KIB, "t"), 4, 1)
     assert not tail.is_through_file
+    encoder(kernel, note).append_batch(tail, batch(note, 5 * KIB), 5, 1)
+    tail.position -= 1  # somebody wrote, or cut, by themselves
+    assert not tail.is_through_file
     tail.release()
 
 

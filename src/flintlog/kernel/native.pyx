@@ -258,6 +258,7 @@ cdef class Tail:
         if not (0 <= position <= self.size):
             raise ValueError(f"position {position} is outside of a file of {self.size} bytes")
         self.at = position
+        self.gathered_at = -1
 
     @property
     def capacity(self):

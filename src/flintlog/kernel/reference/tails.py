@@ -48,6 +48,7 @@ class Tail:
         if not 0 <= position <= self.capacity:
             raise ValueError(f"position {position} is outside of a file of {self.capacity} bytes")
         self._position = position
+        self.is_through_file = False
 
     @property
     def capacity(self) -> int:
@@ -98,7 +99,7 @@ class Tail:
             view[position + 8 : position + len(records)] = records[8:]
             view[position : position + 8] = records[:8]
         self.store_timestamp = store_timestamp
-        self.position += len(records)
+        self._position += len(records)
 
     def _write(self, records: bytes) -> bool:
         rest, place = records[8:], self._position + 8
