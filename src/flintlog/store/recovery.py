@@ -39,6 +39,7 @@ from flintlog.store.index import IndexService
 from flintlog.store.log_recovery import LogRecovery
 from flintlog.store.lost_log import note_missing_files, note_short_log
 from flintlog.store.published import set_back
+from flintlog.store.queue_doubts import find_broken, find_reaching_behind
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.record_crc import RecordCrc
 from flintlog.store.recovery_report import Finding, RecoveryReport
@@ -148,24 +149,27 @@ class Recovery:
         if missing is not None:
             return self._build_again(missing)
         covered = FAR if self._clean else self._covered()
-        if self._open.is_others or covered is None or self._is_broken_below(covered):
+        if self._open.is_others or covered is None:
             self._forget_queues()
             return self._min
-        if not self._clean:
+        doubt = find_broken(queues, covered)
+        if doubt is None and not self._clean:
             queues.truncate(covered + 1)
             missing = queues.find_lost_files(self._min)  # asked now: a crash may lose any file behind the checkpoint
             if missing is not None:
                 return self._build_again(missing)
-        if self._is_broken_below(covered) or self._is_reaching_behind(self._dispatched_end(covered)):
-            self._forget_queues()
-            return self._min
+            doubt = find_broken(queues, covered)
+        doubt = doubt or find_reaching_behind(queues, self._dispatched_end(covered))
+        if doubt is not None:
+            self._built_end = -1  # what such queues know of the log's end is not to be believed either
+            return self._build_again(doubt, "damaged-queues")
         if self._clean:
             # What deleted queues held was dispatched as well; they shall not come back.
             return max(queues.max_physical_offset(), queues.deleted_end(self._open.marker.log_end or 0), self._min)
         return max(covered, self._min)
 
-    def _build_again(self, missing: str) -> int:
-        self._note("missing-queues", missing, "all queues were built again from the log")
+    def _build_again(self, evidence: str, kind: str = "missing-queues") -> int:
+        self._note(kind, evidence, "all queues were built again from the log")
         self._forget_queues()
         return self._min
 
@@ -181,34 +185,12 @@ class Recovery:
         is_intact = record is not None and kernel.scan(record, 0, len(record), covered, check_crc=True).count == 1
         return covered if is_intact else None
 
-    def _is_broken_below(self, covered: int) -> bool:
-        """Whether a queue ends at an entry that should be whole: what lay behind it is not found otherwise."""
-        for queue in self._open.queues.all():
-            if queue.broken_offset is not None and queue.broken_offset <= covered:
-                where = f"an entry around offset {queue.max_offset} of {queue.topic}/{queue.queue_id} is damaged"
-                self._note_damaged_queues(where)
-                return True
-        return False
-
     def _dispatched_end(self, covered: int) -> int:
         """Where the records end that are in the queues, as far as that is known."""
         if self._clean:
             return self._open.marker.log_end or FAR
         record = self._open.record_at(covered)
         return FAR if record is None else covered + len(record)
-
-    def _is_reaching_behind(self, end: int) -> bool:
-        """Whether a queue's last entry ends behind all records: what is put there next would be taken for a repeat."""
-        for queue in self._open.queues.all():
-            if queue.max_physical_offset > end:
-                where = f"the last entry of {queue.topic}/{queue.queue_id} ends behind the log's records"
-                self._note_damaged_queues(where)
-                return True
-        return False
-
-    def _note_damaged_queues(self, where: str) -> None:
-        self._note("damaged-queues", where, "all queues were built again from the log")
-        self._built_end = -1  # what such queues know of the log's end is not to be believed either
 
     def _mark(self) -> None:
         """From here on a crash leaves something half done."""
