@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from flintlog import Message, Store, StoreConfig, encoded_batch, open_store
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.segment import Segment
-from tests.store.small_store import SMALL
+from tests.store.small_store import SMALL, bytes_of
 
 CONFIG = SMALL.with_changes(mapped_file_size_commit_log=256 * 1024, max_message_size=64 * 1024)
 BATCHES = 40
@@ -69,7 +70,11 @@ def test_the_log_is_the_one_that_a_map_would_hold(tmp_path: Path, flush: str) ->
             fill(each)
             each.flush()
             each.wait_dispatched()
-        assert tail_of(store).tail.has_file and not tail_of(beside).tail.has_file
+        store.put_batch(messages(0, 4000)).check()
+        beside.put_batch(messages(0, 4000)).check()
+        assert tail_of(store).tail.is_through_file and not tail_of(beside).tail.is_through_file
+        store.flush()
+        beside.flush()
         assert log_of(store) == log_of(beside)
         assert store.max_physical_offset > 4 * config.mapped_file_size_commit_log
     with open_store(tmp_path / "file", config) as store:
@@ -97,3 +102,47 @@ def test_pages_are_not_made_ready_for_who_needs_none(tmp_path: Path) -> None:
         for body_bytes, is_needed in ((4000, False), (40, True), (4000, False)):
             store.put_batch(messages(0, body_bytes)).check()
             assert bool(tail_of(store).warm_ahead(1 << 20)) is is_needed
+        assert tail_of(store).warm_ahead(2 << 20, for_syncs=True)  # a sync does: of space that was written before
+
+
+def test_the_long_way_makes_no_pages_ready_for_the_file(tmp_path: Path) -> None:
+    config = StoreConfig(flush="async", mapped_file_size_commit_log=64 << 20, warm_ahead_bytes=0)
+    with open_store(tmp_path, config) as store:
+        store.put_batch(messages(0, 4000)).check()
+        ready = tail_of(store).make_ready(1)
+        for number in range(200):
+            store.put_batch(tuple(messages(number, 4000))).check()
+        assert tail_of(store).wrote_position > ready == tail_of(store)._touched_until
+
+
+@pytest.mark.parametrize("flush", ["async", "sync"])
+def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: str) -> None:
+    (tmp_path / "here").mkdir()
+    with open_store(tmp_path / "elsewhere" / "store", CONFIG) as other:
+        fill(other)
+    before = bytes_of(tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path / "here")
+    with open_store("store", CONFIG.with_changes(flush=flush)) as store:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        fill(store)
+        store.wait_dispatched()
+        counts = [store.max_offset("orders", queue_id) for queue_id in range(3)]
+        assert sum(batch.num_rows for batch in store.scan()) == sum(counts)
+    assert bytes_of(tmp_path / "elsewhere") == before
+
+
+def test_another_file_under_the_logs_next_name_is_left_alone(tmp_path: Path) -> None:
+    """As a restore may put one there, behind our back, after ours was made ahead."""
+    with open_store(tmp_path / "store", CONFIG.with_changes(flush="async")) as store:
+        store.put_batch(messages(0, 4000)).check()
+        ahead = tmp_path / "store" / "commitlog" / f"{CONFIG.mapped_file_size_commit_log:020}"
+        while not ahead.exists():
+            time.sleep(0.01)
+        foreign = tmp_path / "foreign"
+        foreign.write_bytes(b"f" * CONFIG.mapped_file_size_commit_log)
+        foreign.rename(ahead)
+        for number in range(12):
+            store.put_batch(messages(number, 4000)).check()
+        store.wait_dispatched()
+        assert sum(store.max_offset("orders", queue_id) for queue_id in range(3)) == 13 * 6
+        assert not ahead.read_bytes().strip(b"f")

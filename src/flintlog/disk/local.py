@@ -46,11 +46,12 @@ class LocalMedium:
         with os_errors(f"make a file of {size} bytes", path):
             descriptor = self._make_allocated(path, size)
             try:
+                status = os.fstat(descriptor)
                 mapping = MemoryMap(size, descriptor, writable=True)
             finally:
                 os.close(descriptor)
         self._note_fresh(path)
-        return LocalFile(path, mapping, self._sync_name)
+        return LocalFile(path, mapping, self._sync_name, status)
 
     def _make_allocated(self, path: Path, size: int) -> int:
         try:
@@ -72,7 +73,7 @@ class LocalMedium:
                 mapping = MemoryMap(status.st_size, descriptor, writable=writable)
             finally:
                 os.close(descriptor)
-        return LocalFile(path, mapping, self._sync_name)
+        return LocalFile(path, mapping, self._sync_name, status)
 
     def listing(self, directory: Path) -> list[FileInfo]:
         # Without `os_errors`: opening a store of 100,000 queues lists 100,000 directories.

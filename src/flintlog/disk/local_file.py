@@ -1,7 +1,8 @@
 """One file of the real disk: mapped in full, synced and prepared without the GIL.
 
 Its map needs no descriptor; one is opened when bytes are written through the file, and for a moment when the file
-system is asked for something. After a sync has failed it fails for ever.
+system is asked for something. What lies under the name by then may be another file: that one is never written to.
+After a sync has failed it fails for ever.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable
-from errno import ENOSYS, ENOTSUP, ENXIO, EOPNOTSUPP
+from errno import ENOSYS, ENOTSUP, ENXIO, EOPNOTSUPP, ESTALE
 from pathlib import Path
 
 from flintlog.disk.libc import MADV_POPULATE_WRITE, MemoryMap, write_out, zero_range
@@ -29,7 +30,11 @@ _CLEAR_STEP_BYTES = 65_536
 class LocalFile:
     """One mapped file. Any thread may sync it while another one writes its buffer."""
 
-    def __init__(self, path: Path, mapping: MemoryMap, sync_name: Callable[[Path], None]) -> None:
+    def __init__(
+        self, path: Path, mapping: MemoryMap, sync_name: Callable[[Path], None], status: os.stat_result
+    ) -> None:
+        """`status`: of the file when it was mapped."""
+        self._identity = status.st_dev, status.st_ino
         self.path = path
         self.size = mapping.size
         self._mapping: MemoryMap | None = mapping
@@ -83,12 +88,21 @@ class LocalFile:
 
     def _open_descriptor(self) -> int:
         if self._descriptor < 0:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            self._descriptor = self._open_again()
         return self._descriptor
+
+    def _open_again(self) -> int:
+        """Open the mapped file for writing; raises OSError when another lies in its place."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        status = os.fstat(descriptor)
+        if (status.st_dev, status.st_ino) != self._identity:
+            os.close(descriptor)
+            raise OSError(ESTALE, os.strerror(ESTALE), str(self.path))
+        return descriptor
 
     def new_descriptor(self) -> int:
         try:
-            return os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            return self._open_again()
         except OSError:
             return -1
 
@@ -123,7 +137,7 @@ class LocalFile:
     def _write_out(self, start: int, stop: int) -> bool:
         # Through a descriptor of its own: a failed write is told once to each, and the map's is for who syncs.
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = self._open_again()
         except OSError:
             return False
         try:

@@ -198,12 +198,17 @@ class MappedSegment(Counted):
     @property
     def log_tail(self) -> Tail:
         """`tail`, for a log: batches are written through the file, if this is one of the local disk."""
-        tail = self.tail
-        if self._write_buffer is None and not tail.has_file:
-            descriptor = self.raw(writable=True).new_descriptor()
-            if descriptor >= 0:
-                tail.take_file(descriptor)
-        return tail
+        if not self.hold():
+            raise StoreClosed("the segment was destroyed", path=self.path)
+        try:
+            tail = self.tail
+            if self._write_buffer is None and not tail.has_file:
+                descriptor = self.raw(writable=True).new_descriptor()
+                if descriptor >= 0:
+                    tail.take_file(descriptor)
+            return tail
+        finally:
+            self.release()
 
     def append(self, data: bytes | memoryview) -> bool:
         """Write ready bytes at the end, as a replica does; False, and nothing written, when they do not fit."""

@@ -166,7 +166,7 @@ class Segment(MappedSegment):
         if self._write_buffer is not None or stop - start < min(ahead_bytes // 2, self.size - start) or start >= stop:
             return 0
         tail = self._tail
-        if tail is not None and tail.is_through_file:
+        if not for_syncs and tail is not None and tail.is_through_file:
             return 0  # who writes through the file needs no pages of the map
         if not self.hold():
             return 0

@@ -176,13 +176,15 @@ cdef class Encoder:
         return offsets
 
     cdef append_encoded_plainly(self, Tail tail, batch, queue_offset, store_timestamp):
+        cdef uint8_t *into
         records, offsets = self.plain.encode_encoded(batch, queue_offset, tail.end, store_timestamp)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(records)
         tail.check_writable()  # other code ran
         if size + END_RESERVE > tail.size - tail.at:
             return None
-        publish(tail.data + tail.at, <const uint8_t *>PyBytes_AS_STRING(records), size)
-        tail.take_written(tail.data + tail.at, size, store_timestamp)
+        into = tail.room_for(size)
+        publish(into, <const uint8_t *>PyBytes_AS_STRING(records), size)
+        tail.take_written(into, size, store_timestamp)
         return offsets
 
     cdef Py_ssize_t plan_batch(

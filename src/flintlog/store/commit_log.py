@@ -180,7 +180,9 @@ class CommitLog:
             key = (first.topic, first.queue_id)
             queue_offset = self.put_lane.next_offsets.get(key, 0)
             now = self._now_ms()
-            offsets = append(self._ready_tail(), queue_offset, now)
+            # The file needs no pages of its map made ready.
+            tail = self._tail if self._tail.is_through_file else self._ready_tail()
+            offsets = append(tail, queue_offset, now)
             if offsets is None:
                 scratch = Tail(scratch_room(min(most_bytes, self.segments.segment_size)), 0)
                 if append(scratch, queue_offset, now) is None:

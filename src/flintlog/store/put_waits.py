@@ -21,7 +21,7 @@ from flintlog.store.waiting import Task, Waiting
 log = logging.getLogger(__name__)
 
 _QUEUE_OF: Final = attrgetter("topic", "queue_id")
-_MOMENT_S: Final = 0.001
+_TOGETHER_S: Final = 0.001
 
 
 class PutWaits:
@@ -45,7 +45,7 @@ class PutWaits:
         now = time.monotonic()
         queues = map(_QUEUE_OF, [waiting.message for waiting in group] + [task[3] for task in tasks])
         first, last = min(begun), max(begun)
-        if last - first < _MOMENT_S:  # as a group mostly did
+        if last - first < _TOGETHER_S:  # as a group mostly did
             most_ms = int((now - first) * 1000)
             times_ms = {most_ms: len(begun)}
             waits = [QueueWait(queue, count, count * most_ms) for queue, count in Counter(queues).items()]

@@ -84,6 +84,8 @@ def open_store(
     held = disk.stat(Path(path))
     if held is not None and not held.is_directory:
         raise DamagedStore("this is a file, not a store's directory", path=path)
+    if medium is None:
+        path = Path(path).absolute()  # the process may go elsewhere, its store stays
     config = _with_ledger(Path(path), config, disk, read_only=read_only)
     if read_only:
         disk = OverlayMedium(disk)

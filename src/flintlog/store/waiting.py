@@ -110,7 +110,8 @@ class LoopHere:
     """Which event loop runs in the calling thread, as `asyncio.get_running_loop` says.
 
     That one asks the system for the process's number each time (before Python 3.12), which costs more than the future
-    that is made then. A loop knows the thread it runs in; one that does not is asked for as ever.
+    that is made then. A loop knows the thread it runs in; one that does not is asked for as ever. Loops that run one in
+    another in the same thread, which asyncio forbids, are not told apart.
     """
 
     __slots__ = ("_last",)

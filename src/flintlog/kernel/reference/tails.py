@@ -7,7 +7,9 @@ because bytes are in place before the position passes them.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 
 from flintlog.errors import StoreClosed
 from flintlog.kernel.types import Buffer
@@ -22,12 +24,22 @@ class Tail:
     Invariant: 0 <= position <= capacity, as long as the buffer is held.
     """
 
-    __slots__ = ("_buffer", "_descriptor", "_position", "_view", "base", "is_through_file", "store_timestamp")
+    __slots__ = (
+        "_buffer",
+        "_descriptor",
+        "_file_lock",
+        "_position",
+        "_view",
+        "base",
+        "is_through_file",
+        "store_timestamp",
+    )
 
     def __init__(self, buffer: Buffer, base: int, position: int = 0) -> None:
         self.is_through_file = False
         """Whether what was appended last was written through the file."""
         self._descriptor = -1
+        self._file_lock = threading.Lock()  # a number that was closed while it is written to may be another file's
         self._buffer: Buffer | None = buffer
         self._view: memoryview | None = memoryview(buffer).cast("B")
         self.base = base
@@ -68,7 +80,8 @@ class Tail:
         self.leave_file()
 
     def __del__(self) -> None:
-        self.leave_file()
+        if hasattr(self, "_file_lock"):
+            self.leave_file()
 
     @property
     def has_file(self) -> bool:
@@ -86,15 +99,17 @@ class Tail:
 
     def leave_file(self) -> None:
         """Write no more through the file: close it."""
-        if self.has_file:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        with self._file_lock:
+            descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):  # nothing that was written there is known from this
+                os.close(descriptor)
 
     def _append(self, records: bytes, store_timestamp: int, *, through_file: bool = False) -> None:
         """Put records behind the last one, their first 8 bytes last; through the file, if one takes them."""
-        view, position = self._writable(), self._position
-        is_asked_for = through_file and self.has_file and len(records) in _THROUGH_FILE
-        self.is_through_file = is_asked_for and self._write(records)
+        position = self._position
+        self.is_through_file = through_file and len(records) in _THROUGH_FILE and self._write(records)
+        view = self._writable()
         if not self.is_through_file:
             view[position + 8 : position + len(records)] = records[8:]
             view[position : position + 8] = records[:8]
@@ -102,13 +117,15 @@ class Tail:
         self._position += len(records)
 
     def _write(self, records: bytes) -> bool:
+        """Whether the file took them. Who releases the tail waits for the end of this."""
         rest, place = records[8:], self._position + 8
-        try:
-            return os.pwrite(self._descriptor, rest, place) == len(rest) and (
-                os.pwrite(self._descriptor, records[:8], self._position) == 8
+        with self._file_lock, contextlib.suppress(OSError):
+            return (
+                self.has_file
+                and os.pwrite(self._descriptor, rest, place) == len(rest)
+                and os.pwrite(self._descriptor, records[:8], self._position) == 8
             )
-        except OSError:
-            return False
+        return False
 
     def _writable(self) -> memoryview:
         """The bytes to write into, for the kernel's own use."""
