@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from flintlog import Message, Store, StoreConfig, encoded_batch, open_store
+from flintlog import Message, Store, StoreConfig, encoded_batch, kernel, open_store
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.segment import Segment
 from tests.store.small_store import SMALL, bytes_of
+
+pytestmark = pytest.mark.skipif(kernel.name != "native", reason="the plain kernel writes into the map")
 
 CONFIG = SMALL.with_changes(mapped_file_size_commit_log=256 * 1024, max_message_size=64 * 1024)
 BATCHES = 40

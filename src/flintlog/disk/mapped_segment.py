@@ -16,6 +16,7 @@ served no more, but a view that someone still has stays valid.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -204,8 +205,8 @@ class MappedSegment(Counted):
             tail = self.tail
             if self._write_buffer is None and not tail.has_file:
                 descriptor = self.raw(writable=True).new_descriptor()
-                if descriptor >= 0:
-                    tail.take_file(descriptor)
+                if descriptor >= 0 and not tail.take_file(descriptor):
+                    os.close(descriptor)
             return tail
         finally:
             self.release()

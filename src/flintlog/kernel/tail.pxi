@@ -94,10 +94,14 @@ cdef class Tail:
         return self.gathered_at >= 0
 
     def take_file(self, int descriptor):
-        """From now on write large batches through this descriptor of the buffer's file; it is closed with the tail."""
-        if self.has_file or not self.is_held:
-            raise StoreClosed("the file's buffer was released, or has a descriptor")
+        """From now on write large batches through this descriptor of the buffer's file, and close it with the tail.
+
+        False when it was not taken: the buffer was released, or has one.
+        """
+        if self.descriptor >= 0 or not self.is_held:
+            return False
         self.descriptor = descriptor
+        return True
 
     def leave_file(self):
         """Write no more through the file: close it."""

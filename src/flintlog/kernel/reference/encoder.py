@@ -100,7 +100,7 @@ class Encoder:
         batch = b"".join(records)
         if len(batch) + END_RESERVE > tail.capacity - tail.position:
             return None
-        tail._append(batch, store_timestamp, through_file=True)
+        tail._append(batch, store_timestamp)
         return offsets
 
     def append_encoded(
@@ -111,7 +111,7 @@ class Encoder:
         records, offsets = self.encode_encoded(batch, queue_offset, tail.end, store_timestamp)
         if len(records) + END_RESERVE > tail.capacity - tail.position:
             return None
-        tail._append(records, store_timestamp, through_file=True)
+        tail._append(records, store_timestamp)
         return offsets
 
     def encode_encoded(

@@ -7,15 +7,8 @@ because bytes are in place before the position passes them.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import threading
-
 from flintlog.errors import StoreClosed
 from flintlog.kernel.types import Buffer
-
-_THROUGH_FILE = range(16 * 1024, 256 * 1024 + 1)
-"""Batches of so many bytes are written through the file: less is sooner copied into pages that are ready."""
 
 
 class Tail:
@@ -24,22 +17,13 @@ class Tail:
     Invariant: 0 <= position <= capacity, as long as the buffer is held.
     """
 
-    __slots__ = (
-        "_buffer",
-        "_descriptor",
-        "_file_lock",
-        "_position",
-        "_view",
-        "base",
-        "is_through_file",
-        "store_timestamp",
-    )
+    __slots__ = ("_buffer", "_position", "_view", "base", "store_timestamp")
+
+    has_file = False
+    is_through_file = False
+    """Whether what was appended last was written through the file: here nothing is."""
 
     def __init__(self, buffer: Buffer, base: int, position: int = 0) -> None:
-        self.is_through_file = False
-        """Whether what was appended last was written through the file."""
-        self._descriptor = -1
-        self._file_lock = threading.Lock()  # a number that was closed while it is written to may be another file's
         self._buffer: Buffer | None = buffer
         self._view: memoryview | None = memoryview(buffer).cast("B")
         self.base = base
@@ -60,7 +44,6 @@ class Tail:
         if not 0 <= position <= self.capacity:
             raise ValueError(f"position {position} is outside of a file of {self.capacity} bytes")
         self._position = position
-        self.is_through_file = False
 
     @property
     def capacity(self) -> int:
@@ -77,55 +60,22 @@ class Tail:
         if self._view is not None:
             self._view.release()
         self._view = self._buffer = None
-        self.leave_file()
 
-    def __del__(self) -> None:
-        if hasattr(self, "_file_lock"):
-            self.leave_file()
-
-    @property
-    def has_file(self) -> bool:
-        return self._descriptor >= 0
-
-    def take_file(self, descriptor: int) -> None:
-        """From now on write large batches through this descriptor of the buffer's file; it is closed with the tail.
-
-        The first write to a page of a mapped file traps into the kernel, which may cost several times as much as a call
-        that brings many pages.
-        """
-        if self.has_file or self._view is None:
-            raise StoreClosed("the file's buffer was released, or has a descriptor")
-        self._descriptor = descriptor
+    def take_file(self, descriptor: int) -> bool:
+        """The native kernel writes large batches through such a descriptor of the buffer's file, and closes it with the
+        tail. This one has no use for it, and leaves it to the caller."""
+        return False
 
     def leave_file(self) -> None:
-        """Write no more through the file: close it."""
-        with self._file_lock:
-            descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            with contextlib.suppress(OSError):  # nothing that was written there is known from this
-                os.close(descriptor)
+        """There is none."""
 
-    def _append(self, records: bytes, store_timestamp: int, *, through_file: bool = False) -> None:
-        """Put records behind the last one, their first 8 bytes last; through the file, if one takes them."""
-        position = self._position
-        self.is_through_file = through_file and len(records) in _THROUGH_FILE and self._write(records)
-        view = self._writable()
-        if not self.is_through_file:
-            view[position + 8 : position + len(records)] = records[8:]
-            view[position : position + 8] = records[:8]
+    def _append(self, records: bytes, store_timestamp: int) -> None:
+        """Put records behind the last one, their first 8 bytes last."""
+        view, position = self._writable(), self._position
+        view[position + 8 : position + len(records)] = records[8:]
+        view[position : position + 8] = records[:8]
         self.store_timestamp = store_timestamp
         self._position += len(records)
-
-    def _write(self, records: bytes) -> bool:
-        """Whether the file took them. Who releases the tail waits for the end of this."""
-        rest, place = records[8:], self._position + 8
-        with self._file_lock, contextlib.suppress(OSError):
-            return (
-                self.has_file
-                and os.pwrite(self._descriptor, rest, place) == len(rest)
-                and os.pwrite(self._descriptor, records[:8], self._position) == 8
-            )
-        return False
 
     def _writable(self) -> memoryview:
         """The bytes to write into, for the kernel's own use."""
