@@ -61,7 +61,7 @@ class Producer:
 
     def next(self) -> list[Message]:
         topic, queue_id = self._chance.choice(TOPICS), self._chance.randrange(3)
-        count = self._chance.choice((1, 1, 1, 1, 2, 7))
+        count = self._chance.choice((1, 1, 1, 1, 2, 7, 40))  # the last are written through the file
         return [self._make(topic, queue_id) for _ in range(count)]
 
     def _make(self, topic: str, queue_id: int) -> Message:
