@@ -137,7 +137,7 @@ class LedgerMember:
 
 
 class HaMember:
-    """A master whose puts wait for its slave, or that slave. Producers are threads, or tasks in a loop of their own."""
+    """A master whose puts wait for its slave, or that slave. Producers are threads, or tasks in the master's loop."""
 
     def __init__(self, setup: Setup) -> None:
         config = StoreConfig(flush="async", broker_role=setup.role, in_sync_replicas=2, slave_timeout=10_000)
@@ -162,7 +162,7 @@ class HaMember:
         began = time.perf_counter()
         end = began + load.seconds
         if load.as_tasks:
-            asyncio.run(self._produce_as_tasks(load, counts, end))
+            self._thread.call(self._produce_as_tasks(load, counts, end), load.seconds + 60)
         else:
             self._produce_in_threads(load, counts, end)
         return Measured(sum(counts), time.perf_counter() - began)
