@@ -4,8 +4,8 @@
     group       three nodes; ours sync on a majority before a send is acknowledged, DLedger's do not
 
 All nodes are processes of their own on loopback. Producers run in the master's or leader's process, the same number on
-both sides, and each waits for its own message; Java's are threads, ours threads, or coroutines in the node's own loop, as
-the task says.
+both sides, and each waits for its own message; Java's are threads, ours threads, or coroutines in the node's own loop,
+as the task says.
 Every side is warmed up before its first round; the median counts. The CPU time is that of all nodes and the producers
 together, for a message: it says how the sides compare on a machine that has other work too.
 """
