@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
+from tests.kernel.put_lanes import make_put_lane
 
 from flintlog.kernel import LaneStop, reference
 from flintlog.kernel.types import Buffer
-from flintlog.store.message import Message, PutStatus, Receipt, Receipts
+from flintlog.store.message import Message, Receipt, Receipts
 
 PUTS = 1000
 LOG_BYTES = 1 << 18
@@ -27,19 +28,7 @@ def quick_switches() -> Iterator[None]:
 
 
 def put_lane(kernel: ModuleType, lane: reference.Lane, log: bytearray) -> reference.PutLane[Receipt, Receipts]:
-    puts: reference.PutLane[Receipt, Receipts] = kernel.PutLane(
-        kernel.Encoder(Message, store_host="127.0.0.1:10911", max_message_size=1000),
-        lane,
-        lock=threading.Lock(),
-        receipt_type=Receipt,
-        batch_type=Receipts,
-        ok=PutStatus.PUT_OK,
-        now_ms=lambda: 1,
-    )
-    puts.tail = kernel.Tail(log, 0)
-    puts.ready_until = len(log)
-    puts.is_open = puts.dispatches = True
-    return puts
+    return make_put_lane(kernel, lane, kernel.Tail(log, 0))
 
 
 class SlowLane(reference.Lane):

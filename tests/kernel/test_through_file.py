@@ -5,16 +5,16 @@ from __future__ import annotations
 import mmap
 import os
 import resource
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.kernel.put_lanes import make_put_lane
 
 from flintlog.kernel import reference
-from flintlog.store.message import Message, PutStatus, Receipt, Receipts
+from flintlog.store.message import Message
 
 Duck = Any  # of either kernel
 Make = Callable[..., Any]
@@ -179,18 +179,8 @@ def put_lane(kernel: ModuleType, tail: Duck) -> tuple[Duck, Duck]:
     lane.index_enabled = False
     queue = kernel.QueueEnd(kernel.Tail(bytearray(20 * 100), 0))
     lane.set_queue("t", 0, queue)
-    puts = kernel.PutLane(
-        kernel.Encoder(Message, store_host="127.0.0.1:10911", max_message_size=1 << 20),
-        lane,
-        lock=threading.Lock(),
-        receipt_type=Receipt,
-        batch_type=Receipts,
-        ok=PutStatus.PUT_OK,
-        now_ms=lambda: 1,
-    )
-    puts.tail = tail
+    puts = make_put_lane(kernel, lane, tail, max_message_size=1 << 20)
     puts.ready_until = 1  # only the first batch finds its pages ready
-    puts.is_open = puts.dispatches = True
     return puts, queue
 
 
