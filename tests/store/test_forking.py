@@ -63,15 +63,19 @@ def test_a_child_neither_puts_nor_stops_its_parents_store(tmp_path: Path, config
 def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path: Path) -> None:
     store = open_store(tmp_path, ASYNC)
     reading, writing = os.pipe()
+    is_there, says_so = os.pipe()
     child = os.fork()
     if not child:
         os.close(writing)
+        os.write(says_so, b"!")
         os.read(reading, 1)
         os._exit(0)
     try:
+        assert os.read(is_there, 1) == b"!"  # a child that has not run yet has not let go of anything
         store.shutdown()
         open_store(tmp_path, ASYNC).shutdown()
     finally:
         os.close(writing)
         os.waitpid(child, 0)
-        os.close(reading)
+        for descriptor in (reading, is_there, says_so):
+            os.close(descriptor)
