@@ -7,6 +7,7 @@ config file. That costs a listing, and a name that is not there is as good as an
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,15 +24,16 @@ MOST = 1000
 _OFFSETS = "consumerOffset.json"
 
 
-class _Name(_Text):
+class _Name(_Text, ABC):
     name = "text"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         found = sorted({name for name in self.choices(ctx) if name.startswith(incomplete)})
         return [CompletionItem(name) for name in found[:MOST]]
 
+    @abstractmethod
     def choices(self, ctx: click.Context) -> Iterable[str]:
-        raise NotImplementedError
+        """The names that there are, in any order."""
 
 
 class TopicName(_Name):

@@ -43,9 +43,6 @@ class FaultyFile:
         check_range(self, position, position + len(data))
         self._node.live[position : position + len(data)] = data
 
-    def new_descriptor(self) -> int:
-        return -1
-
     def clear(self, start: int, stop: int) -> None:
         check_range(self, start, stop)
         self._node.live[start:stop] = bytes(stop - start)

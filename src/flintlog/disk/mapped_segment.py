@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flintlog.disk.counted import Counted
-from flintlog.disk.medium import Medium, RawFile
+from flintlog.disk.medium import Descriptive, Medium, RawFile
 from flintlog.errors import InvalidOffset, StoreClosed, SyncFailed, WrongFileSize
 from flintlog.kernel import Tail
 
@@ -203,8 +203,9 @@ class MappedSegment(Counted):
             raise StoreClosed("the segment was destroyed", path=self.path)
         try:
             tail = self.tail
-            if self._write_buffer is None and not tail.has_file:
-                descriptor = self.raw(writable=True).new_descriptor()
+            raw = self.raw(writable=True)
+            if self._write_buffer is None and not tail.has_file and isinstance(raw, Descriptive):
+                descriptor = raw.new_descriptor()
                 if descriptor >= 0 and not tail.take_file(descriptor):
                     os.close(descriptor)
             return tail

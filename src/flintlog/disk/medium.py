@@ -80,9 +80,6 @@ class RawFile(Protocol):
     def write_at(self, position: int, data: memoryview) -> None:
         """Write through the file instead of the mapping: no page faults, and the GIL is free."""
 
-    def new_descriptor(self) -> int:
-        """A descriptor of the file for whoever writes through it instead of the mapping, and closes it; -1 if none."""
-
     def clear(self, start: int, stop: int) -> None:
         """Set a range to zero; not yet durable."""
 
@@ -106,6 +103,14 @@ class RawFile(Protocol):
 
     def close(self) -> None:
         """Give up the mapping; it dies with the last view of it."""
+
+
+@runtime_checkable
+class Descriptive(Protocol):
+    """A `RawFile` of which there are descriptors; other media need not have any."""
+
+    def new_descriptor(self) -> int:
+        """One for whoever writes through the file instead of the mapping, and closes it; -1 if it is not to be had."""
 
 
 class LockFile(Protocol):

@@ -41,9 +41,6 @@ class OverlayFile:
     def write_at(self, position: int, data: memoryview) -> None:
         self.buffer[position : position + len(data)] = data
 
-    def new_descriptor(self) -> int:
-        return -1
-
     def clear(self, start: int, stop: int) -> None:
         # Only what is not zero: a page that is written here becomes memory of this process.
         stop = written_end(self._buffer, start, max(start, min(stop, self.data_end(start))))

@@ -34,9 +34,6 @@ class FetchedFile:
     def write_at(self, position: int, data: memoryview) -> NoReturn:
         _refuse(self.path)
 
-    def new_descriptor(self) -> int:
-        return -1
-
     def clear(self, start: int, stop: int) -> NoReturn:
         _refuse(self.path)
 
