@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -12,18 +15,35 @@ from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 Duck = Any  # of either kernel
 
 
+@contextmanager
+def quick_switches() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
 def make_put_lane(
-    kernel: ModuleType, lane: Duck, tail: Duck, *, max_message_size: int = 1000
+    kernel: ModuleType,
+    lane: Duck,
+    tail: Duck,
+    *,
+    max_message_size: int = 1000,
+    lock: Duck = None,
+    now_ms: Callable[[], int] = lambda: 1,
 ) -> reference.PutLane[Receipt, Receipts]:
     """One that dispatches, open, with all pages of its tail ready."""
     puts: reference.PutLane[Receipt, Receipts] = kernel.PutLane(
         kernel.Encoder(Message, store_host="127.0.0.1:10911", max_message_size=max_message_size),
         lane,
-        lock=threading.Lock(),
+        lock=lock or threading.Lock(),
         receipt_type=Receipt,
         batch_type=Receipts,
         ok=PutStatus.PUT_OK,
-        now_ms=lambda: 1,
+        now_ms=now_ms,
     )
     puts.tail = tail
     puts.ready_until = tail.capacity

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from types import ModuleType
 
-import pytest
-from tests.kernel.put_lanes import make_put_lane
+from tests.kernel.put_lanes import make_put_lane, quick_switches
 
 from flintlog.kernel import LaneStop, reference
 from flintlog.kernel.types import Buffer
@@ -17,14 +14,6 @@ from flintlog.store.message import Message, Receipt, Receipts
 
 PUTS = 1000
 LOG_BYTES = 1 << 18
-
-
-@pytest.fixture
-def quick_switches() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def put_lane(kernel: ModuleType, lane: reference.Lane, log: bytearray) -> reference.PutLane[Receipt, Receipts]:
@@ -74,7 +63,6 @@ def test_a_put_leaves_its_record_to_the_dispatcher_that_has_the_lane(kernel: Mod
     assert lane.log_offset == 0 and puts.is_behind
 
 
-@pytest.mark.usefixtures("quick_switches")
 def test_each_record_gets_one_entry_whoever_writes_it(kernel: ModuleType) -> None:
     lane = kernel.Lane()
     lane.index_enabled = False
@@ -99,10 +87,11 @@ def test_each_record_gets_one_entry_whoever_writes_it(kernel: ModuleType) -> Non
             dispatch()
 
     dispatcher = threading.Thread(target=dispatch_all)
-    dispatcher.start()
-    receipts = [puts.put(Message("t", b"x")) for _ in range(PUTS)]
-    is_over.set()
-    dispatcher.join()
+    with quick_switches():
+        dispatcher.start()
+        receipts = [puts.put(Message("t", b"x")) for _ in range(PUTS)]
+        is_over.set()
+        dispatcher.join()
     dispatch()
 
     assert None not in receipts

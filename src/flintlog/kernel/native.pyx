@@ -21,6 +21,7 @@ Loops over ranges of the log run without the interpreter's lock; a single put ke
 """
 
 import os
+from types import BuiltinMethodType
 
 cimport cython
 from cpython cimport array

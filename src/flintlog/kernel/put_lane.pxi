@@ -10,13 +10,27 @@ cdef extern from "time.h" nogil:
 
 cdef enum:
     SPECIAL_FLAGS = 0xC | 0x80
+    QUEUE_CACHE = 32  # a power of two
 
 cdef str INNER_NUM = "INNER_NUM"
 
 
+cdef struct KnownQueue:
+    # A queue that was put to before: its name as the table of next offsets has it, made once, and the lane's number.
+    PyObject *topic
+    int64_t queue_id
+    PyObject *name
+    int32_t ordinal
+
+
 @cython.final
 cdef class PutLane:
-    """The short way of a plain message; whoever gets None takes the long one. See the plain twin."""
+    """The short way of a plain message; whoever gets None takes the long one. See the plain twin.
+
+    A single put keeps the interpreter from the moment it sees the put lock free until its record is in the log and its
+    queue's next offset in the table; so nobody can take the lock meanwhile, and taking it would only cost time. What may
+    run other code (a given clock, a collection of garbage) comes before that moment.
+    """
 
     cdef readonly Encoder encoder
     cdef readonly Lane lane
@@ -25,9 +39,10 @@ cdef class PutLane:
     cdef public bint is_open
     cdef public bint dispatches
     cdef public int64_t ready_until
-    cdef object lock
+    cdef public object when_behind
     cdef object acquire
     cdef object release
+    cdef object locked
     cdef object now_ms
     cdef object receipt_type
     cdef object batch_type
@@ -35,13 +50,22 @@ cdef class PutLane:
     cdef Py_ssize_t delay_level_at
     cdef Py_ssize_t deliver_at_at
     cdef Py_ssize_t compress_at
+    cdef KnownQueue queues[QUEUE_CACHE]
+    cdef int64_t last_stored_at
+    cdef object last_time  # the same as a number of Python's: many puts share a millisecond
+
+    def __cinit__(self):
+        memset(self.queues, 0, sizeof(self.queues))
+        self.last_time = 0
 
     def __init__(self, Encoder encoder not None, Lane lane not None, *, lock, receipt_type, batch_type, ok, now_ms=None):
         self.encoder = encoder
         self.lane = lane
-        self.lock = lock
         self.acquire = lock.acquire
         self.release = lock.release
+        self.locked = lock.locked
+        if type(self.locked) is not BuiltinMethodType:  # Python code could lose the interpreter before it answers
+            raise TypeError("a put lock tells by a built-in method whether it is taken")
         self.now_ms = now_ms
         self.receipt_type = receipt_type
         self.batch_type = batch_type
@@ -56,19 +80,31 @@ cdef class PutLane:
         descriptor = getattr(kind, name, None)
         return slot_offset(<PyObject *>kind, <PyObject *>descriptor)
 
+    def __dealloc__(self):
+        for i in range(QUEUE_CACHE):
+            Py_XDECREF(self.queues[i].topic)
+            Py_XDECREF(self.queues[i].name)
+
     @property
     def is_behind(self):
         """Whether records wait to be dispatched."""
+        return self.has_fallen_behind()
+
+    cdef inline bint has_fallen_behind(self) noexcept:
         return self.tail is not None and self.lane.log_offset != self.tail.base + self.tail.at
 
     def put(self, message):
         """Append and dispatch a plain message; its receipt, or None when this is no plain case."""
-        if not self.is_open or not self.is_plain(<PyObject *>message) or not self.acquire(False):
+        cdef int64_t stored_at
+        cdef KnownQueue *queue
+        if not self.is_open or not self.is_plain(<PyObject *>message):
             return None
-        try:
-            return self.append(message, self.now())
-        finally:
-            self.release()
+        stored_at = self.now()
+        queue = self.queue_of(<PyObject *>message)
+        receipt = None if queue == NULL else self.append(<PyObject *>message, queue, stored_at)
+        if self.when_behind is not None and receipt is not None and self.has_fallen_behind():
+            self.when_behind()
+        return receipt
 
     def put_batch(self, messages):
         """The same for messages of one queue, as one write; what `batch_type` makes of them, or None."""
@@ -132,8 +168,24 @@ cdef class PutLane:
             return False
         return PyUnicode_CheckExact(topic) and PyLong_CheckExact(queue_id)
 
-    cdef append(self, message, int64_t stored_at):
-        cdef PyObject *raw = <PyObject *>message
+    cdef KnownQueue *queue_of(self, PyObject *message) except? NULL:
+        """The queue of a whole message; NULL for a number that is no queue's."""
+        cdef PyObject *topic = field(message, self.encoder.slots[TOPIC])
+        cdef int32_t queue_id = 0
+        cdef KnownQueue *queue
+        if not int32_of(field(message, self.encoder.slots[QUEUE_ID]), &queue_id):
+            return NULL
+        queue = &self.queues[queue_id & (QUEUE_CACHE - 1)]
+        if queue.topic != topic or queue.queue_id != queue_id:
+            name = (<object>topic, queue_id)
+            Py_INCREF(topic)
+            Py_INCREF(<PyObject *>name)
+            Py_XDECREF(queue.topic)
+            Py_XDECREF(queue.name)
+            queue.topic, queue.queue_id, queue.name, queue.ordinal = topic, queue_id, <PyObject *>name, -1
+        return queue
+
+    cdef append(self, PyObject *message, KnownQueue *queue, int64_t stored_at):
         cdef Tail tail = self.tail
         cdef Encoder encoder = self.encoder
         cdef int64_t queue_offset = 0
@@ -142,22 +194,28 @@ cdef class PutLane:
         cdef PyObject *host
         if tail is None or tail.base + tail.at >= self.ready_until:
             return None
-        key = (<object>field(raw, encoder.slots[TOPIC]), <object>field(raw, encoder.slots[QUEUE_ID]))
-        if not find_item(<PyObject *>self.next_offsets, <PyObject *>key, &known):
+        if not find_item(<PyObject *>self.next_offsets, queue.name, &known):
             return None
         if known != NULL and not int64_of(known, &queue_offset):
             return None
+        if self.locked():
+            return None
         tail.check_writable()
         start = tail.at
-        size = encoder.append_planned(tail, raw, queue_offset, stored_at)
+        size = encoder.append_planned(tail, message, queue_offset, stored_at)
         if size <= 0:
             return None
-        self.next_offsets[key] = queue_offset + 1
+        offset = 0 if known == NULL else <object>known
+        self.next_offsets[<object>queue.name] = queue_offset + 1
         if self.dispatches:
+            self.lane.last_queue = queue.ordinal
             self.dispatch(tail, start, size)
-        host = field(raw, encoder.slots[STORE_HOST])
+            queue.ordinal = self.lane.last_queue
+        if stored_at != self.last_stored_at:
+            self.last_stored_at, self.last_time = stored_at, stored_at
+        host = field(message, encoder.slots[STORE_HOST])
         store_host = encoder.store_host if host == Py_None else <object>host
-        return self.receipt_type(self.ok, tail.base + start, queue_offset, size, stored_at, store_host)
+        return self.receipt_type(self.ok, tail.base + start, offset, size, self.last_time, store_host)
 
     cdef append_batch(self, messages, int64_t stored_at):
         cdef Tail tail = self.tail

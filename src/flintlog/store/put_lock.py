@@ -10,6 +10,7 @@ under the put lock.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
@@ -21,7 +22,12 @@ class PutLock(Protocol):
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
     def release(self) -> None: ...
-    def locked(self) -> bool: ...
+
+    @property
+    def locked(self) -> Callable[[], bool]:
+        """Tells whether it is taken: a built-in method, so that no other thread runs before a put has the answer."""
+        ...
+
     def __enter__(self) -> bool: ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -31,10 +37,11 @@ class PutLock(Protocol):
 class SpinningLock:
     """Tries a few times before it goes to sleep: a holder is gone sooner than a sleeper wakes."""
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_lock", "locked")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.locked = self._lock.locked
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         take = self._lock.acquire
@@ -45,9 +52,6 @@ class SpinningLock:
 
     def release(self) -> None:
         self._lock.release()
-
-    def locked(self) -> bool:
-        return self._lock.locked()
 
     def __enter__(self) -> bool:
         return self.acquire()

@@ -45,6 +45,7 @@ class Writable(Readable):
         self._put_plain = self._put_lane.put
         self._flushing = engine.flushing
         self._group_commit = engine.flushing.waiting
+        self._put_lane.when_behind = engine.flushing.after_append if self._group_commit is None else None
         self._is_ledger = engine.parts.ledger is not None  # then a put has no place before the group says which
         self._closed_batches = ClosedBatches(engine, self._put_now)
 
@@ -53,12 +54,10 @@ class Writable(Readable):
         receipt: Receipt | None = self._put_plain(message)
         if receipt is None:
             receipt = self._appender.append(message)
-            if receipt.status is not _OK:
-                return self._count_failed(receipt)
+            if receipt.status is not _OK or self._group_commit is None:
+                return self._without_waiting(receipt)
             message = plainly_named(message)  # what the lane takes is so named
-        if self._group_commit is None:
-            if self._put_lane.is_behind:
-                self._flushing.after_append()
+        elif self._group_commit is None:
             return receipt
         if not self._is_ledger and _waits_not(message):
             self._group_commit.nudge()
@@ -142,7 +141,7 @@ class Writable(Readable):
         receipt: Receipt | None = self._put_plain(message)
         if receipt is None:
             return self._without_waiting(self._appender.append(message))
-        if self._put_lane.is_behind:
+        if self._group_commit is not None and self._put_lane.is_behind:
             self._flushing.after_append()
         return receipt
 

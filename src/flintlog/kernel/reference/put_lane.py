@@ -44,6 +44,11 @@ class Lock(Protocol):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
     def release(self) -> None: ...
 
+    @property
+    def locked(self) -> Callable[[], bool]:
+        """Tells whether it is taken; a built-in method, which the native kernel needs."""
+        ...
+
 
 class PutLane(Generic[R, B]):
     """The short way of a plain message; whoever gets None takes the long one.
@@ -51,7 +56,7 @@ class PutLane(Generic[R, B]):
     `tail` is the end of the log and `next_offsets` the table of next queue offsets, both under the put lock.
     `is_open` lets puts in at all; `dispatches` makes them visible at once (not under sync flush). At the log offset
     `ready_until` the long way is taken once, to have the next pages of the file made ready; batches that are written
-    through the file need none.
+    through the file need none. `when_behind` is called by a single put that leaves its record undispatched.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class PutLane(Generic[R, B]):
         self.is_open = False
         self.dispatches = False
         self.ready_until = 0
+        self.when_behind: Callable[[], None] | None = None
         self._lock = lock
         self._receipt_type = receipt_type
         self._batch_type = batch_type
@@ -94,9 +100,12 @@ class PutLane(Generic[R, B]):
         if not self._lock.acquire(False):
             return None
         try:
-            return self._append(message, self._now_ms())
+            receipt = self._append(message, self._now_ms())
         finally:
             self._lock.release()
+        if self.when_behind is not None and receipt is not None and self.is_behind:
+            self.when_behind()
+        return receipt
 
     def put_batch(self, messages: Sequence[PlainMessage]) -> B | None:
         """The same for messages of one queue, as one write; what `batch_type` makes of them, or None."""

@@ -1,0 +1,141 @@
+"""Which queue a put goes to, which offset it gets there, and who is let in: in both kernels."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import ModuleType
+
+import pytest
+from tests.kernel.put_lanes import Duck, make_put_lane, quick_switches
+
+from flintlog.kernel import native, scan
+from flintlog.store.message import Message
+from flintlog.store.put_lock import SpinningLock
+
+QUEUES = [("t", 0), ("u", 0), ("t", 32), ("t", 64), ("t", 1), ("ü", 0)]
+ROUNDS = 5
+LONG, MOST_SHORT = 100, 60_000
+
+
+def another(text: str) -> str:
+    """An equal text that is another object."""
+    return text.encode().decode()
+
+
+def test_queues_are_told_apart_whatever_they_have_in_common(kernel: ModuleType) -> None:
+    lane = kernel.Lane()
+    lane.index_enabled = False
+    ends = {queue: kernel.Tail(bytearray(20 * ROUNDS), 0) for queue in QUEUES}
+    for (topic, queue_id), tail in ends.items():
+        lane.set_queue(topic, queue_id, kernel.QueueEnd(tail))
+    puts = make_put_lane(kernel, lane, kernel.Tail(bytearray(8192), 0))
+    places: dict[tuple[str, int], list[int]] = {queue: [] for queue in QUEUES}
+    for number in range(ROUNDS):
+        for topic, queue_id in QUEUES:
+            receipt = puts.put(Message(another(topic), b"x", queue_id=queue_id))
+            assert receipt is not None and receipt.queue_offset == number
+            places[topic, queue_id].append(receipt.physical_offset)
+    assert puts.next_offsets == dict.fromkeys(QUEUES, ROUNDS)
+    for queue, tail in ends.items():
+        entries = bytes(tail.buffer)
+        assert [int.from_bytes(entries[at : at + 8], "big") for at in range(0, len(entries), 20)] == places[queue]
+
+
+def test_offsets_that_another_way_has_moved(kernel: ModuleType) -> None:
+    puts = make_put_lane(kernel, kernel.Lane(), kernel.Tail(bytearray(4096), 0))
+    assert puts.put(Message("t", b"x"))
+    puts.next_offsets["t", 0] = 70
+    receipt = puts.put(Message("t", b"x"))
+    assert receipt is not None and receipt.queue_offset == 70
+    puts.next_offsets = {("t", 0): 5}
+    receipt = puts.put(Message("t", b"x"))
+    assert receipt is not None and receipt.queue_offset == 5
+
+
+def test_receipts_have_the_clocks_time_also_when_it_goes_back(kernel: ModuleType) -> None:
+    times = [7, 7, 8, 2**40, 2, 2, 0]
+    left = iter(times)
+    log = bytearray(4096)
+    puts = make_put_lane(kernel, kernel.Lane(), kernel.Tail(log, 0), now_ms=lambda: next(left))
+    receipts = [puts.put(Message("t", b"x")) for _ in times]
+    assert [receipt.store_timestamp for receipt in receipts if receipt is not None] == times
+    found = scan(log, 0, len(log), 0)
+    assert [found.row(number).store_timestamp for number in range(found.count)] == times
+
+
+@pytest.mark.parametrize("make_lock", [threading.Lock, SpinningLock])
+def test_nobody_is_let_in_while_the_lock_is_taken(kernel: ModuleType, make_lock: Duck) -> None:
+    lock = make_lock()
+    puts = make_put_lane(kernel, kernel.Lane(), kernel.Tail(bytearray(4096), 0), lock=lock)
+    with lock:
+        assert puts.put(Message("t", b"x")) is None
+        assert puts.put_batch([Message("t", b"x")]) is None
+    assert puts.tail is not None and puts.tail.position == 0 and not puts.next_offsets
+    assert puts.put(Message("t", b"x"))
+    assert not lock.locked()
+
+
+def test_a_lock_that_answers_by_python_code_is_refused() -> None:
+    class Plain:
+        def __init__(self) -> None:
+            lock = threading.Lock()
+            self.acquire, self.release = lock.acquire, lock.release
+
+        def locked(self) -> bool:
+            return False
+
+    with pytest.raises(TypeError, match="built-in"):
+        make_put_lane(native, native.Lane(), native.Tail(bytearray(4096), 0), lock=Plain())
+
+
+def test_who_leaves_a_record_undispatched_says_so(kernel: ModuleType) -> None:
+    lane = kernel.Lane()
+    lane.index_enabled = False
+    lane.set_queue("t", 0, kernel.QueueEnd(kernel.Tail(bytearray(40), 0)))
+    puts = make_put_lane(kernel, lane, kernel.Tail(bytearray(4096), 0))
+    calls: list[int] = []
+    puts.when_behind = lambda: calls.append(lane.log_offset)
+    assert puts.put(Message("t", b"x")) and not calls
+    assert puts.put(Message("v", b"x")) and len(calls) == 1  # a queue that the lane does not know
+    puts.is_open = False
+    assert puts.put(Message("v", b"x")) is None and len(calls) == 1
+
+
+def test_short_and_long_ways_hand_out_each_offset_once(kernel: ModuleType) -> None:
+    """The long way loses the interpreter between reading an offset and using it: the lock alone keeps others out."""
+    lock, log = threading.Lock(), bytearray(1 << 23)
+    tail = kernel.Tail(log, 0)
+    puts = make_put_lane(kernel, kernel.Lane(), tail, lock=lock)
+    puts.dispatches = False
+    has_begun, is_over = threading.Event(), threading.Event()
+    short: list[int] = []
+
+    def put_long() -> None:
+        with lock:
+            offset = puts.next_offsets.get(("t", 0), 0)
+            has_begun.set()
+            time.sleep(1e-5)
+            assert puts.encoder.append(tail, Message("t", b"long"), offset, 1)
+            time.sleep(1e-5)
+            puts.next_offsets["t", 0] = offset + 1
+
+    def put_short() -> None:
+        has_begun.wait()
+        while not is_over.is_set() and len(short) < MOST_SHORT:
+            receipt = puts.put(Message("t", b"x"))
+            short.extend([] if receipt is None else [receipt.queue_offset])
+
+    threads = [threading.Thread(target=put_short) for _ in range(2)]
+    with quick_switches():
+        for thread in threads:
+            thread.start()
+        for _ in range(LONG):
+            put_long()
+            time.sleep(1e-4)
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    found = scan(log, 0, tail.position, 0)
+    assert [found.row(number).queue_offset for number in range(found.count)] == list(range(LONG + len(short)))
+    assert short
