@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.bench.peers import FileByHand, SqliteEngine, lmdb_peer, rocksdict_peer, sqlite_peer
-from flintlog.bench.tasks import TASKS, Task, Window
+from flintlog.bench.peers import SqliteEngine, lmdb_peer, rocksdict_peer, sqlite_peer
+from flintlog.bench.raw_file import FileByHand
+from flintlog.bench.tasks import BATCH_COUNT, TASKS, Task, Window
 from flintlog.errors import MissingExtra
+from flintlog.kernel import scan
 
 SHORT = Window(seconds=0.05, warm_up_seconds=0.0, rounds=1, get_count=64)
 
@@ -46,6 +48,18 @@ def test_a_file_by_hand_holds_every_record_that_was_acknowledged(tmp_path: Path)
     assert measured is not None
     record_bytes = 20 + _task("synced-async").body_bytes
     assert (tmp_path / "log").stat().st_size == measured.count * record_bytes
+
+
+def test_a_file_by_hand_gets_the_records_of_batches_and_nothing_else(tmp_path: Path) -> None:
+    ready = Task(name="", about="", kind="batch", body_bytes=64, ready=True)
+    measured = FileByHand().measure(ready, SHORT, tmp_path)
+    assert measured is not None and measured.count >= BATCH_COUNT
+    with (tmp_path / "0").open("rb") as file:
+        head = file.read(1 << 16)
+    found = scan(head, 0, len(head), 0, max_count=BATCH_COUNT)
+    assert found.count == BATCH_COUNT
+    assert {found.row(number).queue_offset for number in range(found.count)} == set(range(BATCH_COUNT))
+    assert FileByHand().measure(_task("put"), SHORT, tmp_path) is None
 
 
 @pytest.mark.parametrize(("package", "make"), [("rocksdict", rocksdict_peer), ("lmdb", lmdb_peer)])

@@ -8,16 +8,13 @@ store's index gives. They have no queues, filters or recovery of a torn tail, so
 | sqlite | a transaction each, WAL, synchronous=OFF | a transaction each, WAL, synchronous=FULL |
 | rocksdict | write-ahead log, not synced | synced; RocksDB groups writers itself |
 | lmdb | a transaction each, sync=False | a transaction each, synced |
-| file | (none) | one file, one fdatasync a group, by hand in asyncio |
 """
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.metadata
 import itertools
-import os
 import sqlite3
 import threading
 import time
@@ -244,71 +241,6 @@ def _read(engine: Engine, window: Window) -> Measurement:
                 break
     meter.stop()
     return meter.measurement(count)
-
-
-class FileByHand:
-    """A file, a list of waiting producers, one fdatasync for all of them: what one would write oneself."""
-
-    name = "file"
-    version = "append, fdatasync a group"
-
-    def prepare(self, task: Task, window: Window, directory: Path) -> None:
-        """It reads nothing."""
-
-    def measure(self, task: Task, window: Window, directory: Path) -> Measurement | None:
-        """Only what asyncio producers do with it."""
-        if task.kind != "synced-async":
-            return None
-        directory.mkdir(parents=True, exist_ok=True)
-        file = os.open(directory / "log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
-        try:
-            return asyncio.run(_group_commit(file, task, window))
-        finally:
-            os.close(file)
-
-    def close(self) -> None:
-        """Nothing to give back."""
-
-
-async def _group_commit(file: int, task: Task, window: Window) -> Measurement:
-    loop = asyncio.get_running_loop()
-    body = body_of(task)
-    waiting: list[tuple[bytes, asyncio.Future[None]]] = []
-    work = asyncio.Event()
-    numbers = itertools.count()
-    waits_ns: list[int] = []
-    meter = Meter()
-    deadline = meter.deadline(window.seconds)
-
-    async def write_groups() -> None:
-        while await work.wait():
-            work.clear()
-            group, waiting[:] = waiting[:], []
-            await loop.run_in_executor(None, _write_and_sync, file, [record for record, _ in group])
-            for _, future in group:
-                future.set_result(None)
-
-    async def produce() -> int:
-        done = 0
-        while (begin := time.perf_counter()) < deadline:
-            future = loop.create_future()
-            waiting.append((f"{next(numbers):020}".encode() + body, future))
-            work.set()
-            await future
-            waits_ns.append(int((time.perf_counter() - begin) * 1e9))
-            done += 1
-        return done
-
-    writer = asyncio.create_task(write_groups())
-    count = sum(await asyncio.gather(*(produce() for _ in range(task.threads))))
-    meter.stop()
-    writer.cancel()
-    return meter.measurement(count, waits_ns)
-
-
-def _write_and_sync(file: int, records: list[bytes]) -> None:
-    os.write(file, b"".join(records))
-    os.fdatasync(file)
 
 
 def sqlite_peer() -> Peer:

@@ -13,7 +13,8 @@ import msgspec
 
 from flintlog.bench.java import Java
 from flintlog.bench.ours import Ours
-from flintlog.bench.peers import FileByHand, lmdb_peer, rocksdict_peer, sqlite_peer
+from flintlog.bench.peers import lmdb_peer, rocksdict_peer, sqlite_peer
+from flintlog.bench.raw_file import FileByHand
 from flintlog.bench.report import FIGURE_COLUMNS, Report, cells, make_report
 from flintlog.bench.run import Contender, run_tasks
 from flintlog.bench.tasks import QUICK, TASKS, Task, Window
