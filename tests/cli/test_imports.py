@@ -19,7 +19,18 @@ from tests.cli.command_tree import command_lines
 Golden = Callable[[str], Path]
 
 HEAVY = frozenset(
-    {"pyarrow", "pyspark", "textual", "numpy", "pandas", "deltalake", "lz4", "zstandard", "prometheus_client"}
+    {
+        "pyarrow",
+        "pyspark",
+        "textual",
+        "numpy",
+        "pandas",
+        "deltalake",
+        "lz4",
+        "zstandard",
+        "prometheus_client",
+        "asyncio",
+    }
 )
 HELP_NEEDS_NO = ("flintlog.store.store", "flintlog.care.store_files", "flintlog.pipeline", "flintlog.bench", "rich")
 _PROBE = Path(__file__).with_name("import_probe.py")

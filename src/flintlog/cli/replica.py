@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -35,6 +34,8 @@ def status(addresses: tuple[str, ...], output: Output) -> int:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
             raise click.UsageError(f"{address!r} is no HOST:PORT")
+    import asyncio
+
     found = asyncio.run(_ask_all(addresses))
     output.rows((row for address, told in found for row in rows_of(address, told)), _COLUMNS)
     return ExitCode.CANNOT_READ if any(isinstance(told, str) for _, told in found) else ExitCode.FINE
@@ -42,6 +43,8 @@ def status(addresses: tuple[str, ...], output: Output) -> int:
 
 async def _ask_all(addresses: tuple[str, ...]) -> list[tuple[str, NodeStatus | str]]:
     """Each node's status, or why there is none."""
+    import asyncio
+
     return list(zip(addresses, await asyncio.gather(*map(_ask, addresses)), strict=True))
 
 

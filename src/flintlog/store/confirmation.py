@@ -11,12 +11,11 @@ Invariant: a put is completed as confirmed only when `confirmed_where` has passe
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from flintlog.store.flush import join
 from flintlog.store.message import Message, PutStatus
@@ -31,6 +30,9 @@ from flintlog.store.waiting import (
     finish_all,
     wake_loops,
 )
+
+if TYPE_CHECKING:
+    import asyncio
 
 _WATCHES_PER_TIMEOUT: Final = 10
 

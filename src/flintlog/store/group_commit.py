@@ -14,7 +14,6 @@ both is woken once.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import threading
@@ -22,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush import Flushable, join
@@ -38,6 +37,9 @@ from flintlog.store.waiting import (
     finish_all,
     wake_loops,
 )
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = logging.getLogger(__name__)
 

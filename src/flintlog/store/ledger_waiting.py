@@ -8,14 +8,17 @@ dispatches before: the node's own thread, which brings the answers, must not be 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from flintlog.store.ledger_log import LedgerCommitLog, Pending, ProposalAnswer, outcome_of
 from flintlog.store.message import Message, PutStatus
 from flintlog.store.waiting import Outcome, PutCounts, Waiting
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class LedgerWaiting:
@@ -50,6 +53,8 @@ class LedgerWaiting:
 
     def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
         """The same, from asyncio."""
+        import asyncio
+
         return asyncio.wrap_future(self.future(receipt, message))
 
     def nudge(self) -> None:

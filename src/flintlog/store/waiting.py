@@ -9,15 +9,17 @@ would have to be put to sleep and woken a second time.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
+
+if TYPE_CHECKING:
+    import asyncio  # whoever has no loop does without: a command that looks at a store starts sooner
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +125,8 @@ class LoopHere:
         """The loop; raises RuntimeError when none runs here."""
         last = self._last
         if last is None or getattr(last, "_thread_id", None) != threading.get_ident():
+            import asyncio
+
             last = self._last = asyncio.get_running_loop()
         return last
 
@@ -157,6 +161,8 @@ def wake_loops(tasks: list[Task], status: PutStatus | None) -> None:
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
+    import asyncio
+
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
