@@ -2,12 +2,13 @@
 
     keys, some at a time ─▶ each thread chains all of them, in its share of the slots       kernel.index_link
                          ─▶ each thread writes the entries of a piece, with all the links   kernel.index_entries
+                         ─▶ the disk takes them while the next ones are chained
     at the end           ─▶ slots, header, sync; then the file gets its name
 
 The bytes are those of adding one key after another: a chain stays within a slot, an entry's place follows from its
-number. Slots are kept in memory until the end, because keys come to them in no order; everything is written through the
-file, which costs a third of what new pages of a map do. The task works under a name of its own, so other attempts at it
-do no harm.
+number. Slots are kept in memory until the end, because keys come to them in no order; everything is written through
+the file, because new pages of a map cost more than all the rest. The task works under a name of its own, so other
+attempts at it do no harm.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from flintlog.pipeline.rebuild_scan import BuildPlan
 from flintlog.pipeline.staging import give_name
 from flintlog.pipeline.tasks import attempt_name
 
-PIECE_KEYS: Final = 1 << 16
+PIECE_KEYS: Final = 1 << 17
 PIECES_AT_ONCE: Final = 8
-"""So many keys are in the processor's cache when their entries are written, and their links need little memory."""
+"""Threads wait for each other twice for so many pieces, whose links take 4 MiB."""
 
 MOST_THREADS: Final = 8
 """Each looks at all keys: beyond this that takes longer than what is shared."""
@@ -83,7 +84,6 @@ def build_index_file(task: IndexTask) -> int:
     header = IndexHeader() if task.previous is None else starting_header(*task.previous)
     pieces = list(_cut(_spilled(task, medium), header.begin_timestamp))
     fill_index_file(raw, layout, header, pieces, min(task.thread_count, os.cpu_count() or 1))
-    raw.sync()
     raw.close()
     give_name(medium, working, Path(task.plan.staged) / INDEX / task.name)
     return sum(keys.stop - keys.start for keys in task.ranges)
@@ -111,22 +111,26 @@ def _cut(parts: Iterator[memoryview], begin_time: int) -> Iterator[Piece]:
 def fill_index_file(
     raw: RawFile, layout: IndexLayout, header: IndexHeader, pieces: Sequence[Piece], threads: int
 ) -> None:
-    """Write all keys of a new file; `header` is the one that it begins with."""
+    """Write all keys of a new file, and make it durable; `header` is the one that it begins with."""
     raw.write_at(0, memoryview(encode_index_header(header)))  # by one: threads that write need the file open
     slots = MemoryMap(layout.slot_count * SLOT_SIZE, None, writable=True)
     if _HUGE_PAGES is not None:
         slots.advise(_HUGE_PAGES, 0, slots.size)
     used_slot_count = 0
-    with ThreadPoolExecutor(threads, "fill-index") as pool:
+    with ThreadPoolExecutor(threads, "fill-index") as pool, ThreadPoolExecutor(1, "sync-index") as beside:
+        run = map if threads == 1 else pool.map  # alone this thread does it: no other has to be woken
+        syncs = []
         for start in range(0, len(pieces), PIECES_AT_ONCE):
             filling = _Filling(raw, layout, slots.buffer, pieces[start : start + PIECES_AT_ONCE], threads)
-            used_slot_count += sum(pool.map(filling.link, range(threads)))
-            list(pool.map(filling.write, range(len(filling.pieces))))
-        step = -(-slots.size // threads)
-        places = range(0, slots.size, step)
-        list(pool.map(lambda place: raw.write_at(HEADER_SIZE + place, slots.buffer[place : place + step]), places))
-    if pieces:
-        raw.write_at(0, memoryview(encode_index_header(_header_of(pieces, used_slot_count))))
+            used_slot_count += sum(run(filling.link, range(threads)))
+            list(run(filling.write, range(len(filling.pieces))))
+            syncs.append(beside.submit(raw.sync, *filling.place()))
+        raw.write_at(HEADER_SIZE, slots.buffer)
+        if pieces:
+            raw.write_at(0, memoryview(encode_index_header(_header_of(pieces, used_slot_count))))
+        for synced in syncs:
+            synced.result()
+    raw.sync()
 
 
 class _Filling:
@@ -149,6 +153,12 @@ class _Filling:
             self._links[share].append(links)
             empty += found
         return empty
+
+    def place(self) -> tuple[int, int]:
+        """Where the entries begin and end in the file."""
+        last = self.pieces[-1]
+        stop = last.first + last.keys.nbytes // KEY.size
+        return self._layout.entry_position(self.pieces[0].first), self._layout.entry_position(stop)
 
     def write(self, number: int) -> None:
         piece = self.pieces[number]
