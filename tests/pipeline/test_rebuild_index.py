@@ -9,6 +9,8 @@ import pytest
 
 from flintlog import kernel
 from flintlog.derive.index_plan import plan_index_files, starting_header
+from flintlog.disk.local_file import LocalFile
+from flintlog.errors import SyncFailed
 from flintlog.format.index_file import HEADER_SIZE, IndexLayout, encode_index_header, parse_index_header
 from flintlog.kernel import KEY
 from flintlog.pipeline import rebuild_index
@@ -102,7 +104,7 @@ def test_every_share_of_the_slots_has_a_thread_of_its_own(tmp_path: Path, monkey
     assert set(linked) == {(0, 3), (1, 3), (2, 3)}
 
 
-def test_a_disk_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = IndexLayout(50, 100)
     plan = make_plan(tmp_path, layout)
     spill(plan, [make_keys(random.Random(1), 40)])
@@ -113,5 +115,34 @@ def test_a_disk_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(kernel, "index_entries", refuse)
     with pytest.raises(OSError, match="no room"):
+        build_index_file(IndexTask(plan, "file", planned.ranges, None, 2))
+    assert not (tmp_path / "staged" / "index").exists()
+
+
+def test_the_whole_file_is_synced_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = IndexLayout(50, 100)
+    plan = make_plan(tmp_path, layout)
+    spill(plan, [make_keys(random.Random(1), 40)])
+    (planned,) = plan_index_files([40], layout)
+    seen: list[tuple[object, bytes]] = []
+    monkeypatch.setattr(LocalFile, "sync", lambda file, *place: seen.append((place, bytes(file.buffer))))
+    build_index_file(IndexTask(plan, "file", planned.ranges, None, 2))
+    made = (tmp_path / "staged" / "index" / "file").read_bytes()
+    assert seen[-1] == ((), made)
+    assert [place for place, _ in seen[:-1]] == [(layout.entry_position(1), layout.entry_position(41))]
+
+
+def test_a_sync_that_failed_meanwhile_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = IndexLayout(50, 100)
+    plan = make_plan(tmp_path, layout)
+    spill(plan, [make_keys(random.Random(1), 40)])
+    (planned,) = plan_index_files([40], layout)
+
+    def sync(file: LocalFile, *place: int) -> None:
+        if place:
+            raise SyncFailed("the disk did not take the data", path=file.path)
+
+    monkeypatch.setattr(LocalFile, "sync", sync)
+    with pytest.raises(SyncFailed):
         build_index_file(IndexTask(plan, "file", planned.ranges, None, 2))
     assert not (tmp_path / "staged" / "index").exists()
