@@ -17,7 +17,7 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.kernel import ScanStop
 from flintlog.pipeline.logs import find_end, find_logs
 from flintlog.pipeline.partitions import plan as plan_splits
-from flintlog.pipeline.rebuild_build import IndexTask, build_index_file
+from flintlog.pipeline.rebuild_index import IndexTask, build_index_file
 from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, read_split
 from flintlog.pipeline.staging import sync_tree
 from flintlog.pipeline.tasks import Refusal, _Task

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from flintlog.kernel.types import (
     INNER_BATCH,
     KEY,
+    LINK,
     MULTI_DISPATCH,
     ROW,
     Buffer,
@@ -48,9 +49,11 @@ count_entries = _kernel.count_entries
 crc32 = _kernel.crc32
 decode = _kernel.decode
 find_record = _kernel.find_record
+index_entries = _kernel.index_entries
 index_fill = _kernel.index_fill
 index_hash = _kernel.index_hash
 index_insert = _kernel.index_insert
+index_link = _kernel.index_link
 java_hash = _kernel.java_hash
 match_index = _kernel.match_index
 name = _kernel.name
@@ -62,6 +65,7 @@ written_end = _kernel.written_end
 __all__ = [
     "INNER_BATCH",
     "KEY",
+    "LINK",
     "MULTI_DISPATCH",
     "ROW",
     "Buffer",
@@ -86,9 +90,11 @@ __all__ = [
     "crc32",
     "decode",
     "find_record",
+    "index_entries",
     "index_fill",
     "index_hash",
     "index_insert",
+    "index_link",
     "java_hash",
     "match_index",
     "name",

@@ -76,6 +76,19 @@ static inline int64_t entry_offset(int64_t queue_offset) {
     return __builtin_mul_overflow(queue_offset, (int64_t)20, &offset) ? -1 : offset;
 }
 
+/* a % d by two multiplications, for many a and one d > 0: `inverse` is 2^64 / d, rounded up. It has 64 bits for 32-bit
+   numbers, so its error never reaches the next remainder. A division takes several times as long. */
+static inline uint64_t inverse_of(uint32_t d) { return UINT64_MAX / d + 1; }
+static inline uint32_t remainder_of(uint32_t a, uint64_t inverse, uint32_t d) {
+#if defined(__SIZEOF_INT128__)
+    uint64_t fraction = inverse * a;
+    return (uint32_t)(((unsigned __int128)fraction * d) >> 64);
+#else
+    (void)inverse;
+    return a % d;
+#endif
+}
+
 static inline int64_t wrapping_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 
 /* Java's hash goes on from `h` over one more unit, or four at a time: one multiplication in the chain. */

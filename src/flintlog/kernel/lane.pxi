@@ -340,6 +340,13 @@ def index_insert(
     )
 
 
+cdef inline int32_t seconds_since(int64_t begin_time, int64_t store_timestamp) noexcept nogil:
+    """What an entry says of its time: none before the file's begin, or without one."""
+    if begin_time <= 0 or store_timestamp <= begin_time:
+        return 0
+    return <int32_t>min((store_timestamp - begin_time) // 1000, <int64_t>INT32_MAX)
+
+
 cdef inline bint insert(
     uint8_t *data,
     uint32_t slot_count,
@@ -349,7 +356,6 @@ cdef inline bint insert(
     int64_t store_timestamp,
 ) noexcept:
     cdef int64_t begin_time = get64(data)
-    cdef int64_t seconds = 0
     cdef int32_t count = get32(data + 36)
     cdef int32_t previous
     cdef uint8_t *slot = data + INDEX_HEADER_SIZE + <size_t>INDEX_SLOT_SIZE * (<uint32_t>hash % slot_count)
@@ -361,12 +367,10 @@ cdef inline bint insert(
     previous = get32(slot)
     if previous < 0 or previous > count:
         previous = 0
-    if begin_time > 0 and store_timestamp > begin_time:
-        seconds = min((store_timestamp - begin_time) // 1000, <int64_t>INT32_MAX)
     entry = data + INDEX_HEADER_SIZE + <size_t>INDEX_SLOT_SIZE * slot_count + <size_t>INDEX_ENTRY_SIZE * count
     put32(entry, hash)
     put64(entry + 4, physical_offset)
-    put32(entry + 12, <int32_t>seconds)
+    put32(entry + 12, seconds_since(begin_time, store_timestamp))
     put32(entry + 16, previous)
     # The entry first, then the slot that names it: a reader beside us never follows a slot to nothing.
     write_barrier()

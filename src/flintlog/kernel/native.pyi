@@ -14,9 +14,11 @@ from flintlog.kernel.reference import count_entries as count_entries
 from flintlog.kernel.reference import crc32 as crc32
 from flintlog.kernel.reference import decode as decode
 from flintlog.kernel.reference import find_record as find_record
+from flintlog.kernel.reference import index_entries as index_entries
 from flintlog.kernel.reference import index_fill as index_fill
 from flintlog.kernel.reference import index_hash as index_hash
 from flintlog.kernel.reference import index_insert as index_insert
+from flintlog.kernel.reference import index_link as index_link
 from flintlog.kernel.reference import java_hash as java_hash
 from flintlog.kernel.reference import match_index as match_index
 from flintlog.kernel.reference import pack_keys as pack_keys

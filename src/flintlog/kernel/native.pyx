@@ -8,6 +8,7 @@
     writing.pxi     from a plan to bytes
     encoder.pxi     Encoder
     lane.pxi        Lane, index_insert
+    keys.pxi        pack_keys, index_fill, index_link, index_entries
     put_lane.pxi    PutLane
     search.pxi      find_record, written_end
     columns.pxi     decode
@@ -58,6 +59,8 @@ cdef extern from "bytes.h" nogil:
     void prefetch_read(const void *at)
     int64_t entry_offset(int64_t queue_offset)
     int64_t wrapping_add(int64_t a, int64_t b)
+    uint64_t inverse_of(uint32_t d)
+    uint32_t remainder_of(uint32_t a, uint64_t inverse, uint32_t d)
     uint32_t hash_latin1(uint32_t h, const uint8_t *at, size_t size)
     uint32_t hash_units(uint32_t h, const void *at, size_t size)
     uint32_t hash_points(uint32_t h, const void *at, size_t size)

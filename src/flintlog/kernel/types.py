@@ -25,6 +25,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap | array  # type: 
 ROW: Final = struct.Struct("<qqqqiiiiii")
 KEY: Final = struct.Struct("<qqi")
 """One key of one record: physical offset, store timestamp, hash."""
+LINK: Final = struct.Struct("<i")
+"""The entry before a key in its slot; 0: there is none."""
 
 # Bits of Row.marks.
 MULTI_DISPATCH: Final = 1

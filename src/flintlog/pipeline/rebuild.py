@@ -3,7 +3,7 @@
     driver   lock the store, find the log's end, plan splits
     tasks    read a split: queue entries to their places, keys and the rest spilled          rebuild_scan.py
     driver   do the splits meet? do queue offsets follow each other? else: serially          rebuild_serial.py
-    tasks    index files, queues with extension or batches                                   rebuild_build.py
+    tasks    queues with extension or batches; index files                 rebuild_build.py, rebuild_index.py
     driver   fill up the beginnings, look for holes, sync meanwhile; swap directories        store/swap.py
 
 The bytes are those of the embedded dispatcher; only index files are named after their first key instead of the clock.
@@ -39,7 +39,8 @@ from flintlog.pipeline.logs import Log, committed_end, find_logs
 from flintlog.pipeline.new_directory import new_directory
 from flintlog.pipeline.partitions import plan as plan_log_splits
 from flintlog.pipeline.places import local_path
-from flintlog.pipeline.rebuild_build import IndexTask, QueueTask, build_index_file, build_queue
+from flintlog.pipeline.rebuild_build import QueueTask, build_queue
+from flintlog.pipeline.rebuild_index import IndexTask, build_index_file, thread_count
 from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, index_layout, read_split
 from flintlog.pipeline.rebuild_serial import rebuild_serially
 from flintlog.pipeline.staging import sync_tree
@@ -349,10 +350,11 @@ class _Rebuild:
             return
         planned = plan_index_files([result.key_count for result in results], plan.index)
         names = index_file_names([self._key(plan, *each.ranges[0][:2])[0] for each in planned])
+        threads = thread_count(self._spark.sparkContext.defaultParallelism, len(planned))
         tasks = []
         for name, each in zip(names, planned, strict=True):
             previous = None if each.previous is None else self._key(plan, *each.previous[:2])
-            tasks.append(IndexTask(plan, name, each.ranges, previous))
+            tasks.append(IndexTask(plan, name, each.ranges, previous, threads))
         counts = run_tasks(self._spark, build_index_file, tasks)
         if sum(counts) != sum(result.key_count for result in results):
             raise DamagedStore("keys of the rebuilt index are missing", path=plan.staged, advice="run it again")

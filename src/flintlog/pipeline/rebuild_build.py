@@ -1,8 +1,7 @@
-"""The second half of a rebuild: files whose places follow from everything before, each built whole by one task.
+"""The second half of a rebuild: queues whose places follow from everything before, each built whole by one task.
 
-An index file is filled from the keys that the splits spilled, as prefix sums over their counts say. A queue with an
-extension, or one with batches, is built by the store's own class from its spilled entries. A task works under a
-name of its own and gives its result its final name at the end, so other attempts at it do no harm.
+A queue with an extension, or one with batches, is built by the store's own class from its spilled entries. A task works
+under a name of its own and gives its result its final name at the end, so other attempts at it do no harm.
 """
 
 from __future__ import annotations
@@ -11,54 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flintlog import kernel
 from flintlog.derive.chains import QueueKey
-from flintlog.derive.index_plan import KeyRange, starting_header
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium
-from flintlog.errors import DiskError, DiskFull
-from flintlog.format.index_file import HEADER_SIZE, encode_index_header
-from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
-from flintlog.kernel import KEY
+from flintlog.errors import DiskFull
+from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from flintlog.pipeline.rebuild_scan import DENSE, BuildPlan, Spilled
+from flintlog.pipeline.staging import give_name
 from flintlog.pipeline.tasks import attempt_name
 from flintlog.store.queue_files import QueueFiles
 from flintlog.store.queue_table import QueueTable
 
 _QUEUE_FOLDERS = (CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, CONSUME_QUEUE)
 """The extension first: a queue that is there has its extension."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexTask:
-    """Build one index file."""
-
-    plan: BuildPlan
-    name: str
-    ranges: tuple[KeyRange, ...]
-    previous: tuple[int, int] | None
-    """Store time and physical offset of the last key before."""
-
-
-def build_index_file(task: IndexTask) -> int:
-    """The task; how many keys went in."""
-    layout = task.plan.index
-    assert layout is not None
-    medium = LocalMedium()
-    working = Path(task.plan.spill) / attempt_name()
-    medium.make_directories(working.parent)
-    raw = medium.create(working, layout.file_size)
-    if task.previous is not None:
-        raw.buffer[:HEADER_SIZE] = encode_index_header(starting_header(*task.previous))
-    count = 0
-    for keys in task.ranges:
-        spilled = medium.open(task.plan.keys_path(keys.split)).buffer
-        part = spilled[keys.start * KEY.size : keys.stop * KEY.size]
-        count += kernel.index_fill(raw.buffer, layout.slot_count, layout.index_count, part)
-    raw.sync()
-    raw.close()
-    _give_name(medium, working, Path(task.plan.staged) / INDEX / task.name)
-    return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +57,7 @@ def build_queue(task: QueueTask) -> tuple[QueueKey, int, int]:
     for folder in _QUEUE_FOLDERS:
         made = working / folder / topic / str(queue_id)
         if medium.exists(made):
-            _give_name(medium, made, Path(plan.staged) / folder / topic / str(queue_id))
+            give_name(medium, made, Path(plan.staged) / folder / topic / str(queue_id))
     medium.remove_tree(working)
     return task.key, count, getattr(queue, "out_of_step_count", 0)
 
@@ -130,20 +94,3 @@ def load_bitmaps(plan: BuildPlan, root: Path, key: QueueKey, medium: Medium) -> 
                 if unit.extension is not None and unit.extension.bitmap:
                     found[unit.physical_offset] = unit.extension.bitmap
     return found
-
-
-def _give_name(medium: Medium, working: Path, target: Path) -> None:
-    """Another attempt may have been faster: then its result, which is the same, stays."""
-    medium.make_directories(target.parent)
-    if not medium.exists(target):
-        try:
-            medium.rename(working, target)
-            return
-        except DiskError:
-            if not medium.exists(target):
-                raise
-    info = medium.stat(working)
-    if info is not None and info.is_directory:
-        medium.remove_tree(working)
-    else:
-        medium.remove(working)

@@ -41,6 +41,23 @@ def open_or_create(medium: Medium, path: Path, size: int) -> RawFile:
     return raw
 
 
+def give_name(medium: Medium, working: Path, target: Path) -> None:
+    """Another attempt may have been faster: then its result, which is the same, stays."""
+    medium.make_directories(target.parent)
+    if not medium.exists(target):
+        try:
+            medium.rename(working, target)
+            return
+        except DiskError:
+            if not medium.exists(target):
+                raise
+    info = medium.stat(working)
+    if info is not None and info.is_directory:
+        medium.remove_tree(working)
+    else:
+        medium.remove(working)
+
+
 def sync_tree(medium: Medium, folder: Path) -> None:
     """Make every file below a folder durable, and the names of all; many at a time, as `OpenFiles.sync`."""
 

@@ -6,7 +6,7 @@
 from flintlog.kernel.reference.checks import check_chains, match_index, queue_runs
 from flintlog.kernel.reference.columns import Decoded, decode
 from flintlog.kernel.reference.encoder import Encoder
-from flintlog.kernel.reference.keys import index_fill, pack_keys
+from flintlog.kernel.reference.keys import index_entries, index_fill, index_link, pack_keys
 from flintlog.kernel.reference.lane import Lane, index_insert
 from flintlog.kernel.reference.put_lane import PutLane
 from flintlog.kernel.reference.reading import RecordBody, collect
@@ -32,9 +32,11 @@ __all__ = [
     "crc32",
     "decode",
     "find_record",
+    "index_entries",
     "index_fill",
     "index_hash",
     "index_insert",
+    "index_link",
     "java_hash",
     "match_index",
     "name",
