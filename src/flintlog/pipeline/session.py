@@ -8,7 +8,6 @@ error messages, starts tasks faster (`daemon.py`), and takes rows from Python wi
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -32,13 +31,11 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.daemon.module": "flintlog.pipeline.daemon",
-    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.executor.extraJavaOptions": ARROW_OPTIONS,
 }
-"""Over TCP a task's input waits 40 ms for the acknowledgement of what was sent before it; a Unix socket has none."""
 
 
 def is_running() -> bool:
