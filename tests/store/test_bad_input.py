@@ -127,6 +127,8 @@ def test_a_topic_that_cannot_be_a_directory(store: Store, topic: str) -> None:
         Message("orders", BODY, properties={"INNER_NUM": "2"}),
         Message("orders", BODY, sys_flag=0x80),
         Message("orders", BODY, sys_flag=0x80, properties={"INNER_NUM": "2"}),
+        *(Message("orders", BODY, sys_flag=type_ | 0x80) for type_ in (4, 8, 12)),
+        *(Message("orders", BODY, sys_flag=type_, properties={"INNER_NUM": "2"}) for type_ in (4, 8, 12)),
     ],
     ids=str,
 )

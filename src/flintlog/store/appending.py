@@ -246,14 +246,14 @@ class Appender:
     def _place(self, message: Message) -> Placement | Receipt | None:
         """Who decides the queue offset of this message; None for the plain case."""
         queues = self._queues
-        if not takes_queue_offset(message.sys_flag):
-            return Unqueued(message)
         is_batch = queues.type_of(message.topic) is QueueType.BATCH
         if message.sys_flag & INNER_BATCH and not is_batch:
             raise InvalidMessage("an inner batch needs a topic with a batch queue")
+        inner_count(message)  # raises: a prepared one says how many it holds too
+        if not takes_queue_offset(message.sys_flag):
+            return Unqueued(message)
         if is_batch:
             return InBatchQueue(message, queues)
-        inner_count(message)
         names = (message.properties or {}).get(INNER_MULTI_DISPATCH)
         if not names or not self._multi_dispatch or not may_multi_dispatch(message.topic):
             return None
