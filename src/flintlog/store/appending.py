@@ -21,7 +21,7 @@ from flintlog.derive.entries import may_multi_dispatch
 from flintlog.errors import InvalidMessage, InvalidTopic, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import INNER_MULTI_DISPATCH, INNER_NUM
 from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, is_compressed, takes_queue_offset
-from flintlog.store.checks import check_batch, check_encoded_batch, check_types
+from flintlog.store.checks import check_batch, check_encoded_batch, check_types, plain_text
 from flintlog.store.commit_log import Placement
 from flintlog.store.compression import Codec, compress
 from flintlog.store.engine import Engine
@@ -285,7 +285,7 @@ def plainly_named(message: Message) -> Message:
     topic = message.topic
     if type(topic) is str or not isinstance(topic, str):
         return message
-    return msgspec.structs.replace(message, topic=str.__str__(topic))
+    return msgspec.structs.replace(message, topic=plain_text(topic))
 
 
 def _has_inner_count(message: Message) -> bool:
