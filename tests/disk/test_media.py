@@ -388,9 +388,13 @@ def test_a_medium_from_another_package_is_loaded_by_its_entry_point(
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
     (package / "entry_points.txt").write_text(
         "[flintlog.media]\nelsewhere = flintlog.disk.faulty:FaultyMedium\nbroken = no_such_module:Thing\n"
+        "number = flintlog.disk.medium:PAGE_BYTES\nother = pathlib:Path\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert type(load_medium("elsewhere")).__name__ == "FaultyMedium"
+    for name in ("number", "other"):
+        with pytest.raises(InvalidConfig, match=r"is made by a function|no medium"):
+            load_medium(name)
     with pytest.raises(InvalidConfig, match="cannot be loaded"):
         load_medium("broken")
 

@@ -49,12 +49,15 @@ def test_dispatch_stalls_without_room_for_a_queue_and_goes_on_with_it(world: Wor
     assert all(receipts), "the log has room"
     assert isinstance(world.store._engine.dispatcher.failure, DiskFull)
     assert world.store.max_offset("new", 0) == 0
+    with pytest.raises(DiskFull):
+        world.store.wait_dispatched()
     world.store._engine.tick()
     assert world.store.put(Message("new", b"more")).status is PutStatus.SERVICE_NOT_AVAILABLE
     world.medium.capacity = None
     world.store._engine.tick()
     assert [world.store.max_offset("new", n) for n in range(4)] == [1] * 4
     assert world.store.put(Message("new", b"more"))
+    world.store.wait_dispatched()
     world.check()
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from flintlog import (
     DamagedRecord,
+    DiskFull,
     FlintlogError,
     Message,
     PutStatus,
@@ -173,8 +174,9 @@ class World:
     def flush(self) -> None:
         """Everything so far is durable, or it is said that it is not."""
         had_failed = self.has_log_failed
-        try:
+        with contextlib.suppress(SyncFailed, DiskFull):  # of a queue or of the index: the log may do without
             self.store.wait_dispatched()
+        try:
             self.store.flush()
         except SyncFailed:
             assert self.has_log_failed

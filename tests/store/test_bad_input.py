@@ -127,6 +127,8 @@ def test_a_topic_that_cannot_be_a_directory(store: Store, topic: str) -> None:
         Message("orders", BODY, properties={"INNER_NUM": "2"}),
         Message("orders", BODY, sys_flag=0x80),
         Message("orders", BODY, sys_flag=0x80, properties={"INNER_NUM": "2"}),
+        *(Message("orders", BODY, sys_flag=type_ | 0x80) for type_ in (4, 8, 12)),
+        *(Message("orders", BODY, sys_flag=type_, properties={"INNER_NUM": "2"}) for type_ in (4, 8, 12)),
     ],
     ids=str,
 )
@@ -398,7 +400,7 @@ def test_offsets_outside_of_a_queue_are_answers_not_errors(store: Store) -> None
     assert list(store.scan(start=BEYOND_INT64 - 1)) == []
 
 
-@pytest.mark.parametrize("path", [None, 123, b"bytes", "", "a\0b"])
+@pytest.mark.parametrize("path", [None, 123, b"bytes", "", "a\0b", "\ud800"])
 def test_a_path_that_is_none(path: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidConfig, match="a store's directory is a path"):
@@ -412,6 +414,48 @@ def test_a_clock_or_a_hook_that_cannot_be_called(store: Store, tmp_path: Path) -
     with pytest.raises(InvalidConfig, match="a hook is a function"):
         store.add_put_hook(5)  # type: ignore[arg-type]
     assert store.put(Message("orders", b"x")).status is PutStatus.PUT_OK
+
+
+@pytest.mark.parametrize("now", [None, "noon", 1.5, 1 << 63, -(1 << 70)])
+def test_a_clock_that_tells_no_milliseconds(tmp_path: Path, now: int) -> None:
+    with pytest.raises(InvalidConfig, match="whole milliseconds"):
+        open_store(tmp_path / "store", SMALL, clock=lambda: now)
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_bitmap_hook_a_service_and_a_group_that_are_none(store: Store) -> None:
+    with unchanged(store):
+        with pytest.raises(InvalidConfig, match="function"):
+            store.set_bitmap_hook("hook")  # type: ignore[arg-type]
+        names: list[Any] = [[], {}, 7, b"schedule"]
+        for name in names:
+            with pytest.raises(InvalidConfig, match="there is no service"):
+                store.service(name)
+            with pytest.raises(InvalidConfig, match="a group is text"):
+                store.get("orders", 0, 0, group=name)
+
+
+class Name(str):
+    """A text of the caller's own type, as an enumeration of topics is made of."""
+
+    __slots__ = ()
+
+
+def test_names_of_another_type_are_kept_as_plain_ones(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.put(Message(Name("orders"), BODY)).check()
+        assert type(store.topics.create(Name("made")).name) is str
+        assert type(store.groups.create(Name("billing")).name) is str
+        store.subscriptions.register(Name("billing"), Name("orders"), "a > 1")
+        store.put_closed([Message(Name("orders"), BODY)], writer_id=Name("writer"))
+        with store.consumer(Name("billing"), Name("orders"), timeout_s=0.01) as consumer:
+            for message in consumer:
+                consumer.acknowledge(message)
+        store.topics.delete(Name("orders"))
+    with open_store(tmp_path, SMALL) as store:
+        assert (store.topics.get("made"), store.groups.get("billing")) != (None, None)
+        assert store.put_closed([Message("orders", BODY)], writer_id="writer") is None
+        assert list(store.recovery) == []
 
 
 def test_a_scan_takes_an_iterator_of_topics_and_a_start_behind_the_end(store: Store) -> None:
@@ -551,6 +595,12 @@ def test_options_that_do_not_exist_or_cannot_be(options: dict[str, Any]) -> None
 def test_options_of_rocketmq_that_do_not_exist() -> None:
     with pytest.raises(InvalidConfig, match="mappedFileSizeComitLog"):
         StoreConfig.from_rocketmq({"mappedFileSizeComitLog": "1048576"})
+
+
+@pytest.mark.parametrize("medium", [7, "local", LocalMedium], ids=str)
+def test_a_medium_that_is_none(tmp_path: Path, medium: LocalMedium) -> None:
+    with pytest.raises(InvalidConfig, match="no medium"):
+        open_store(tmp_path, SMALL, medium=medium)
 
 
 def test_a_medium_that_does_not_exist(tmp_path: Path) -> None:

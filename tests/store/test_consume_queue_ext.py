@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from pathlib import Path
 
@@ -104,6 +105,29 @@ def test_recovery_drops_units_no_entry_refers_to(tmp_path: Path) -> None:
     assert again.ext.segments.max_offset == 60
     fill(again, 3, 4, b"x")
     assert units(again)[3] == (3, 1003, b"x")
+
+
+def test_entries_that_are_cut_take_their_units_along(tmp_path: Path) -> None:
+    queue = make_queue(tmp_path)
+    fill(queue, 0, 7)
+    again = reopen(tmp_path)
+    again.truncate(300)
+    fill(again, 3, 7)
+    built = make_queue(tmp_path / "built")
+    fill(built, 0, 7)
+    for name in ("queue", "ext"):
+        files = {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()}
+        assert files == {file.name: file.read_bytes() for file in (tmp_path / "built" / name).iterdir()}
+
+
+def test_units_of_a_lost_queue_make_way_for_those_of_a_new_one(tmp_path: Path) -> None:
+    fill(make_queue(tmp_path), 0, 7, b"old")
+    shutil.rmtree(tmp_path / "queue")
+    queue = make_queue(tmp_path)
+    fill(queue, 0, 2, b"new")
+    assert units(queue) == [(0, 1000, b"new"), (1, 1001, b"new")]
+    assert queue.ext is not None
+    assert queue.ext.segments.max_offset == 46
 
 
 def test_lost_unit_makes_the_tag_unknown(tmp_path: Path) -> None:

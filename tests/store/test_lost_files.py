@@ -156,9 +156,9 @@ def test_a_file_made_ahead_is_nothing_to_be_told(root: Path) -> None:
 # Queues
 
 
-def _assert_built_again(root: Path, config: StoreConfig = ASYNC) -> Finding:
+def _assert_built_again(root: Path, config: StoreConfig = ASYNC, told: str = "missing-queues") -> Finding:
     with open_store(root, config) as store:
-        found = next(finding for finding in store.recovery if finding.id == "missing-queues")
+        found = next(finding for finding in store.recovery if finding.id == told)
         assert len(read_all(store, "orders")) == COUNT
         assert [store.get("orders", 0, at, 1).status for at in range(0, COUNT, 50)] == [GetStatus.FOUND] * 6
         assert store.min_offset("orders", 0) == 0
@@ -184,6 +184,15 @@ def test_a_queue_file_is_missing_and_no_stop_says_how_many_there_were(root: Path
     assert "orders/0 are missing" in _assert_built_again(root).evidence
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("content", [b"\0", b"\xff"], ids=["zeros", "ones"])
+def test_a_queue_file_lost_its_content_after_a_clean_stop(root: Path, content: bytes, place: int) -> None:
+    """Its queue seemed to end there, and what was put next got offsets that had been given."""
+    file = queue_files(root)[place]
+    file.write_bytes(content * file.stat().st_size)
+    _assert_built_again(root, told="damaged-queues")
+
+
 def test_the_queue_of_a_topic_that_was_made_anew_has_lost_nothing(root: Path) -> None:
     with open_store(root, ASYNC) as store:
         store.topics.delete("orders")
@@ -193,6 +202,32 @@ def test_the_queue_of_a_topic_that_was_made_anew_has_lost_nothing(root: Path) ->
         store._engine.flushing.queue_flush.flush_all()  # type: ignore[union-attr]
     crash(root)
     with open_store(root, ASYNC) as store:
+        assert ids(store) == []
+
+
+# The index
+
+
+@pytest.mark.parametrize("way", ["missing", "empty"])
+@pytest.mark.parametrize("place", [0, -1])
+def test_an_index_file_is_gone_after_a_clean_stop(tmp_path: Path, place: int, way: str) -> None:
+    root, config = tmp_path / "store", ASYNC.with_changes(max_index_num=100)
+    with open_store(root, config) as store:
+        for number in range(COUNT):
+            store.put(Message("orders", b"", keys=[f"k{number}"])).check()
+    files = sorted((root / "index").iterdir())
+    before = [file.read_bytes() for file in files]
+    assert len(before) > 1
+    if way == "missing":
+        files[place].unlink()
+    else:
+        files[place].write_bytes(b"")
+    with open_store(root, config) as store:
+        (found,) = store.recovery
+        assert (found.id, f"there were {len(files)} index files" in found.evidence) == ("missing-index", True)
+        assert all(store.query("orders", f"k{number}") for number in range(COUNT))
+    assert [file.read_bytes() for file in sorted((root / "index").iterdir())] == before
+    with open_store(root, config) as store:
         assert ids(store) == []
 
 

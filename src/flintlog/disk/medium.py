@@ -175,7 +175,17 @@ def load_medium(name: str) -> Medium:
     >>> type(load_medium("local")).__name__
     'LocalMedium'
     """
-    return _factory(name)()
+    factory = _factory(name)
+    if not callable(factory):
+        raise InvalidConfig(f"the medium {name!r} is made by a function, not by {type(factory).__name__}")
+    return check_medium(factory())
+
+
+def check_medium(medium: Medium) -> Medium:
+    """The medium itself, if it can be one."""
+    if isinstance(medium, type) or not callable(getattr(medium, "create", None)):
+        raise InvalidConfig(f"this is no medium: {medium!r:.80}", advice="an object does what LocalMedium does")
+    return medium
 
 
 def _factory(name: str) -> Callable[[], Medium]:

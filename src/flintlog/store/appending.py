@@ -21,7 +21,7 @@ from flintlog.derive.entries import may_multi_dispatch
 from flintlog.errors import InvalidMessage, InvalidTopic, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import INNER_MULTI_DISPATCH, INNER_NUM
 from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, is_compressed, takes_queue_offset
-from flintlog.store.checks import check_batch, check_encoded_batch, check_types
+from flintlog.store.checks import check_batch, check_encoded_batch, check_types, plain_text
 from flintlog.store.commit_log import Placement
 from flintlog.store.compression import Codec, compress
 from flintlog.store.engine import Engine
@@ -246,14 +246,14 @@ class Appender:
     def _place(self, message: Message) -> Placement | Receipt | None:
         """Who decides the queue offset of this message; None for the plain case."""
         queues = self._queues
-        if not takes_queue_offset(message.sys_flag):
-            return Unqueued(message)
         is_batch = queues.type_of(message.topic) is QueueType.BATCH
         if message.sys_flag & INNER_BATCH and not is_batch:
             raise InvalidMessage("an inner batch needs a topic with a batch queue")
+        inner_count(message)  # raises: a prepared one says how many it holds too
+        if not takes_queue_offset(message.sys_flag):
+            return Unqueued(message)
         if is_batch:
             return InBatchQueue(message, queues)
-        inner_count(message)
         names = (message.properties or {}).get(INNER_MULTI_DISPATCH)
         if not names or not self._multi_dispatch or not may_multi_dispatch(message.topic):
             return None
@@ -285,7 +285,7 @@ def plainly_named(message: Message) -> Message:
     topic = message.topic
     if type(topic) is str or not isinstance(topic, str):
         return message
-    return msgspec.structs.replace(message, topic=str.__str__(topic))
+    return msgspec.structs.replace(message, topic=plain_text(topic))
 
 
 def _has_inner_count(message: Message) -> bool:

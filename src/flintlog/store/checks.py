@@ -109,6 +109,11 @@ def check_text(what: str, text: str) -> None:
         raise InvalidFilter(f"{what} holds a lone surrogate: {text[:80]!a}") from None
 
 
+def plain_text(text: str) -> str:
+    """A text of the caller's own type as a plain one: his compares as it likes, and JSON and the kernel take none."""
+    return text if type(text) is str else str.__str__(text)
+
+
 def check_topics(topics: Iterable[str] | None) -> list[str] | None:
     """The topics to choose from, if they are some; one text would be read as its letters."""
     return None if topics is None else named_topics(topics)
@@ -120,4 +125,4 @@ def named_topics(topics: Iterable[str]) -> list[str]:
     named = list(topics)  # an iterator can be gone through once
     for topic in named:
         encode_topic(topic)
-    return named
+    return [plain_text(topic) for topic in named]

@@ -46,6 +46,13 @@ def as_milliseconds(clock: Clock | Milliseconds | None) -> Milliseconds:
     return clock
 
 
+def check_reading(now_ms: Milliseconds) -> None:
+    """Raise when a clock tells something else than milliseconds; asked once, when a store is opened."""
+    now = now_ms()
+    if not isinstance(now, int) or not -(1 << 63) <= now < 1 << 63:
+        raise InvalidConfig(f"a clock tells whole milliseconds that fit 64 bits, not {now!r:.80}")
+
+
 def given_clock(now_ms: Milliseconds) -> Milliseconds | None:
     """None for the system's clock, which the kernel reads by itself."""
     return None if now_ms is system_now_ms else now_ms

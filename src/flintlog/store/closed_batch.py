@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from flintlog.errors import InvalidConfig, InvalidMessage, PutFailed, StoreClosed
 from flintlog.store.batch_notes import OpenedBatch, closing_marker
-from flintlog.store.checks import INT64_MAX, check_types
+from flintlog.store.checks import INT64_MAX, check_types, plain_text
 from flintlog.store.engine import Engine
 from flintlog.store.lifecycle import Flag
 from flintlog.store.message import Message, PutStatus, Receipt
@@ -42,6 +42,7 @@ class ClosedBatches:
     def put(self, messages: Iterable[Message], writer_id: str | None, batch_id: int) -> ClosedBatch | None:
         _check(writer_id, batch_id)
         _check_messages(messages)
+        writer_id = None if writer_id is None else plain_text(writer_id)
         notes = self._engine.batch_notes
         if not self._engine.lifecycle.is_writeable:
             raise StoreClosed("the store takes no messages now", path=self._engine.path)

@@ -46,6 +46,7 @@ def write_off(parts: Parts, side: DispatchSide, marker: StopMarker) -> None:
             queue_count=len(parts.queues.all()),
             queue_file_count=parts.queues.file_count,
             index_file_count=index_files,
+            queue_bytes=parts.queues.wrote_bytes,
         )
     except DiskFull as failure:
         # The stop is clean without it: the next opening believes the directory alone.

@@ -137,6 +137,8 @@ class ConsumeQueue(LogicalQueue):
 
     def _segment_for(self, place: int) -> Segment | None:
         is_first = self._has_no_entry()
+        if is_first and self.ext is not None:
+            self.ext.destroy()  # units that are there are of a queue that was lost, and hold the place of new ones
         segment = self.segments.last_or_new(place)
         if segment is None:
             return None
@@ -191,7 +193,7 @@ class ConsumeQueue(LogicalQueue):
         super().recover(was_clean)
         if self.ext is not None and self.segments.segments:
             self.ext.recover()
-            self.ext.truncate_behind(self._last_address())
+            self._drop_unused_units()
 
     def _see_first(self, entry: bytes) -> None:
         """Most queues need no other look to be opened."""
@@ -218,6 +220,12 @@ class ConsumeQueue(LogicalQueue):
     def truncate(self, physical_offset: int) -> None:
         self.detach()
         super().truncate(physical_offset)
+        self._drop_unused_units()
+
+    def _drop_unused_units(self) -> None:
+        """Drop the units of entries that are gone: these get others when they are written again."""
+        if self.ext is not None and self.segments.segments:
+            self.ext.truncate_behind(self._last_address())
 
     let_go = detach
 
@@ -234,7 +242,7 @@ class ConsumeQueue(LogicalQueue):
         super().set_back(end)
         if self.ext is not None and self.segments.segments:
             self.ext.recover()
-            self.ext.truncate_behind(self._last_address())
+            self._drop_unused_units()
 
     def _data_end(self, view: memoryview) -> int:
         return count_entries(view, 0, len(view) - len(view) % ENTRY_SIZE)

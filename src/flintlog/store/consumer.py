@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, Self, cast
 import msgspec
 
 from flintlog.errors import InvalidConfig, InvalidMessage, InvalidOffset, InvalidTopic, StoreClosed
-from flintlog.store.checks import check_count, check_int64, check_offset, check_queue
+from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, plain_text
 from flintlog.store.consumer_queue import ConsumerQueue, OffsetMove, ReceivedMessage
 from flintlog.store.filters import MessageFilter, as_filter
 from flintlog.store.groups import GroupConfig, check_group_name
@@ -99,8 +99,8 @@ class Consumer:
     ) -> None:
         check_group_name(group)
         _check_arguments(topic, queue_ids, start, max_unacknowledged)
-        self.group = group
-        self.topic = topic
+        self.group = group = plain_text(group)
+        self.topic = topic = plain_text(topic)
         self.queue_ids = None if queue_ids is None else frozenset(queue_ids)
         self.moves: deque[OffsetMove] = deque(maxlen=_MOST_MOVES)
         self._untold: deque[OffsetMove] = deque(maxlen=_MOST_MOVES)

@@ -196,6 +196,11 @@ class Dispatcher:
             self._run_owned()
         self.advance()
 
+    def check_progress(self) -> None:
+        """Raise what dispatch stands at, if it does: nobody is to wait for it, or to believe that it is done."""
+        if self.failure is not None and self.backlog_bytes:
+            raise self.failure
+
     def finish(self) -> bool:
         """Dispatch all there is, before the store stops; whether that was possible."""
         self.advance_and_wait()

@@ -272,3 +272,5 @@ class Engine:
             return
         self.flushing.make_readable()
         self.dispatcher.advance_and_wait()
+        if not self.dispatcher.is_calling_listener:
+            self.dispatcher.check_progress()

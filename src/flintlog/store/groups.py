@@ -18,6 +18,7 @@ import msgspec
 from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.errors import InvalidConfig, StoreClosed
 from flintlog.format.config_json import JsonObject
+from flintlog.store.checks import plain_text
 from flintlog.store.config_table import ConfigTable
 
 MAX_GROUP_NAME: Final = 120
@@ -113,7 +114,7 @@ class Groups:
         self._check_changeable(name)
         if name in self:
             raise InvalidConfig(f"there is a group {name!r} already", advice="change it instead")
-        return self._put(GroupConfig(group_name=name), values)
+        return self._put(GroupConfig(group_name=plain_text(name)), values)
 
     def change(self, name: str, **values: object) -> GroupConfig:
         """Change some values of a group."""

@@ -23,3 +23,11 @@ def find_reaching_behind(queues: QueueTable, end: int) -> str | None:
         if queue.max_physical_offset > end:
             return f"the last entry of {queue.topic}/{queue.queue_id} ends behind the log's records"
     return None
+
+
+def find_other_ends(queues: QueueTable, known: int | None) -> str | None:
+    """Whether queues end elsewhere than a clean stop left them: what is put next would get offsets that were given."""
+    found = queues.wrote_bytes
+    if known is None or known == found:
+        return None
+    return f"the queues had {known} bytes at the last stop, and have {found}"

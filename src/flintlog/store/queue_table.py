@@ -176,6 +176,11 @@ class QueueTable:
         """How many files all queues have, without those of extensions."""
         return sum(len(queue.segments.segments) for queue in self.all())
 
+    @property
+    def wrote_bytes(self) -> int:
+        """Where the queues end, added up: an entry that is lost at the end of any of them makes it less."""
+        return sum(queue.segments.max_wrote for queue in self.all())
+
     def find_lost_files(self, commit_log_min: int) -> str | None:
         """What says that a queue lost files which the log still has the records of; None when nothing does."""
         noted = {(gone.topic, gone.queue_id) for gone in self._deleted.all()}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flintlog.errors import StoreClosed
+from flintlog.errors import InvalidConfig, StoreClosed
 from flintlog.store.checks import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.config import StoreConfig
 from flintlog.store.engine import Engine
@@ -64,6 +64,8 @@ class Readable:
         check_count("max_count", max_count)
         check_count("max_bytes", max_bytes)
         check_int64("a queue offset", offset)
+        if group is not None and not isinstance(group, str):
+            raise InvalidConfig(f"a group is text, not {type(group).__name__}")
         chosen = None if filter is None else as_filter(filter)
         began = time.monotonic()
         page = self._reader.get(topic, queue_id, offset, max_count, chosen, max_bytes)

@@ -39,7 +39,7 @@ from flintlog.store.index import IndexService
 from flintlog.store.log_recovery import LogRecovery
 from flintlog.store.lost_log import note_missing_files, note_short_log
 from flintlog.store.published import set_back
-from flintlog.store.queue_doubts import find_broken, find_reaching_behind
+from flintlog.store.queue_doubts import find_broken, find_other_ends, find_reaching_behind
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.record_crc import RecordCrc
 from flintlog.store.recovery_report import Finding, RecoveryReport
@@ -153,7 +153,9 @@ class Recovery:
             self._forget_queues()
             return self._min
         doubt = find_broken(queues, covered)
-        if doubt is None and not self._clean:
+        if doubt is None and self._clean:
+            doubt = find_other_ends(queues, self._open.marker.queue_bytes)
+        elif doubt is None:
             queues.truncate(covered + 1)
             missing = queues.find_lost_files(self._min)  # asked now: a crash may lose any file behind the checkpoint
             if missing is not None:
@@ -234,13 +236,14 @@ class Recovery:
         if index is None:
             return FAR
         if self._open.is_others and index.files:
-            self._open.checkpoint.set(index_msg_timestamp=0)
-            self._open.checkpoint.flush()
-            self._mark()
-            index.destroy()
-            return self._min
+            return self._forget_index(index)
         if not index.files:
             return self._without_index()
+        known = self._open.marker.index_file_count
+        if self._clean and known is not None and len(index.files) < known:
+            evidence = f"there were {known} index files at the last stop, and there are {len(index.files)}"
+            self._note("missing-index", evidence, "the index was built again from the log")
+            return self._forget_index(index)
         if self._clean:
             return FAR
         last = index.last_header.end_physical_offset
@@ -251,6 +254,13 @@ class Recovery:
         self._open.checkpoint.flush()
         index.truncate(last, self._open.store_time_at)
         return max(last, self._min)
+
+    def _forget_index(self, index: IndexService) -> int:
+        self._open.checkpoint.set(index_msg_timestamp=0)
+        self._open.checkpoint.flush()
+        self._mark()
+        index.destroy()
+        return self._min
 
     def _without_index(self) -> int:
         if self._clean and self._open.marker.index_file_count == 0:

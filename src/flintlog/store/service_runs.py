@@ -51,7 +51,7 @@ class ServiceRuns:
 
     def get(self, name: str) -> Service:
         """A running service, by its name in the configuration."""
-        if name not in HOMES:
+        if not isinstance(name, str) or name not in HOMES:
             raise InvalidConfig(f"there is no service {name!r}", advice=", ".join(HOMES))
         found = self._services.get(name)
         if found is None:

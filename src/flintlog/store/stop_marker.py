@@ -1,4 +1,5 @@
-"""What a clean stop writes down for the next opening: the log's end, how many queues, queue and index files there were.
+"""What a clean stop writes down for the next opening: the log's end, how many queues, queue and index files there were,
+and how far the queues reached.
 
 RocketMQ has no such file and ignores it (`flintlog/stop.json` in the store). It lets an opening tell an index that
 never had a key from one that was deleted, and a log that lost its end from one that never was longer. It is removed as
@@ -23,6 +24,7 @@ class _Stop(msgspec.Struct):
     index_file_count: int
     queue_file_count: int | None = None
     checkpoint: Checkpoint | None = None
+    queue_bytes: int | None = None
 
 
 class StopMarker:
@@ -35,6 +37,7 @@ class StopMarker:
         self.queue_count: int | None = None
         self.index_file_count: int | None = None
         self.queue_file_count: int | None = None
+        self.queue_bytes: int | None = None
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Read it; a file that is not one, or was written beside another checkpoint, says nothing."""
@@ -50,6 +53,7 @@ class StopMarker:
         self.queue_count = stop.queue_count
         self.index_file_count = stop.index_file_count
         self.queue_file_count = stop.queue_file_count
+        self.queue_bytes = stop.queue_bytes
 
     def write(
         self,
@@ -59,9 +63,10 @@ class StopMarker:
         queue_count: int,
         queue_file_count: int,
         index_file_count: int,
+        queue_bytes: int | None = None,
     ) -> None:
         """Write it, beside a checkpoint that is on disk."""
-        stop = _Stop(log_end, queue_count, index_file_count, queue_file_count, checkpoint)
+        stop = _Stop(log_end, queue_count, index_file_count, queue_file_count, checkpoint, queue_bytes)
         self._medium.make_directories(self._path.parent)
         self._medium.replace(self._path, msgspec.json.encode(stop))
 

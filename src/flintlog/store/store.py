@@ -19,14 +19,14 @@ from types import TracebackType
 from typing import Self
 
 from flintlog.disk.local import LocalMedium
-from flintlog.disk.medium import Medium, load_medium
+from flintlog.disk.medium import Medium, check_medium, load_medium
 from flintlog.disk.overlay import OverlayMedium
 from flintlog.errors import DamagedStore, InvalidConfig, NotLeading, StoreClosed, StoreInUse
 from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.background import Background, Job
 from flintlog.store.broker_stats import BrokerStats
 from flintlog.store.checks import named_topics
-from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds
+from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds, check_reading
 from flintlog.store.config import StoreConfig
 from flintlog.store.config_folder import ConfigFolder
 from flintlog.store.consumer import MAX_UNACKNOWLEDGED, Consumer
@@ -80,7 +80,9 @@ def open_store(
     if not isinstance(config, StoreConfig):
         raise InvalidConfig(f"a store is opened with a StoreConfig, not {type(config).__name__}")
     _check_path(path)
-    disk = medium if medium is not None else _make_medium(config)
+    now_ms = as_milliseconds(clock)
+    check_reading(now_ms)
+    disk = _make_medium(config) if medium is None else check_medium(medium)
     held = disk.stat(Path(path))
     if held is not None and not held.is_directory:
         raise DamagedStore("this is a file, not a store's directory", path=path)
@@ -91,7 +93,7 @@ def open_store(
         disk = OverlayMedium(disk)
     else:
         finish_emptying(StorePaths.of(Path(path), config), disk)
-    engine = Engine(Path(path), config, disk, as_milliseconds(clock), read_only=read_only)
+    engine = Engine(Path(path), config, disk, now_ms, read_only=read_only)
     engine.figures.samples_itself = not isinstance(clock, TurnedClock)
     engine.open(progress)
     store = Store(engine, Background(clock))
@@ -106,8 +108,16 @@ def open_store(
 
 def _check_path(path: object) -> None:
     text = path.__fspath__() if isinstance(path, os.PathLike) else path
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text or "\0" in text or not _is_name_of_file(text):
         raise InvalidConfig(f"a store's directory is a path, not {path!r:.80}")
+
+
+def _is_name_of_file(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _with_ledger(root: Path, config: StoreConfig, medium: Medium, *, read_only: bool) -> StoreConfig:
@@ -371,6 +381,8 @@ class Store(Writable):
 
     def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
         """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`); None: as configured."""
+        if hook is not None and not callable(hook):
+            raise InvalidConfig(f"a bitmap hook is a function, not {type(hook).__name__}")
         self._engine.use_bitmap_hook(hook)
 
     @property

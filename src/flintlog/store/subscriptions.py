@@ -24,7 +24,7 @@ from flintlog.format.java import concurrent_map_order
 from flintlog.format.properties import parse_properties
 from flintlog.format.record import parse_record
 from flintlog.store.bloom import BloomFilter, GroupFilter, filter_bitmap
-from flintlog.store.checks import check_queue, check_text
+from flintlog.store.checks import check_queue, check_text, plain_text
 from flintlog.store.clock import Milliseconds
 from flintlog.store.filters import Extension, HasProperties
 from flintlog.store.json_file import JsonFile, check_objects
@@ -102,6 +102,7 @@ class Subscriptions:
         wanted = condition if isinstance(condition, Sql92) else Sql92(condition)
         if not group or not wanted.expression:
             raise InvalidFilter("a subscription has a group and an expression")
+        group, topic = plain_text(group), plain_text(topic)
         with self._lock:
             self._check_writable()
             old = self._by_topic.get(topic, {}).get(group)

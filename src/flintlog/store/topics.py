@@ -19,6 +19,7 @@ import msgspec
 
 from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.errors import InvalidConfig, InvalidTopic, StoreClosed
+from flintlog.store.checks import plain_text
 from flintlog.store.config_table import ConfigTable
 from flintlog.store.queue_table import QueueTable
 
@@ -186,7 +187,7 @@ class Topics:
         if name in self:
             raise InvalidTopic(f"there is a topic {name!r} already", advice="change it instead")
         topic = TopicConfig(
-            topic_name=name,
+            topic_name=plain_text(name),
             read_queue_nums=read_queue_nums,
             write_queue_nums=write_queue_nums,
             perm=perm,
@@ -236,7 +237,7 @@ class Topics:
             self._wait_dispatched()  # what was put a moment ago may have no queue yet
             if not self._has_queues(name):
                 raise InvalidTopic(f"there is no topic {name!r}")
-        self._remove(name)
+        self._remove(plain_text(name))
 
     def _has_queues(self, name: object) -> bool:
         return isinstance(name, str) and bool(self._queues.queue_ids(name))
