@@ -168,6 +168,29 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(spark: SparkSession, s
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
 
 
+@pytest.mark.parametrize("form", ["parquet", "delta", "iceberg"])
+def test_a_table_stays_what_it_is(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    store, table = fill(tmp_path / "store", 10), tmp_path / "table"
+    assert export(spark, store, table, form=form).rows == 10
+    there = {path for path in table.rglob("*.parquet") if path.is_file()}
+    report = export(spark, store, table)
+    assert (report.form, report.rows) == (form, 0)
+    for other in {"parquet", "delta", "iceberg"} - {form}:
+        with pytest.raises(InvalidConfig, match=f"there is a table of {form} here, not of {other}"):
+            export(spark, store, table, form=other)
+    assert {path for path in table.rglob("*.parquet") if path.is_file()} == there
+
+
+def test_files_of_a_first_batch_that_died_do_not_become_rows_of_parquet(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "table" / "_flintlog").mkdir(parents=True)
+    (tmp_path / "table" / "topic=orders").mkdir()  # by a Delta table that has no transaction yet
+    with pytest.raises(InvalidConfig, match="not a table of ours"):
+        export(spark, store, tmp_path / "table")
+    assert export(spark, store, tmp_path / "table", form="delta").rows == COUNT
+
+
 def test_one_export_at_a_time_with_the_options_it_began_with(spark: SparkSession, tmp_path: Path) -> None:
     store, table = fill(tmp_path / "store", 10), tmp_path / "table"
     export(spark, store, table, options=ExportOptions(topics=("orders",)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flintlog import Message, StoreConfig, open_store
+from flintlog.cli.main import run
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse, WrongFileSize
 from flintlog.format.ledger_state import LedgerCheckpoint, encode_ledger_checkpoint, parse_ledger_checkpoint
 from flintlog.pipeline import rebuild as rebuild_job
@@ -67,6 +68,16 @@ def test_a_golden_store_is_rebuilt_to_javas_bytes(
     assert report.serial_because is None
     assert report.split_count > 1
     assert_same(tmp_path / "new", store)
+
+
+@pytest.mark.parametrize("case", ["multi", "cqext"])
+def test_a_command_without_a_config_builds_every_kind_of_queue_again(
+    spark: SparkSession, golden: Callable[[str], Path], tmp_path: Path, case: str
+) -> None:
+    store = golden(case) / "store"
+    copy = shutil.copytree(store, tmp_path / "store")
+    assert run(["pipeline", "rebuild", str(copy)]) == 0
+    assert_same(copy, store)
 
 
 @pytest.mark.parametrize("case", ["broker", "mixed"])

@@ -5,6 +5,7 @@ A job's command is a module of its own, named in the table below; PySpark is imp
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -43,12 +44,14 @@ def session(master: str) -> Iterator[SparkSession]:
     from flintlog.pipeline.session import get_session, is_running
 
     was_running = is_running()
-    spark = get_session(master)
-    try:
-        yield spark
-    finally:
-        if not was_running:
-            spark.stop()
+    # Spark makes a directory for tables where the user stands, though no command of ours has any.
+    with tempfile.TemporaryDirectory(prefix="flintlog-tables-", ignore_cleanup_errors=True) as tables:
+        spark = get_session(master, {"spark.sql.warehouse.dir": tables})
+        try:
+            yield spark
+        finally:
+            if not was_running:
+                spark.stop()
 
 
 @contextmanager

@@ -24,9 +24,7 @@ from flintlog.cli.pipeline import master_option, progress_bar, session
     "--format",
     "form",
     type=click.Choice(["parquet", "delta", "iceberg"]),
-    default="parquet",
-    show_default=True,
-    help="What kind of table; one that is there stays what it is.",
+    help="What kind of table; one that is there stays what it is.  [parquet]",
 )
 @click.option("--topic", "topics", multiple=True, type=TOPIC, help="Only this topic; may be given more than once.")
 @click.option("--json-schema", metavar="COLUMNS", help='Parse JSON bodies into `value`, as "id bigint, sum double".')
@@ -42,7 +40,7 @@ from flintlog.cli.pipeline import master_option, progress_bar, session
 def export(
     store: str,
     table: Path,
-    form: str,
+    form: str | None,
     topics: tuple[str, ...],
     json_schema: str | None,
     no_body: bool,

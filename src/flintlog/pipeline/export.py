@@ -86,12 +86,12 @@ def export(
     store: str | Path | Sequence[str],
     into: str | Path,
     *,
-    form: str = "parquet",
+    form: str | None = None,
     name: IcebergName | None = None,
     options: ExportOptions | None = None,
     progress: Progress | None = None,
 ) -> ExportReport:
-    """Add to a table what stores hold and it does not; makes the table if there is none.
+    """Add to a table what stores hold and it does not; makes the table if there is none, of Parquet unless told.
 
     An Iceberg table may have a `name` in a catalog; else a catalog is made beside its files.
     """
@@ -109,7 +109,7 @@ def follow(
     store: str | Path | Sequence[str],
     into: str | Path,
     *,
-    form: str = "parquet",
+    form: str | None = None,
     name: IcebergName | None = None,
     options: ExportOptions | None = None,
     stop: threading.Event,

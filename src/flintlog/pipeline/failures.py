@@ -16,6 +16,7 @@ from flintlog import errors
 from flintlog.errors import FlintlogError, InvalidConfig, JobFailed
 
 _OURS = re.compile(r"flintlog\.errors\.([A-Za-z]+): (.+)")
+_CAUSE = re.compile(r"^(?:Caused by)?: [\w.$]+: (?=\S)", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _SQL_STATE = re.compile(r" ?SQLSTATE: \w+;?")
 _MAX_CHARACTERS = 600
@@ -58,6 +59,14 @@ def first_sentence(text: str) -> str:
 
     >>> first_sentence("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012" + chr(10) + "== SQL ==")
     'Division by zero.'
+
+    What Py4J was calling says nothing to anybody; the last cause does.
+
+    >>> first_sentence("An error occurred while calling o6.getResult." + chr(10) + ": java.io.IOException: no space")
+    'no space'
     """
+    causes = [*_CAUSE.finditer(text)]
+    if text.startswith("An error occurred while calling ") and causes:
+        text = text[causes[-1].end() :]
     line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
     return _SQL_STATE.sub("", _CONDITION.sub("", line)).strip().rstrip(";")[:_MAX_CHARACTERS]

@@ -28,6 +28,7 @@ from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.pipeline.export_write import WrittenFile
 
 ROOM: Final = "_flintlog"
+SPEC_FILE: Final = "table.json"
 FORMAT_VERSION: Final = 1
 
 Decoded = TypeVar("Decoded", bound=msgspec.Struct)
@@ -120,12 +121,13 @@ class ParquetTable:
     # ------------------------------------------------------------------ steps
 
     def _check_place(self) -> None:
-        known = self._medium.exists(self.root / ROOM)
-        if not known and self._medium.listing(self.root):
+        # Other tables have this room too, and files where readers of Parquet would look.
+        known = self._medium.exists(self.root / ROOM / SPEC_FILE)
+        if not known and any(info.name != ROOM for info in self._medium.listing(self.root)):
             raise InvalidConfig("this directory is not a table of ours", path=self.root, advice="name a new one")
 
     def _take_spec(self, spec: TableSpec) -> None:
-        path = self.root / ROOM / "table.json"
+        path = self.root / ROOM / SPEC_FILE
         if not self._medium.exists(path):
             self._medium.replace(path, msgspec.json.encode(spec))
             return

@@ -8,6 +8,7 @@ error messages, starts tasks faster (`daemon.py`), and takes rows from Python wi
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -15,13 +16,14 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flintlog.errors import MissingExtra
+from flintlog.errors import InvalidConfig, MissingExtra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_MASTER = "local[*]"
 _LOOPBACK = "127.0.0.1"
+_MASTERS = re.compile(r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
 
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Arrow in Java looks at each value's place and null bit again, after Spark has: a sixth of what a row costs."""
@@ -60,6 +62,11 @@ def _start(master: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    if _MASTERS.fullmatch(master) is None:  # Spark would say so with frames of Java, and end as if there were no Java
+        raise InvalidConfig(
+            f"{master!r} is no master that Spark knows",
+            advice="local[*], local[2], spark://HOST:PORT, k8s://HOST:PORT or yarn",
+        )
     _prepare_environment(master)
     builder = SparkSession.builder.master(master)
     for name, value in {**SETTINGS, **_local_settings(master), **settings}.items():

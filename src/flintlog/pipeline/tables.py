@@ -11,9 +11,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from flintlog.disk.local import LocalMedium
 from flintlog.errors import InvalidConfig
 from flintlog.pipeline.export_write import WrittenFile
-from flintlog.pipeline.parquet_table import ParquetTable, TableSpec
+from flintlog.pipeline.parquet_table import ROOM, SPEC_FILE, ParquetTable, TableSpec
 
 if TYPE_CHECKING:
     from flintlog.pipeline.iceberg_table import IcebergName
@@ -46,8 +47,29 @@ class Table(Protocol):
         """Add files and move positions on, both or neither."""
 
 
-def make_table(form: str, root: Path, name: IcebergName | None = None) -> Table:
-    """The table of a form at a place; nothing is made or read yet. An Iceberg table may have a name in a catalog."""
+def find_form(root: Path) -> str | None:
+    """What kind of table is in a directory; None when there is none yet."""
+    medium = LocalMedium()
+    marks = (
+        ("delta", "_delta_log"),
+        ("iceberg", "metadata"),
+        ("iceberg", f"{ROOM}/catalog.db"),
+        ("parquet", f"{ROOM}/{SPEC_FILE}"),
+    )
+    return next((form for form, mark in marks if medium.exists(root / mark)), None)
+
+
+def make_table(form: str | None, root: Path, name: IcebergName | None = None) -> Table:
+    """The table at a place, of a form, or of the one that it has; nothing is made yet.
+
+    An Iceberg table may have a name in a catalog.
+    """
+    there = find_form(root)
+    if form is None:
+        form = there or "parquet"
+    elif there is not None and form in FORMS and form != there:
+        # Two kinds of table in one directory: whoever reads one of them would see files of the other.
+        raise InvalidConfig(f"there is a table of {there} here, not of {form}", path=root, advice="name a new one")
     if form == "iceberg":
         from flintlog.pipeline.iceberg_table import IcebergTable
 
