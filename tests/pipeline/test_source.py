@@ -160,6 +160,10 @@ def complaint(spark: SparkSession, path: Path, **options: object) -> str:
         ({"columns": "topic,tipoc"}, "option columns names 'tipoc', which is no column"),
         ({"schema": "avro"}, "option schema = 'avro' (record or kafka)"),
         ({"minPartitions": "0"}, "option minPartitions = '0' (a whole number above 0)"),
+        (
+            {"startingOffsets": "300", "endingOffsets": "100"},
+            "option startingOffsets = 300 lies behind endingOffsets = 100",
+        ),
     ],
 )
 def test_a_wrong_option_is_one_sentence_that_names_it(

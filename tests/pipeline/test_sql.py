@@ -42,6 +42,15 @@ def test_bodies_are_there_when_they_are_meant_and_decompressed(spark: SparkSessi
     assert query(spark, str(store), "select count(distinct to_json(struct(*))) from messages").collect()[0][0] == COUNT
 
 
+@pytest.mark.parametrize(
+    "text", ["create table t as select 1", " -- why\n INSERT into messages values (1)", "/* x */ drop view messages"]
+)
+def test_what_changes_something_is_no_question(spark: SparkSession, store: Path, text: str) -> None:
+    with pytest.raises(InvalidConfig, match="is no question"):
+        query(spark, str(store), text)
+    assert query(spark, str(store), "(select 'drop it' as said from messages limit 1)").collect() == [("drop it",)]
+
+
 def test_an_answer_goes_into_a_new_directory(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     answer = query(spark, str(store), "select queue_offset, keys, body from messages where topic = 'orders'")
     write_answer(answer, tmp_path / "parquet", "parquet")

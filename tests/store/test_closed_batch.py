@@ -254,3 +254,25 @@ def test_an_iterator_whose_first_message_is_refused_leaves_the_store_writeable(t
         assert store.put(Message("orders", b"x")).status is PutStatus.PUT_OK
     with open_store(tmp_path / "store", CONFIG) as store:
         assert store.get("orders", 0, 0).messages[0].body == b"x"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Message("orders", b"x" * (CONFIG.max_message_size + 1)),
+        Message("orders", b"x" * CONFIG.mapped_file_size_commit_log),
+        Message("or/ders", b"x"),
+        Message("orders", b"x", properties={"a": "\x01"}),
+    ],
+)
+def test_a_batch_with_a_message_that_cannot_be_stored_changes_nothing(wrong: Message) -> None:
+    medium = FaultyMedium()
+    before = filled(medium)
+    with open_store(ROOT, CONFIG, medium=medium, clock=FakeClock()) as store:
+        end = store._engine.log.max_offset
+        with pytest.raises(FlintlogError):
+            store.put_closed([*batch(2), wrong])
+        assert store._engine.log.max_offset == end
+        assert store.put_closed(batch(2)) is not None
+        store.wait_dispatched()
+        assert bodies(store) == expected(before, [bytes(message.body) for message in batch(2)])

@@ -116,7 +116,7 @@ class _Dispatch:
             with core:
                 self._report.start_count += 1
                 is_over = self._work(core)
-                self._report.log_end = core.progress.end
+                self._report.log_end = max(self._report.log_end, core.progress.end)
             if is_over:
                 break
             while is_wanted(self._paths.dispatch, self._medium) and not self._stop.wait(_LOOK_INTERVAL_S):

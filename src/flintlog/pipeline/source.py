@@ -130,6 +130,11 @@ class BatchReader(DataSourceReader):
         start = resolve(asked.starting_offsets or EARLIEST, log.broker, log.first, end, "startingOffsets", brokers)
         stop = resolve(asked.ending_offsets or LATEST, log.broker, log.first, end, "endingOffsets", brokers)
         check_start(start, log, asked.fail_on_data_loss)
+        if start > stop and asked.ending_offsets is not None:
+            raise InvalidConfig(
+                f"option startingOffsets = {start} lies behind endingOffsets = {stop}",
+                advice="a range begins before it ends",
+            )
         if asked.starting_timestamp is not None:
             start = max(start, start_at_time(log, asked.starting_timestamp))
         return log, max(start, log.first), min(stop, end)

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 VIEW = "messages"
 FORMS = ("parquet", "csv")
 _COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
+_COMMAND = re.compile(
+    r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
+    r"(add|alter|analyze|cache|call|clear|comment|create|declare|delete|drop|execute|grant|insert|load|merge|msck|refresh|"
+    r"repair|replace|reset|revoke|set|sync|truncate|uncache|unset|update|use)\b",
+    re.DOTALL | re.IGNORECASE,
+)
 _BODY = re.compile(r"\bbody\b|\*", re.IGNORECASE)
 
 
@@ -41,6 +47,7 @@ def query(
     spark: SparkSession, store: str | Sequence[str], text: str, *, options: Mapping[str, str] | None = None
 ) -> DataFrame:
     """The answer to a question about the view `messages`; bodies are decompressed unless an option says otherwise."""
+    _check_question(text)
     stores = [store] if isinstance(store, str) else list(store)
     find_logs(tuple(stores), strict=False)
     asked = {"decompress": "true", **(options or {})}
@@ -51,6 +58,15 @@ def query(
         without = {**asked, "includeBody": "false", "decompress": "false"}
         # `from messages` alone takes all columns without a star.
         return answer if "body" in answer.columns else _ask(spark, stores, text, without)
+
+
+def _check_question(text: str) -> None:
+    """Refuse what would change something: Spark does that at once, and a question may be put to it twice."""
+    command = _COMMAND.match(text)
+    if command is not None:
+        raise InvalidConfig(
+            f"{command[1]} is no question", advice="select, from, with, values, show, describe or explain"
+        )
 
 
 def _may_mean_bodies(text: str) -> bool:

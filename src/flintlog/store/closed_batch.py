@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from flintlog.errors import InvalidConfig, InvalidMessage, PutFailed, StoreClosed
 from flintlog.store.batch_notes import OpenedBatch, closing_marker
 from flintlog.store.checks import INT64_MAX, check_types, plain_text
+from flintlog.store.commit_log import CommitLog
 from flintlog.store.engine import Engine
 from flintlog.store.lifecycle import Flag
 from flintlog.store.message import Message, PutStatus, Receipt
@@ -42,6 +43,8 @@ class ClosedBatches:
     def put(self, messages: Iterable[Message], writer_id: str | None, batch_id: int) -> ClosedBatch | None:
         _check(writer_id, batch_id)
         _check_messages(messages)
+        if isinstance(messages, Sequence) and isinstance(self._engine.log, CommitLog):
+            self._engine.log.check(message for message in messages if _is_stored_as_it_is(message))
         writer_id = None if writer_id is None else plain_text(writer_id)
         notes = self._engine.batch_notes
         if not self._engine.lifecycle.is_writeable:
@@ -113,6 +116,11 @@ def _check_messages(messages: Iterable[Message]) -> None:
         if type(message) is not Message:
             raise InvalidMessage(f"a batch holds Messages, not {type(message).__name__}")
         check_types(message)
+
+
+def _is_stored_as_it_is(message: Message) -> bool:
+    """What is compressed, or rewritten by a service, is another message when it is stored."""
+    return message.compress is None and not message.delay_level and message.deliver_at_ms is None
 
 
 def _is_encodable(text: str) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, cast
 
 from flintlog.disk.scratch import scratch_room
@@ -39,6 +39,9 @@ _I32 = struct.Struct(">i")
 READY_STEP_BYTES = 2 * 1024 * 1024
 RECORD_SLACK_BYTES = 40 * 1024
 """What a record may hold besides its body: headers, a topic, properties."""
+
+_TOO_LARGE = "the message does not fit into a segment"
+_LARGER_FILES = "raise mappedFileSizeCommitLog"
 
 
 class Placement(Protocol):
@@ -125,6 +128,14 @@ class CommitLog:
             if receipt.status is _OK:
                 self.put_lane.next_offsets[key] = queue_offset + 1
             return receipt
+
+    def check(self, messages: Iterable[Message]) -> None:
+        """Raise what a put of one of these would, and append nothing."""
+        scratch = Tail(scratch_room(self._scratch_size), 0)
+        for message in messages:
+            scratch.position = 0
+            if not self._append(scratch, message, 0, 0):
+                raise InvalidMessage(_TOO_LARGE, advice=_LARGER_FILES)
 
     def put_placed(self, placement: Placement, capacity: int | None = None) -> Receipt:
         """Append a message whose queue offset is not simply the next of its own queue."""
@@ -229,7 +240,7 @@ class CommitLog:
         """Close the full segment and append to a new one; None when there is no new one."""
         scratch = Tail(bytearray(self._scratch_size), 0)
         if not self._append(scratch, message, queue_offset, now, text):
-            raise InvalidMessage("the message does not fit into a segment", advice="raise mappedFileSizeCommitLog")
+            raise InvalidMessage(_TOO_LARGE, advice=_LARGER_FILES)
         if not self._roll():
             return None
         return self._tail, self._append(self._tail, message, queue_offset, now, text)
