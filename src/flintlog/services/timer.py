@@ -66,7 +66,7 @@ class TimerService:
     >>> with temporary_store(SMALL_FILES.with_changes(services={"timer"}), clock=clock) as store:
     ...     receipt = store.put(Message("orders", b"tea", deliver_at_ms=clock.now_ms() + 60_000))
     ...     _ = clock.advance(59_000), store.get("orders", 0, 0).messages
-    ...     _ = clock.advance(2_000)
+    ...     _ = clock.advance(2_000), store.wait_dispatched()
     ...     [message.body for message in store.get("orders", 0, 0).messages]
     [b'tea']
     """
