@@ -88,7 +88,7 @@ def test_what_a_broker_says_while_it_leads_is_the_groups_when_we_lead(tmp_path: 
         topic = node.store.topics.get("orders")
         assert topic is not None
         assert (offset(node.store), topic.read_queue_nums) == (15, 7)
-        assert node.store.max_offset(STATE_TOPIC, 0) == 1
+        until(lambda: node.store.max_offset(STATE_TOPIC, 0) == 1, "what is the group's can be read from its log")
     finally:
         node.stop()
 
