@@ -17,22 +17,10 @@ from flintlog.pipeline import rebuild_index
 from flintlog.pipeline.rebuild_index import IndexTask, build_index_file
 from flintlog.pipeline.rebuild_scan import BuildPlan
 
+from .build_plans import make_plan
+
 NOW_MS = 1_790_000_000_000
 Key = tuple[int, int, int]
-
-
-def make_plan(root: Path, layout: IndexLayout) -> BuildPlan:
-    return BuildPlan(
-        str(root / "staged"),
-        str(root / "spill"),
-        consume_queue_bytes=1000,
-        batch_queue_bytes=460,
-        extension_bytes=None,
-        topic_queue_types={},
-        delay_levels_ms=(),
-        lmq=False,
-        index=layout,
-    )
 
 
 def make_keys(rng: random.Random, count: int) -> list[Key]:

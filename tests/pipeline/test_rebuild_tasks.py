@@ -18,27 +18,18 @@ from flintlog.kernel import ScanStop
 from flintlog.pipeline.logs import find_end, find_logs
 from flintlog.pipeline.partitions import plan as plan_splits
 from flintlog.pipeline.rebuild_index import IndexTask, build_index_file
-from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, read_split
+from flintlog.pipeline.rebuild_scan import ScanTask, read_split
 from flintlog.pipeline.staging import sync_tree
 from flintlog.pipeline.tasks import Refusal, _Task
 
+from .build_plans import make_plan
 from .conftest import COUNT
 
 KEY_COUNT = sum(2 * bool(n % 4) + bool(n % 5) for n in range(COUNT))
 
 
 def scan_tasks(store: Path, work: Path) -> list[ScanTask]:
-    plan = BuildPlan(
-        str(work / "staged"),
-        str(work / "spill"),
-        consume_queue_bytes=1000,
-        batch_queue_bytes=460,
-        extension_bytes=None,
-        topic_queue_types={},
-        delay_levels_ms=(),
-        lmq=False,
-        index=IndexLayout(100, 1000),
-    )
+    plan = make_plan(work, IndexLayout(100, 1000))
     (log,) = find_logs((str(store),))
     planned = plan_splits([(log, 0, find_end(log))], split_bytes=9_000, least_count=1)
     return [ScanTask(plan, number, each) for number, each in enumerate(planned)]
