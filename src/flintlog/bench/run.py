@@ -2,13 +2,14 @@
 
 Between two runs the machine writes back what is dirty, so that nobody pays for the writes of the one before. What is
 read (`get`, `rebuild`) was written just before, so all read from the page cache. In every other round the order is
-turned around. Before each run a file is written and deleted, and whoever writes does the same work once without being
-measured (Java's compiler needs that anyway): a hypervisor takes free memory back, and whoever comes first
-would pay for getting it again, which can cost ten times what is measured.
+turned around. Before each run as much memory is touched and freed again as the run may write, and whoever writes does
+the same work once without being measured (Java's compiler needs that anyway): a hypervisor takes free memory back, and
+a new page costs ten times as much when it has to be fetched from there. Whoever writes faster would pay that more often.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import tempfile
@@ -20,6 +21,7 @@ import msgspec
 
 from flintlog.bench.ours import fill_log
 from flintlog.bench.tasks import MIB, Measurement, Task, Window, median
+from flintlog.disk.libc import MADV_POPULATE_WRITE, MemoryMap
 
 WRITING = frozenset({"put", "batch"})
 _DERIVED = ("consumequeue", "index", "checkpoint", "abort", "abort.bak", "dispatch")
@@ -96,7 +98,7 @@ def _one_run(task: Task, contender: Contender, window: Window, room: Path) -> Me
     shutil.rmtree(directory, ignore_errors=True)
     contender.prepare(task, window, directory)
     os.sync()
-    _level_ground(room / "ground", window.ground_mib)
+    _level_ground(int(window.ground_mib_a_second * window.seconds) * MIB)
     _warm_up(task, contender, window, room / "warm")
     try:
         return contender.measure(task, window, directory)
@@ -112,13 +114,12 @@ def _warm_up(task: Task, contender: Contender, window: Window, directory: Path) 
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _level_ground(path: Path, mib: int) -> None:
-    """Leave free memory that is really there, for everyone alike."""
-    block = b"x" * MIB
-    with path.open("wb") as file:
-        for _ in range(mib):
-            file.write(block)
-    path.unlink()
+def _level_ground(size: int) -> None:
+    """Leave free memory that is really there, for everyone alike: so much, or a quarter of what there is."""
+    size = min(size, os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE // 4)
+    memory = MemoryMap(size, None, writable=True)
+    if not memory.advise(MADV_POPULATE_WRITE, 0, size):  # before Linux 5.14, or not Linux
+        memory.clear()
 
 
 def strip(store: Path) -> None:

@@ -62,11 +62,11 @@ class Window(msgspec.Struct, frozen=True):
     warm_up_seconds: float = 3.0
     rounds: int = 3
     rebuild_mib: int = 256
-    ground_mib: int = 1024
+    ground_mib_a_second: int = 2048
     get_count: int = 200_000
 
 
-QUICK = Window(seconds=0.3, warm_up_seconds=0.5, rounds=1, rebuild_mib=32, get_count=20_000)
+QUICK = Window(seconds=0.3, warm_up_seconds=0.5, rounds=1, rebuild_mib=32, ground_mib_a_second=256, get_count=20_000)
 
 
 class Measurement(msgspec.Struct, frozen=True, rename="camel"):
