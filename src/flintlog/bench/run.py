@@ -4,7 +4,8 @@ Between two runs the machine writes back what is dirty, so that nobody pays for 
 read (`get`, `rebuild`) was written just before, so all read from the page cache. In every other round the order is
 turned around. Before each run as much memory is touched and freed again as the run may write, and whoever writes does
 the same work once without being measured (Java's compiler needs that anyway): a hypervisor takes free memory back, and
-a new page costs ten times as much when it has to be fetched from there. Whoever writes faster would pay that more often.
+a new page costs ten times as much when it has to be fetched from there. Who writes faster would pay that more often.
+`level_all` touches nearly all that is free: the kernel does not give out those pages first that were freed last.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def _one_run(task: Task, contender: Contender, window: Window, room: Path) -> Me
     shutil.rmtree(directory, ignore_errors=True)
     contender.prepare(task, window, directory)
     os.sync()
-    _level_ground(int(window.ground_mib_a_second * window.seconds) * MIB)
+    _level_ground(window)
     _warm_up(task, contender, window, room / "warm")
     try:
         return contender.measure(task, window, directory)
@@ -114,9 +115,11 @@ def _warm_up(task: Task, contender: Contender, window: Window, directory: Path) 
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _level_ground(size: int) -> None:
-    """Leave free memory that is really there, for everyone alike: so much, or a quarter of what there is."""
-    size = min(size, os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE // 4)
+def _level_ground(window: Window) -> None:
+    """Leave free memory that is really there, for everyone alike."""
+    free_bytes = os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
+    wished_bytes = int(window.ground_mib_a_second * window.seconds) * MIB
+    size = int(free_bytes * 0.95) if window.level_all else min(wished_bytes, free_bytes // 2)
     memory = MemoryMap(size, None, writable=True)
     if not memory.advise(MADV_POPULATE_WRITE, 0, size):  # before Linux 5.14, or not Linux
         memory.clear()

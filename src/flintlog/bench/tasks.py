@@ -63,6 +63,7 @@ class Window(msgspec.Struct, frozen=True):
     rounds: int = 3
     rebuild_mib: int = 256
     ground_mib_a_second: int = 2048
+    level_all: bool = False
     get_count: int = 200_000
 
 

@@ -20,6 +20,11 @@ OTHERS = ("java", "rocksdict", "sqlite", "lmdb", "file")
 @click.option("--quick", is_flag=True, help="One short round: to see that it works, not to quote.")
 @click.option("--seconds", type=Seconds(0.05, 600), help="Length of one run.")
 @click.option("--rounds", type=click.IntRange(1, 100), help="Runs of each task; their median counts.")
+@click.option(
+    "--level",
+    is_flag=True,
+    help="Touch all free memory before each run: steadier on a virtual machine, where it takes some 20 s a run.",
+)
 @click.option("--rebuild-mib", type=click.IntRange(1, 1 << 20), help="Size of the log that is rebuilt.")
 @click.option("--directory", type=click.Path(file_okay=False, path_type=Path), help="Where to write: a real disk.")
 @output_option
@@ -30,6 +35,7 @@ def bench(
     quick: bool,
     seconds: float | None,
     rounds: int | None,
+    level: bool,
     rebuild_mib: int | None,
     directory: Path | None,
     output: Output,
@@ -41,4 +47,4 @@ def bench(
     """
     from flintlog.cli.bench_run import measure
 
-    return measure(suite, compare, only, quick, seconds, rounds, rebuild_mib, directory, output)
+    return measure(suite, compare, only, quick, seconds, rounds, level, rebuild_mib, directory, output)

@@ -44,6 +44,7 @@ def measure(
     quick: bool,
     seconds: float | None,
     rounds: int | None,
+    level: bool,
     rebuild_mib: int | None,
     directory: Path | None,
     output: Output,
@@ -53,7 +54,7 @@ def measure(
         return _bench_services(directory, quick, output)
     if suite == "replication":
         return _bench_replication(directory, quick, seconds, rounds, "java" in _names(compare), output)
-    window = _window(quick, seconds, rounds, rebuild_mib)
+    window = _window(quick, seconds, rounds, level, rebuild_mib)
     tasks, names = _tasks(only), _names(compare)
     room = directory or Path(tempfile.gettempdir())
     room.mkdir(parents=True, exist_ok=True)
@@ -157,9 +158,9 @@ def _measure(names: list[str], tasks: list[Task], window: Window, room: Path) ->
     return report, outcomes.is_whole
 
 
-def _window(quick: bool, seconds: float | None, rounds: int | None, rebuild_mib: int | None) -> Window:
+def _window(quick: bool, seconds: float | None, rounds: int | None, level: bool, rebuild_mib: int | None) -> Window:
     base = QUICK if quick else Window()
-    asked = {"seconds": seconds, "rounds": rounds, "rebuild_mib": rebuild_mib}
+    asked = {"seconds": seconds, "rounds": rounds, "level_all": level, "rebuild_mib": rebuild_mib}
     return msgspec.structs.replace(base, **{name: value for name, value in asked.items() if value is not None})
 
 
