@@ -71,12 +71,16 @@ def test_a_golden_store_is_rebuilt_to_javas_bytes(
 
 
 @pytest.mark.parametrize("case", ["multi", "cqext"])
-def test_a_command_without_a_config_builds_every_kind_of_queue_again(
-    spark: SparkSession, golden: Callable[[str], Path], tmp_path: Path, case: str
+@pytest.mark.parametrize("by_command", [False, True], ids=["function", "command"])
+def test_without_a_config_every_kind_of_queue_is_built_again(
+    spark: SparkSession, golden: Callable[[str], Path], tmp_path: Path, case: str, by_command: bool
 ) -> None:
     store = golden(case) / "store"
     copy = shutil.copytree(store, tmp_path / "store")
-    assert run(["pipeline", "rebuild", str(copy)]) == 0
+    if by_command:
+        assert run(["pipeline", "rebuild", str(copy)]) == 0
+    else:
+        rebuild(spark, copy)
     assert_same(copy, store)
 
 

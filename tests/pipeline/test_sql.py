@@ -43,7 +43,14 @@ def test_bodies_are_there_when_they_are_meant_and_decompressed(spark: SparkSessi
 
 
 @pytest.mark.parametrize(
-    "text", ["create table t as select 1", " -- why\n INSERT into messages values (1)", "/* x */ drop view messages"]
+    "text",
+    [
+        "create table t as select 1",
+        " -- why\n INSERT into messages values (1)",
+        "/* x */ drop view messages",
+        "with one as (select 1) insert into messages select * from one",
+        "from messages insert into a select topic insert into b select topic",
+    ],
 )
 def test_what_changes_something_is_no_question(spark: SparkSession, store: Path, text: str) -> None:
     with pytest.raises(InvalidConfig, match="is no question"):

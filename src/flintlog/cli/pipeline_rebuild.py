@@ -33,18 +33,13 @@ def rebuild(
     at any moment leaves a store that opens.
     """
     from flintlog.pipeline.logs import find_logs
+    from flintlog.pipeline.rebuild import guessed_config
     from flintlog.pipeline.rebuild import rebuild as run
 
     find_logs((str(store),))  # before anyone waits for Spark to start
-    config = _guessed(store, output) if config is None else config
+    config = guessed_config(look(store, None, output)) if config is None else config
     with session(master) as spark, progress_bar("reading the log") as progress:
         report = run(spark, store, config=config, topics=topics, into=into, progress=progress)
     output.record(asdict(report))
     if report.serial_because is not None:
         output.note(f"It was done one record after another: {report.serial_because}.")
-
-
-def _guessed(store: Path, output: Output) -> StoreConfig:
-    """What the files tell. They do not tell whether light queues are served: messages that name some get theirs, as in
-    a repair, because a store that had them would otherwise lose them."""
-    return look(store, None, output).config.with_changes(enable_lmq=True, enable_multi_dispatch=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog import kernel
+from flintlog.care.store_files import StoreFiles, look_at
 from flintlog.derive.chains import QueueKey, Span, find_log_end, find_mismatch, join_spans
 from flintlog.derive.index_plan import index_file_names, plan_index_files
 from flintlog.derive.splits import SPLIT_BYTES, Split
@@ -120,13 +121,22 @@ def rebuild(
 ) -> RebuildReport:
     """Build a store's queues and index again, in place or `into` an empty directory; of some topics, or of all.
 
-    Raises `StoreInUse` when the store runs, unless the result goes elsewhere.
+    Without a `config` the store's files tell it. Raises `StoreInUse` when the store runs, unless the result goes
+    elsewhere.
     """
     started = time.perf_counter()
-    job = _Rebuild(spark, local_path(store), config or StoreConfig(), frozenset(topics), split_bytes, progress)
+    root = local_path(store)
+    config = guessed_config(look_at(root)) if config is None else config
+    job = _Rebuild(spark, root, config, frozenset(topics), split_bytes, progress)
     report = job.run_in_place() if into is None else job.run_into(local_path(into))
     report.seconds = time.perf_counter() - started
     return report
+
+
+def guessed_config(files: StoreFiles) -> StoreConfig:
+    """What the files tell. They do not tell whether light queues are served: messages that name some get theirs, as in
+    a repair, because a store that had them would otherwise lose them."""
+    return files.config.with_changes(enable_lmq=True, enable_multi_dispatch=True)
 
 
 class _Rebuild:

@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 VIEW = "messages"
 FORMS = ("parquet", "csv")
 _COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
+_QUESTIONS = "select, from, with, values, show, describe or explain"
 _COMMAND = re.compile(
     r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
     r"(add|alter|analyze|cache|call|clear|comment|create|declare|delete|drop|execute|grant|insert|load|merge|msck|refresh|"
     r"repair|replace|reset|revoke|set|sync|truncate|uncache|unset|update|use)\b",
     re.DOTALL | re.IGNORECASE,
 )
+_CATALYST = "org.apache.spark.sql.catalyst.plans.logical"
+_CHANGING = (f"{_CATALYST}.Command", f"{_CATALYST}.InsertIntoStatement")
+_SHOWING = re.compile(r"\s*(show|desc|describe|explain)\b", re.IGNORECASE)
 _BODY = re.compile(r"\bbody\b|\*", re.IGNORECASE)
 
 
@@ -52,6 +56,7 @@ def query(
     find_logs(tuple(stores), strict=False)
     asked = {"decompress": "true", **(options or {})}
     with plain_errors("the query"):
+        _check_plan(spark, text)
         if _may_mean_bodies(text):
             return _ask(spark, stores, text, asked)
         answer = _ask(spark, stores, text, asked)
@@ -64,9 +69,23 @@ def _check_question(text: str) -> None:
     """Refuse what would change something: Spark does that at once, and a question may be put to it twice."""
     command = _COMMAND.match(text)
     if command is not None:
-        raise InvalidConfig(
-            f"{command[1]} is no question", advice="select, from, with, values, show, describe or explain"
-        )
+        raise InvalidConfig(f"{command[1]} is no question", advice=_QUESTIONS)
+
+
+def _check_plan(spark: SparkSession, text: str) -> None:
+    """The same for what begins as a question, as `with … insert` does. A session elsewhere cannot be asked."""
+    from py4j.java_gateway import is_instance_of
+
+    session = getattr(spark, "_jsparkSession", None)
+    if session is None or _SHOWING.match(text):
+        return
+    gateway = spark.sparkContext._gateway
+    nodes = [session.sessionState().sqlParser().parsePlan(text)]
+    for node in nodes:
+        if any(is_instance_of(gateway, node, kind) for kind in _CHANGING):
+            raise InvalidConfig(f"{node.nodeName()} is no question", advice=_QUESTIONS)
+        children = node.children()
+        nodes += [children.apply(number) for number in range(children.size())]
 
 
 def _may_mean_bodies(text: str) -> bool:
