@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintlog import DamagedStore, InvalidConfig, InvalidOffset, InvalidTopic, Message, open_store
+from flintlog import DamagedStore, InvalidConfig, InvalidOffset, InvalidTopic, Message, StoreClosed, open_store
 from flintlog.disk.local import LocalMedium
 from flintlog.errors import DiskFull
 from flintlog.format.config_json import encode_config_json, parse_config_object
@@ -102,6 +102,46 @@ def test_what_was_not_saved_in_time_is_saved_at_the_stop(tmp_path: Path) -> None
         store.consumer_offsets.commit("g", "orders", 0, 1)
     with open_store(tmp_path, SMALL) as store:
         assert store.consumer_offsets.get("g", "orders", 0) == 1
+
+
+def test_a_store_that_is_closed_takes_no_commit(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        for _ in range(3):
+            store.put(Message("orders", b"")).check()
+        offsets = store.consumer_offsets
+        consumer = store.consumer("g", "orders")
+        message = consumer.poll()
+        assert message is not None
+    for change in (
+        lambda: offsets.commit("g", "orders", 0, 2),
+        lambda: offsets.reset("g", "orders", 0, 2),
+        lambda: offsets.remove_group("g"),
+        lambda: consumer.acknowledge(message),
+    ):
+        with pytest.raises(StoreClosed):
+            change()
+    assert not offsets.save()
+    with open_store(tmp_path, SMALL) as store:
+        assert store.consumer_offsets.get("g", "orders", 0) == 0
+
+
+def test_a_commit_is_refused_or_in_the_last_save(tmp_path: Path) -> None:
+    def commit(offsets: ConsumerOffsets, taken: list[int]) -> None:
+        with pytest.raises(StoreClosed):
+            for offset in range(1, 10_000_000):
+                offsets.commit("g", "orders", 0, offset)
+                taken[0] = offset
+
+    for number in range(20):
+        path, taken = tmp_path / str(number), [0]
+        with open_store(path, SMALL) as store:
+            thread = threading.Thread(target=commit, args=(store.consumer_offsets, taken))
+            thread.start()
+            while not taken[0]:
+                pass
+        thread.join()
+        content = parse_config_object((path / "config" / "consumerOffset.json").read_bytes())
+        assert content["offsetTable"] == {"orders@g": {0: taken[0]}}
 
 
 def test_a_thread_saves_by_the_systems_clock_and_there_is_none_before_a_commit(tmp_path: Path) -> None:

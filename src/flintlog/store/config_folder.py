@@ -194,6 +194,7 @@ class ConfigFolder:
 
     def save(self) -> None:
         """The store stops: write what is not written yet, unless what is there could not be read."""
+        self.offsets.close()
         if not self._is_loaded or self._engine.read_only:
             return
         try:

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from flintlog.derive.entries import LMQ_PREFIX
-from flintlog.errors import DamagedStore, InvalidConfig, InvalidTopic, NotLeading
+from flintlog.errors import DamagedStore, InvalidConfig, InvalidTopic, NotLeading, StoreClosed
 from flintlog.format.config_json import JsonObject, JsonValue
 from flintlog.format.java import concurrent_map_order, hash_map_order
 from flintlog.store.background import NEVER
@@ -98,6 +98,7 @@ class ConsumerOffsets:
         self._changed_at_ms: int | None = None
         self._share: Share | None = None
         self._is_following = False
+        self._is_closed = False
         self._unshared: set[str] = set()
         self._sharing = threading.RLock()
 
@@ -156,7 +157,7 @@ class ConsumerOffsets:
     def advance(self, key: str, queue_id: int, offset: int) -> bool:
         """`commit` for those who have checked their arguments and know their key: consumers do it once a message."""
         with self._lock:
-            self._check_leading()
+            self._check_taking()
             offsets = self._table.setdefault(key, {})
             if offset <= offsets.get(queue_id, -1):
                 return False
@@ -172,7 +173,7 @@ class ConsumerOffsets:
         check_offset("a queue offset", offset)
         key = offset_key(group, topic)
         with self._lock:
-            self._check_leading()
+            self._check_taking()
             self._table.setdefault(key, {})[queue_id] = offset
             is_first = self._note_change(key)
         self._tell(is_first)
@@ -188,7 +189,7 @@ class ConsumerOffsets:
     def _remove(self, keys: Iterable[str]) -> None:
         pulls = self._beside.get("pullOffsetTable")
         with self._lock:
-            self._check_leading()
+            self._check_taking()
             gone = [key for key in keys if self._table.pop(key, None) is not None]
             for key in gone:
                 if isinstance(pulls, dict):
@@ -211,7 +212,9 @@ class ConsumerOffsets:
                     moved.append((group, topic, queue_id, offset, end))
         return moved
 
-    def _check_leading(self) -> None:
+    def _check_taking(self) -> None:
+        if self._is_closed:
+            raise StoreClosed("the store is not open", path=self.path)
         if self._is_following:
             raise NotLeading("this member does not lead its group", path=self.path, advice="consume at the leader")
 
@@ -268,6 +271,11 @@ class ConsumerOffsets:
                 self._changed_at_ms = changed_at_ms
             raise
         return True
+
+    def close(self) -> None:
+        """Commits are refused from now on; whatever was taken before is in the save that follows."""
+        with self._lock:
+            self._is_closed = True
 
     # ------------------------------------------------------------------ with a group
 
