@@ -82,6 +82,8 @@ def test_a_child_saves_nothing_of_its_parents_services_and_groups(tmp_path: Path
         with pytest.raises(StoreClosed):
             store.topics.create("late")
         with pytest.raises(StoreClosed):
+            store.consumer_offsets.commit("g", "orders", 0, 2)
+        with pytest.raises(StoreClosed):
             store.consumer_offsets.save()
         assert files_of(tmp_path) == before
 
@@ -111,9 +113,8 @@ def test_who_comes_after_the_end_changes_no_file(tmp_path: Path) -> None:
         store.groups.create("late")
     with pytest.raises(StoreClosed):
         store.subscriptions.register("g", "orders", "a > 1")
-    store.consumer_offsets.commit("g", "orders", 0, 1)
     with pytest.raises(StoreClosed):
-        store.consumer_offsets.save()
+        store.consumer_offsets.commit("g", "orders", 0, 1)
     assert (sorted(os.listdir(tmp_path / "config")), files_of(tmp_path)) == before
     assert "late" not in store.topics
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,7 @@ def test_a_store_that_is_closed_takes_no_commit(tmp_path: Path) -> None:
 
 def test_a_commit_is_refused_or_in_the_last_save(tmp_path: Path) -> None:
     def commit(offsets: ConsumerOffsets, taken: list[int]) -> None:
-        with pytest.raises(StoreClosed):
+        with suppress(StoreClosed):
             for offset in range(1, 10_000_000):
                 offsets.commit("g", "orders", 0, offset)
                 taken[0] = offset

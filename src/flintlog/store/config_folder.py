@@ -25,6 +25,7 @@ from flintlog.store.background import Background, Job
 from flintlog.store.config_table import ConfigTable
 from flintlog.store.consumer_offsets import ConsumerOffsets
 from flintlog.store.engine import Engine
+from flintlog.store.forking import close_in_children
 from flintlog.store.groups import GROUP_EXTRAS, SYSTEM_GROUPS, GroupConfig, Groups
 from flintlog.store.json_file import JsonFile, broken_finding
 from flintlog.store.shared_state import OFFSETS, Change, Part, State
@@ -65,6 +66,8 @@ class ConfigFolder:
             is_light=paths.is_light,
             other=JsonFile(paths.other_consumer_offsets, medium),
         )
+        if not engine.read_only:
+            close_in_children(self.offsets)
         self.topics = Topics(
             self._topic_table,
             read_only=engine.read_only,

@@ -277,6 +277,11 @@ class ConsumerOffsets:
         with self._lock:
             self._is_closed = True
 
+    def leave_to_parent(self) -> None:
+        """In a forked child: commits are the parent's to take. A thread that held the lock is not there any more."""
+        self._lock = threading.Lock()
+        self._is_closed = True
+
     # ------------------------------------------------------------------ with a group
 
     def lead(self, share: Share) -> None:
