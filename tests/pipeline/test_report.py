@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -112,6 +114,22 @@ def test_a_store_without_messages_has_a_page_too_and_a_topic_without_any_is_name
     assert "The log holds no messages." in page.read_text()
     with pytest.raises(InvalidConfig, match="no messages of topic nobodys"):
         report(spark, tmp_path / "store", topics=["nobodys"])
+
+
+def test_a_log_that_is_not_whole_is_told_and_what_is_there_is_counted(
+    spark: SparkSession, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = shutil.copytree(store, tmp_path / "store")
+    cut = sorted((copy / "commitlog").iterdir())[1]
+    os.truncate(cut, cut.stat().st_size // 2)
+    page = tmp_path / "report.html"
+    assert run(["pipeline", "report", str(copy), "--html", str(page)]) == 5
+    told = capsys.readouterr().err
+    assert "The log is not whole" in told
+    assert f"a file of the log has {cut.stat().st_size} bytes" in told
+    assert cut.name in page.read_text()
+    counted, whole = report(spark, copy).totals["messages"], report(spark, store).totals["messages"]
+    assert 0 < int(str(counted)) < int(str(whole))
 
 
 def test_bad_input_is_one_sentence(tmp_path: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:

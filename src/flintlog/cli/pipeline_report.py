@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import output_option, store_config_option
@@ -43,7 +44,7 @@ def report(
     master: str,
     config: StoreConfig | None,
     output: Output,
-) -> None:
+) -> ExitCode:
     """Say what is in STORE (a directory, or a glob of several): volume, rates, sizes, delays, skew, keys, lag."""
     from flintlog.errors import InvalidConfig
     from flintlog.pipeline.logs import find_logs
@@ -61,6 +62,10 @@ def report(
         LocalMedium().replace(html.absolute(), render_report(found).encode())
         output.note(f"The page is {html.absolute()}")
     _show(found, output)
+    if found.damage is not None:
+        output.note(f"The log is not whole, and this is what could be read of it: {found.damage}")
+        return ExitCode.PARTIAL
+    return ExitCode.FINE
 
 
 def _show(found: Report, output: Output) -> None:

@@ -67,6 +67,8 @@ class Report:
     queues: list[dict[str, object]]
     keys: list[dict[str, object]]
     groups: list[dict[str, object]]
+    damage: str | None = None
+    """Why these are only the messages that could be read: a file of the log that is missing or has a wrong size."""
 
 
 def report_frames(
@@ -119,6 +121,7 @@ def report(
 ) -> Report:
     """The figures of stores as plain rows."""
     frames = report_frames(spark, store, config=config, topics=topics, top=top)
+    paths = (str(store),) if isinstance(store, (str, Path)) else tuple(store)
     try:
         with plain_errors("the report"):
             found = {
@@ -128,8 +131,15 @@ def report(
     finally:
         frames.release()
     (totals,) = found.pop("totals")
-    name = str(store) if isinstance(store, (str, Path)) else ", ".join(store)
-    return Report(name, frames.step_ms, totals, **found)
+    return Report(", ".join(paths), frames.step_ms, totals, **found, damage=_damage_of(paths))
+
+
+def _damage_of(paths: tuple[str, ...]) -> str | None:
+    try:
+        find_logs(paths)
+    except DamagedStore as damage:
+        return str(damage)
+    return None
 
 
 def choose_step(span_ms: int) -> int:

@@ -41,6 +41,7 @@ table { border-collapse: collapse; width: 100%; font-size: .875rem; font-variant
 th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th { color: var(--faint); font-weight: 500; }
 th.text, td.text { text-align: left; overflow-wrap: anywhere; white-space: normal; }
+.damage { padding: .6rem .8rem; border-left: 4px solid #c2410c; background: #c2410c1a; overflow-wrap: anywhere; }
 footer { margin-top: 3rem; color: var(--faint); font-size: .85rem; }
 """
 
@@ -48,7 +49,7 @@ footer { margin-top: 3rem; color: var(--faint); font-size: .85rem; }
 def render_report(report: Report, *, made_at: datetime | None = None) -> str:
     """The page."""
     made = (made_at or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
-    parts = [_figures(report)]
+    parts = [_damage(report), _figures(report)]
     if report.over_time:
         parts += [_over_time(report), _topics(report), _delays(report), _sizes(report), _queues(report)]
     parts += [_keys(report), _groups(report)]
@@ -70,6 +71,12 @@ def _span(report: Report) -> str:
     if not totals["messages"]:
         return "The log holds no messages."
     return f"Messages stored from {_time(totals['first_ms'])} to {_time(totals['last_ms'])}"
+
+
+def _damage(report: Report) -> str:
+    if report.damage is None:
+        return ""
+    return f'<p class="damage">The log is not whole, and this is what could be read of it: {escape(report.damage)}</p>'
 
 
 def _figures(report: Report) -> str:
