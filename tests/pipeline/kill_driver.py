@@ -74,23 +74,27 @@ def write(spark: SparkSession, work: Path, *, can_speculate: bool) -> None:
 
 
 def with_troubles(numbers: Iterable[int], work: Path, *, can_speculate: bool) -> Iterator[Row]:
-    """First attempts come to grief once a part of their rows was staged, and leave word; others give all of them."""
+    """An attempt comes to grief once a part of its rows was staged, and leaves word; others give all of theirs.
+
+    One for each partition: not the first, which may be killed from outside before it gets there.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None
-    partition, is_first = context.partitionId(), context.attemptNumber() == 0
+    partition = context.partitionId()
+    grief = work / f"grief-{partition}"
     before = staged_files(work)
     for number in numbers:
         yield "orders", bytearray(f"{number} ".encode().ljust(BODY_BYTES, b".")), partition
-    if not is_first:
+    if grief.exists():
         return
     deadline = time.monotonic() + DEADLINE_S
     while not staged_files(work) - before:
         if time.monotonic() > deadline:
             return
         time.sleep(0.01)
-    (work / f"grief-{partition}").touch()
+    grief.touch()
     if partition == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     if partition == 1:
