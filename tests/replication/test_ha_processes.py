@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 import subprocess
 import sys
 import time
@@ -14,20 +13,13 @@ import pytest
 from tests.replication.ha_process import CONFIG
 
 from flintlog import Store, open_store
+from flintlog.testing.free_ports import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 PATIENCE_S = 90.0
 MORE = 150
 """So many acknowledgements are waited for between two kills."""
-
-
-def free_ports(count: int) -> list[int]:
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in servers]
-    for server in servers:
-        server.close()
-    return ports
 
 
 class Pair:

@@ -15,13 +15,13 @@ exception, or `kill()`, kills the process.
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
+from flintlog.testing.free_ports import free_ports
 from flintlog.testing.java_process import SHORT_LIVED
 from flintlog.testing.java_side import JavaSide
 
@@ -86,11 +86,8 @@ class _LedgerEntryPoint(Protocol):
 
 def ledger_addresses(*node_ids: str) -> dict[str, str]:
     """A free port of this machine for each node."""
-    servers = {node_id: socket.create_server(("127.0.0.1", 0)) for node_id in node_ids}
-    addresses = {node_id: f"127.0.0.1:{server.getsockname()[1]}" for node_id, server in servers.items()}
-    for server in servers.values():
-        server.close()
-    return addresses
+    ports = free_ports(len(node_ids))
+    return {node_id: f"127.0.0.1:{port}" for node_id, port in zip(node_ids, ports, strict=True)}
 
 
 class JavaLedger(JavaSide[_LedgerEntryPoint]):
