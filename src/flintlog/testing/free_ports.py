@@ -1,8 +1,8 @@
 """Ports for processes that are started later, and again.
 
-The system gives a port away twice: to whoever asks for any, and to every connection that goes out. One that it chose and
-that was closed again may be somebody's by the time the process listens. Below its range only those are taken that were asked
-for by number.
+The system gives a port away twice: to whoever asks for any, and to every connection that goes out. One that it chose
+and that was closed again may be somebody's by the time the process listens. Below its range only those are taken that
+were asked for by number.
 """
 
 from __future__ import annotations
