@@ -32,7 +32,7 @@ JOBS = {
     "replay": ["replay", "{store}", "{target}", "--config", "{conf}"],
 }
 WITH_TOPICS = [job for job in JOBS if not job.startswith(("verify", "sql"))]
-LOOKING = {"verify": 1, "report": 0}
+LOOKING = {"verify": 1, "report": 5}
 """These are for damaged stores too: they say what they see, and end with this code."""
 
 
