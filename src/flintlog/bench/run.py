@@ -25,6 +25,7 @@ from flintlog.bench.tasks import MIB, Measurement, Task, Window, median
 from flintlog.disk.libc import MADV_POPULATE_WRITE, MemoryMap
 
 WRITING = frozenset({"put", "batch"})
+_MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _DERIVED = ("consumequeue", "index", "checkpoint", "abort", "abort.bak", "dispatch")
 
 
@@ -117,12 +118,22 @@ def _warm_up(task: Task, contender: Contender, window: Window, directory: Path) 
 
 def _level_ground(window: Window) -> None:
     """Leave free memory that is really there, for everyone alike."""
-    free_bytes = os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
+    free_bytes = free_memory()
     wished_bytes = int(window.ground_mib_a_second * window.seconds) * MIB
     size = int(free_bytes * 0.95) if window.level_all else min(wished_bytes, free_bytes // 2)
     memory = MemoryMap(size, None, writable=True)
     if not memory.advise(MADV_POPULATE_WRITE, 0, size):  # before Linux 5.14, or not Linux
         memory.clear()
+
+
+def free_memory(limits: Sequence[Path] = _MEMORY_LIMITS) -> int:
+    """Bytes that are free, as far as a container's limit allows them: half of that, since others live there too."""
+    free_bytes = os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
+    for path in limits:
+        told = path.read_text().strip() if path.exists() else ""
+        if told.isdecimal():
+            free_bytes = min(free_bytes, int(told) // 2)
+    return free_bytes
 
 
 def strip(store: Path) -> None:
