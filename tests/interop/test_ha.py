@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,6 +12,7 @@ from tests.replication.ha_pair import files, running_master, running_slave, wait
 from flintlog.store.config import StoreConfig
 from flintlog.store.message import Message
 from flintlog.store.store import Store, open_store
+from flintlog.testing.free_ports import free_ports
 from flintlog.testing.java_store import JavaStore
 from flintlog.testing.store_view import view_of
 from flintlog.testing.workload import OPTIONS, QUEUE_TYPES, Put, workload
@@ -31,11 +31,6 @@ def _ours(**changes: str) -> StoreConfig:
 
 def _java(path: Path, changes: dict[str, str]) -> JavaStore:
     return JavaStore(path, {**HA, **changes}, topic_queue_types=QUEUE_TYPES)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def _put(store: Store, puts: Iterable[Put]) -> None:
@@ -61,7 +56,7 @@ def _same_messages(one: Path, other: Path) -> None:
 
 @ROLES
 def test_our_slave_behind_a_java_master(tmp_path: Path, role: dict[str, str]) -> None:
-    theirs, ours, port = tmp_path / "java", tmp_path / "ours", _free_port()
+    theirs, ours, port = tmp_path / "java", tmp_path / "ours", free_ports(1)[0]
     puts = list(workload(COUNT, seed=5))
     options = {**role, "haListenPort": str(port)}
     slave_config = _ours(brokerRole="SLAVE")
@@ -109,7 +104,7 @@ def test_a_java_slave_behind_our_master(tmp_path: Path, role: dict[str, str]) ->
 
 
 def test_our_empty_slave_begins_with_a_java_masters_last_file(tmp_path: Path) -> None:
-    theirs, ours, port = tmp_path / "java", tmp_path / "ours", _free_port()
+    theirs, ours, port = tmp_path / "java", tmp_path / "ours", free_ports(1)[0]
     with _java(theirs, {"brokerRole": "ASYNC_MASTER", "haListenPort": str(port)}) as java:
         java.put(workload(1200, seed=7))
         with running_slave(ours, port, _ours(brokerRole="SLAVE")) as (slave, _):

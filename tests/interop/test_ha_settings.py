@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from flintlog.remoting.client import RemotingClient
 from flintlog.replication.ha.metadata import PARTS, MetadataFollower
 from flintlog.replication.ha.node import HaNode
 from flintlog.store.config import StoreConfig
+from flintlog.testing.free_ports import free_ports
 from flintlog.testing.java_broker import JavaBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java"), pytest.mark.timeout(300)]
@@ -68,8 +68,7 @@ def test_a_java_broker_takes_the_settings_of_our_master(tmp_path: Path) -> None:
 
 
 def test_our_node_follows_a_java_broker_that_knows_none_of_our_questions(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        ha_port = server.getsockname()[1]
+    (ha_port,) = free_ports(1)
     config = CONFIG.with_changes(broker_role="SLAVE", ha_master_address=f"127.0.0.1:{ha_port}", ha_listen_port=0)
     with JavaBroker(tmp_path / "java", {**OPTIONS, "haListenPort": str(ha_port)}) as broker:
         for count in (5, 10):  # the second time there is a log to compare

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pyspark
 
+from flintlog.testing.free_ports import free_ports
+
 SPARK = Path(pyspark.__file__).parent
 SOURCE = Path(__file__).parents[2]
 DEADLINE_S = 240
@@ -70,7 +72,7 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
     """A master and two workers of one core each."""
     (folder / "conf").mkdir(parents=True)
     (folder / "conf" / "spark-defaults.conf").write_text(SETTINGS)
-    port = _free_port()
+    port = free_ports(1)[0]
     master = f"spark://127.0.0.1:{port}"
     started: list[subprocess.Popen[bytes]] = []
     try:
@@ -104,12 +106,6 @@ def _environment(folder: Path) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join((str(SOURCE / "src"), str(SOURCE))),
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for(port: int) -> None:

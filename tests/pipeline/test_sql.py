@@ -56,6 +56,7 @@ def test_what_changes_something_is_no_question(spark: SparkSession, store: Path,
     with pytest.raises(InvalidConfig, match="is no question"):
         query(spark, str(store), text)
     assert query(spark, str(store), "(select 'drop it' as said from messages limit 1)").collect() == [("drop it",)]
+    assert query(spark, str(store), "-- what is there\nshow views like 'messages'").count() == 1
 
 
 def test_an_answer_goes_into_a_new_directory(spark: SparkSession, store: Path, tmp_path: Path) -> None:

@@ -24,15 +24,16 @@ VIEW = "messages"
 FORMS = ("parquet", "csv")
 _COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _QUESTIONS = "select, from, with, values, show, describe or explain"
+_LEADING = r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
 _COMMAND = re.compile(
-    r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
-    r"(add|alter|analyze|cache|call|clear|comment|create|declare|delete|drop|execute|grant|insert|load|merge|msck|refresh|"
-    r"repair|replace|reset|revoke|set|sync|truncate|uncache|unset|update|use)\b",
+    _LEADING
+    + r"(add|alter|analyze|cache|call|clear|comment|create|declare|delete|drop|execute|grant|insert|load|merge|"
+    r"msck|refresh|repair|replace|reset|revoke|set|sync|truncate|uncache|unset|update|use)\b",
     re.DOTALL | re.IGNORECASE,
 )
 _CATALYST = "org.apache.spark.sql.catalyst.plans.logical"
 _CHANGING = (f"{_CATALYST}.Command", f"{_CATALYST}.InsertIntoStatement")
-_SHOWING = re.compile(r"\s*(show|desc|describe|explain)\b", re.IGNORECASE)
+_SHOWING = re.compile(_LEADING + r"(show|desc|describe|explain)\b", re.DOTALL | re.IGNORECASE)
 _BODY = re.compile(r"\bbody\b|\*", re.IGNORECASE)
 
 
