@@ -154,6 +154,25 @@ def test_what_can_never_be_stored_is_refused_and_nothing_written(
     assert (tail.position, bytes(tail.buffer)) == (0, bytes(4096))
 
 
+@pytest.mark.parametrize("separator", ["\x01", "\x02"])
+def test_a_separator_is_found_wherever_it_stands(encoder: Duck, tail: Duck, separator: str) -> None:
+    end = encoder.append(tail, greeting(), 0, 0)  # its host is known from now on: the native kernel looks itself
+    for size in range(1, 28):
+        for place in range(size):
+            text = "~" * place + separator + "\x03" * (size - place - 1)
+            for wrong in (greeting(tags=text), greeting(keys=[text]), greeting(properties={"name": text})):
+                with pytest.raises(InvalidMessage):
+                    encoder.append(tail, wrong, 0, 0)
+    assert tail.position == end
+
+
+def test_what_only_looks_like_a_separator_is_stored(encoder: Duck, tail: Duck) -> None:
+    text = "\x00\x03\x80\x81\x82\x83\x00\u0101\u0102"
+    start = encoder.append(tail, greeting(), 0, 0)
+    assert encoder.append(tail, greeting(tags=text, keys=[], properties=None), 0, 0)
+    assert parse_record(tail.buffer[start:]).properties == b"TAGS\x01" + text.encode() + b"\x02"
+
+
 def test_something_else_than_a_message_is_refused(encoder: Duck, tail: Duck) -> None:
     with pytest.raises(InvalidMessage, match="not a message"):
         encoder.append(tail, object(), 0, 0)

@@ -64,6 +64,18 @@ def test_receipts_have_the_clocks_time_also_when_it_goes_back(kernel: ModuleType
     assert [found.row(number).store_timestamp for number in range(found.count)] == times
 
 
+def test_receipts_have_the_size_of_their_own_record(kernel: ModuleType) -> None:
+    sizes = [0, 0, 300, 300, 1, 0, 300]
+    log = bytearray(4096)
+    puts = make_put_lane(kernel, kernel.Lane(), kernel.Tail(log, 0))
+    receipts = [puts.put(Message("t", bytes(size))) for size in sizes]
+    found = scan(log, 0, len(log), 0)
+    assert [receipt.size for receipt in receipts if receipt is not None] == [
+        found.row(number).size for number in range(found.count)
+    ]
+    assert found.count == len(sizes)
+
+
 @pytest.mark.parametrize("make_lock", [threading.Lock, SpinningLock])
 def test_nobody_is_let_in_while_the_lock_is_taken(kernel: ModuleType, make_lock: Duck) -> None:
     lock = make_lock()

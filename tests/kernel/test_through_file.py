@@ -148,6 +148,20 @@ def test_where_large_begins_and_ends(native: ModuleType, note: Make, file: LogFi
     tail.release()
 
 
+@pytest.mark.parametrize(("size", "through"), [(4 * KIB - 1, False), (4 * KIB, True), (256 * KIB + 1, False)])
+def test_where_pages_are_dear_large_begins_earlier(
+    native: ModuleType, note: Make, file: LogFile, size: int, through: bool
+) -> None:
+    empty = native.Tail(bytearray(FILE_BYTES), 0)
+    encoder(native, note).append_batch(empty, [note(b"", "t")], 0, 1)
+    tail = native.Tail(file.map, 0)
+    tail.take_file(file.descriptor())
+    tail.prefer_file()
+    encoder(native, note).append_batch(tail, [note(b"x" * (size - empty.position), "t")], 0, 1)
+    assert (tail.position, tail.is_through_file) == (size, through)
+    tail.release()
+
+
 def test_the_descriptor_is_the_tails_own(native: ModuleType, file: LogFile) -> None:
     tail, other = native.Tail(file.map, 0), native.Tail(file.map, 0)
     released, left, collected = (file.descriptor() for _ in range(3))

@@ -78,7 +78,7 @@ cdef void write_encoded(
         write_head(record, plan, queue_offset, starts[0], stored_at)
         memcpy(record + plan.size - tail_size(plan) - plan.body.size, plan.body.at, plan.body.size)
         put32(record + 8, <int32_t>crc_of(plan.body.at, plan.body.size))
-        write_tail(record + plan.size - tail_size(plan), plan)
+        write_tail(record + plan.size - tail_size(plan), plan, NULL)
         write_start(start, plan)
         if with_crc:
             seal(record, start, plan.size)

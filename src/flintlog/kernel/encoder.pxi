@@ -76,19 +76,12 @@ cdef class Encoder:
             or not self.make_plan(<PyObject *>message, <PyObject *>properties, stored_at, &plan)
         ):
             return self.append_plainly(tail, message, queue_offset, store_timestamp, properties)
-        return self.write(tail, &plan, offset_in_queue, stored_at)
+        return self.write(tail, &plan, offset_in_queue, stored_at, NULL)
 
-    cdef Py_ssize_t append_planned(
-        self, Tail tail, PyObject *message, int64_t offset_in_queue, int64_t stored_at
+    cdef Py_ssize_t write(
+        self, Tail tail, const Plan *plan, int64_t offset_in_queue, int64_t stored_at, Facts *facts
     ) noexcept:
-        """As `append`, into a tail that is known to be writable; -1 for a message that needs the plain twin."""
-        cdef Plan plan
-        if not self.make_plan(message, Py_None, stored_at, &plan):
-            return -1
-        return self.write(tail, &plan, offset_in_queue, stored_at)
-
-    cdef Py_ssize_t write(self, Tail tail, const Plan *planned, int64_t offset_in_queue, int64_t stored_at) noexcept:
-        cdef Plan *plan = <Plan *>planned
+        """Write a planned record into a tail that is known to be writable; its size, or 0 when there is no room."""
         cdef uint8_t *at
         cdef uint8_t start[8]
         if <Py_ssize_t>plan.size + END_RESERVE > tail.size - tail.at:
@@ -97,7 +90,7 @@ cdef class Encoder:
         write_head(at, plan, offset_in_queue, tail.base + tail.at, stored_at)
         memcpy(at + plan.size - tail_size(plan) - plan.body.size, plan.body.at, plan.body.size)
         put32(at + 8, <int32_t>crc_of(plan.body.at, plan.body.size))
-        write_tail(at + plan.size - tail_size(plan), plan)
+        write_tail(at + plan.size - tail_size(plan), plan, facts)
         write_start(start, plan)
         if self.append_crc:
             seal(at, start, plan.size)
@@ -236,7 +229,7 @@ cdef class Encoder:
             frame += sizeof(int32_t)
             write_start(frame, &plan)
             write_head(frame, &plan, offset_in_queue + i, starts[i], stored_at)
-            write_tail(frame + frame_size - behind, &plan)
+            write_tail(frame + frame_size - behind, &plan, NULL)
             bodies.append(<object>field(<PyObject *>message, self.slots[BODY]))
             total += plan.size
         starts[len(items)] = physical_offset + total

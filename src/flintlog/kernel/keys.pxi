@@ -45,19 +45,17 @@ def index_fill(buffer, Py_ssize_t slot_count, Py_ssize_t index_count, keys):
     cdef Held given = Held(keys)
     cdef Py_ssize_t count = key_count(given)
     cdef const PackedKey *key = <const PackedKey *>given.data
+    cdef uint64_t inverse = inverse_of(<uint32_t>slot_count)
     cdef Py_ssize_t at
     for at in range(count):
         if key[at].hash < 0:
             raise ValueError(f"not an index hash: {key[at].hash}")
         if at + PREFETCH_KEYS < count:
-            prefetch_write(
-                held.data
-                + INDEX_HEADER_SIZE
-                + <size_t>INDEX_SLOT_SIZE * (<uint32_t>key[at + PREFETCH_KEYS].hash % <uint32_t>slot_count)
-            )
+            prefetch_write(slot_of(held.data, key[at + PREFETCH_KEYS].hash, <uint32_t>slot_count, inverse))
         if not insert(
             held.data,
             <uint32_t>slot_count,
+            inverse,
             <uint32_t>index_count,
             key[at].hash,
             key[at].physical_offset,

@@ -48,6 +48,7 @@ cdef class Lane:
     cdef int32_t last_queue
     cdef Held index
     cdef uint32_t slot_count
+    cdef uint64_t slot_inverse
     cdef uint32_t index_count
     cdef Growing hashes
     cdef Scan known_scan   # whose queues `ordinals` translates into ours
@@ -99,6 +100,7 @@ cdef class Lane:
             self.index.drop()
         self.index = held
         self.slot_count = <uint32_t>slot_count
+        self.slot_inverse = inverse_of(max(self.slot_count, <uint32_t>1))
         self.index_count = <uint32_t>index_count
 
     def run(self, buffer, Py_ssize_t start, Py_ssize_t stop, int64_t base, bint at_index=False):
@@ -137,6 +139,17 @@ cdef class Lane:
             return DONE
         return LANE_BLANK if reason == BLANK else LANE_BAD
 
+    cdef int run_one(self, const Parts *parts, const Facts *facts, Py_ssize_t start) except -1:
+        """As `run_range` over a record of which everything is known, because it was written just now."""
+        cdef Dispatched record
+        cdef int stopped
+        self.position = start
+        self.describe(parts, facts, &record)
+        stopped = self.dispatch(&record, False)
+        if stopped == DONE:
+            self.position += parts.size
+        return stopped
+
     cdef int describe(self, const Parts *parts, const Facts *facts, Dispatched *record) except -1:
         cdef uint32_t prefix
         record.physical_offset = parts.physical_offset
@@ -155,6 +168,7 @@ cdef class Lane:
             if record.hash_count < 0:
                 raise MemoryError
         record.hashes = <const int32_t *>self.hashes.data
+        self.prefetch(record.hashes, record.hash_count)
         return 0
 
     cdef int32_t find(self, Span topic, int32_t queue_id) except -2:
@@ -178,6 +192,7 @@ cdef class Lane:
         cdef const ScanRow *rows = <const ScanRow *>scan.row_block.data
         cdef const int32_t *hashes = <const int32_t *>scan.hash_block.data
         cdef const ScanRow *found
+        cdef const ScanRow *ahead
         cdef Dispatched record
         cdef int stopped
         if not (0 <= row <= scan.count):
@@ -187,7 +202,8 @@ cdef class Lane:
         while self.row_index < scan.count:
             found = &rows[self.row_index]
             if self.row_index + PREFETCH_ROWS < scan.count:
-                self.prefetch(&rows[self.row_index + PREFETCH_ROWS], hashes)
+                ahead = &rows[self.row_index + PREFETCH_ROWS]
+                self.prefetch(hashes + ahead.first_hash, ahead.hash_count)
             record.physical_offset = found.physical_offset
             record.queue_offset = found.queue_offset
             record.tags_code = found.tags_code
@@ -225,15 +241,12 @@ cdef class Lane:
         self.known_scan = scan
         return 0
 
-    cdef inline void prefetch(self, const ScanRow *row, const int32_t *hashes) noexcept:
+    cdef inline void prefetch(self, const int32_t *hashes, int32_t count) noexcept:
+        """Fetch the slots of hashes that come soon: each lies anywhere in the file."""
         cdef int32_t i
         if self.index is not None and self.index_enabled:
-            for i in range(min(row.hash_count, 8)):
-                prefetch_write(
-                    self.index.data
-                    + INDEX_HEADER_SIZE
-                    + <size_t>INDEX_SLOT_SIZE * (<uint32_t>hashes[row.first_hash + i] % self.slot_count)
-                )
+            for i in range(min(count, 8)):
+                prefetch_write(slot_of(self.index.data, hashes[i], self.slot_count, self.slot_inverse))
 
     cdef int dispatch(self, const Dispatched *record, bint at_index) except -1:
         cdef int kind = record.sys_flag & TRANSACTION_MASK
@@ -289,6 +302,7 @@ cdef class Lane:
             if not insert(
                 self.index.data,
                 self.slot_count,
+                self.slot_inverse,
                 self.index_count,
                 record.hashes[self.hash_index],
                 record.physical_offset,
@@ -336,7 +350,13 @@ def index_insert(
         raise ValueError(f"not an index hash: {hash}")
     held = hold_index(buffer, slot_count, index_count)
     return insert(
-        held.data, <uint32_t>slot_count, <uint32_t>index_count, <int32_t>hash, physical_offset, store_timestamp
+        held.data,
+        <uint32_t>slot_count,
+        inverse_of(<uint32_t>slot_count),
+        <uint32_t>index_count,
+        <int32_t>hash,
+        physical_offset,
+        store_timestamp,
     )
 
 
@@ -347,9 +367,14 @@ cdef inline int32_t seconds_since(int64_t begin_time, int64_t store_timestamp) n
     return <int32_t>min((store_timestamp - begin_time) // 1000, <int64_t>INT32_MAX)
 
 
+cdef inline uint8_t *slot_of(uint8_t *data, int32_t hash, uint32_t slot_count, uint64_t inverse) noexcept nogil:
+    return data + INDEX_HEADER_SIZE + <size_t>INDEX_SLOT_SIZE * remainder_of(<uint32_t>hash, inverse, slot_count)
+
+
 cdef inline bint insert(
     uint8_t *data,
     uint32_t slot_count,
+    uint64_t slot_inverse,
     uint32_t index_count,
     int32_t hash,
     int64_t physical_offset,
@@ -358,7 +383,7 @@ cdef inline bint insert(
     cdef int64_t begin_time = get64(data)
     cdef int32_t count = get32(data + 36)
     cdef int32_t previous
-    cdef uint8_t *slot = data + INDEX_HEADER_SIZE + <size_t>INDEX_SLOT_SIZE * (<uint32_t>hash % slot_count)
+    cdef uint8_t *slot = slot_of(data, hash, slot_count, slot_inverse)
     cdef uint8_t *entry
     if count < 1:
         count = 1  # a file that got no key yet may hold 0

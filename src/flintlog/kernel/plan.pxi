@@ -60,6 +60,7 @@ cdef enum:
     MIN_TREEIFY_CAPACITY = 64
 
 cdef int64_t MAX_BASE = 1 << 62
+cdef object ZERO = 0  # most numbers of a message are left at this, and are this object
 
 
 cdef enum:
@@ -136,6 +137,9 @@ cdef const char *_utf8_of(PyObject *text, Py_ssize_t *size) noexcept:
 
 cdef inline bint int64_of(PyObject *number, int64_t *value) noexcept:
     cdef int overflow = 0
+    if number == <PyObject *>ZERO:
+        value[0] = 0
+        return True
     if not PyLong_CheckExact(number):
         return False
     value[0] = PyLong_AsLongLongAndOverflow(number, &overflow)
@@ -157,7 +161,12 @@ cdef inline bint find_item(PyObject *table, PyObject *key, PyObject **found) noe
     set, it would surface in a call that has nothing to do with it.
     """
     found[0] = PyDict_GetItemWithError(table, key)
-    if found[0] != NULL or PyErr_Occurred() == NULL:
+    return found[0] != NULL or is_absent()
+
+
+cdef inline bint is_absent() noexcept:
+    """Whether a key that was not found is not there; else the error of the comparison is dropped."""
+    if PyErr_Occurred() == NULL:
         return True
     PyErr_Clear()
     return False

@@ -8,6 +8,26 @@ cdef extern from "time.h" nogil:
     int clock_gettime(int clock, timespec *now)
     int CLOCK_REALTIME
 
+cdef extern from *:
+    """
+    /* A table looked up by a hash that is known: that of a tuple is worked out each time it is asked for. */
+    #if PY_VERSION_HEX < 0x030D0000
+    #define get_known(table, key, hash) _PyDict_GetItem_KnownHash(table, key, hash)
+    #define set_known(table, key, value, hash) _PyDict_SetItem_KnownHash(table, key, value, hash)
+    #else
+    #define get_known(table, key, hash) PyDict_GetItemWithError(table, key)
+    #define set_known(table, key, value, hash) PyDict_SetItem(table, key, value)
+    #endif
+
+    /* What a built-in method without arguments answers, asked without the ways of a general call. */
+    #define ask_built_in(method) PyCFunction_GET_FUNCTION(method)(PyCFunction_GET_SELF(method), NULL)
+    #define takes_nothing(method) (PyCFunction_GET_FLAGS(method) == METH_NOARGS)
+    """
+    PyObject *get_known(PyObject *table, PyObject *key, Py_hash_t hash)
+    int set_known(PyObject *table, PyObject *key, PyObject *value, Py_hash_t hash) except -1
+    object ask_built_in(PyObject *method)
+    bint takes_nothing(PyObject *method)
+
 cdef enum:
     SPECIAL_FLAGS = 0xC | 0x80
     QUEUE_CACHE = 32  # a power of two
@@ -20,6 +40,7 @@ cdef struct KnownQueue:
     PyObject *topic
     int64_t queue_id
     PyObject *name
+    Py_hash_t hash
     int32_t ordinal
 
 
@@ -53,10 +74,12 @@ cdef class PutLane:
     cdef KnownQueue queues[QUEUE_CACHE]
     cdef int64_t last_stored_at
     cdef object last_time  # the same as a number of Python's: many puts share a millisecond
+    cdef Py_ssize_t last_record_size
+    cdef object last_size
 
     def __cinit__(self):
         memset(self.queues, 0, sizeof(self.queues))
-        self.last_time = 0
+        self.last_time = self.last_size = 0
 
     def __init__(self, Encoder encoder not None, Lane lane not None, *, lock, receipt_type, batch_type, ok, now_ms=None):
         self.encoder = encoder
@@ -64,7 +87,7 @@ cdef class PutLane:
         self.acquire = lock.acquire
         self.release = lock.release
         self.locked = lock.locked
-        if type(self.locked) is not BuiltinMethodType:  # Python code could lose the interpreter before it answers
+        if type(self.locked) is not BuiltinMethodType or not takes_nothing(<PyObject *>self.locked):  # Python code could lose the interpreter before it answers
             raise TypeError("a put lock tells by a built-in method whether it is taken")
         self.now_ms = now_ms
         self.receipt_type = receipt_type
@@ -183,6 +206,7 @@ cdef class PutLane:
             Py_XDECREF(queue.topic)
             Py_XDECREF(queue.name)
             queue.topic, queue.queue_id, queue.name, queue.ordinal = topic, queue_id, <PyObject *>name, -1
+            queue.hash = hash(name)
         return queue
 
     cdef append(self, PyObject *message, KnownQueue *queue, int64_t stored_at):
@@ -190,32 +214,43 @@ cdef class PutLane:
         cdef Encoder encoder = self.encoder
         cdef int64_t queue_offset = 0
         cdef Py_ssize_t size, start
+        cdef Plan plan
+        cdef Facts facts
         cdef PyObject *known
+        cdef object next_offset
         cdef PyObject *host
         if tail is None or tail.base + tail.at >= self.ready_until:
             return None
-        if not find_item(<PyObject *>self.next_offsets, queue.name, &known):
+        known = get_known(<PyObject *>self.next_offsets, queue.name, queue.hash)
+        if known == NULL and not is_absent():
             return None
         if known != NULL and not int64_of(known, &queue_offset):
             return None
-        if self.locked():
+        if ask_built_in(<PyObject *>self.locked):
             return None
         tail.check_writable()
-        start = tail.at
-        size = encoder.append_planned(tail, message, queue_offset, stored_at)
-        if size <= 0:
+        if not encoder.make_plan(message, Py_None, stored_at, &plan):
             return None
+        memset(&facts, 0, sizeof(Facts))
+        start = tail.at
+        size = encoder.write(tail, &plan, queue_offset, stored_at, &facts)
+        if size == 0:
+            return None
+        prefetch_room(tail, size)
         offset = 0 if known == NULL else <object>known
-        self.next_offsets[<object>queue.name] = queue_offset + 1
+        next_offset = queue_offset + 1
+        set_known(<PyObject *>self.next_offsets, queue.name, <PyObject *>next_offset, queue.hash)
         if self.dispatches:
             self.lane.last_queue = queue.ordinal
-            self.dispatch(tail, start, size)
+            self.dispatch_written(tail, start, &plan, &facts, queue_offset, stored_at)
             queue.ordinal = self.lane.last_queue
         if stored_at != self.last_stored_at:
             self.last_stored_at, self.last_time = stored_at, stored_at
+        if size != self.last_record_size:
+            self.last_record_size, self.last_size = size, size
         host = field(message, encoder.slots[STORE_HOST])
         store_host = encoder.store_host if host == Py_None else <object>host
-        return self.receipt_type(self.ok, tail.base + start, offset, size, self.last_time, store_host)
+        return self.receipt_type(self.ok, tail.base + start, offset, self.last_size, self.last_time, store_host)
 
     cdef append_batch(self, messages, int64_t stored_at):
         cdef Tail tail = self.tail
@@ -241,13 +276,46 @@ cdef class PutLane:
         store_host = self.encoder.store_host if host == Py_None else <object>host
         return self.batch_type(self.ok, offsets, queue_offset, stored_at, store_host)
 
+    cdef inline bint may_dispatch(self, int64_t offset) noexcept:
+        """Whether all before this place was dispatched, and nobody else is at it."""
+        return not self.lane.is_owned and not self.lane.stopped_at_index and self.lane.log_offset == offset
+
+    cdef int dispatch_written(
+        self,
+        Tail tail,
+        Py_ssize_t start,
+        const Plan *plan,
+        const Facts *facts,
+        int64_t queue_offset,
+        int64_t stored_at,
+    ) except -1:
+        """Dispatch the record just written, of which all is known: to read it again would take longer than the rest."""
+        cdef Lane lane = self.lane
+        cdef Parts parts
+        cdef int reason
+        if not self.may_dispatch(tail.base + start):
+            return 0
+        # Where it was written, since the message's own text may be gone: the table of offsets may run other code.
+        parts.topic.at = tail.data + start + plan.size - plan.properties_size - 2 - plan.topic.size
+        parts.topic.size = plan.topic.size
+        parts.queue_id = plan.queue_id
+        parts.sys_flag = plan.sys_flag
+        parts.size = plan.size
+        parts.physical_offset = tail.base + start
+        parts.queue_offset = queue_offset
+        parts.store_timestamp = stored_at
+        reason = lane.run_one(&parts, facts, start)
+        lane.log_offset = tail.base + lane.position
+        lane.stopped_at_index = reason == AT_INDEX
+        return 0
+
     cdef int dispatch(self, Tail tail, Py_ssize_t start, Py_ssize_t size) except -1:
         """Dispatch the records just appended, if all before them were and nobody else is at it."""
         cdef Lane lane = self.lane
         cdef const uint8_t *data = tail.data
         cdef int64_t base = tail.base
         cdef int reason
-        if lane.is_owned or lane.stopped_at_index or lane.log_offset != base + start:
+        if not self.may_dispatch(base + start):
             return 0
         if tail.gathered_at == start:  # at hand, which the file's pages may not be
             data, base, start = tail.gathered, base + start, 0

@@ -7,7 +7,9 @@ cdef extern from "unistd.h" nogil:
 
 cdef enum:
     LEAST_THROUGH_BYTES = 16 * 1024  # less is sooner copied into pages that are ready
+    LEAST_WHERE_DEAR_BYTES = 4 * 1024
     MOST_THROUGH_BYTES = 256 * 1024
+    MOST_PREFETCHED_BYTES = 2048
 
 
 cdef bint write_at(int descriptor, const uint8_t *bytes, Py_ssize_t size, int64_t at) noexcept:
@@ -37,11 +39,13 @@ cdef class Tail:
     cdef public int64_t store_timestamp
     cdef object given
     cdef int descriptor
+    cdef Py_ssize_t least_through
     cdef uint8_t *gathered  # the records that were written through the file last
     cdef Py_ssize_t gathered_at
 
     def __cinit__(self, buffer, int64_t base, Py_ssize_t position=0):
         self.descriptor = -1
+        self.least_through = LEAST_THROUGH_BYTES
         self.gathered_at = -1
         PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
         self.is_held = True
@@ -103,6 +107,10 @@ cdef class Tail:
         self.descriptor = descriptor
         return True
 
+    def prefer_file(self):
+        """Pages of the map are dear: write batches through the file that would be small for it otherwise."""
+        self.least_through = LEAST_WHERE_DEAR_BYTES
+
     def leave_file(self):
         """Write no more through the file: close it."""
         self.close_file()
@@ -112,7 +120,7 @@ cdef class Tail:
 
     cdef uint8_t *room_for(self, Py_ssize_t size) noexcept:
         """Where records of so many bytes are put together; `take_written` then brings them to their place."""
-        if self.descriptor < 0 or not LEAST_THROUGH_BYTES <= size <= MOST_THROUGH_BYTES:
+        if self.descriptor < 0 or not self.least_through <= size <= MOST_THROUGH_BYTES:
             return self.data + self.at
         if self.gathered == NULL:
             self.gathered = <uint8_t *>malloc(MOST_THROUGH_BYTES)
@@ -160,3 +168,15 @@ cdef class Tail:
             PyBuffer_Release(&self.view)
         self.close_file()
         free(self.gathered)
+
+
+cdef inline void prefetch_room(Tail tail, Py_ssize_t size) noexcept:
+    """Fetch the memory that a next record of this size would be written to, while its message is being made.
+
+    Whoever made its pages ready ran on another processor, or long ago: without this a put waits for that memory.
+    """
+    cdef Py_ssize_t line = tail.at
+    cdef Py_ssize_t stop = min(tail.at + min(size, <Py_ssize_t>MOST_PREFETCHED_BYTES), tail.size)
+    while line < stop:
+        prefetch_write(tail.data + line)
+        line += 64

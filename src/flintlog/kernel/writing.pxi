@@ -31,8 +31,10 @@ cdef inline void write_head(
     put32(at + 12, plan.body.size)
 
 
-cdef inline void write_tail(uint8_t *at, const Plan *plan) noexcept:
+cdef inline void write_tail(uint8_t *at, const Plan *plan, Facts *facts) noexcept:
+    """Everything behind the body. `facts`, if there are any, are then what `facts_of` would read from it."""
     cdef int i
+    cdef Span value
     cdef const Pair *pair
     if plan.topic.size > MAX_V1_TOPIC_SIZE:
         put16(at, <int16_t>plan.topic.size)
@@ -56,6 +58,9 @@ cdef inline void write_tail(uint8_t *at, const Plan *plan) noexcept:
             write_keys(at + 1, plan)
         else:
             copy_short(at + 1, pair.value.at, pair.value.size)
+        if facts != NULL and pair.value.size > 0:
+            value.at, value.size = at + 1, pair.value.size
+            note_property(facts, pair.name.at, pair.name.size, value)
         at += pair.value.size + 1
         at[0] = 2
         at += 1

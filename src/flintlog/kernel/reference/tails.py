@@ -66,6 +66,9 @@ class Tail:
         tail. This one has no use for it, and leaves it to the caller."""
         return False
 
+    def prefer_file(self) -> None:
+        """There is none."""
+
     def leave_file(self) -> None:
         """There is none."""
 
