@@ -36,8 +36,11 @@ $(STAMPS)/locked: requirements.lock $(STAMPS)/venv
 	@touch $@
 
 $(STAMPS)/installed: setup.py pyproject.toml $(KERNEL_SOURCES) $(STAMPS)/locked
+	@rm -f src/flintlog/kernel/*.so # the kernel may fail to compile, and what was compiled before would go on being used
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@$(BIN)/python -c 'from flintlog import kernel; print("kernel:", kernel.name)'
+	@! command -v cc >/dev/null || $(BIN)/python -c 'import flintlog.kernel.native' \
+		|| { echo "The kernel did not compile, though there is a compiler: pip's output with -v says why." >&2; exit 1; }
 	@touch $@
 
 $(STAMPS)/java: scripts/check-java.sh $(STAMPS)/venv

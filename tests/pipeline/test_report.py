@@ -15,7 +15,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from flintlog.cli.main import run
-from flintlog.errors import InvalidConfig
+from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.pipeline import logs
 from flintlog.pipeline.plots import bars, columns
 from flintlog.pipeline.report import Report, report
 from flintlog.pipeline.report_page import render_report
@@ -130,6 +131,44 @@ def test_a_log_that_is_not_whole_is_told_and_what_is_there_is_counted(
     assert cut.name in page.read_text()
     counted, whole = report(spark, copy).totals["messages"], report(spark, store).totals["messages"]
     assert 0 < int(str(counted)) < int(str(whole))
+
+
+def test_the_files_are_listed_once(
+    spark: SparkSession, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the driver; the source, which is another process, lists them for itself."""
+    listed: list[str] = []
+    find_log = logs._find_log
+
+    def counted(uri: str, broker: str, strict: bool) -> logs.Log | None:
+        listed.append(uri)
+        return find_log(uri, broker, strict)
+
+    monkeypatch.setattr(logs, "_find_log", counted)
+    assert run(["pipeline", "report", str(store)]) == 0
+    assert listed == [str(store)]
+    report(spark, store)
+    assert listed == [str(store)] * 2
+
+
+@pytest.mark.parametrize("way", ["whole", "shorter", "missing", "inside of another"])
+def test_the_damage_is_what_a_strict_reader_is_refused_for(store: Path, tmp_path: Path, way: str) -> None:
+    copy = shutil.copytree(store, tmp_path / "store")
+    file = sorted((copy / "commitlog").iterdir())[1]
+    if way == "shorter":
+        os.truncate(file, 100)
+    elif way == "missing":
+        file.rename(file.with_name(f"{2 * int(file.name):020d}"))
+    elif way == "inside of another":
+        file.rename(file.with_name(f"{int(file.name) - 1:020d}"))
+    try:
+        logs.find_logs((str(copy),))
+        refused = None
+    except DamagedStore as damage:
+        refused = str(damage)
+    told = logs.find_damage(logs.find_logs((str(copy),), strict=False))
+    assert (None if told is None else str(told)) == refused
+    assert (refused is None) == (way == "whole")
 
 
 def test_bad_input_is_one_sentence(tmp_path: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,15 +47,14 @@ def report(
 ) -> ExitCode:
     """Say what is in STORE (a directory, or a glob of several): volume, rates, sizes, delays, skew, keys, lag."""
     from flintlog.errors import InvalidConfig
-    from flintlog.pipeline.logs import find_logs
-    from flintlog.pipeline.report import report as run
+    from flintlog.pipeline.report import find_stores, report_on
     from flintlog.pipeline.report_page import render_report
 
-    find_logs((store,), strict=False)  # before anyone waits for Spark to start
+    stores = find_stores(store)  # before anyone waits for Spark to start
     if html is not None and not html.absolute().parent.is_dir():
         raise InvalidConfig("the page's directory does not exist", path=html)
     with session(master) as spark:
-        found = run(spark, store, config=config, topics=topics, top=top)
+        found = report_on(spark, stores, config=config, topics=topics, top=top)
     if html is not None:
         from flintlog.disk.local import LocalMedium
 

@@ -11,6 +11,7 @@ Only names and sizes are looked at here. Nothing is opened for writing, and no l
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath, PurePosixPath
@@ -78,6 +79,16 @@ def find_logs(paths: tuple[str, ...], *, strict: bool = True) -> list[Log]:
     if missing and not is_glob(paths):
         raise DamagedStore("there is no store here", path=missing[0])
     return present
+
+
+def find_damage(logs: Iterable[Log]) -> DamagedStore | None:
+    """The first thing for which logs that were found without `strict` would not have been found with it."""
+    for log in logs:
+        try:
+            check_files(log.files, f"{log.uri.rstrip('/')}/")
+        except DamagedStore as damage:
+            return damage
+    return None
 
 
 def _find_log(uri: str, broker: str, strict: bool) -> Log | None:

@@ -20,7 +20,7 @@ from flintlog.care.store_files import look_at
 from flintlog.errors import DamagedStore
 from flintlog.pipeline.failures import plain_errors
 from flintlog.pipeline.known_topics import no_messages_of
-from flintlog.pipeline.logs import find_logs
+from flintlog.pipeline.logs import Log, find_damage, find_logs
 from flintlog.pipeline.sql import load_messages
 
 if TYPE_CHECKING:
@@ -71,6 +71,20 @@ class Report:
     """Why these are only the messages that could be read: a file of the log that is missing or has a wrong size."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What is reported about, looked at once: on storage elsewhere a listing is dear."""
+
+    paths: tuple[str, ...]
+    logs: tuple[Log, ...]
+
+
+def find_stores(store: str | Path | Sequence[str]) -> Stores:
+    """The stores that are named, by a path, a glob, or several; `DamagedStore` when there is none."""
+    paths = (str(store),) if isinstance(store, (str, Path)) else tuple(store)
+    return Stores(paths, tuple(find_logs(paths, strict=False)))
+
+
 def report_frames(
     spark: SparkSession,
     store: str | Path | Sequence[str],
@@ -80,14 +94,16 @@ def report_frames(
     top: int = 20,
 ) -> Frames:
     """The figures of stores; `top` is how many keys are named."""
+    return _frames(spark, find_stores(store), config, topics, top)
+
+
+def _frames(spark: SparkSession, stores: Stores, config: StoreConfig | None, topics: Sequence[str], top: int) -> Frames:
     from pyspark.sql import functions as f
 
-    paths = [str(store)] if isinstance(store, (str, Path)) else list(store)
-    find_logs(tuple(paths), strict=False)
     options = {"columns": ",".join(_COLUMNS), "failOnDataLoss": "false"}
     if topics:
         options["topics"] = ",".join(topics)
-    messages = load_messages(spark, paths, options).persist()
+    messages = load_messages(spark, stores.paths, options).persist()
     with plain_errors("the report"):
         totals = messages.agg(f.min("store_timestamp").alias("first_ms"), f.max("store_timestamp").alias("last_ms"),
                               f.countDistinct("topic").alias("topics"),
@@ -96,7 +112,7 @@ def report_frames(
     is_empty = first is None or first[0] is None
     if is_empty and topics:
         messages.unpersist()
-        raise no_messages_of(topics, paths)
+        raise no_messages_of(topics, stores.paths)
     step_ms = choose_step(0 if first is None or is_empty else first[1] - first[0])
     return Frames(
         totals,
@@ -105,7 +121,7 @@ def report_frames(
         _sizes(messages),
         _queues(messages),
         _keys(messages, top),
-        spark.createDataFrame(_group_rows(paths, config), _GROUPS),
+        spark.createDataFrame(_group_rows(stores.logs, config), _GROUPS),
         step_ms,
         messages,
     )
@@ -120,8 +136,14 @@ def report(
     top: int = 20,
 ) -> Report:
     """The figures of stores as plain rows."""
-    frames = report_frames(spark, store, config=config, topics=topics, top=top)
-    paths = (str(store),) if isinstance(store, (str, Path)) else tuple(store)
+    return report_on(spark, find_stores(store), config=config, topics=topics, top=top)
+
+
+def report_on(
+    spark: SparkSession, stores: Stores, *, config: StoreConfig | None, topics: Sequence[str], top: int
+) -> Report:
+    """The same for stores that were looked at before."""
+    frames = _frames(spark, stores, config, topics, top)
     try:
         with plain_errors("the report"):
             found = {
@@ -131,15 +153,9 @@ def report(
     finally:
         frames.release()
     (totals,) = found.pop("totals")
-    return Report(", ".join(paths), frames.step_ms, totals, **found, damage=_damage_of(paths))
-
-
-def _damage_of(paths: tuple[str, ...]) -> str | None:
-    try:
-        find_logs(paths)
-    except DamagedStore as damage:
-        return str(damage)
-    return None
+    damage = find_damage(stores.logs)
+    told = None if damage is None else str(damage)
+    return Report(", ".join(stores.paths), frames.step_ms, totals, **found, damage=told)
 
 
 def choose_step(span_ms: int) -> int:
@@ -205,10 +221,10 @@ def _keys(messages: DataFrame, top: int) -> DataFrame:
     return found.orderBy(f.desc("messages"), "topic", "key").limit(top)
 
 
-def _group_rows(paths: Sequence[str], config: StoreConfig | None) -> list[tuple[object, ...]]:
+def _group_rows(logs: Sequence[Log], config: StoreConfig | None) -> list[tuple[object, ...]]:
     """Offsets of consumer groups; only stores on this machine's own file system have them."""
     rows: list[tuple[object, ...]] = []
-    for log in find_logs(tuple(paths), strict=False):
+    for log in logs:
         if "://" in log.uri:
             continue
         try:
