@@ -20,6 +20,7 @@ from flintlog.format.record import (
     encode_blank,
     encode_crc_property,
     encode_record,
+    has_crc_property,
     has_good_crc_property,
     magic_of_topic,
     parse_blank,
@@ -137,6 +138,20 @@ def test_crc_digits_stand_least_significant_first() -> None:
 
 def test_a_record_without_room_for_a_crc_property_has_none() -> None:
     assert not has_good_crc_property(b"__CRC32#")
+    assert not has_crc_property(b"__CRC32#")
+
+
+@pytest.mark.parametrize("left", range(-4, 20))
+def test_a_torn_crc_property_is_one(left: int) -> None:
+    """A power loss takes sectors: what was not written is zeros, from the middle of the property or before it on."""
+    encoded = encode_record(with_crc_property(FIRST))
+    torn = encoded[: len(encoded) - 20 + left].ljust(len(encoded), b"\0")
+    assert has_crc_property(torn) and not has_good_crc_property(torn)
+
+
+def test_a_record_that_was_written_without_a_crc_property_has_none() -> None:
+    for properties in (b"", b"a\x01b", b"a\x01b\x02", b"a\x01\0\0\0"):
+        assert not has_crc_property(encode_record(replace(FIRST, body=bytes(100), properties=properties)))
 
 
 @pytest.mark.parametrize(("topic_size", "magic"), [(127, MAGIC_V1), (128, MAGIC_V2), (32767, MAGIC_V2)])

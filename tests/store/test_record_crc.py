@@ -48,6 +48,22 @@ def test_a_changed_property_is_found(tmp_path: Path, config: StoreConfig, is_cle
             assert bodies(store.get("orders", 0, other, 1).messages) == [b"%d" % other]
 
 
+@pytest.mark.parametrize("left", [0, 3, 12, 30])
+def test_a_record_whose_end_was_never_written_is_damaged(tmp_path: Path, left: int) -> None:
+    """Head and body are right, and where the CRC belongs there are zeros: as if it had never had one."""
+    first, second, _ = _fill(tmp_path)
+    path = tmp_path / "commitlog" / "00000000000000000000"
+    content = bytearray(path.read_bytes())
+    content[second - 20 - 12 + left : second] = bytes(32 - left)
+    path.write_bytes(content)
+    (tmp_path / "abort").write_text("1")
+    with open_store(tmp_path, SEALED) as store:
+        assert [(found.id, found.physical_offset) for found in store.recovery] == [("damaged-record", first)]
+        with pytest.raises(DamagedRecord, match="CRC over all of it"):
+            store.get("orders", 0, 0, 1)
+        assert bodies(store.get("orders", 0, 1).messages) == [b"1", b"2"]
+
+
 def test_whole_records_are_intact_however_they_came(tmp_path: Path) -> None:
     with open_store(tmp_path, SEALED.with_changes(force_verify_prop_crc=True)) as store:
         store.put(Message("orders", b"single")).check()

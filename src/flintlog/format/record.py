@@ -290,9 +290,12 @@ def with_crc_property(record: Record, *, from_batch: bool = False) -> Record:
 
 
 def has_crc_property(encoded: Buffer) -> bool:
-    """Whether these bytes of one record end in a CRC property, right or wrong."""
-    cut = len(encoded) - CRC_PROPERTY_SIZE
-    return cut >= 0 and bytes(encoded[cut : cut + len(_CRC_PROPERTY_START)]) == _CRC_PROPERTY_START
+    """Whether these bytes of one record end in a CRC property, right or wrong, or in what a torn write left of one."""
+    if len(encoded) < CRC_PROPERTY_SIZE:
+        return False
+    end = bytes(encoded[len(encoded) - CRC_PROPERTY_SIZE :])
+    # Zeros lie where nothing was written. No record ends in so many of its own: before its properties stands a topic.
+    return end.startswith(_CRC_PROPERTY_START) or _CRC_PROPERTY_START.startswith(end.rstrip(b"\0"))
 
 
 def has_good_crc_property(encoded: Buffer) -> bool:
