@@ -163,7 +163,7 @@ class _Copying:
         member, ledger = self._files.paths.ledger, self._files.ledger
         is_entries = ledger is not None and ledger.holds(file)
         folder = f"{member.name}/data" if member is not None and is_entries else names.COMMIT_LOG
-        return f"{folder}/{Path(file.path).name}"
+        return f"{folder}/{names.segment_name(file.base)}"
 
     def _copy_log(self) -> list[BackupFile]:
         copied: list[BackupFile] = []

@@ -55,9 +55,11 @@ def log_file_size(files: Sequence[tuple[int, int]]) -> int | None:
     >>> log_file_size([(0, 1024), (1024, 1024), (2048, 100)])
     1024
     """
-    size = common_size(length for _, length in files)
+    lengths = [length for _, length in files]
+    size = common_size(lengths)
     steps = [after - before for (before, _), (after, _) in pairwise(files)]
-    if steps and size not in steps:
+    is_shared = size is not None and lengths.count(size) > 1 and not any(step % size for step in steps)
+    if steps and size not in steps and not is_shared:  # shared, and far apart: the files between them are missing
         # One file is cut short and another is whole: the distance of two neighbours is the size of the first.
         size = min(step for step in steps if step > 0) if any(step > 0 for step in steps) else size
     if size is None or any(base % size for base, _ in files):

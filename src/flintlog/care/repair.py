@@ -29,6 +29,7 @@ from flintlog.care.kept import Kept, copy_file
 from flintlog.care.lost_messages import find_lost, is_log_missing, readable_backups
 from flintlog.care.lost_records import stand_in
 from flintlog.care.repair_plan import LostMessage, RepairPlan, Step, plan_steps
+from flintlog.care.right_names import names_not_to_be_given, plan_names, refuse_without_names, rename
 from flintlog.care.settling import settle
 from flintlog.care.store_files import StoreFiles, look_at, refuse_ledger, refuse_member
 from flintlog.care.verify import Verification, verify
@@ -81,7 +82,7 @@ def plan_repair(root: Path, config: StoreConfig | None = None, medium: Medium | 
     """What `repair` would do now."""
     medium = LocalMedium() if medium is None else medium
     refuse_member(root, medium, "repaired")
-    files = look_at(root, config, medium)
+    files = look_at(root, config, medium, every_name=True)
     refuse_ledger(files, "repaired")
     return _plan(files, verify(root, config, medium=medium), must_settle=_load_journal(files) is not None)
 
@@ -89,8 +90,9 @@ def plan_repair(root: Path, config: StoreConfig | None = None, medium: Medium | 
 def _plan(files: StoreFiles, seen: Verification, *, must_settle: bool) -> RepairPlan:
     """`must_settle`: a repair was interrupted, and how far it came is not known."""
     restorable = readable_backups(files, seen.findings)
-    steps, left = plan_steps(seen.findings, restorable=restorable, must_settle=must_settle)
-    if is_log_missing(files):
+    naming = plan_names(files)
+    steps, left = plan_steps(seen.findings, restorable=restorable, naming=naming, must_settle=must_settle)
+    if is_log_missing(files) or names_not_to_be_given(files):
         steps, left = [], list(seen.findings)
     notes = [*seen.notes, *_guessed(files, steps)]
     if any(step.action == "queues" for step in steps) and files.medium.exists(files.root / names.CONSUME_QUEUE_EXT):
@@ -119,17 +121,18 @@ def repair(
     """Repair the store in a directory; `StoreInUse` when it runs. `on_step` hears of each change before it is made."""
     medium = LocalMedium() if medium is None else medium
     refuse_member(root, medium, "repaired")
-    files = look_at(root, config, medium)
+    files = look_at(root, config, medium, every_name=True)
     refuse_ledger(files, "repaired")
     if files.is_running:
         raise StoreInUse("the store is in use", path=root, advice="stop the process that has it open")
+    refuse_without_names(files)
     if is_log_missing(files):
         place = files.paths.commit_logs[0]
         advice = "bring the log back, or restore the store from a backup; its queues still name what was in it"
         raise DamagedStore("the log is missing: is its disk mounted?", path=place, advice=advice)
     report = RepairReport()
     for _ in range(MAX_ROUNDS):
-        files = look_at(root, config, medium)
+        files = look_at(root, config, medium, every_name=True)
         seen = verify(root, config, medium=medium)
         plan = _plan(files, seen, must_settle=report.kept_in is None and _load_journal(files) is not None)
         report.left = list(seen.findings)
@@ -221,6 +224,7 @@ class _Repairer:
             "checkpoint": lambda _: self._drop_checkpoint(),
             "queues": lambda _: self._drop_derived(_QUEUE_FOLDERS),
             "index": lambda _: self._drop_derived((names.INDEX,)),
+            "rename": lambda step: rename(step, self._medium),
         }
         actions[step.action](step)
 
@@ -362,7 +366,7 @@ class _Repairer:
 
     def _give_owners(self) -> None:
         """What was made anew belongs to whom the log belongs."""
-        files = self._files
+        files = look_at(self._files.root, self._files.given, self._medium)  # afresh: files may have other names by now
         if not files.log:
             return
         file, folder = Path(files.log[0].path), Path(files.log[0].path).parent

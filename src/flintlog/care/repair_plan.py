@@ -2,6 +2,7 @@
 
     finding                                            step
     empty-file, foreign-file                           move-away     the file goes beside the store
+    misnamed-log-file                                  rename        the file gets its name (`right_names`)
     wrong-file-size (log)                              resize        zeros are added, or the surplus goes aside
     torn-tail                                          cut           the log ends there; the bytes go aside
     damaged-record                                     stand-in      a record that says so takes the lost one's place
@@ -20,7 +21,7 @@ Nothing here touches a file. What no step helps against is `left`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,8 +75,12 @@ _ORDER: Final = (
     "checkpoint",
     "queues",
     "index",
+    "rename",
     "settle",
 )
+"""Renames come last, because the steps before them know the files by the names they have now."""
+
+MISNAMED: Final = "misnamed-log-file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +126,23 @@ class RepairPlan:
 
 
 def plan_steps(
-    findings: Sequence[Finding], *, restorable: frozenset[str], must_settle: bool = False
+    findings: Sequence[Finding],
+    *,
+    restorable: frozenset[str],
+    naming: Iterable[Step] = (),
+    must_settle: bool = False,
 ) -> tuple[list[Step], list[Finding]]:
     """The steps in the order in which they are done, and the findings that have none.
 
-    `restorable` are the config files whose `.bak` can be read. `must_settle`: the store is opened and stopped even
-    if nothing else is to be done.
+    `restorable` are the config files whose `.bak` can be read, `naming` what is done about names of log files.
+    `must_settle`: the store is opened and stopped even if nothing else is to be done.
     """
-    steps: list[Step] = []
+    steps = list(naming)
+    named = {step.file for step in steps}
     left: list[Finding] = []
     for finding in findings:
+        if finding.id == MISNAMED and finding.file in named:
+            continue
         step = _step_for(finding, restorable)
         if step is None:
             left.append(finding)

@@ -7,6 +7,7 @@ becomes a finding, and the rest is there to be read.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from flintlog.disk.local import LocalMedium
 from flintlog.disk.lock import is_locked
 from flintlog.disk.medium import FileInfo, Medium
 from flintlog.disk.source import MappedSource
-from flintlog.errors import DamagedStore, FlintlogError, FormatError, InvalidConfig
+from flintlog.errors import DamagedStore, DiskError, FlintlogError, FormatError, InvalidConfig
 from flintlog.format import names
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.config_json import parse_config_object
@@ -28,6 +29,7 @@ from flintlog.format.names import parse_segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
+from flintlog.store.misnamed import Misnamed, find_misnamed, list_log
 from flintlog.store.paths import (
     LEDGER_PREFIX,
     StorePaths,
@@ -58,6 +60,8 @@ class StoreFiles:
     medium: Medium
     source: MappedSource
     log: tuple[DataFile, ...] = ()
+    """In order. A file under a wrong name is where it belongs, unless something is against it."""
+    misnamed: tuple[Misnamed, ...] = ()
     queues: dict[QueueKey, QueueFilesView] = field(default_factory=dict)
     index: tuple[str, ...] = ()
     layout: IndexLayout = field(default_factory=IndexLayout)
@@ -100,10 +104,13 @@ class StoreFiles:
         return self.medium.read(path) if self.medium.stat(path) is not None else None
 
 
-def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None = None) -> StoreFiles:
+def look_at(
+    root: Path, config: StoreConfig | None = None, medium: Medium | None = None, *, every_name: bool = False
+) -> StoreFiles:
     """The files of the store in a directory; `DamagedStore` when it holds none.
 
-    Sizes that `config` does not name are read from the files, where that is safe.
+    Sizes that `config` does not name are read from the files, where that is safe. With `every_name` each log file is
+    looked at, whether its name is the right one.
     """
     medium = LocalMedium() if medium is None else medium
     if is_member_directory(root, medium):
@@ -125,7 +132,7 @@ def look_at(root: Path, config: StoreConfig | None = None, medium: Medium | None
         marker.load(checkpoint.values)
         files.known_end = marker.log_end
     given = frozenset() if config is None else _named_sizes(config)
-    _find_log(files, is_given="mapped_file_size_commit_log" in given)
+    _find_log(files, is_given="mapped_file_size_commit_log" in given, every_name=every_name)
     _find_queues(files)
     _judge_rocksdb(files)
     _find_index(files, is_given=not given.isdisjoint({"max_hash_slot_num", "max_index_num"}))
@@ -163,12 +170,22 @@ def _named_sizes(config: StoreConfig) -> frozenset[str]:
 # ---------------------------------------------------------------------- the log
 
 
-def _find_log(files: StoreFiles, *, is_given: bool) -> None:
+def _find_log(files: StoreFiles, *, is_given: bool, every_name: bool) -> None:
     directories = (*files.paths.commit_logs, *files.paths.read_only_commit_logs)
-    found = [file for directory in directories for file in _segments(files, directory)]
+    size = files.given.mapped_file_size_commit_log if is_given and files.given is not None else None
+    named = list_log(directories, files.medium)
+    with suppress(DiskError):  # expired meanwhile, or not to be read: who reads it says so
+        files.misnamed = tuple(find_misnamed(named, size, files.medium, every=every_name))
+    files.findings += [misnamed.finding() for misnamed in files.misnamed]
+    wrong = {misnamed.path for misnamed in files.misnamed}
+    found = [DataFile(str(each.path), each.base, each.size) for each in files.misnamed if each.obstacle is None]
+    for path, length, base in ((each.path, each.size, each.base) for each in named if each.path not in wrong):
+        if base is None:
+            _note_foreign(files, path)
+        else:
+            found.append(DataFile(str(path), base, length))
     found.sort(key=lambda file: file.base)
     whole = [file for file in found if file.size]
-    size = files.given.mapped_file_size_commit_log if is_given and files.given is not None else None
     if size is None:
         size = log_file_size([(file.base, file.size) for file in whole])
         if size is not None:
@@ -210,10 +227,13 @@ def _segments(files: StoreFiles, directory: Path) -> Iterable[DataFile]:
         try:
             yield DataFile(str(directory / info.name), parse_segment_name(info.name), info.size)
         except FormatError:
-            if directory != files.root:
-                evidence = "no file of a store is called that"
-                path = str(directory / info.name)
-                files.findings.append(Finding("foreign-file", WARNING, evidence, "move it away", path))
+            _note_foreign(files, directory / info.name)
+
+
+def _note_foreign(files: StoreFiles, path: Path) -> None:
+    if path.parent != files.root:  # a log that lies in the root itself has the store's other files beside it
+        evidence = "no file of a store is called that"
+        files.findings.append(Finding("foreign-file", WARNING, evidence, "move it away", str(path)))
 
 
 # ---------------------------------------------------------------------- queues

@@ -105,7 +105,7 @@ def verify(
     look: Look | None = None,
 ) -> Verification:
     """Check the store in a directory; see the module. `look` takes the place of the threads."""
-    files = look_at(Path(root), config, medium)
+    files = look_at(Path(root), config, medium, every_name=True)
     return _Verifier(files, mode, threads or os.cpu_count() or 1, progress, range_bytes, look).run()
 
 

@@ -70,6 +70,16 @@ _ALL = (
         _RESTORE,
     ),
     Kind(
+        "misnamed-log-file",
+        "A file of the log has a wrong name",
+        "Somebody renamed it, added a suffix, or put a copy beside it. Each record holds its own place in the log, "
+        "and those of this file say another one than its name.",
+        "RocketMQ takes the log for one that has a hole or a torn end, and may cut it there. flintlog opens the store "
+        "only to read it, with the file in its right place, and changes nothing.",
+        "Rename the file as the finding says, or let `repair` do it. If its right name is taken, compare the two files "
+        "and move one of them away.",
+    ),
+    Kind(
         "short-log",
         "The log ends before the place where the last stop, the queues or the checkpoint know it ended",
         "A disk is not mounted, the last files were deleted or replaced by older ones, or overwritten with zeros.",

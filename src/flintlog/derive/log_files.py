@@ -54,8 +54,9 @@ def check_files(files: Sequence[LogFile], where: str) -> None:
             )
     for before, after in pairwise(files):
         if after.base != before.end:
+            missing = f"the log's bytes {before.end} to {after.base} are missing"
             raise DamagedStore(
-                f"the log's bytes {before.end} to {after.base} are missing",
+                missing if before.end < after.base else "a file of the log begins inside of the one before it",
                 path=f"{where}{after.name}",
                 advice="look at it with `flintlog verify`",
             )

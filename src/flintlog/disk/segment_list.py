@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from flintlog.disk.medium import FileInfo, Medium
@@ -47,21 +47,24 @@ class SegmentList:
         """Where reading ends for those who ask for `max_offset`, if somebody else decides that than the writer."""
         self._paths = PathChoice(directories, read_only_directories, full_directories)
         self._segments: tuple[Segment, ...] = ()
+        self._bases: Mapping[Path, int | None] = {}
         self._lock = threading.Lock()
 
     # Loading
 
-    def load(self) -> None:
+    def load(self, bases: Mapping[Path, int | None] | None = None) -> None:
         """Find the files, check their names and lengths, map none.
 
         Nothing is changed on the disk before every file was found right; then an empty last file, the trace
-        of a crash while a file was made, is removed.
+        of a crash while a file was made, is removed. `bases`: where files begin that have another name; those of
+        which it is None are left out.
         """
+        self._bases = {} if bases is None else bases
         found = self._find_files()
         empty = found.pop()[0] if found and found[-1][1].size == 0 else None
         segments: list[Segment] = []
         for path, info in found:
-            base = _parse_base(info.name, path)
+            base = self._base_of(path)
             if info.size != self.segment_size:
                 raise WrongFileSize(
                     f"the file has {info.size} bytes, the configured size is {self.segment_size}",
@@ -82,7 +85,14 @@ class SegmentList:
             for info in self.medium.listing(directory)
             if not info.is_directory
         ]
+        if self._bases:
+            found = [item for item in found if self._bases.get(item[0], 0) is not None]
+            return sorted(found, key=lambda item: self._base_of(item[0]))
         return sorted(found, key=lambda item: item[1].name) if len(found) > 1 else found
+
+    def _base_of(self, path: Path) -> int:
+        base = self._bases.get(path)
+        return _parse_base(path.name, path) if base is None else base
 
     def _loaded(self, path: Path, base: int) -> Segment:
         segment = Segment(path, base, self.segment_size, self.medium)
@@ -91,7 +101,7 @@ class SegmentList:
 
     def files_there(self) -> list[int]:
         """Where the files begin that lie there now, known or not."""
-        return [_parse_base(info.name, path) for path, info in self._find_files() if info.size == self.segment_size]
+        return [self._base_of(path) for path, info in self._find_files() if info.size == self.segment_size]
 
     def follow(self, end: int) -> None:
         """Another process has written the files up to `end`: take them as they are, and change none."""
@@ -99,7 +109,7 @@ class SegmentList:
         known = segments[-1].end if segments else 0
         if not segments or known < end:
             for path, info in self._find_files():
-                base = _parse_base(info.name, path)
+                base = self._base_of(path)
                 if known <= base < end and info.size == self.segment_size:
                     segments.append(self._loaded(path, base))
         for segment in segments:

@@ -28,6 +28,7 @@ from flintlog.store.external_dispatch import ExternalDispatcher
 from flintlog.store.ledger_door import prepare_ledger
 from flintlog.store.lifecycle import Lifecycle, State
 from flintlog.store.lost_log import refuse_without_log
+from flintlog.store.misnamed import Misnamed, find_misnamed, list_log, refuse_misnamed
 from flintlog.store.parts import Parts, make_parts, scan_threads
 from flintlog.store.pending_cut import PendingCut
 from flintlog.store.record_crc import RecordCrc
@@ -43,6 +44,7 @@ Progress = Callable[[int, int], None]
 def try_loading(path: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> None:
     """Raise what loading this directory would raise, and change nothing in it."""
     probe = make_parts(path, config, OverlayMedium(medium), now_ms)
+    refuse_misnamed(_find_misnamed(probe))
     probe.segments.load()
     probe.queues.load()
     if probe.index is not None:
@@ -85,6 +87,7 @@ class Loader:
         self._is_cutting = False
         self._dropped_index_files: list[str] = []
         self._is_others = False
+        self._misnamed: list[Misnamed] = []
         self._unclosed: Finding | None = None
 
     def mark_unclean(self) -> None:
@@ -104,7 +107,7 @@ class Loader:
         self.was_clean = not self._medium.exists(parts.paths.abort)
         if not self._read_only:
             sync_names([parts.paths.root, *parts.paths.commit_logs], self._medium)
-        parts.segments.load()
+        self._load_log()
         self._load_ledger()
         move_to(State.LOAD_COMMITLOG_OK)
         parts.queues.load()
@@ -124,6 +127,13 @@ class Loader:
             safe = parts.checkpoint.values.index_msg_timestamp
             self._dropped_index_files = parts.index.load(self.was_clean or self.published is not None, safe)
         move_to(State.LOAD_INDEX_OK)
+
+    def _load_log(self) -> None:
+        """Only who writes has to have the right names: what is read is where the files themselves say it is."""
+        self._misnamed = _find_misnamed(self._parts)
+        if not self._read_only:
+            refuse_misnamed(self._misnamed)
+        self._parts.segments.load({file.path: None if file.obstacle else file.base for file in self._misnamed})
 
     def _load_ledger(self) -> None:
         """In a ledger the log ends where the group has committed it, whatever lies behind."""
@@ -203,6 +213,8 @@ class Loader:
                 report = report.with_findings([self._unclosed])
         if self._parts.ledger is not None and self._parts.ledger.torn is not None:
             report = report.with_findings([self._parts.ledger.torn])
+        if self._misnamed:
+            report = report.with_findings([file.finding() for file in self._misnamed])
         self._lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
         if self._is_cutting:
             self._cut.done()
@@ -241,3 +253,8 @@ class Loader:
         dispatcher.adopt(published)
         parts.queues.rebuild_offsets(max(0, parts.segments.min_offset))
         return RecoveryReport((), clean=self.was_clean, log_end=published.end, dispatched_from=published.end)
+
+
+def _find_misnamed(parts: Parts) -> list[Misnamed]:
+    files = list_log((*parts.paths.commit_logs, *parts.paths.read_only_commit_logs), parts.medium)
+    return find_misnamed(files, parts.segments.segment_size, parts.medium)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from flintlog import kernel
+from flintlog.derive.file_home import find_home
 from flintlog.derive.parallel_scan import Batch, scan_in_order
 from flintlog.derive.range_check import REASONS
 from flintlog.derive.ranges import cut_batches
@@ -24,6 +25,7 @@ from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.format.ledger_entry import blank_at, size_at
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.damage import Damage, DamageMap
+from flintlog.store.misnamed import Misnamed
 from flintlog.store.record_crc import WRONG, RecordCrc
 from flintlog.store.recovery_report import Finding
 from flintlog.store.segment_bytes import find_intact, held, written_end
@@ -261,6 +263,16 @@ class LogRecovery:
                 end - start,
             )
         )
+        if segment is not None and start == segment.base:
+            self._note_name(segment)
+
+    def _note_name(self, segment: Segment) -> None:
+        """A whole file of records may be bad for its name alone, as when two have been mistaken for each other."""
+        with held(segment) as view:
+            home = find_home(view, segment.raw().data_end(0), segment.base)
+        if home is not None and home.base != segment.base:
+            is_waiting = self._segments.find(home.base) is not None
+            self.findings.append(Misnamed(segment.path, home.base, segment.size, is_waiting=is_waiting).finding())
 
     def _note_tail(self, segment: Segment, position: int, reason: ScanStop) -> None:
         if position == self._known_end:

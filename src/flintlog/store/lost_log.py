@@ -37,7 +37,7 @@ def note_missing_files(segments: SegmentQueue, before: int, damage: DamageMap) -
     """Findings for files that are missing below an offset from which on the log is read."""
     found: list[Finding] = []
     for start, end in segments.gaps():
-        if end <= before:
+        if start < end <= before:
             damage.add(Damage(start, end, "a file of the log is missing"))
             evidence = f"no file of the log holds the {end - start} bytes from here, and others follow"
             remedy = "what they held is lost, everything else is kept"
