@@ -23,7 +23,9 @@ DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 _MODULE = re.compile(r"`(flintlog(?:\.\w+)+)")
 _FILE = re.compile(r"`((?:tests|examples|benchmarks|scripts|docs|src|flintlog)/[\w./-]+)`")
-_OF_A_STORE = re.compile(r"flintlog/(writer|(?:stop|cut|delay|swap|deleted|polled|reign)\.json|rebuild/?|cut(?:/.*)?)$")
+_OF_A_STORE = re.compile(
+    r"flintlog/(writer|(?:stop|queues|cut|delay|swap|deleted|polled|reign)\.json|rebuild/?|cut(?:/.*)?)$"
+)
 _MACHINE = re.compile(r"/(?:work|root|home/\w+|tmp/golden)\b")
 
 

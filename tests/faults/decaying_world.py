@@ -4,7 +4,7 @@ What it checks on top of `World`:
 
 - a bit in a record costs at most the message of that record, whatever is built again afterwards;
 - a bit in a queue costs at most one entry, and a consumer who reads page by page meets everything else;
-- a bit in the checkpoint costs nothing, and one in the index at most answers to queries;
+- a bit in the checkpoint or in a note beside it costs nothing, and one in the index at most answers to queries;
 - whatever is served is what was sent.
 
 Without a CRC over whole records (`enabled_append_prop_crc`) nobody can tell a rotten topic or tag from a right one:
@@ -18,12 +18,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flintlog import DamagedRecord, Message, Receipt, StoreConfig, StoredMessage
-from tests.faults.world import ROOT, SEGMENT_BYTES, Sent, World, derived, files_below, is_same, is_there
+from tests.faults.world import (
+    ROOT,
+    SEGMENT_BYTES,
+    Sent,
+    World,
+    assert_in_queue,
+    derived,
+    files_below,
+    is_same,
+    is_there,
+    place_of,
+)
 
 BODY_AT = 88
 PROTECTED = (*range(12), *range(28, 36))
 """Size, magic, body CRC and the record's own offset."""
-KINDS = ("log", "log", "log", "queue", "queue", "index", "checkpoint")
+KINDS = ("log", "log", "log", "queue", "queue", "queue", "index", "checkpoint", "note")
+NOTES = ("stop.json", "queues.json")
 ENTRY_BYTES = 20
 
 
@@ -33,7 +45,6 @@ class DecayingWorld(World):
     def __init__(self, config: StoreConfig, *, torn_creates: bool = False) -> None:
         self.victims: dict[int, Sent] = {}  # a bit was flipped in the record
         self.victim_entries: set[tuple[str, int, int]] = set()  # a bit was flipped in the queue's entry
-        self.unqueued: set[int] = set()  # records whose queue offset was given again, after their entry was hit
         self.flipped_places: set[int] = set()
         self.are_queues_comparable = True
         self.is_index_doubtful = False
@@ -43,6 +54,7 @@ class DecayingWorld(World):
 
     def decay(self, seed: int) -> None:
         """Stop somehow, flip a bit, and start again."""
+        self.relax()
         chance = random.Random(seed)
         ending = chance.choice(("stop", "kill", "crash"))
         if ending == "stop":
@@ -77,7 +89,7 @@ class DecayingWorld(World):
         self.medium.flip_bit(path, at % SEGMENT_BYTES, bit)
         self.flipped_places.add(at)
         self.are_queues_comparable = False
-        for held in (self.kept, self.loose):
+        for held in (self.kept, self.loose, self.deleted):
             hit = {o: s for o, s in held.items() if o <= at < s.receipt.end_offset}
             self.victims.update(hit)
             for offset in hit:
@@ -109,6 +121,22 @@ class DecayingWorld(World):
             self.medium.flip_bit(path, chance.randrange(48), chance.randrange(8))
             self.is_index_doubtful = True  # it may vouch for files that a crash has torn
 
+    def flip_in_note(self, chance: random.Random) -> None:
+        path = ROOT / "flintlog" / chance.choice(NOTES)
+        if self.medium.exists(path) and (content := self.medium.read(path)):
+            self.medium.flip_bit(path, chance.randrange(len(content)), chance.randrange(8))
+
+    def assert_no_doubts(self) -> None:
+        """There is damage here."""
+
+    def kill(self) -> None:
+        """As in a world without decay, but for messages whose entry was hit."""
+        self.relax()
+        self.go_on_with(self.medium.kill())
+        for sent in self.loose.values():
+            if place_of(sent) not in self.victim_entries:
+                assert_in_queue(self.store, sent)
+
     def note(self, message: Message, receipt: Receipt, had_failed: bool = False) -> None:
         super().note(message, receipt, had_failed)
         end = receipt.end_offset
@@ -116,13 +144,7 @@ class DecayingWorld(World):
             o: s for o, s in self.victims.items() if s.receipt.end_offset <= receipt.physical_offset or o >= end
         }
         place = (message.topic, message.queue_id, receipt.queue_offset)
-        if place in self.victim_entries:
-            self.victim_entries.discard(place)
-            self.unqueued |= {
-                offset
-                for offset, sent in {**self.kept, **self.loose}.items()
-                if offset != receipt.physical_offset and place_of(sent) == place
-            }
+        self.victim_entries.discard(place)
 
     # What must hold
 
@@ -132,7 +154,7 @@ class DecayingWorld(World):
         self.check_queues()
         self.check_index()
         self.assert_nothing_behind_the_end()
-        if self.are_queues_comparable:
+        if self.are_queues_comparable and not self.deleted:
             assert derived(self.store, self.medium)[0] == self.rebuilt()[0]
 
     def check_queues(self) -> None:
@@ -140,8 +162,6 @@ class DecayingWorld(World):
         for sent in self.kept.values():
             topic, queue_id, offset = place = place_of(sent)
             found = served.get((topic, queue_id), {}).get(offset)
-            if sent.receipt.physical_offset in self.unqueued:
-                continue
             if place not in self.victim_entries:
                 assert found == sent.receipt.physical_offset, f"not met by a consumer: {sent.receipt}"
             else:
@@ -156,7 +176,7 @@ class DecayingWorld(World):
             assert following > offset, (topic, queue_id, offset)
             offset = following
             for found in messages:
-                known = {**self.loose, **self.victims, **self.kept}.get(found.physical_offset)
+                known = {**self.loose, **self.victims, **self.deleted, **self.kept}.get(found.physical_offset)
                 assert known is None or is_same(found, known.message), f"changed: {known.receipt}"
                 served[found.queue_offset] = found.physical_offset
         return served
@@ -183,7 +203,3 @@ class DecayingWorld(World):
             behind = range(max(0, end - base), len(content))
             strays = {base + at for at in behind if content[at]} - self.flipped_places
             assert not strays, f"{name} holds bytes behind {end}"
-
-
-def place_of(sent: Sent) -> tuple[str, int, int]:
-    return sent.message.topic, sent.message.queue_id, sent.receipt.queue_offset

@@ -1,4 +1,5 @@
-"""Any order of puts, flushes, stops, kills and power losses: promises are kept, and what is derived is right."""
+"""Any order of puts, deletions, flushes, full disks, stops, kills and power losses: promises are kept, and what is
+derived is right."""
 
 from __future__ import annotations
 
@@ -27,6 +28,8 @@ NAMES = (
     "drift",
     "fail_sync",
     "fail_sync",
+    "squeeze",
+    "delete_topic",
 )
 OPERATIONS = st.lists(st.tuples(st.sampled_from(NAMES), SEEDS, COUNTS), min_size=2, max_size=14)
 # Threads make a run less than repeatable, so a failure is shown as it was found.
@@ -46,7 +49,7 @@ def run(world: World, operations: list[Operation]) -> None:
                 getattr(world, name)(seed, count)
             elif name in ("flush", "tide", "stop", "kill"):
                 getattr(world, name)()
-            elif name in ("crash", "fail_sync", "decay"):
+            elif name in ("crash", "fail_sync", "decay", "squeeze", "delete_topic"):
                 getattr(world, name)(seed)
             else:
                 world.medium.drift(seed)

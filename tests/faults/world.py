@@ -5,7 +5,10 @@ the store said about it. What it checks after each crash:
 
 - every message acknowledged as synced is there, in the log, in its queue and under its keys;
 - no queue has a gap, and each message lies where its record says;
-- queues and index are what the log alone gives (`rebuilt`).
+- no offset of a queue is given twice, also not to a topic that was deleted and made anew;
+- queues and index are what the log alone gives (`rebuilt`), as long as no topic was deleted.
+
+A disk without room refuses puts by a status, and has room again before the store is stopped or dies.
 
 A sync that failed ends what the store may promise: no put is acknowledged as synced any more, and what the log
 holds is served, until the store is opened again. Then everything above holds as before.
@@ -24,6 +27,7 @@ from flintlog import (
     DamagedRecord,
     DiskFull,
     FlintlogError,
+    InvalidTopic,
     Message,
     PutStatus,
     Receipt,
@@ -87,6 +91,8 @@ class World:
         self.medium = FaultyMedium(torn_creates=torn_creates, clock_ms=self.clock)
         self.kept: dict[int, Sent] = {}  # must be there after anything
         self.loose: dict[int, Sent] = {}  # was appended, and may be lost with the power
+        self.deleted: dict[int, Sent] = {}  # was of a topic that was deleted; it may come back, and keeps its offset
+        self.has_lost_pages = False  # whether a sync was to fail, ever: any file may then lack what it had
         self.has_log_failed = False  # whether a sync of the log has failed since the store was opened
         self.serial = itertools.count()
         self.store = self.reopened()
@@ -113,10 +119,19 @@ class World:
         """Whether a sync has failed since the store was opened."""
         return bool(self.medium.failed_syncs)
 
+    @contextlib.contextmanager
+    def trouble(self) -> Iterator[None]:
+        """Something that may fail on a disk which does."""
+        try:
+            yield
+        except (SyncFailed, DiskFull):
+            assert self.has_failed or self.medium.capacity is not None
+
     # What can be done
 
     def fail_sync(self, seed: int) -> None:
         """The next sync of some kind of file fails, and the pages that it was for are lost."""
+        self.has_lost_pages = True
         kind = random.Random(seed).choice(FAILING)
 
         def is_hit(path: Path) -> bool:
@@ -128,6 +143,27 @@ class World:
     def holds_records(self, path: Path) -> bool:
         """Whether a failed sync of this file loses something; an empty one is just made again."""
         return "/commitlog/" in str(path) and any(self.medium.read(path))
+
+    def squeeze(self, seed: int) -> None:
+        """From now on there is room for a file or two, or for none, until the store stops or dies."""
+        self.medium.capacity = self.medium._used() + random.Random(seed).choice((0, 300, 2000, SEGMENT_BYTES + 300))
+
+    def relax(self) -> None:
+        self.medium.capacity = None
+
+    def delete_topic(self, seed: int) -> None:
+        """Delete a topic, whether it has messages or not."""
+        topic = random.Random(seed).choice(TOPICS)
+        try:
+            with self.trouble():
+                self.store.topics.delete(topic)
+        except InvalidTopic:
+            return  # there is none
+        for held in (self.kept, self.loose):
+            gone = {offset: sent for offset, sent in held.items() if sent.message.topic == topic}
+            self.deleted.update(gone)
+            for offset in gone:
+                del held[offset]
 
     def make(self, chance: random.Random, topic: str | None = None, queue_id: int | None = None) -> Message:
         number = next(self.serial)
@@ -161,12 +197,14 @@ class World:
             assert receipt.status in (PutStatus.CREATE_MAPPED_FILE_FAILED, PutStatus.SERVICE_NOT_AVAILABLE)
             return
         # A record that a power loss took leaves its place to another.
-        for offset in [
-            o
-            for o, s in self.loose.items()
-            if o < receipt.end_offset and receipt.physical_offset < s.receipt.end_offset
-        ]:
-            del self.loose[offset]
+        for held in (self.loose, self.deleted):
+            for offset in [
+                o for o, s in held.items() if o < receipt.end_offset and receipt.physical_offset < s.receipt.end_offset
+            ]:
+                del held[offset]
+        place = (message.topic, message.queue_id, receipt.queue_offset)
+        for sent in (*self.kept.values(), *self.loose.values(), *self.deleted.values()):
+            assert place_of(sent) != place, f"given twice: {receipt} and {sent.receipt}"
         is_safe = receipt.status is PutStatus.PUT_OK and self.config.flush == "sync"
         assert not (is_safe and had_failed), f"acknowledged after a failed sync: {receipt}"
         (self.kept if is_safe else self.loose)[receipt.physical_offset] = Sent(message, receipt)
@@ -187,10 +225,8 @@ class World:
     def tide(self) -> None:
         """What the queue flush thread does once a minute."""
         assert self.store._engine.flushing.queue_flush is not None
-        try:
+        with self.trouble():
             self.store._engine.flushing.queue_flush.flush_all()
-        except SyncFailed:
-            assert self.has_failed
         self.kept.update({o: s for o, s in self.loose.items() if s.receipt.end_offset <= self.store.flushed_offset})
 
     def stop(self) -> None:
@@ -201,6 +237,7 @@ class World:
 
     def end(self) -> None:
         """Stop the store; if that says that it was a clean stop, everything is kept."""
+        self.relax()
         try:
             self.store.shutdown()
         except SyncFailed:
@@ -215,13 +252,17 @@ class World:
 
     def kill(self) -> None:
         """The process dies, the system lives: nothing that was appended is lost."""
+        self.relax()
         self.go_on_with(self.medium.kill())
+        self.assert_no_doubts()
         for sent in self.loose.values():
             assert_there(self.store, sent)
 
     def crash(self, seed: int) -> None:
         """The power goes."""
+        self.relax()
         self.go_on_with(self.medium.crash(seed))
+        self.assert_no_doubts()
         self.forget_lost()
 
     def go_on_with(self, medium: FaultyMedium) -> None:
@@ -229,8 +270,14 @@ class World:
         self.medium = medium
         self.store = self.reopened()
 
+    def assert_no_doubts(self) -> None:
+        """Without damage queues are not taken for damaged, and all of the log is not read for nothing."""
+        found = [finding for finding in self.store.recovery if finding.id == "damaged-queues"]
+        assert self.has_lost_pages or not found, found
+
     def forget_lost(self) -> None:
         self.loose = {offset: sent for offset, sent in self.loose.items() if is_there(self.store, sent)}
+        self.deleted = {offset: sent for offset, sent in self.deleted.items() if is_there(self.store, sent)}
 
     def abandon(self) -> None:
         """End the threads of a store whose disk is no longer ours."""
@@ -242,6 +289,7 @@ class World:
     # What must hold
 
     def check(self) -> None:
+        self.relax()
         with contextlib.suppress(SyncFailed):
             self.store.wait_dispatched()
         if self.has_failed:
@@ -259,7 +307,8 @@ class World:
             assert_there(self.store, sent)
         assert_no_gaps(self.store)
         self.assert_nothing_behind_the_end()
-        assert derived(self.store, self.medium) == self.rebuilt()
+        if not self.deleted:
+            assert derived(self.store, self.medium) == self.rebuilt()
 
     def assert_nothing_behind_the_end(self) -> None:
         """Old bytes could be taken for records when a later crash leaves the tail right before them."""
@@ -278,6 +327,10 @@ class World:
             return derived(store, alone)
 
 
+def place_of(sent: Sent) -> tuple[str, int, int]:
+    return sent.message.topic, sent.message.queue_id, sent.receipt.queue_offset
+
+
 def is_there(store: Store, sent: Sent) -> bool:
     try:
         found = store.message_at(sent.receipt.physical_offset)
@@ -294,12 +347,17 @@ def is_same(found: StoredMessage, message: Message) -> bool:
 
 def assert_there(store: Store, sent: Sent) -> None:
     receipt, message = sent.receipt, sent.message
+    assert_in_queue(store, sent)
+    hits = store.query(message.topic, message.keys[0], max_count=64)
+    assert receipt.physical_offset in [m.physical_offset for m in hits], f"not in the index: {receipt}"
+
+
+def assert_in_queue(store: Store, sent: Sent) -> None:
+    receipt, message = sent.receipt, sent.message
     found = store.message_at(receipt.physical_offset)
     assert found is not None and is_same(found, message), f"lost: {receipt}"
     page = store.get(message.topic, message.queue_id, receipt.queue_offset, 1)
     assert [m.physical_offset for m in page.messages] == [receipt.physical_offset], f"not in its queue: {receipt}"
-    hits = store.query(message.topic, message.keys[0], max_count=64)
-    assert receipt.physical_offset in [m.physical_offset for m in hits], f"not in the index: {receipt}"
 
 
 def assert_no_gaps(store: Store) -> None:
@@ -317,7 +375,11 @@ def assert_no_gaps(store: Store) -> None:
 
 
 def derived(store: Store, medium: FaultyMedium) -> tuple[object, object]:
-    """Every queue's entries and every index file's bytes, as they lie in the files."""
+    """Every queue's entries and every index file's bytes, as they lie in the files.
+
+    The entry of a message that is lost points at some damage before the next one: at which, depends on where recovery
+    began to read.
+    """
     queues = {}
     for info in store.queues():
         if info.max_offset:
@@ -325,9 +387,17 @@ def derived(store: Store, medium: FaultyMedium) -> tuple[object, object]:
             files = [(file.name, medium.read(folder / file.name)) for file in medium.listing(folder)]
             first = int(files[0][0])
             data = b"".join(content for _, content in files)
-            queues[info] = (first, data[: info.max_offset * 20 - first])
+            entries = (data[at : at + 20] for at in range(0, info.max_offset * 20 - first, 20))
+            queues[info] = (first, [entry if is_readable(store, entry) else b"lost" for entry in entries])
     index = [medium.read(ROOT / "index" / file.name) for file in medium.listing(ROOT / "index")]
     return queues, [content for content in index if parse_index_header(content).next_entry > 1]
+
+
+def is_readable(store: Store, entry: bytes) -> bool:
+    try:
+        return store.message_at(int.from_bytes(entry[:8], "big")) is not None
+    except DamagedRecord:
+        return False
 
 
 def copy_tree(source: FaultyMedium, target: FaultyMedium, path: Path) -> None:

@@ -164,6 +164,26 @@ def test_queue_offset_zero_is_never_taken_for_a_repeat(tmp_path: Path) -> None:
     assert queue.out_of_step_count == 0
 
 
+@pytest.mark.parametrize("way", ["cut", "lost"])
+@pytest.mark.parametrize("first", [0, 3])
+def test_what_comes_to_a_queue_of_fillers_has_its_own_place(tmp_path: Path, first: int, way: str) -> None:
+    """The queue of a topic that was made anew lost its messages, and those of the old one come back."""
+    queue = make_queue(tmp_path)
+    fill(queue, 3, 5)
+    if way == "lost":
+        (path,) = tmp_path.iterdir()
+        path.write_bytes(PREFILL * 3 + bytes(FILE_SIZE - 60))
+        queue = reopen(queue, tmp_path)
+    else:
+        queue.truncate(1)
+    assert queue.max_offset == 3
+    fill(queue, first, 6)
+    again = reopen(queue, tmp_path)
+    again.correct_min_offset(0)
+    assert (again.min_offset, again.max_offset) == (queue.min_offset, queue.max_offset) == (first, 6)
+    assert physical_offsets(again) == physical_offsets(queue) == records(first, 6)
+
+
 def test_put_says_no_when_no_file_can_be_made() -> None:
     queue = make_queue(Path("/queue"), FaultyMedium(capacity=FILE_SIZE))
     fill(queue, 0, 8)

@@ -337,3 +337,69 @@ def test_a_remembered_first_entry_does_not_outlive_its_message(tmp_path: Path) -
     again.delete_expired(85)
     assert again.get_or_create("orders", 0).min_offset == 9
     assert reopen(tmp_path).get_or_create("orders", 0).max_offset == 10
+
+
+def test_a_file_that_lost_all_its_entries_counts_for_nothing(tmp_path: Path) -> None:
+    """A replica's queue may begin with any file; a power loss may leave nothing in it."""
+    put(make_table(tmp_path), "orders", 0, 500, 19)
+    (file,) = (tmp_path / "consumequeue" / "orders" / "0").iterdir()
+    assert (int(file.name), reopen(tmp_path).wrote_bytes) == (320, 400)
+    file.write_bytes(bytes(160))
+    assert reopen(tmp_path).wrote_bytes == 0
+
+
+def delete_five(root: Path, log_end: int) -> QueueTable:
+    """A queue of five messages is deleted while the log was dispatched up to there."""
+    table = make_table(root)
+    for number in range(5):
+        put(table, "orders", 0, number * 10, number)
+        table.advance("orders", 0)
+    table.remove_topic("orders", log_end)
+    return table
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_what_came_back_of_a_deleted_queue_is_taken_away(tmp_path: Path, count: int) -> None:
+    table = delete_five(tmp_path, 50)
+    (tmp_path / "consumequeue" / "orders" / "0").mkdir(parents=True)
+    for number in range(count):
+        put(table, "orders", 0, number * 10, number)
+    again = reopen(tmp_path)
+    again.finish_deletions(0)
+    again.rebuild_offsets(0)
+    assert (again.all(), again.next_offset("orders", 0)) == ([], 5)
+    assert not (tmp_path / "consumequeue" / "orders").exists()
+
+
+def test_a_deleted_queue_that_another_program_made_anew_stays(tmp_path: Path) -> None:
+    """RocketMQ counts from 0 again: its records lie behind the deletion."""
+    table = delete_five(tmp_path, 50)
+    put(table, "orders", 0, 60, 0)
+    again = reopen(tmp_path)
+    again.finish_deletions(0)
+    assert [queue.max_offset for queue in again.all()] == [1]
+
+
+def test_what_is_put_where_the_log_was_cut_is_of_no_deleted_queue(tmp_path: Path) -> None:
+    """A power loss took the log's end, and with it the place up to which the deletion knew the log."""
+    table = delete_five(tmp_path, 50)
+    table.end_deletions(20)
+    put(table, "orders", 0, 30, 0)
+    again = reopen(tmp_path)
+    again.finish_deletions(0)
+    assert [queue.max_offset for queue in again.all()] == [1]
+
+
+def test_an_expired_queue_that_another_program_made_anew_stays(tmp_path: Path) -> None:
+    """Its note knows no place in the log: what the log still has is not of the queue that expired."""
+    table = make_table(tmp_path)
+    for number in range(5):
+        put(table, "orders", 0, number * 10, number)
+        table.advance("orders", 0)
+    table.remove("orders", 0)
+    put(table, "orders", 0, 90, 0)
+    again = reopen(tmp_path)
+    again.finish_deletions(80)
+    assert [queue.max_offset for queue in again.all()] == [1]
+    again.finish_deletions(100)
+    assert again.all() == []

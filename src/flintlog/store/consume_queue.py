@@ -74,6 +74,7 @@ class ConsumeQueue(LogicalQueue):
         self.end = QueueEnd(None)
         self.out_of_step_count = 0
         self._min_position = 0
+        self._has_only_fillers = False
         self._first_physical_offset: int | None = None  # of the first entry of the first file, where recovery saw it
         self._file_times: dict[int, tuple[int, int]] = {}
 
@@ -88,6 +89,10 @@ class ConsumeQueue(LogicalQueue):
     @property
     def max_physical_offset(self) -> int:
         return self.end.max_physical_offset
+
+    @property
+    def end_byte(self) -> int:
+        return 0 if self._has_only_fillers else super().end_byte
 
     @property
     def record_bytes(self) -> int:
@@ -152,21 +157,24 @@ class ConsumeQueue(LogicalQueue):
         """Whether the next entry is the queue's first, wherever it belongs.
 
         A crash may leave a file whose entries were lost, and the log may have lost the records: the next entry then
-        has a later offset, and must not be put where the lost ones were.
+        has a later offset, and must not be put where the lost ones were. Or only fillers are left, and the
+        messages of a deleted queue come back from its first one on, whose places these are.
         """
         first = self.segments.first
         if first is None:
             return True
-        if first is not self.segments.last or first.wrote_position:
+        if first is not self.segments.last or (first.wrote_position and not self._has_only_fillers):
             return False
         self.detach()
         self.segments.delete_last()
+        self._min_position = 0
         return True
 
     def _prefill(self, segment: Segment, place: int) -> None:
         """A queue that starts in the middle of a file: entries of no message up to its first."""
         position = place - segment.base
         write_at_end(segment, _PREFILL * (position // ENTRY_SIZE), self._tails, self.end)
+        self._has_only_fillers = True
         self._min_position = place
         self.segments.flushed_where = place
         self.segments.committed_where = place
@@ -174,6 +182,7 @@ class ConsumeQueue(LogicalQueue):
     def _append(self, segment: Segment, physical_offset: int, size: int, tags_code: int) -> None:
         data = _ENTRY.pack(physical_offset, size, tags_code)
         tail = write_at_end(segment, data, self._tails, self.end)
+        self._has_only_fillers = False
         self.end.max_physical_offset = physical_offset + size
         self.end.record_bytes += size
         if self.ext is None:  # with an extension every entry must come here
@@ -251,7 +260,8 @@ class ConsumeQueue(LogicalQueue):
         physical_offset, size, _ = _ENTRY.unpack_from(view, end - ENTRY_SIZE)
         # Filling is no record. Java takes its 2^31 - 1 bytes for one, and then ignores the queue's
         # messages until the log is as long.
-        if view[end - ENTRY_SIZE : end] != _PREFILL:
+        self._has_only_fillers = view[end - ENTRY_SIZE : end] == _PREFILL
+        if not self._has_only_fillers:
             self.end.max_physical_offset = physical_offset + size
 
     def _built_below(self, physical_offset: int) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from flintlog.disk.medium import Medium
 
@@ -62,6 +63,13 @@ class DeletedQueues:
         """Of these the log has no record any more."""
         self._known = {key: each for key, each in self._known.items() if each.log_end > log_begin}
 
+    def end_at(self, log_end: int) -> None:
+        """The log ends there now: what is put from there on is of no queue that was deleted before."""
+        ended = [each for each in self._known.values() if log_end < each.log_end < FOR_EVER]
+        if ended:
+            self._known |= {(each.topic, each.queue_id): replace(each, log_end=log_end) for each in ended}
+            self._write()
+
     def all(self) -> list[DeletedQueue]:
         return list(self._known.values())
 
@@ -71,5 +79,8 @@ class DeletedQueues:
         if not found:
             return
         self._known |= found
+        self._write()
+
+    def _write(self) -> None:
         self._medium.make_directories(self._path.parent)
         self._medium.replace(self._path, msgspec.json.encode(self.all()))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
@@ -46,6 +47,8 @@ FAR_BEHIND_BYTES: Final = 256 * 1024
 """With more than this to dispatch, who puts waits for whoever dispatches."""
 PATIENCE_S: Final = 0.1
 """For so long at most: a listener may be waiting for the thread that puts."""
+HAND_OVER_S: Final = 0.001
+"""Who waited for a count has this time to dispatch itself: its message is then there when its put returns."""
 
 Listener = Callable[[Arrival], None]
 BitmapHook = Callable[[bytes], "bytes | None"]
@@ -82,6 +85,7 @@ class Dispatcher:
         self._running = threading.Lock()
         self._runner: int | None = None
         self._wanted = False
+        self._is_counting = False
         self._segment: Segment | None = None
         self._view = memoryview(b"")
         self.lane = lane
@@ -167,7 +171,7 @@ class Dispatcher:
     def advance(self, patience_s: float = 0) -> None:
         """Dispatch up to the readable end of now; or leave it to the thread that is at it, after this much patience."""
         self._wanted = True
-        while self._wanted and self._running.acquire(timeout=patience_s):
+        while self._wanted and self._take(patience_s):
             try:
                 self._wanted = False
                 self._run_owned()
@@ -178,6 +182,13 @@ class Dispatcher:
                 if self._wanted:
                     self._relief.ring()
                 return
+
+    def _take(self, patience_s: float) -> bool:
+        """Become the one who dispatches. Who only counts is waited for, because that takes a moment."""
+        if self._running.acquire(timeout=patience_s):
+            return True
+        is_waiting = self._is_counting and self._runner != threading.get_ident()
+        return self._running.acquire(timeout=PATIENCE_S if is_waiting else 0)
 
     def keep_up(self) -> None:
         """As `advance`, for whoever puts: while dispatch is far behind, wait for it a moment."""
@@ -210,6 +221,30 @@ class Dispatcher:
     def last_dispatched(self) -> tuple[int, int]:
         """Physical offset and store time of the last record that was dispatched; -1 when none was."""
         return self.lane.last_physical_offset, self.lane.last_store_timestamp
+
+    def count_queues(self) -> tuple[tuple[int, int], int | None]:
+        """What was dispatched last, and how far all queues reach with it; None when a record behind it is half done."""
+        self._is_counting = True  # before the lock is had: this thread may have to wait for the interpreter with it
+        try:
+            with self._running:
+                self.lane.is_owned = True
+                try:
+                    found = self._counted()
+                finally:
+                    self.lane.is_owned = False
+        finally:
+            self._is_counting = False  # only now: whoever sees it finds the lock free
+        if self._wanted:
+            time.sleep(HAND_OVER_S)
+            if self._wanted:
+                self.advance()
+        return found
+
+    def _counted(self) -> tuple[tuple[int, int], int | None]:
+        if self.lane.stopped_at_index:
+            self._run()
+        is_half_done = self.failure is not None or self.lane.stopped_at_index
+        return self.last_dispatched, None if is_half_done else self._queues.wrote_bytes
 
     @property
     def backlog_bytes(self) -> int:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import FlintlogError
 from flintlog.store.checkpoint import CheckpointFile
+from flintlog.store.covered_queues import QueueCount
 from flintlog.store.dispatch import Dispatcher
 from flintlog.store.queue_table import QueueTable
 
@@ -89,9 +90,14 @@ class QueueFlush:
 
     def flush_all(self) -> None:
         """A thorough pass: everything dispatched so far is durable, and the checkpoint says so."""
-        offset, timestamp = self._dispatcher.last_dispatched
+        covered = self._queues.covered
+        deletions = covered.deletions
+        (offset, timestamp), queue_bytes = self._dispatcher.count_queues()
         self._segments.flush_all()
         self._queues.flush_all()
         if offset >= 0:
+            if queue_bytes is not None:
+                before = self._checkpoint.values.logics_physical_offset
+                covered.note(QueueCount(offset, queue_bytes), before=before, deletions=deletions)
             self._checkpoint.set(logics_physical_offset=offset, logics_msg_timestamp=timestamp)
         self._checkpoint.flush()

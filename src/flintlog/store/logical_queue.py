@@ -158,6 +158,13 @@ class LogicalQueue(ABC):
         return -1
 
     @property
+    def end_byte(self) -> int:
+        """The byte of the files behind the last entry; 0 without one, also where a crash left a file that lost all."""
+        last = self.segments.last
+        is_empty = last is None or (not last.wrote_position and last is self.segments.first)
+        return 0 if is_empty else self.segments.max_wrote
+
+    @property
     def had_files_before(self) -> bool:
         """Whether there was a file before the first one, which then begins with the entry of a record."""
         first = self.segments.first

@@ -1,33 +1,54 @@
-"""Queues whose last entries cannot be right: all queues are then built again from the log.
+"""Queues that cannot be right: all queues are then built again from the log.
 
 A queue's end decides what is put next, so it must not be a damaged entry: one that reaches too far would hide what
-comes as repeats, one behind the true end would shift all that follow. What is wrong before it shows when it is read.
+comes as repeats, one behind the true end would shift all that follow, and one that is taken for that of a lost record
+would have its offset given again. What is wrong before it shows when it is read.
 """
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from flintlog.store.queue_table import QueueTable
 
+DAMAGED: Final = "damaged-queues"
+MISSING: Final = "missing-queues"
 
-def find_broken(queues: QueueTable, covered: int) -> str | None:
+
+class Doubt(NamedTuple):
+    """Why queues are not believed: the kind of finding, and what shows it."""
+
+    kind: str
+    evidence: str
+
+
+def find_broken(queues: QueueTable, covered: int) -> Doubt | None:
     """The queue that ends at an entry which should be whole: what lay behind it is not found otherwise."""
     for queue in queues.all():
         if queue.broken_offset is not None and queue.broken_offset <= covered:
-            return f"an entry around offset {queue.max_offset} of {queue.topic}/{queue.queue_id} is damaged"
+            where = f"{queue.topic}/{queue.queue_id}"
+            return Doubt(DAMAGED, f"an entry around offset {queue.max_offset} of {where} is damaged")
     return None
 
 
-def find_reaching_behind(queues: QueueTable, end: int) -> str | None:
-    """The queue whose last entry ends behind all records that were dispatched."""
+def find_reaching_behind(queues: QueueTable, end: int) -> Doubt | None:
+    """The queue whose last entry ends behind all records that there can be."""
     for queue in queues.all():
         if queue.max_physical_offset > end:
-            return f"the last entry of {queue.topic}/{queue.queue_id} ends behind the log's records"
+            where = f"{queue.topic}/{queue.queue_id}"
+            return Doubt(DAMAGED, f"the last entry of {where} ends behind the log's records")
     return None
 
 
-def find_other_ends(queues: QueueTable, known: int | None) -> str | None:
-    """Whether queues end elsewhere than a clean stop left them: what is put next would get offsets that were given."""
+def find_other_ends(queues: QueueTable, known: int | None, when: str) -> Doubt | None:
+    """Whether queues end elsewhere than they did: what is put next would get offsets that were given."""
     found = queues.wrote_bytes
     if known is None or known == found:
         return None
-    return f"the queues had {known} bytes at the last stop, and have {found}"
+    return Doubt(DAMAGED, f"the queues had {known} bytes {when}, and have {found}")
+
+
+def find_lost_files(queues: QueueTable, commit_log_min: int) -> Doubt | None:
+    """Whether a queue lost files which the log still has the records of."""
+    missing = queues.find_lost_files(commit_log_min)
+    return None if missing is None else Doubt(MISSING, missing)

@@ -20,6 +20,7 @@ from typing import Final
 from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.disk.medium import FileInfo, Medium
 from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.store.covered_queues import CoveredQueues
 from flintlog.store.deleted_queues import FOR_EVER, DeletedQueue, DeletedQueues
 from flintlog.store.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queue_files import DIRECTORIES, QueueFiles, QueueMaker
@@ -64,6 +65,7 @@ class QueueTable:
         self._next_light: dict[str, int] = {}
         self._deleted_light: set[str] = set()
         self._deleted = DeletedQueues(root / "flintlog" / "deleted.json", medium)
+        self.covered = CoveredQueues(root, medium)
         self._handed_out_by_removed = 0
 
     # Queues
@@ -124,6 +126,7 @@ class QueueTable:
     def load(self) -> None:
         """Find the queues on disk. A topic of the wrong kind is an error, and nothing is changed."""
         self._deleted.load()
+        self.covered.load()
         for kind, name in DIRECTORIES.items():
             for topic in self._medium.listing(self.root / name):
                 if topic.is_directory:
@@ -161,6 +164,25 @@ class QueueTable:
             for _ in pool.map(recover_some, range(0, len(queues), _RECOVER_AT_ONCE)):
                 pass
 
+    def finish_deletions(self, commit_log_min: int) -> None:
+        """Take away what a power loss has brought back of deleted queues.
+
+        It may be a part: put into again, such a queue would give offsets that it had given. One that another program
+        has made anew since, which counts from 0 again, has records behind the deletion.
+        """
+        for gone in self._deleted.all():
+            queue = self._queues.get((gone.topic, gone.queue_id))
+            if queue is None or queue.max_offset >= gone.next_offset:
+                continue
+            if queue.last_physical_offset < (commit_log_min if gone.log_end == FOR_EVER else gone.log_end):
+                self._destroy_queue(gone.topic, gone.queue_id)
+                if not self.queue_ids(gone.topic):
+                    self._maker.remove_folders(gone.topic)
+
+    def end_deletions(self, log_end: int) -> None:
+        """The log ends there: of what comes to lie behind it, nothing was deleted yet."""
+        self._deleted.end_at(log_end)
+
     def sync_names(self) -> None:
         """Make the names of all files durable: a process that was killed may have left new ones that are not."""
         folders = {
@@ -179,7 +201,7 @@ class QueueTable:
     @property
     def wrote_bytes(self) -> int:
         """Where the queues end, added up: an entry that is lost at the end of any of them makes it less."""
-        return sum(queue.segments.max_wrote for queue in self.all())
+        return sum(queue.end_byte for queue in self.all())
 
     def find_lost_files(self, commit_log_min: int) -> str | None:
         """What says that a queue lost files which the log still has the records of; None when nothing does."""
@@ -316,6 +338,7 @@ class QueueTable:
     def delete_expired(self, commit_log_min: int, pause: Callable[[], None] | None = None) -> int:
         """Delete queue files whose records the log no longer has; how many. `pause` after each queue that lost some."""
         count = 0
+        self.covered.forget()  # as in retention
         for queue in self.all():
             deleted = queue.delete_expired(commit_log_min, self._now_ms())
             count += deleted
@@ -339,6 +362,7 @@ class QueueTable:
         Its offsets go on, or a reader that stands at its end would take as many new messages for read. Those of light
         queues, of which there may be a great many in the course of time, are forgotten.
         """
+        self.covered.forget()
         queue = self._queues.get((topic, queue_id))
         if topic.startswith(LMQ_PREFIX):
             self._forget_offsets(topic, queue_id)
@@ -366,6 +390,7 @@ class QueueTable:
 
         Every record of the log below `dispatched` has its entry: also those of these queues.
         """
+        self.covered.forget()
         queues = [queue for queue in self.all() if queue.topic == topic]
         self._deleted.add(DeletedQueue(topic, queue.queue_id, self._next_of(queue), dispatched) for queue in queues)
         for queue in queues:

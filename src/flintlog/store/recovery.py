@@ -39,7 +39,15 @@ from flintlog.store.index import IndexService
 from flintlog.store.log_recovery import LogRecovery
 from flintlog.store.lost_log import note_missing_files, note_short_log
 from flintlog.store.published import set_back
-from flintlog.store.queue_doubts import find_broken, find_other_ends, find_reaching_behind
+from flintlog.store.queue_doubts import (
+    DAMAGED,
+    MISSING,
+    Doubt,
+    find_broken,
+    find_lost_files,
+    find_other_ends,
+    find_reaching_behind,
+)
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.record_crc import RecordCrc
 from flintlog.store.recovery_report import Finding, RecoveryReport
@@ -144,33 +152,54 @@ class Recovery:
         queues = self._open.queues
         file_count = queues.file_count
         queues.recover(self._clean)
+        queues.finish_deletions(self._min)
         self._built_end = queues.max_physical_offset()
         missing = self._missing_queues(file_count)
         if missing is not None:
-            return self._build_again(missing)
+            return self._build_again(*missing)
         covered = FAR if self._clean else self._covered()
         if self._open.is_others or covered is None:
             self._forget_queues()
             return self._min
-        doubt = find_broken(queues, covered)
-        if doubt is None and self._clean:
-            doubt = find_other_ends(queues, self._open.marker.queue_bytes)
-        elif doubt is None:
-            queues.truncate(covered + 1)
-            missing = queues.find_lost_files(self._min)  # asked now: a crash may lose any file behind the checkpoint
-            if missing is not None:
-                return self._build_again(missing)
-            doubt = find_broken(queues, covered)
-        doubt = doubt or find_reaching_behind(queues, self._dispatched_end(covered))
+        doubt = self._doubt_stopped(covered) if self._clean else self._cut_to(covered)
         if doubt is not None:
-            self._built_end = -1  # what such queues know of the log's end is not to be believed either
-            return self._build_again(doubt, "damaged-queues")
+            return self._build_again(*doubt)
         if self._clean:
             # What deleted queues held was dispatched as well; they shall not come back.
             return max(queues.max_physical_offset(), queues.deleted_end(self._open.marker.log_end or 0), self._min)
         return max(covered, self._min)
 
-    def _build_again(self, evidence: str, kind: str = "missing-queues") -> int:
+    def _doubt_stopped(self, covered: int) -> Doubt | None:
+        """What is wrong with queues that a clean stop left."""
+        queues = self._open.queues
+        return (
+            find_broken(queues, covered)
+            or find_other_ends(queues, self._open.marker.queue_bytes, "at the last stop")
+            or find_reaching_behind(queues, self._dispatched_end(covered))
+        )
+
+    def _cut_to(self, covered: int) -> Doubt | None:
+        """Cut the queues behind what the checkpoint covers; what is wrong with them, or with what is left."""
+        queues = self._open.queues
+        # One that points behind all files is none of a record that the crash took: its own bits are wrong.
+        doubt = find_broken(queues, covered) or find_reaching_behind(queues, self._open.segments.segments[-1].end)
+        if doubt is not None:
+            return doubt
+        queues.truncate(covered + 1)
+        return (
+            find_lost_files(queues, self._min)  # asked now: a crash may lose any file behind the checkpoint
+            or find_broken(queues, covered)
+            or find_other_ends(queues, self._counted(covered), "at the checkpoint")
+            or find_reaching_behind(queues, self._dispatched_end(covered))
+        )
+
+    def _counted(self, covered: int) -> int | None:
+        """How far all queues reached with this record; nothing is told where files of then have expired."""
+        return self._open.queues.covered.bytes_at(covered) if covered >= self._min else None
+
+    def _build_again(self, kind: str, evidence: str) -> int:
+        if kind == DAMAGED:
+            self._built_end = -1  # what such queues know of the log's end is not to be believed either
         self._note(kind, evidence, "all queues were built again from the log")
         self._forget_queues()
         return self._min
@@ -204,6 +233,8 @@ class Recovery:
         if not self._is_deriving:
             self._is_deriving = True
             self._mark()
+            if self._clean:
+                self._open.queues.covered.forget()  # the checkpoint stays, and the queues become others
             self._open.segments.resync(start)
 
     def _forget_queues(self) -> None:
@@ -219,16 +250,17 @@ class Recovery:
         self._mark()
         self._open.queues.destroy()
 
-    def _missing_queues(self, file_count: int) -> str | None:
+    def _missing_queues(self, file_count: int) -> Doubt | None:
         count, known = len(self._open.queues.all()), self._open.marker.queue_count
         if not count and not (self._clean and known == 0):
-            return "the log has messages and there are no queues"
+            return Doubt(MISSING, "the log has messages and there are no queues")
         if self._clean and known is not None and count < known:
-            return f"there were {known} queues at the last stop, and there are {count}"
+            return Doubt(MISSING, f"there were {known} queues at the last stop, and there are {count}")
         known = self._open.marker.queue_file_count
         if self._clean and known is not None:
-            return f"there were {known} queue files, and there are {file_count}" if file_count < known else None
-        return self._open.queues.find_lost_files(self._min) if self._clean else None
+            evidence = f"there were {known} queue files, and there are {file_count}"
+            return Doubt(MISSING, evidence) if file_count < known else None
+        return find_lost_files(self._open.queues, self._min) if self._clean else None
 
     def _check_index(self) -> int:
         """Drop what is not believed of the index; from where on records must be indexed again."""
@@ -382,6 +414,7 @@ class Recovery:
         """Bring queues, index and positions in line with the log's end, and make all of it durable."""
         parts = self._open
         parts.queues.truncate(end)
+        parts.queues.end_deletions(end)
         if parts.checkpoint.values.logics_physical_offset >= end:
             # The log lost records that it had: other ones will come to lie at their offsets.
             parts.checkpoint.set(logics_physical_offset=0, logics_msg_timestamp=0)

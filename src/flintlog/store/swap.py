@@ -31,6 +31,7 @@ from flintlog.errors import DamagedStore
 from flintlog.format.checkpoint import Checkpoint
 from flintlog.format.names import encode_abort
 from flintlog.store.checkpoint import CheckpointFile
+from flintlog.store.covered_queues import CoveredQueues
 from flintlog.store.paths import StorePaths
 from flintlog.store.stop_marker import StopMarker
 
@@ -143,6 +144,9 @@ def _mark_unclean(paths: StorePaths, medium: Medium) -> None:
     checkpoint.flush()
     checkpoint.close()
     StopMarker(paths.stop_marker, medium).remove()
+    covered = CoveredQueues(paths.root, medium)
+    covered.load()
+    covered.forget()  # the checkpoint may come to name the same record again, beside other queues
 
 
 def _move_away(paths: StorePaths, medium: Medium, name: str, tell: Callable[[str], None]) -> None:

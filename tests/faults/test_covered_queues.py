@@ -1,0 +1,275 @@
+"""The count of what a checkpoint vouches for: it finds what queues lost, and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from flintlog import DiskFull, FlintlogError, Message, PutStatus, open_store
+from flintlog.disk.faulty import FaultyMedium
+from flintlog.format.checkpoint import parse_checkpoint
+from flintlog.store.covered_queues import CoveredQueues, QueueCount
+from flintlog.store.queue_table import QueueTable
+from tests.faults.stopping import PowerLost, StoppingMedium
+from tests.faults.world import ROOT, World, assert_there, small_config
+
+NOTE = ROOT / "flintlog" / "queues.json"
+OFFSET_BITS = 64
+
+
+def put(world: World, topic: str, queue_id: int = 0, count: int = 1) -> None:
+    for number in range(count):
+        message = Message(topic, b"%d" % number, queue_id=queue_id, keys=[f"{topic}-{queue_id}-{number}"])
+        world.note(message, world.store.put(message))
+
+
+def covered_world() -> World:
+    """Two queues, one of them with a single message, and a checkpoint that vouches for both."""
+    world = World(small_config("async"))
+    put(world, "single")
+    put(world, "many", count=30)
+    world.flush()
+    world.tide()
+    return world
+
+
+def reopen(world: World, found: FaultyMedium) -> list[str]:
+    """Go on after a crash; what was found about queues."""
+    world.go_on_with(found)
+    return [finding.id for finding in world.store.recovery if finding.id.endswith("-queues")]
+
+
+def queue_file(topic: str) -> Path:
+    return ROOT / "consumequeue" / topic / "0" / f"{0:020d}"
+
+
+@pytest.mark.parametrize("topic", ["single", "many"])
+@pytest.mark.parametrize("bit", range(OFFSET_BITS))
+def test_a_last_entry_that_points_behind_the_checkpoint_is_not_a_lost_record(bit: int, topic: str) -> None:
+    """Its record is there: cut like an entry whose record is not, its offset would be given to the next message."""
+    world = covered_world()
+    found = world.medium.kill()
+    entry = next(sent.receipt for sent in reversed(world.kept.values()) if sent.message.topic == topic)
+    found.flip_bit(queue_file(topic), entry.queue_offset * 20 + bit // 8, 7 - bit % 8)
+    reopen(world, found)
+    put(world, topic)
+    assert list(world.loose.values())[-1].receipt.queue_offset == entry.queue_offset + 1
+    world.abandon()
+
+
+@pytest.mark.parametrize("bit", range(3, 40))
+def test_an_entry_behind_all_files_is_damaged_also_where_nobody_counted(bit: int) -> None:
+    world = covered_world()
+    found = world.medium.kill()
+    found.remove(NOTE)
+    found.flip_bit(queue_file("single"), bit // 8, 7 - bit % 8)
+    assert reopen(world, found) == ["damaged-queues"]
+    world.check()
+    world.abandon()
+
+
+@pytest.mark.parametrize("power", [True, False], ids=["power", "process"])
+def test_a_queue_that_is_gone_after_a_crash_is_built_again(power: bool) -> None:
+    world = covered_world()
+    found = world.medium.crash(7) if power else world.medium.kill()
+    found.remove_tree(ROOT / "consumequeue" / "single")
+    assert reopen(world, found) == ["damaged-queues"]
+    world.check()
+    world.abandon()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_crash_without_damage_is_no_doubt(seed: int) -> None:
+    """Entries of records that the power took, behind the checkpoint, are just cut."""
+    world = covered_world()
+    put(world, "many", count=60)
+    put(world, "new", count=3)
+    world.medium.drift(seed)
+    assert reopen(world, world.medium.crash(seed)) == []
+    world.check()
+    world.abandon()
+
+
+@pytest.mark.parametrize("seed", [None, *range(12)])
+def test_a_later_queue_that_lost_all_its_entries_is_no_doubt(seed: int | None) -> None:
+    """It goes on where its deleted namesake ended: its first file is not that of the first offset."""
+    world = covered_world()
+    put(world, "many", count=20)
+    world.store.topics.delete("many")
+    world.kept = {offset: sent for offset, sent in world.kept.items() if sent.message.topic != "many"}
+    world.loose.clear()
+    put(world, "single")
+    world.flush()
+    world.tide()
+    put(world, "many")
+    assert reopen(world, world.medium.kill() if seed is None else world.medium.crash(seed)) == []
+    world.abandon()
+
+
+def test_a_deleted_topic_is_not_missed_after_a_crash() -> None:
+    world = covered_world()
+    world.store.topics.delete("single")
+    del world.kept[0]
+    assert not world.medium.exists(NOTE)
+    assert reopen(world, world.medium.kill()) == []
+    world.abandon()
+
+
+def test_the_power_goes_at_each_step_of_a_thorough_pass() -> None:
+    """Whichever checkpoint is found, its count is known and right."""
+    for step in range(40):
+        world = covered_world()
+        vouched = world.store._engine.parts.checkpoint.values.logics_physical_offset
+        medium = StoppingMedium.over(world.medium, 10_000)
+        world.go_on_with(medium)
+        put(world, "many", count=5)
+        put(world, "single")
+        medium.left = step
+        with suppress(PowerLost, FlintlogError):
+            world.tide()
+        is_done = not medium.is_off
+        medium.left = 10_000
+        found = medium.crash(step)
+        covered = parse_checkpoint(found.read(ROOT / "checkpoint")).logics_physical_offset
+        assert covered >= vouched and counts(found).bytes_at(covered) is not None, step
+        assert reopen(world, found) == [], step
+        world.forget_lost()
+        world.check()
+        world.abandon()
+        if is_done:
+            break
+    assert is_done and step > 3
+
+
+def test_a_record_that_is_half_done_is_not_counted() -> None:
+    """It has its queue entry and no room for its key: a count with it would be wrong for the record before."""
+    world = covered_world()
+    put(world, "many")
+    world.medium.capacity = world.medium._used() + 500  # for the count, not for an index file
+    keys = [f"k{number}" for number in range(40)]
+    receipts = [world.store.put(Message("many", b"", keys=keys)) for _ in range(3)]
+    assert [receipt.status for receipt in receipts] == [PutStatus.PUT_OK] * 3
+    assert world.store._engine.dispatcher.failure is not None
+    world.tide()
+    world.medium.capacity = None
+    assert reopen(world, world.medium.kill()) == []
+    world.abandon()
+
+
+def test_without_room_for_the_count_the_checkpoint_goes_on() -> None:
+    world = covered_world()
+    put(world, "many", count=3)
+    last = list(world.loose)[-1]
+    world.medium.capacity = world.medium._used()
+    world.tide()
+    assert world.store._engine.parts.checkpoint.values.logics_physical_offset == last
+    assert world.store._engine.parts.queues.covered.bytes_at(last) is None
+    world.medium.capacity = None
+    assert reopen(world, world.medium.kill()) == []
+    for sent in world.kept.values():
+        assert_there(world.store, sent)
+    world.abandon()
+
+
+def test_what_is_counted_while_others_put_belongs_together(tmp_path: Path) -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with open_store(tmp_path, small_config("async", mapped_file_size_consume_queue=20 * 30_000)) as store:
+            store.put(Message("orders", b""))
+            putting = Thread(target=lambda: [store.put(Message("orders", b"", tags="a")) for _ in range(20_000)])
+            putting.start()
+            while putting.is_alive():
+                (covered, _), queue_bytes = store._engine.dispatcher.count_queues()
+                found = store.message_at(covered)
+                assert found is not None and queue_bytes in (None, (found.queue_offset + 1) * 20)
+            putting.join()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_a_clean_opening_that_derives_something_forgets_the_count() -> None:
+    world = covered_world()
+    world.end()
+    assert world.medium.exists(NOTE)
+    world.medium.remove_tree(ROOT / "index")
+    world.store = world.reopened()
+    assert not world.medium.exists(NOTE)
+    assert reopen(world, world.medium.kill()) == []
+    world.check()
+    world.abandon()
+
+
+def test_who_deletes_queue_files_forgets_the_count() -> None:
+    """What is left may begin behind the record up to which the queue was counted."""
+    world = covered_world()
+    world.store._engine.parts.queues.delete_expired(0)
+    assert not world.medium.exists(NOTE)
+    world.abandon()
+
+
+def test_a_put_beside_one_who_counts_can_be_read_when_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = covered_world()
+    started = Event()
+
+    def count_slowly(_: object) -> int:
+        started.set()
+        time.sleep(0.02)
+        return 0
+
+    monkeypatch.setattr(QueueTable, "wrote_bytes", property(count_slowly))
+    counting = Thread(target=world.store._engine.dispatcher.count_queues)
+    counting.start()
+    started.wait()
+    receipt = world.store.put(Message("many", b"new"))
+    assert world.store.get("many", 0, receipt.queue_offset, 1).messages
+    counting.join()
+    world.abandon()
+
+
+def counts(medium: FaultyMedium) -> CoveredQueues:
+    made = CoveredQueues(ROOT, medium)
+    made.load()
+    return made
+
+
+def test_a_count_stands_beside_that_of_the_checkpoint_before() -> None:
+    medium = FaultyMedium()
+    written = counts(medium)
+    for covered, before in ((100, 0), (200, 100), (300, 200)):
+        written.note(QueueCount(covered, covered // 5), before=before, deletions=0)
+    assert [counts(medium).bytes_at(covered) for covered in (100, 200, 300)] == [None, 40, 60]
+
+
+def test_without_room_even_for_its_folder_there_is_nothing_to_take_back() -> None:
+    class Full(FaultyMedium):
+        def make_directories(self, path: Path) -> None:
+            raise DiskFull("no space left", path=path)
+
+    written = counts(Full())
+    written.note(QueueCount(100, 20), before=0, deletions=0)
+    assert written.bytes_at(100) is None
+
+
+def test_a_count_from_before_a_deletion_is_not_written() -> None:
+    medium = FaultyMedium()
+    written = counts(medium)
+    deletions = written.deletions
+    written.forget()
+    written.note(QueueCount(100, 20), before=0, deletions=deletions)
+    assert counts(medium).bytes_at(100) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"[", b"{}", b'[{"covered": "x"}]', b"\xff\xfe"])
+def test_a_file_that_is_none_says_nothing(content: bytes) -> None:
+    medium = FaultyMedium()
+    medium.make_directories(NOTE.parent)
+    medium.write(NOTE, content)
+    assert counts(medium).bytes_at(0) is None
+    counts(medium).forget()
+    assert not medium.exists(NOTE)
