@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.crash.writer import body_of, config
 
 MAX_PUTS = 20_000
 PATIENCE = 50
+GIVE_UP_S = 20
 
 
 def put(store: Store, number: int) -> Receipt:
@@ -67,9 +69,18 @@ def stall(store: Store, filler: Path) -> dict[str, object]:
     seen["visible"] = sum(store.max_offset("stalled", n) for n in range(3))
     seen["failure"] = type(store._engine.dispatcher.failure).__name__
     filler.unlink()
-    store._engine.tick()  # what the queue flush thread does by itself, a little later
+    wait_for_puts(store)
     seen["visible_with_room"] = sum(store.max_offset("stalled", n) for n in range(3))
     return seen
+
+
+def wait_for_puts(store: Store) -> None:
+    """There is room again: the queue flush thread finds that out by itself, and lets puts through."""
+    give_up_at = time.monotonic() + GIVE_UP_S
+    while store._engine.dispatcher.failure is not None or not store._engine.lifecycle.is_writeable:
+        assert time.monotonic() < give_up_at, "the store never noticed that there is room"
+        time.sleep(0.001)
+    store.wait_dispatched()
 
 
 def main(path: str, flush: str) -> None:
@@ -82,7 +93,7 @@ def main(path: str, flush: str) -> None:
     seen |= {"kept": len(kept), "refused": sorted(set(refused))}
     seen["readable_when_full"] = all_readable(store, kept)
     ballast.unlink()
-    store._engine.tick()
+    wait_for_puts(store)
     receipt = put(store, MAX_PUTS)
     seen["works_with_room"] = receipt.status.name
     kept[MAX_PUTS] = receipt
