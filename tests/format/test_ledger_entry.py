@@ -47,6 +47,7 @@ def test_a_blank_has_its_magic_first() -> None:
     assert parse_entry_blank(b"." + encode_entry_blank(1000), 1) == 1000
     assert parse_entry_blank(bytes(8)) is None
     assert parse_entry_blank(bytes(7)) is None
+    assert parse_entry_blank(b"\xff" * 8) is None, "no blank stands for less than itself"
     for remaining in (7, 2**31):
         with pytest.raises(FormatError):
             encode_entry_blank(remaining)

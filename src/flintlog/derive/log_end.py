@@ -10,6 +10,7 @@ from __future__ import annotations
 from flintlog import kernel
 from flintlog.derive.log_files import LogFile
 from flintlog.derive.splits import LOOK_BACK_BYTES, Split, Window, first_record
+from flintlog.format.record import parse_record
 from flintlog.kernel import ROW, ScanStop
 
 WALK_ROWS = 65_536
@@ -33,9 +34,15 @@ def records_end(view: memoryview, base: int, start: int, stop: int | None = None
         if found < 0:
             break
         place, last = found, -1
-    if last >= 0 and not kernel.scan(view, last, len(view), base, check_crc=True, max_count=1).count:
+    if last >= 0 and not is_whole(view, base, last):
         return base + last
     return base + place
+
+
+def is_whole(view: memoryview, base: int, place: int) -> bool:
+    """Whether the record here, which may still be being written, is there from its first to its last byte."""
+    seen = kernel.scan(view, place, len(view), base, check_crc=True, max_count=1)
+    return seen.count == 1 and not parse_record(view, place, seen.end).lacks_its_end
 
 
 def late_record(view: memoryview, base: int, start: int, stop: int) -> int:

@@ -132,7 +132,7 @@ def parse_entry_blank(buffer: Buffer, place: int = 0) -> int | None:
     if not 0 <= place <= len(buffer) - _BLANK.size:
         return None
     magic, remaining = _BLANK.unpack_from(buffer, place)
-    return remaining if magic == ENTRY_BLANK_MAGIC else None
+    return remaining if magic == ENTRY_BLANK_MAGIC and remaining >= ENTRY_END_RESERVE else None
 
 
 def size_at(buffer: Buffer, place: int) -> int:

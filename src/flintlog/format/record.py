@@ -110,6 +110,14 @@ class Record:
         """Whether the body is the one the CRC was taken of; an empty one always is, as Java has it."""
         return not self.body or body_crc(self.body) == self.body_crc
 
+    @property
+    def lacks_its_end(self) -> bool:
+        """Whether its last text ends in a zero, as where nothing was written yet: no length and no body's CRC tells.
+
+        No text of RocketMQ's does: a topic has no such character, and properties end in a separator.
+        """
+        return (self.properties or self.topic_bytes).endswith(b"\0")
+
     def property_map(self) -> dict[str, str]:
         """The properties, in the record's order."""
         return parse_properties(self.properties)

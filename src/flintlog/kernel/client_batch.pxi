@@ -56,16 +56,14 @@ cdef void write_encoded(
     bint with_crc,
     long long *starts,
 ) noexcept:
-    """Write a batch that was measured, the first 8 bytes of its first record last."""
+    """Write a batch that was measured."""
     cdef ClientPart part
     cdef const uint8_t *at = plan.body.at
     cdef const uint8_t *end = at + plan.body.size
     cdef int32_t added = CRC_PROPERTY_SIZE if with_crc else 0
     cdef int32_t around = plan.size - plan.body.size - plan.properties_size + added
     cdef uint8_t *record = into
-    cdef uint8_t first[8]
     cdef uint8_t start[8]
-    cdef bint is_first = True
     while at < end:
         read_client(at, end, &part)
         at += part.size
@@ -82,14 +80,8 @@ cdef void write_encoded(
         write_start(start, plan)
         if with_crc:
             seal(record, start, plan.size)
-        if is_first:
-            memcpy(first, start, 8)
-            is_first = False
-        else:
-            memcpy(record, start, 8)
+        begin(record, start)
         record += plan.size
         queue_offset += 1
         starts += 1
     starts[0] = physical_offset + (record - into)
-    write_barrier()
-    memcpy(into, first, 8)

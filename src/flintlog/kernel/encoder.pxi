@@ -94,8 +94,7 @@ cdef class Encoder:
         write_start(start, plan)
         if self.append_crc:
             seal(at, start, plan.size)
-        write_barrier()
-        memcpy(at, start, 8)
+        begin(at, start)
         tail.store_timestamp = stored_at
         tail.gathered_at = -1
         tail.at += plan.size

@@ -13,6 +13,7 @@ cdef enum:
 
 
 cdef bint write_at(int descriptor, const uint8_t *bytes, Py_ssize_t size, int64_t at) noexcept:
+    """Whether the file took the bytes. A process that is killed meanwhile leaves some, from the first one on."""
     cdef ssize_t count
     while size > 0:
         count = pwrite(descriptor, bytes, size, at)
@@ -130,23 +131,15 @@ cdef class Tail:
         """Records of so many bytes were put together at the place that `room_for` gave: they are the file's last now."""
         self.gathered_at = -1
         if records == self.gathered:
-            if self.write_through(size):
+            # The interpreter is kept meanwhile, as it is for a fault of the map: so nobody can release the tail, and let
+            # the bytes come late into a file that is another's by then.
+            if write_at(self.descriptor, self.gathered, size, self.at):
                 self.gathered_at = self.at
             else:
                 publish(self.data + self.at, self.gathered, size)
         self.store_timestamp = stored_at
         self.at += size
         return 0
-
-    cdef bint write_through(self, Py_ssize_t size) noexcept:
-        """Write what was gathered behind the last record, its first 8 bytes last; False when the file would not take it.
-
-        The interpreter is kept meanwhile, as it is for a fault of the map: so nobody can release the tail, and let
-        the bytes come late into a file that is another's by then.
-        """
-        return write_at(self.descriptor, self.gathered + 8, size - 8, self.at + 8) and write_at(
-            self.descriptor, self.gathered, 8, self.at
-        )
 
     cdef int close_file(self) noexcept:
         cdef int descriptor = self.descriptor

@@ -1,5 +1,6 @@
 # From a plan to bytes. A record's first 8 bytes (size and magic) are written last: a reader, or a recovery
-# after a crash, never takes a half-written record for a whole one.
+# after a crash, never takes a half-written record for a whole one. The records of a batch become whole in their order: a
+# gap with whole ones behind it would be taken for damage.
 
 cdef inline int32_t tail_size(const Plan *plan) noexcept:
     """Everything behind the body."""
@@ -92,16 +93,26 @@ cdef void seal(uint8_t *record, const uint8_t *start, int32_t size) noexcept:
     at[19] = 2
 
 
-cdef inline void publish(uint8_t *at, const uint8_t *records, Py_ssize_t size) noexcept:
-    """Copy records to their place, the first 8 bytes last."""
-    memcpy(at + 8, records + 8, size - 8)
+cdef inline void begin(uint8_t *record, const uint8_t *start) noexcept:
+    """The rest of a record is written, and so are all before it: from now on it is there."""
     write_barrier()
-    memcpy(at, records, 8)
+    memcpy(record, start, 8)
+
+
+cdef inline void publish(uint8_t *at, const uint8_t *records, Py_ssize_t size) noexcept:
+    """Copy whole records to their place."""
+    cdef int32_t one
+    while size > 0:
+        one = get32(records)
+        memcpy(at + 8, records + 8, one - 8)
+        begin(at, records)
+        at += one
+        records += one
+        size -= one
 
 
 cdef int write_batch(uint8_t *at, list bodies, const uint8_t *frame, const int64_t *starts, bint with_crc) except -1:
-    """Put planned records together where they belong, the first 8 bytes of the first one last."""
-    cdef const uint8_t *first = NULL
+    """Put planned records together where they belong."""
     cdef const uint8_t *start
     cdef const uint8_t *content
     cdef uint8_t *record
@@ -127,10 +138,5 @@ cdef int write_batch(uint8_t *at, list bodies, const uint8_t *frame, const int64
             if with_crc:
                 seal(record, start, size)
             frame = start + before + behind
-        if i == 0:
-            first = start
-        else:
-            memcpy(record, start, 8)
-    write_barrier()
-    memcpy(at, first, 8)
+        begin(record, start)
     return 0

@@ -6,7 +6,8 @@
 
 A place is bad when no intact record begins there and it is no blank. A record whose body alone is damaged (its CRC is
 wrong, its lengths and its offset are right, and the log goes on behind it) keeps its place in its queue; reading it
-is an error that names it.
+is an error that names it. After an unclean stop a record that ends in zeros, with nothing but zeros behind it, is bad
+too: a write that was cut off there leaves lengths and a body that are right.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from contextlib import closing
 
 from flintlog import kernel
 from flintlog.derive.file_home import find_home
+from flintlog.derive.log_end import is_whole
 from flintlog.derive.parallel_scan import Batch, scan_in_order
 from flintlog.derive.range_check import REASONS
 from flintlog.derive.ranges import cut_batches
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.format.ledger_entry import blank_at, size_at
+from flintlog.format.record import parse_record
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.damage import Damage, DamageMap
 from flintlog.store.misnamed import Misnamed
@@ -33,6 +36,8 @@ from flintlog.store.segment_bytes import find_intact, held, written_end
 log = logging.getLogger(__name__)
 
 SCAN_BYTES = 16 * 1024 * 1024
+_LACKS_ITS_END = "a record lacks its end"
+Reason = ScanStop | str
 Consume = Callable[[Batch, Scan], None]
 Progress = Callable[[int, int], None]
 
@@ -115,7 +120,7 @@ class LogRecovery:
 
     # ------------------------------------------------------------------ reading
 
-    def _read(self, segment: Segment, position: int) -> tuple[int, ScanStop | None]:
+    def _read(self, segment: Segment, position: int) -> tuple[int, Reason | None]:
         """Read records up to the segment's end (no reason) or to a place where none begins (and why)."""
         with held(segment) as view:
             start = position - segment.base
@@ -127,6 +132,10 @@ class LogRecovery:
             scans = scan_in_order(batches, threads=self._threads, check_crc=True, delay_levels_ms=self._delay_levels_ms)
             with closing(scans):
                 for batch, scan in scans:
+                    half = self._half_written(view, scan)
+                    if half is not None:
+                        self._consume_between(batch, batch.start, half)
+                        return segment.base + half, _LACKS_ITS_END
                     if self._record_crc is None:
                         self._consume(batch, scan)
                     else:
@@ -136,6 +145,14 @@ class LogRecovery:
                         return self._stopped(segment, view, batch, scan)
                     self._tell(segment.base + start)
             return segment.base + start, None
+
+    def _half_written(self, view: memoryview, scan: Scan) -> int | None:
+        """Where the last record of a scan begins, if a crash has left no more than its beginning."""
+        is_known = self._clean_end is not None or self._limit is not None
+        if is_known or not scan.count or any(view[scan.end : scan.end + 8]):
+            return None
+        place = scan.end - scan.row(scan.count - 1).size
+        return place if parse_record(view, place, scan.end).lacks_its_end else None
 
     def _stopped(self, segment: Segment, view: memoryview, batch: Batch, scan: Scan) -> tuple[int, ScanStop | None]:
         if scan.reason is ScanStop.BLANK:
@@ -227,7 +244,7 @@ class LogRecovery:
             return False
         return written_end(segment, position - segment.base) > position - segment.base
 
-    def _next_intact(self, segment: Segment, position: int, reason: ScanStop) -> int | None:
+    def _next_intact(self, segment: Segment, position: int, reason: Reason) -> int | None:
         place = position - segment.base
         with held(segment) as view:
             if reason is ScanStop.NO_RECORD and position >= self._expected_end and not any(view[place : place + 8]):
@@ -274,7 +291,7 @@ class LogRecovery:
             is_waiting = self._segments.find(home.base) is not None
             self.findings.append(Misnamed(segment.path, home.base, segment.size, is_waiting=is_waiting).finding())
 
-    def _note_tail(self, segment: Segment, position: int, reason: ScanStop) -> None:
+    def _note_tail(self, segment: Segment, position: int, reason: Reason) -> None:
         if position == self._known_end:
             return
         place = position - segment.base
@@ -310,9 +327,8 @@ def _begins_something(segment: Segment, position: int) -> bool:
     """Whether an intact record or a blank begins here now."""
     place = position - segment.base
     with held(segment) as view:
-        seen = kernel.scan(view, place, segment.size, segment.base, check_crc=True, max_count=1)
-        return bool(seen.count) or seen.reason is ScanStop.BLANK
+        return is_whole(view, segment.base, place) or blank_at(view, place) is not None
 
 
-def _describe(reason: ScanStop) -> str:
-    return REASONS.get(reason, reason.name)
+def _describe(reason: Reason) -> str:
+    return reason if isinstance(reason, str) else REASONS.get(reason, reason.name)

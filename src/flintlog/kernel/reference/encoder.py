@@ -1,7 +1,8 @@
 """From a message to its record at the tail of the log.
 
 Everything is checked before the first byte is written, and a record's first 8 bytes (size and magic) are
-written last: a reader, or a recovery after a crash, never takes a half-written record for a whole one.
+written last: a reader, or a recovery after a crash, never takes a half-written record for a whole one. The
+records of a batch become whole in their order: a gap with whole ones behind it would be taken for damage.
 """
 
 from __future__ import annotations

@@ -73,10 +73,14 @@ class Tail:
         """There is none."""
 
     def _append(self, records: bytes, store_timestamp: int) -> None:
-        """Put records behind the last one, their first 8 bytes last."""
+        """Put records behind the last one, in their order, the first 8 bytes of each last."""
         view, position = self._writable(), self._position
-        view[position + 8 : position + len(records)] = records[8:]
-        view[position : position + 8] = records[:8]
+        start = 0
+        while start < len(records):
+            end = start + int.from_bytes(records[start : start + 4])
+            view[position + start + 8 : position + end] = records[start + 8 : end]
+            view[position + start : position + start + 8] = records[start : start + 8]
+            start = end
         self.store_timestamp = store_timestamp
         self._position += len(records)
 

@@ -1,0 +1,74 @@
+"""A writer that is killed in the middle of a batch leaves its first messages, each of them whole, and no damage.
+
+That it writes them in this order is tested with the kernels (`tests/kernel/test_cut_off.py`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from flintlog import Message, Store, open_store
+from flintlog.derive.log_end import records_end
+from tests.crash import writer
+
+FIRST_FILE = f"{0:020d}"
+BEFORE = Message("t", b"before", keys=["k"])
+WITH_TEXTS = [Message("t", bytes([n]) * 9, tags="tag", keys=[f"k{n}"], properties={"a": "b"}) for n in range(3)]
+WITHOUT_TEXTS = [Message("topic", bytes([n]) * 9) for n in range(3)]
+
+
+def crash(path: Path, log: bytes) -> None:
+    """Leave a store that was killed, with nothing but this log."""
+    shutil.rmtree(path, ignore_errors=True)
+    (path / "commitlog").mkdir(parents=True)
+    (path / "commitlog" / FIRST_FILE).write_bytes(log)
+    (path / "abort").write_bytes(b"")
+
+
+def served(store: Store) -> list[bytes]:
+    """All bodies, by their queues."""
+    pages = [store.get(info.topic, info.queue_id, 0, 64) for info in store.queues()]
+    return [message.body for page in pages for message in page.messages if message.body != BEFORE.body]
+
+
+@pytest.mark.parametrize("messages", [WITH_TEXTS, WITHOUT_TEXTS], ids=["texts", "no-texts"])
+@pytest.mark.parametrize("with_crc", [False, True], ids=["no-crc", "crc"])
+def test_at_whatever_byte_it_is_cut_off(messages: list[Message], with_crc: bool, tmp_path: Path) -> None:
+    config = replace(writer.config("async"), enabled_append_prop_crc=with_crc)
+    with open_store(tmp_path / "whole", config) as store:
+        store.put(BEFORE).check()
+        receipts = store.put_batch(messages)
+    begin = receipts[0].physical_offset
+    ends = [receipt.physical_offset + receipt.size for receipt in receipts]
+    log = (tmp_path / "whole" / "commitlog" / FIRST_FILE).read_bytes()
+    for cut in (begin, begin + 8, begin + 100, *range(ends[-1] - 50, ends[-1] + 1)):
+        left = log[:cut].ljust(len(log), b"\0")
+        whole = [end for end in ends if not any(log[cut:end])]  # what a record ends in may be zeros of its own
+        assert records_end(memoryview(left), 0, 0) == max([begin, *whole]), f"beside a writer, cut at {cut}"
+        crash(tmp_path / "cut", left)
+        with open_store(tmp_path / "cut", config) as store:
+            assert not [found for found in store.recovery if found.severity == "error"], f"cut at {cut}"
+            assert served(store) == [message.body for message in messages[: len(whole)]], f"cut at {cut}"
+            assert store.query("t", "k") and store.put(messages[0]).physical_offset == max([begin, *whole])
+
+
+def test_a_record_without_its_end_is_damage_where_others_follow(tmp_path: Path) -> None:
+    """A disk may have lost a page of it and kept those behind: nothing else is given up."""
+    config = writer.config("async")
+    with open_store(tmp_path / "whole", config) as store:
+        receipts = store.put_batch([BEFORE, *WITH_TEXTS])
+    log = bytearray((tmp_path / "whole" / "commitlog" / FIRST_FILE).read_bytes())
+    lost, gone = receipts[1], receipts[2]
+    log[gone.physical_offset - 2 : gone.physical_offset + gone.size] = bytes(2 + gone.size)
+    crash(tmp_path / "cut", bytes(log))
+    with open_store(tmp_path / "cut", config) as store:
+        (found,) = [found for found in store.recovery if found.severity == "error"]
+        assert (found.id, found.physical_offset) == ("damaged-range", lost.physical_offset)
+        assert found.size == lost.size + gone.size
+        last = store.message_at(receipts[3].physical_offset)
+        assert last is not None and last.body == WITH_TEXTS[2].body and last.queue_offset == 3
+        assert [message.queue_offset for message in store.get("t", 0, 3).messages] == [3]
