@@ -219,6 +219,7 @@ def test_a_plain_stores_offsets_topics_and_groups_are_the_groups(group: Callable
     one = group("n0")
     store = one.leader.store
     assert offset(one.leader) == 3
+    until(lambda: store.max_offset(STATE_TOPIC, 0), "what is the group's can be read from its log")
     (told,) = store.get(STATE_TOPIC, 0, 0).messages
     assert set(json.loads(told.body)) == {"consumerOffset", "topics", "subscriptionGroup"}
 
