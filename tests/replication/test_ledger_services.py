@@ -200,7 +200,7 @@ def test_a_state_longer_than_a_message_travels_in_pieces(group: Callable[..., Gr
     for number in range(2000):
         offsets.commit(f"group{number}", "orders", 0, 1)
     offsets.save()
-    assert one.leader.store.max_offset(STATE_TOPIC, 0) > 2
+    until(lambda: one.leader.store.max_offset(STATE_TOPIC, 0) > 2, "the pieces can be read")
     assert max(len(message.body) for message in one.leader.store.get(STATE_TOPIC, 0, 0, 8).messages) <= FILE_BYTES // 4
     one.drop("n0")
     (one.root / "n0/config/consumerOffset.json").unlink()
