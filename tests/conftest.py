@@ -1,4 +1,4 @@
-"""What all tests share: the golden stores, written by the real RocketMQ 5.5.0."""
+"""What all tests share: the golden stores, written by the real RocketMQ 5.5.0, and how chance is drawn."""
 
 from __future__ import annotations
 
@@ -10,10 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 _ARCHIVES = Path(__file__).parent / "golden"
 
 Golden = Callable[[str], Path]
+
+settings.register_profile("the same", derandomize=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """`make test` answers for a change, so its random examples are the same each time; other runs look for new ones."""
+    if config.option.markexpr == "not slow":
+        settings.load_profile("the same")
 
 
 def _extract_once(case: str, folder: Path) -> Path:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from flintlog import Message, Store, open_store
+from flintlog import Message, Receipt, Store, open_store
 from flintlog.derive.log_end import records_end
 from tests.crash import writer
 
+CONFIG = writer.config("async")
 FIRST_FILE = f"{0:020d}"
 BEFORE = Message("t", b"before", keys=["k"])
 WITH_TEXTS = [Message("t", bytes([n]) * 9, tags="tag", keys=[f"k{n}"], properties={"a": "b"}) for n in range(3)]
@@ -38,7 +39,7 @@ def served(store: Store) -> list[bytes]:
 @pytest.mark.parametrize("messages", [WITH_TEXTS, WITHOUT_TEXTS], ids=["texts", "no-texts"])
 @pytest.mark.parametrize("with_crc", [False, True], ids=["no-crc", "crc"])
 def test_at_whatever_byte_it_is_cut_off(messages: list[Message], with_crc: bool, tmp_path: Path) -> None:
-    config = replace(writer.config("async"), enabled_append_prop_crc=with_crc)
+    config = replace(CONFIG, enabled_append_prop_crc=with_crc)
     with open_store(tmp_path / "whole", config) as store:
         store.put(BEFORE).check()
         receipts = store.put_batch(messages)
@@ -56,19 +57,40 @@ def test_at_whatever_byte_it_is_cut_off(messages: list[Message], with_crc: bool,
             assert store.query("t", "k") and store.put(messages[0]).physical_offset == max([begin, *whole])
 
 
-def test_a_record_without_its_end_is_damage_where_others_follow(tmp_path: Path) -> None:
-    """A disk may have lost a page of it and kept those behind: nothing else is given up."""
-    config = writer.config("async")
-    with open_store(tmp_path / "whole", config) as store:
-        receipts = store.put_batch([BEFORE, *WITH_TEXTS])
-    log = bytearray((tmp_path / "whole" / "commitlog" / FIRST_FILE).read_bytes())
-    lost, gone = receipts[1], receipts[2]
+def log_with(path: Path, messages: list[Message]) -> tuple[bytearray, list[Receipt]]:
+    """The log of a store with a message and a batch behind it, and the batch's receipts."""
+    with open_store(path, CONFIG) as store:
+        store.put(BEFORE).check()
+        receipts = store.put_batch(messages)
+    return bytearray((path / "commitlog" / FIRST_FILE).read_bytes()), list(receipts)
+
+
+def test_what_lacks_its_end_is_no_reason_to_give_up_what_follows(tmp_path: Path) -> None:
+    """A disk may have lost a page and kept those behind: the record before it is as whole as RocketMQ can tell."""
+    log, (first, gone, last) = log_with(tmp_path / "whole", WITH_TEXTS)
     log[gone.physical_offset - 2 : gone.physical_offset + gone.size] = bytes(2 + gone.size)
     crash(tmp_path / "cut", bytes(log))
-    with open_store(tmp_path / "cut", config) as store:
+    with open_store(tmp_path / "cut", CONFIG) as store:
         (found,) = [found for found in store.recovery if found.severity == "error"]
-        assert (found.id, found.physical_offset) == ("damaged-range", lost.physical_offset)
-        assert found.size == lost.size + gone.size
-        last = store.message_at(receipts[3].physical_offset)
-        assert last is not None and last.body == WITH_TEXTS[2].body and last.queue_offset == 3
-        assert [message.queue_offset for message in store.get("t", 0, 3).messages] == [3]
+        assert (found.id, found.physical_offset, found.size) == ("damaged-range", gone.physical_offset, gone.size)
+        for receipt in (first, last):
+            message = store.message_at(receipt.physical_offset)
+            assert message is not None and message.queue_offset == receipt.queue_offset
+
+
+def test_all_that_lacks_its_end_is_cut_at_once(tmp_path: Path) -> None:
+    """Otherwise the next opening would cut what this one has served."""
+    log, receipts = log_with(tmp_path / "whole", WITH_TEXTS)
+    for receipt in receipts:
+        end = receipt.physical_offset + receipt.size
+        log[end - 2 : end] = bytes(2)
+    log[receipts[-1].physical_offset] = 1  # and of the last one not even the beginning is right
+    crash(tmp_path / "cut", bytes(log))
+    with open_store(tmp_path / "cut", CONFIG) as store:
+        (found,) = [found for found in store.recovery if found.id == "torn-tail"]
+        assert found.physical_offset == receipts[0].physical_offset
+        assert store.recovery.log_end == receipts[0].physical_offset
+    crash(tmp_path / "again", (tmp_path / "cut" / "commitlog" / FIRST_FILE).read_bytes())
+    with open_store(tmp_path / "again", CONFIG) as store:
+        assert store.recovery.log_end == receipts[0].physical_offset
+        assert not [found for found in store.recovery if found.id == "torn-tail"]

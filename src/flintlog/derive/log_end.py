@@ -40,9 +40,11 @@ def records_end(view: memoryview, base: int, start: int, stop: int | None = None
 
 
 def is_whole(view: memoryview, base: int, place: int) -> bool:
-    """Whether the record here, which may still be being written, is there from its first to its last byte."""
+    """Whether there is a record from its first to its last byte: one that is being written, or was cut off, is not."""
     seen = kernel.scan(view, place, len(view), base, check_crc=True, max_count=1)
-    return seen.count == 1 and not parse_record(view, place, seen.end).lacks_its_end
+    if not seen.count:
+        return False
+    return not parse_record(view, seen.row(0).physical_offset - base, seen.end).lacks_its_end
 
 
 def late_record(view: memoryview, base: int, start: int, stop: int) -> int:

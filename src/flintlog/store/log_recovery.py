@@ -6,7 +6,7 @@
 
 A place is bad when no intact record begins there and it is no blank. A record whose body alone is damaged (its CRC is
 wrong, its lengths and its offset are right, and the log goes on behind it) keeps its place in its queue; reading it
-is an error that names it. After an unclean stop a record that ends in zeros, with nothing but zeros behind it, is bad
+is an error that names it. After an unclean stop a record that ends in zeros, and has nothing intact behind it, is bad
 too: a write that was cut off there leaves lengths and a body that are right.
 """
 
@@ -132,7 +132,7 @@ class LogRecovery:
             scans = scan_in_order(batches, threads=self._threads, check_crc=True, delay_levels_ms=self._delay_levels_ms)
             with closing(scans):
                 for batch, scan in scans:
-                    half = self._half_written(view, scan)
+                    half = self._half_written(segment, view, scan)
                     if half is not None:
                         self._consume_between(batch, batch.start, half)
                         return segment.base + half, _LACKS_ITS_END
@@ -146,13 +146,23 @@ class LogRecovery:
                     self._tell(segment.base + start)
             return segment.base + start, None
 
-    def _half_written(self, view: memoryview, scan: Scan) -> int | None:
-        """Where the last record of a scan begins, if a crash has left no more than its beginning."""
-        is_known = self._clean_end is not None or self._limit is not None
-        if is_known or not scan.count or any(view[scan.end : scan.end + 8]):
+    def _half_written(self, segment: Segment, view: memoryview, scan: Scan) -> int | None:
+        """Where the last records of the log begin that lack their end, as a crash leaves them; None when none does."""
+        if self._clean_end is not None or self._limit is not None:
             return None
-        place = scan.end - scan.row(scan.count - 1).size
-        return place if parse_record(view, place, scan.end).lacks_its_end else None
+        start = scan.end
+        for number in reversed(range(scan.count)):
+            size = scan.row(number).size
+            if not parse_record(view, start - size, start).lacks_its_end:
+                break
+            start -= size
+        return start if start < scan.end and self._is_last(segment, view, scan.end) else None
+
+    def _is_last(self, segment: Segment, view: memoryview, place: int) -> bool:
+        """Whether the log ends at a place: neither a blank nor any intact record lies behind it."""
+        if blank_at(view[: segment.size], place) is not None or find_intact(segment, place) >= 0:
+            return False
+        return self._first_intact(segment.end) is None
 
     def _stopped(self, segment: Segment, view: memoryview, batch: Batch, scan: Scan) -> tuple[int, ScanStop | None]:
         if scan.reason is ScanStop.BLANK:
@@ -177,7 +187,7 @@ class LogRecovery:
         following = place + size_at(view, place)
         if segment.base + place == self._cut_at:
             return False
-        if record_size(view, following, segment.size, segment.base):
+        if following <= segment.size and is_whole(view[: segment.size], segment.base, following):
             return True
         if blank_at(view[: segment.size], following) is not None:
             return True
@@ -245,6 +255,8 @@ class LogRecovery:
         return written_end(segment, position - segment.base) > position - segment.base
 
     def _next_intact(self, segment: Segment, position: int, reason: Reason) -> int | None:
+        if reason == _LACKS_ITS_END:
+            return None  # that nothing follows was looked at
         place = position - segment.base
         with held(segment) as view:
             if reason is ScanStop.NO_RECORD and position >= self._expected_end and not any(view[place : place + 8]):

@@ -67,6 +67,7 @@ class QueueTable:
         self._deleted = DeletedQueues(root / "flintlog" / "deleted.json", medium)
         self.covered = CoveredQueues(root, medium)
         self._handed_out_by_removed = 0
+        self._emptied: set[Path] = set()  # folders of which something was removed that may come back
 
     # Queues
 
@@ -167,8 +168,8 @@ class QueueTable:
     def finish_deletions(self, commit_log_min: int) -> None:
         """Take away what a power loss has brought back of deleted queues.
 
-        It may be a part: put into again, such a queue would give offsets that it had given. One that another program
-        has made anew since, which counts from 0 again, has records behind the deletion.
+        It may be a part: put into again, such a queue would give offsets that it had given. One that was made anew
+        since, by another program from 0 on, has records behind the deletion.
         """
         for gone in self._deleted.all():
             queue = self._queues.get((gone.topic, gone.queue_id))
@@ -317,10 +318,22 @@ class QueueTable:
         return is_done
 
     def flush_all(self) -> None:
-        """Make every queue durable to its end."""
+        """Make every queue durable to its end, and the removal of those that were deleted."""
         for queue in list(self._tails.written):
             while not self._flush(queue, 0):
                 pass
+        self._sync_removals()
+
+    def _sync_removals(self) -> None:
+        """What was deleted does not come back: what is counted next is without it."""
+        while self._emptied:
+            folder = self._emptied.pop()  # before the sync: somebody may delete more meanwhile
+            try:
+                if self._medium.exists(folder):
+                    self._medium.sync_directory(folder)
+            except BaseException:
+                self._emptied.add(folder)
+                raise
 
     def _flush(self, queue: LogicalQueue, least_pages: int) -> bool:
         """Flush one queue and forget that it was written, unless the lane may go on writing it."""
@@ -384,6 +397,7 @@ class QueueTable:
         if queue is not None:
             self._tails.written.discard(queue)
             queue.destroy()
+            self._emptied.add(self._maker.topic_folder(topic, queue.type))
 
     def remove_topic(self, topic: str, dispatched: int) -> None:
         """Delete all queues of a topic, and its directories. Should it be made anew, its offsets go on.
@@ -398,6 +412,7 @@ class QueueTable:
         if topic in self._next_light:
             self._deleted_light.add(topic)
         self._maker.remove_folders(topic)
+        self._emptied.update(self.root / name for name in DIRECTORIES.values())
 
     def _next_of(self, queue: LogicalQueue) -> int:
         """The next offset of a queue; one whose offsets were never asked for has handed out what it holds."""
@@ -416,6 +431,7 @@ class QueueTable:
             self._forget_offsets(topic, queue_id)
             self._destroy_queue(topic, queue_id)
             self._maker.remove_folders(topic)
+        self._emptied.clear()  # what is built in their place is made durable with its names
 
 
 def _is_queue(info: FileInfo) -> bool:

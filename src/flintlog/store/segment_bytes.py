@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flintlog import kernel
+from flintlog.derive.log_end import is_whole
 from flintlog.disk.segment import Segment
 from flintlog.errors import StoreClosed
 
@@ -25,7 +26,12 @@ def find_intact(segment: Segment, start: int) -> int:
     """The first place at or behind `start` where an intact record begins; -1 when there is none."""
     with held(segment) as view:
         stop = segment.raw().data_end(start)
-        return kernel.find_record(view, start, stop, segment.base) if start < stop else -1
+        while start < stop:
+            found = kernel.find_record(view, start, stop, segment.base)
+            if found < 0 or is_whole(view, segment.base, found):
+                return found
+            start = found + 1
+    return -1
 
 
 def written_end(segment: Segment, start: int) -> int:
