@@ -15,6 +15,7 @@ from flintlog import DamagedStore, Message, Store, StoreConfig, open_store
 from flintlog.services.timer import TimerService
 from flintlog.store.paths import CONFIG_FILES
 from flintlog.testing import FakeClock
+from tests.crash.test_kill import contents
 from tests.store.small_store import SMALL
 
 NOW_MS = 1_700_000_000_000
@@ -167,10 +168,11 @@ def test_without_either_a_store_does_not_open_for_writing(tmp_path: Path, case: 
     broken = broken_by(how, case)
     for each in (path, backup_of(path)):
         each.write_text(broken)
+    before = contents(tmp_path)
     with pytest.raises(DamagedStore, match="nothing was changed") as caught:
         open_store(tmp_path, config, clock=FakeClock(NOW_MS))
     assert case.name in str(caught.value)
-    assert path.read_text() == backup_of(path).read_text() == broken
+    assert contents(tmp_path) == before
     with open_store(tmp_path, config, read_only=True) as store:
         said = [finding.id for finding in store.recovery]
         assert said == (["damaged-config"] if "services" not in case.changes else [])
@@ -179,6 +181,27 @@ def test_without_either_a_store_does_not_open_for_writing(tmp_path: Path, case: 
         each.unlink()
     with open_store(tmp_path, config, clock=FakeClock(NOW_MS)) as store:
         assert len(store.recovery) == 0
+
+
+@pytest.mark.parametrize("case", TRUTHS, ids=name_of)
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_nothing_is_recovered_before_the_files_are_right(tmp_path: Path, case: Case, has_lock: bool) -> None:
+    """What a crash has left is cut, and told, by the opening that succeeds."""
+    config, path, _ = begin(tmp_path, case)
+    log = tmp_path / "commitlog" / f"{0:020d}"
+    written = log.read_bytes().rstrip(b"\0")
+    log.write_bytes(written[:-30].ljust(log.stat().st_size, b"\0"))
+    (tmp_path / "abort").write_text("1")
+    path.write_text("{ torn")
+    if not has_lock:
+        (tmp_path / "lock").unlink()
+    before = contents(tmp_path)
+    with pytest.raises(DamagedStore, match="nothing was changed"):
+        open_store(tmp_path, config, clock=FakeClock(NOW_MS))
+    assert contents(tmp_path) == before
+    path.unlink()
+    with open_store(tmp_path, config, clock=FakeClock(NOW_MS)) as store:
+        assert "torn-tail" in [finding.id for finding in store.recovery]
 
 
 @pytest.mark.parametrize("case", FIGURES, ids=name_of)

@@ -11,16 +11,14 @@ they do in RocketMQ's.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
-from flintlog.errors import DamagedStore
 from flintlog.format.config_json import JsonObject
 from flintlog.store.clock import Milliseconds
-from flintlog.store.json_file import JsonFile, check_objects
+from flintlog.store.config_shapes import parse_delay_offsets
+from flintlog.store.json_file import JsonFile
 
 FILE_NAME: Final = "delayOffset.json"
-_TABLE: Final = "offsetTable"
 VERSION_STEP: Final = 200
 """Updates after which the data version goes up: RocketMQ's `delayOffsetUpdateVersionStep`."""
 
@@ -77,17 +75,6 @@ class DelayOffsets:
     def as_table(self) -> dict[int, int]:
         """Every level that is known, the lowest first."""
         return dict(sorted(self._table.items()))
-
-
-def parse_delay_offsets(content: JsonObject, path: Path) -> dict[int, int]:
-    """The offset of each level; `DamagedStore` or `FormatError` when the table has another shape."""
-    table: dict[int, int] = {}
-    check_objects(content, _TABLE)
-    for level, offset in _object(content, _TABLE).items():
-        if not str(level).isdecimal() or not isinstance(offset, int) or offset < 0:
-            raise DamagedStore(f"{_TABLE} says {level!r}: {offset!r}", path=path)
-        table[int(level)] = offset
-    return table
 
 
 def _object(content: JsonObject, member: str) -> JsonObject:

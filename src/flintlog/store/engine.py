@@ -21,6 +21,7 @@ from flintlog.store.clock import Milliseconds
 from flintlog.store.closing import flush_everything, give_back, write_off
 from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.config import StoreConfig
+from flintlog.store.config_shapes import refuse_broken
 from flintlog.store.dispatch import BitmapHook, Dispatcher
 from flintlog.store.dispatch_side import DispatchSide
 from flintlog.store.external_dispatch import ExternalDispatcher
@@ -109,6 +110,7 @@ class Engine:
         try:
             self._take_dispatch()
             if not self.read_only:
+                refuse_broken(paths, self.config, medium)
                 finish_swap(paths, medium)
             self._loader.load()
             self.recovery = self._loader.recover(progress)

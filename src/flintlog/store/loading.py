@@ -21,6 +21,7 @@ from flintlog.format.names import encode_abort
 from flintlog.store.batch_notes import BatchNotes, settle_opened_batch
 from flintlog.store.clock import Milliseconds
 from flintlog.store.config import StoreConfig
+from flintlog.store.config_shapes import refuse_broken
 from flintlog.store.dispatch import Dispatcher
 from flintlog.store.dispatch_journal import Progress as Published
 from flintlog.store.dispatch_side import DispatchSide
@@ -44,6 +45,7 @@ Progress = Callable[[int, int], None]
 def try_loading(path: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> None:
     """Raise what loading this directory would raise, and change nothing in it."""
     probe = make_parts(path, config, OverlayMedium(medium), now_ms)
+    refuse_broken(probe.paths, config, medium)
     refuse_misnamed(_find_misnamed(probe))
     probe.segments.load()
     probe.queues.load()

@@ -11,6 +11,7 @@ method may be called from any thread.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -53,6 +54,8 @@ from flintlog.store.stats import StoreStatsService
 from flintlog.store.subscriptions import Subscriptions
 from flintlog.store.topics import Topics
 from flintlog.store.writable import Writable
+
+log = logging.getLogger(__name__)
 
 
 def open_store(
@@ -101,6 +104,8 @@ def open_store(
         store._load_config_folder()
         store._start_services()
     except BaseException:
+        for finding in store.recovery:  # the next opening has nothing to tell of what this one has mended
+            log.warning("%s: %s (%s)", finding.id, finding.evidence, finding.remedy)
         store.shutdown()
         raise
     return store

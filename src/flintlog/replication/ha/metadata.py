@@ -27,13 +27,10 @@ from flintlog.remoting import codes
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.frame import Command
 from flintlog.remoting.server import Handler
-from flintlog.services.delay_offsets import parse_delay_offsets
-from flintlog.store.config_table import ConfigTable
-from flintlog.store.consumer_offsets import LIGHT_TABLE, parse_offsets
-from flintlog.store.groups import GroupConfig
+from flintlog.store.config_shapes import Check, check_delay_offsets, check_groups, check_offsets, check_topics
+from flintlog.store.consumer_offsets import LIGHT_TABLE
 from flintlog.store.json_file import JsonFile, check_objects
 from flintlog.store.store import Store
-from flintlog.store.topics import TopicConfig
 
 log = logging.getLogger(__name__)
 
@@ -81,27 +78,11 @@ def _take_anything(file: JsonFile, content: JsonObject) -> None:
     """No reader of ours."""
 
 
-def _check_topics(file: JsonFile, content: JsonObject) -> None:
-    ConfigTable(file, TopicConfig, "topicConfigTable", lambda: 0).check(content)
-
-
-def _check_groups(file: JsonFile, content: JsonObject) -> None:
-    ConfigTable(file, GroupConfig, "subscriptionGroupTable", lambda: 0).check(content)
-
-
-def _check_offsets(file: JsonFile, content: JsonObject) -> None:
-    parse_offsets(content, file.path)
-
-
-def _check_delay_offsets(file: JsonFile, content: JsonObject) -> None:
-    parse_delay_offsets(content, file.path)
-
-
-_CHECKS: Final[Mapping[int, Callable[[JsonFile, JsonObject], None]]] = {
-    codes.GET_ALL_TOPIC_CONFIG: _check_topics,
-    codes.GET_ALL_CONSUMER_OFFSET: _check_offsets,
-    codes.GET_ALL_DELAY_OFFSET: _check_delay_offsets,
-    codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _check_groups,
+_CHECKS: Final[Mapping[int, Check]] = {
+    codes.GET_ALL_TOPIC_CONFIG: check_topics,
+    codes.GET_ALL_CONSUMER_OFFSET: check_offsets,
+    codes.GET_ALL_DELAY_OFFSET: check_delay_offsets,
+    codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: check_groups,
 }
 
 
