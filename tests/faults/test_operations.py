@@ -65,6 +65,7 @@ def run(world: World, operations: list[Operation]) -> None:
 @given(OPERATIONS, st.booleans())
 @example([("put", 0, 17), ("tide", 0, 1), ("delete_topic", 0, 1), ("tide", 0, 1), ("crash", 0, 1)], False)
 @example([("put", 0, 2), ("delete_topic", 0, 1), ("kill", 0, 1), ("kill", 0, 1)], False)
+@example([("put", 17399, 5), ("delete_topic", 1, 1), ("crash", 0, 1), ("kill", 0, 1)], False)
 @example([("put", 470, 9), ("crash", 1, 1)], False)
 def test_what_was_promised_survives_everything(flush: str, operations: list[Operation], torn_creates: bool) -> None:
     run(World(small_config(flush), torn_creates=torn_creates), operations)
