@@ -94,3 +94,16 @@ def test_all_that_lacks_its_end_is_cut_at_once(tmp_path: Path) -> None:
     with open_store(tmp_path / "again", CONFIG) as store:
         assert store.recovery.log_end == receipts[0].physical_offset
         assert not [found for found in store.recovery if found.id == "torn-tail"]
+
+
+@pytest.mark.parametrize("spoilt", ["head", "body"])
+def test_what_lacks_its_end_is_no_sign_that_the_log_goes_on(spoilt: str, tmp_path: Path) -> None:
+    """The record before it is the torn end, then, and not damage: the next opening would find nothing behind it."""
+    log, (first, last) = log_with(tmp_path / "whole", WITH_TEXTS[:2])
+    log[first.physical_offset + (4 if spoilt == "head" else 90)] ^= 1
+    end = last.physical_offset + last.size
+    log[end - 2 : end] = bytes(2)
+    crash(tmp_path / "cut", bytes(log))
+    with open_store(tmp_path / "cut", CONFIG) as store:
+        assert store.recovery.log_end == first.physical_offset
+        assert not [found for found in store.recovery if found.severity == "error"]

@@ -279,6 +279,16 @@ def test_delete_last_goes_back_by_one_file(make_queue: MakeQueue) -> None:
     assert [segment.base for segment in queue.segments] == [0]
 
 
+def test_what_is_written_in_the_place_of_a_deleted_segment_is_flushed(make_queue: MakeQueue) -> None:
+    queue = make_queue(1)  # which is full
+    queue.flush_all()
+    queue.delete_last()
+    again = queue.last_or_new()
+    assert again is not None and again.append(b"new")
+    queue.flush_all()
+    assert (queue.flushed_where, again.flushed_position) == (3, 3)
+
+
 def test_a_read_only_queue_makes_no_file(make_queue: MakeQueue, medium: Medium, folder: Path) -> None:
     make_queue(1)
     queue = load(medium, folder, read_only=True)

@@ -10,11 +10,12 @@ from threading import Event, Thread
 
 import pytest
 
-from flintlog import DiskFull, FlintlogError, Message, PutStatus, open_store
+from flintlog import Arrival, DiskFull, FlintlogError, Message, PutStatus, open_store
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.format.checkpoint import parse_checkpoint
 from flintlog.store.covered_queues import CoveredQueues, QueueCount
 from flintlog.store.queue_table import QueueTable
+from flintlog.store.retention import Retention
 from tests.faults.stopping import PowerLost, StoppingMedium
 from tests.faults.world import ROOT, World, assert_there, small_config
 
@@ -232,6 +233,79 @@ def test_a_put_beside_one_who_counts_can_be_read_when_it_returns(monkeypatch: py
     world.abandon()
 
 
+@pytest.mark.parametrize("is_counted", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_queue_that_an_opening_built_again_is_durable_before_a_checkpoint_vouches_for_it(
+    seed: int, is_counted: bool
+) -> None:
+    """Its files were dropped as a whole: what is written in their place has not been synced, though they had been."""
+    world = World(small_config("sync", mapped_file_size_consume_queue=20 * 8, message_index_enable=False))
+    put(world, "old")
+    put(world, "other")
+    world.tide()
+    put(world, "new", count=8)
+    assert reopen(world, world.medium.kill()) == []
+    put(world, "old", count=150)
+    world.tide()
+    if not is_counted:
+        world.store._engine.parts.queues.covered.forget()
+    assert reopen(world, world.medium.crash(seed)) == []
+    assert world.store.max_offset("new", 0) == len(world.store.get("new", 0, 0).messages) == 8
+    world.abandon()
+
+
+def test_a_count_between_two_expired_files_is_forgotten() -> None:
+    """Retention pauses between queues, and a thorough pass may come just then."""
+    sizes = {"mapped_file_size_consume_queue": 20 * 8, "message_index_enable": False}
+    world = World(small_config("sync", file_reserved_time=72, **sizes))
+    engine = world.store._engine
+    put(world, "first", count=9)
+    put(world, "rare", count=8)
+    while len(engine.parts.segments.segments) < 4:
+        put(world, "live", count=5)
+    world.tide()
+    engine.parts.segments.delete_expired(0, now_ms=1 << 60, batch_max=1, force_after_ms=0, at_once=True, below=None)
+    retention = Retention(engine.config, engine.parts, engine.lifecycle, engine.dispatcher, engine.now_ms)._follow_log()
+    assert next(retention) > 0
+    put(world, "live")
+    world.tide()
+    put(world, "rare")
+    for _ in retention:
+        pass
+    assert reopen(world, world.medium.kill()) == []
+    world.abandon()
+
+
+def test_who_waits_to_count_keeps_nobody_from_putting() -> None:
+    """A listener may be busy for long: neither puts nor the checkpoint stand still behind it."""
+    world = World(small_config("async"))
+    is_busy, may_end = Event(), Event()
+
+    def listen(arrival: Arrival) -> None:
+        if arrival.topic == "slow":
+            is_busy.set()
+            may_end.wait()
+
+    world.store.on_arrival(listen)
+    slow = Thread(target=world.store.put, args=[Message("slow", b"")])
+    slow.start()
+    is_busy.wait()
+    flush = Thread(target=world.tide)
+    flush.start()
+    time.sleep(0.05)
+    began = time.monotonic()
+    for _ in range(20):
+        world.store.put(Message("many", b"new")).check()
+    took_s = time.monotonic() - began
+    flush.join(30)
+    is_flushed = not flush.is_alive()
+    may_end.set()
+    slow.join()
+    assert is_flushed
+    assert took_s < 1, "twenty times the patience would be two seconds"
+    world.abandon()
+
+
 def counts(medium: FaultyMedium) -> CoveredQueues:
     made = CoveredQueues(ROOT, medium)
     made.load()
@@ -244,6 +318,16 @@ def test_a_count_stands_beside_that_of_the_checkpoint_before() -> None:
     for covered, before in ((100, 0), (200, 100), (300, 200)):
         written.note(QueueCount(covered, covered // 5), before=before, deletions=0)
     assert [counts(medium).bytes_at(covered) for covered in (100, 200, 300)] == [None, 40, 60]
+
+
+def test_a_checkpoint_that_is_not_counted_has_no_count_of_an_earlier_time() -> None:
+    medium = FaultyMedium()
+    written = counts(medium)
+    written.note(QueueCount(100, 20), before=0, deletions=0)
+    written.forget_at(200)
+    assert counts(medium).bytes_at(100) == 20
+    written.forget_at(100)
+    assert counts(medium).bytes_at(100) is None
 
 
 def test_without_room_even_for_its_folder_there_is_nothing_to_take_back() -> None:

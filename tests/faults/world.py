@@ -234,6 +234,8 @@ class World:
         self.end()
         self.store = self.reopened()
         assert self.store.recovery.clean or self.has_failed or self.medium.exists(ROOT / "abort")
+        found = [finding for finding in self.store.recovery if finding.id == "missing-queues"]
+        assert not self.store.recovery.clean or self.has_lost_pages or not found, found
 
     def end(self) -> None:
         """Stop the store; if that says that it was a clean stop, everything is kept."""

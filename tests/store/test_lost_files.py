@@ -195,6 +195,24 @@ def test_the_queue_of_a_topic_that_was_made_anew_has_lost_nothing(root: Path) ->
         assert ids(store) == []
 
 
+@pytest.mark.parametrize("kind", ["SimpleCQ", "BatchCQ"])
+@pytest.mark.parametrize("place", [0, 1, -1])
+def test_a_queue_file_that_a_power_loss_left_empty_is_as_good_as_missing(tmp_path: Path, place: int, kind: str) -> None:
+    root = tmp_path / "store"
+    config = ASYNC.with_changes(topic_queue_types={"orders": kind}, mapper_file_size_batch_consume_queue=46 * 100)
+    with open_store(root, config) as store:
+        for _ in range(COUNT):
+            store.put(Message("orders", b"")).check()
+    folder = root / ("consumequeue" if kind == "SimpleCQ" else "batchconsumequeue") / "orders" / "0"
+    files = sorted(folder.iterdir())
+    assert len(files) > 2
+    files[place].write_bytes(b"")
+    crash(root)
+    with open_store(root, config) as store:
+        assert store.max_offset("orders", 0) == COUNT
+        assert all(len(store.get("orders", 0, number, 1).messages) == 1 for number in range(COUNT))
+
+
 # The index
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -51,6 +52,25 @@ def test_what_is_written_meanwhile_is_no_damage(tmp_path: Path, changes: dict[st
                 assert seen == [b"%d" % number for number in range(len(seen))]
                 if seen:
                     assert seen[-1] in bodies(reader.query("orders", f"k{len(seen) - 1}"))
+
+
+def test_queues_that_are_ahead_of_the_log_that_was_seen_are_not_damaged(tmp_path: Path) -> None:
+    """The writer has made a new log file behind the look at the log, and its entries are in the queues."""
+    with open_store(tmp_path / "store", ASYNC) as store:
+        for _ in range(2):
+            store.put(Message("orders", b"first")).check()
+        queue_flush = store._engine.flushing.queue_flush
+        assert queue_flush is not None
+        queue_flush.flush_all()
+        while len(store._engine.parts.segments.segments) < 2:
+            store.put(Message("orders", b"x" * 1000)).check()
+        shutil.copytree(tmp_path / "store", tmp_path / "seen")
+    _, *later = sorted((tmp_path / "seen" / "commitlog").iterdir())
+    for file in later:
+        file.unlink()
+    with open_store(tmp_path / "seen", ASYNC, read_only=True) as store:
+        assert "damaged-queues" not in [finding.id for finding in store.recovery]
+        assert store.get("orders", 0, 0, 1).messages[0].body == b"first"
 
 
 def test_a_torn_tail_is_not_said_to_be_kept_anywhere(tmp_path: Path) -> None:

@@ -34,13 +34,18 @@ class SegmentList:
         read_only_directories: Collection[Path] = (),
         full_directories: Callable[[], Collection[Path]] = no_path_is_full,
         read_only: bool = False,
+        is_derived: bool = False,
     ) -> None:
-        """`read_only` changes nothing on the disk, not even a left-over empty file."""
+        """`read_only` changes nothing on the disk, not even a left-over empty file.
+
+        `is_derived`: the files can be made again, so that one which a power loss left empty is as good as missing.
+        """
         if segment_size <= 0:
             raise InvalidConfig(f"a segment size of {segment_size} bytes", path=directories[0])
         self.segment_size = segment_size
         self.medium = medium
         self.read_only = read_only
+        self._is_derived = is_derived
         self.flushed_where = 0
         self.committed_where = 0
         self.readable_limit: int | None = None
@@ -55,13 +60,15 @@ class SegmentList:
     def load(self, bases: Mapping[Path, int | None] | None = None) -> None:
         """Find the files, check their names and lengths, map none.
 
-        Nothing is changed on the disk before every file was found right; then an empty last file, the trace
-        of a crash while a file was made, is removed. `bases`: where files begin that have another name; those of
-        which it is None are left out.
+        Nothing is changed on the disk before every file was found right; then an empty last file, the trace of a crash
+        while a file was made, is removed; of files that are derived, any that is empty. `bases`: where files begin
+        that have another name; those of which it is None are left out.
         """
         self._bases = {} if bases is None else bases
         found = self._find_files()
-        empty = found.pop()[0] if found and found[-1][1].size == 0 else None
+        empty = [item for item in (found if self._is_derived else found[-1:]) if not item[1].size]
+        if empty:
+            found = [item for item in found if item not in empty]
         segments: list[Segment] = []
         for path, info in found:
             base = self._base_of(path)
@@ -74,8 +81,9 @@ class SegmentList:
             if segments and segments[-1].base == base:
                 raise DamagedStore(f"two files for one offset, the other is {segments[-1].path}", path=path)
             segments.append(self._loaded(path, base))
-        if empty is not None and not self.read_only:
-            self.medium.remove(empty)
+        if not self.read_only:
+            for path, _ in empty:
+                self.medium.remove(path)
         self._segments = tuple(segments)
 
     def _find_files(self) -> list[tuple[Path, FileInfo]]:

@@ -56,6 +56,7 @@ class SegmentQueue(SegmentList):
         read_only_directories: Collection[Path] = (),
         full_directories: Callable[[], Collection[Path]] = no_path_is_full,
         read_only: bool = False,
+        is_derived: bool = False,
     ) -> None:
         """Without an `allocator` segments are made when they are needed."""
         super().__init__(
@@ -65,6 +66,7 @@ class SegmentQueue(SegmentList):
             read_only_directories=read_only_directories,
             full_directories=full_directories,
             read_only=read_only,
+            is_derived=is_derived,
         )
         self.store_timestamp = 0
         self.create_failure: FlintlogError | None = None
@@ -194,9 +196,12 @@ class SegmentQueue(SegmentList):
         self.committed_where = min(self.committed_where, offset)
 
     def delete_last(self) -> None:
-        """Delete the last segment."""
-        if self.last is not None:
-            self._drop(self.last)
+        """Delete the last segment; what is written in its place is not flushed yet."""
+        with self._flushing:
+            last = self.last
+            if last is not None:
+                self._drop(last)
+                self._lower_to(last.base)
 
     def _drop(self, segment: Segment) -> None:
         # By force: the offsets will be written again, so the old bytes must not be served a moment longer.

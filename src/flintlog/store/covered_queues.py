@@ -84,6 +84,12 @@ class CoveredQueues:
             else:
                 self._known = counts
 
+    def forget_at(self, covered: int) -> None:
+        """The next checkpoint is of this record, and is not counted: what is known of it is of an earlier time."""
+        with self._lock:
+            if self.bytes_at(covered) is not None:
+                self._drop()
+
     def forget(self) -> None:
         """Queues are about to be deleted: no count holds any more, whatever becomes of them."""
         with self._lock:

@@ -47,6 +47,8 @@ FAR_BEHIND_BYTES: Final = 256 * 1024
 """With more than this to dispatch, who puts waits for whoever dispatches."""
 PATIENCE_S: Final = 0.1
 """For so long at most: a listener may be waiting for the thread that puts."""
+COUNT_PATIENCE_S: Final = 1.0
+"""For so long at most a count waits for whoever dispatches."""
 HAND_OVER_S: Final = 0.001
 """Who waited for a count has this time to dispatch itself: its message is then there when its put returns."""
 
@@ -223,22 +225,35 @@ class Dispatcher:
         return self.lane.last_physical_offset, self.lane.last_store_timestamp
 
     def count_queues(self) -> tuple[tuple[int, int], int | None]:
-        """What was dispatched last, and how far all queues reach with it; None when a record behind it is half done."""
-        self._is_counting = True  # before the lock is had: this thread may have to wait for the interpreter with it
+        """What was dispatched last, and how far all queues reach with it; None when a record behind it is half done.
+
+        None, too, when somebody dispatches for long, as one whose listener does not come back: nobody waits for that.
+        """
+        if not self._take_to_count():
+            return self.last_dispatched, None
         try:
-            with self._running:
-                self.lane.is_owned = True
-                try:
-                    found = self._counted()
-                finally:
-                    self.lane.is_owned = False
+            self.lane.is_owned = True
+            found = self._counted()
         finally:
+            self.lane.is_owned = False
+            self._running.release()
             self._is_counting = False  # only now: whoever sees it finds the lock free
         if self._wanted:
             time.sleep(HAND_OVER_S)
             if self._wanted:
                 self.advance()
         return found
+
+    def _take_to_count(self) -> bool:
+        """Have nobody dispatch, and whoever wants to wait a moment."""
+        self._is_counting = True  # before the lock is had: this thread may have to wait for the interpreter with it
+        if self._running.acquire(blocking=False):
+            return True
+        self._is_counting = False  # who puts does not wait for one who waits
+        if not self._running.acquire(timeout=COUNT_PATIENCE_S):
+            return False
+        self._is_counting = True
+        return True
 
     def _counted(self) -> tuple[tuple[int, int], int | None]:
         if self.lane.stopped_at_index:

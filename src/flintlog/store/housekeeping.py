@@ -96,7 +96,9 @@ class QueueFlush:
         self._segments.flush_all()
         self._queues.flush_all()
         if offset >= 0:
-            if queue_bytes is not None:
+            if queue_bytes is None:
+                covered.forget_at(offset)
+            else:
                 before = self._checkpoint.values.logics_physical_offset
                 covered.note(QueueCount(offset, queue_bytes), before=before, deletions=deletions)
             self._checkpoint.set(logics_physical_offset=offset, logics_msg_timestamp=timestamp)

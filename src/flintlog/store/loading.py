@@ -39,6 +39,7 @@ from flintlog.store.stop_marker import StopMarker
 from flintlog.store.subscriptions import Subscriptions
 
 Progress = Callable[[int, int], None]
+_LOOKS = 3
 """Told (done, total) in bytes while a long opening goes on."""
 
 
@@ -135,7 +136,12 @@ class Loader:
         self._misnamed = _find_misnamed(self._parts)
         if not self._read_only:
             refuse_misnamed(self._misnamed)
-        self._parts.segments.load({file.path: None if file.obstacle else file.base for file in self._misnamed})
+        segments = self._parts.segments
+        bases = {file.path: None if file.obstacle else file.base for file in self._misnamed}
+        for _ in range(_LOOKS):
+            segments.load(bases)
+            if not self._read_only or not segments.gaps():
+                break  # a look beside one who makes files may miss some, and see later ones
 
     def _load_ledger(self) -> None:
         """In a ledger the log ends where the group has committed it, whatever lies behind."""

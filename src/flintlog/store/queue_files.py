@@ -74,4 +74,5 @@ class QueueMaker:
             self._medium.remove_tree(self._root / folder / topic)
 
     def _segments(self, topic_folder: Path, queue_id: int, size: int) -> SegmentQueue:
-        return SegmentQueue([topic_folder / str(queue_id)], size, self._medium, read_only=self._read_only)
+        folder = topic_folder / str(queue_id)
+        return SegmentQueue([folder], size, self._medium, read_only=self._read_only, is_derived=True)

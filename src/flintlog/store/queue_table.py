@@ -351,13 +351,17 @@ class QueueTable:
     def delete_expired(self, commit_log_min: int, pause: Callable[[], None] | None = None) -> int:
         """Delete queue files whose records the log no longer has; how many. `pause` after each queue that lost some."""
         count = 0
-        self.covered.forget()  # as in retention
         for queue in self.all():
-            deleted = queue.delete_expired(commit_log_min, self._now_ms())
+            deleted = self.delete_expired_of(queue, commit_log_min)
             count += deleted
             if deleted and pause is not None:
                 pause()
         return count
+
+    def delete_expired_of(self, queue: LogicalQueue, commit_log_min: int) -> int:
+        """Delete the files of one queue whose records the log no longer has; how many. Nobody counts meanwhile."""
+        self.covered.forget()  # the queue may come to begin behind the record up to which it was counted
+        return queue.delete_expired(commit_log_min, self._now_ms())
 
     def is_expired(self, topic: str, queue_id: int, commit_log_min: int) -> bool:
         """Whether the log has none of a queue's records, and nothing is on its way into it."""

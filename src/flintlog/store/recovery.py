@@ -181,8 +181,11 @@ class Recovery:
     def _cut_to(self, covered: int) -> Doubt | None:
         """Cut the queues behind what the checkpoint covers; what is wrong with them, or with what is left."""
         queues = self._open.queues
-        # One that points behind all files is none of a record that the crash took: its own bits are wrong.
-        doubt = find_broken(queues, covered) or find_reaching_behind(queues, self._open.segments.segments[-1].end)
+        # One that points behind all files is none of a record that the crash took: its own bits are wrong. Or it is
+        # that of a writer beside us, whose log was looked at before its queues.
+        doubt = find_broken(queues, covered)
+        if doubt is None and not self._open.read_only:
+            doubt = find_reaching_behind(queues, self._open.segments.segments[-1].end)
         if doubt is not None:
             return doubt
         queues.truncate(covered + 1)

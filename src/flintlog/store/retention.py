@@ -217,10 +217,9 @@ class Retention:
         minimum = parts.segments.min_offset
         if minimum <= self._followed_to:
             return
-        parts.queues.covered.forget()  # a queue may come to begin behind the record up to which it was counted
         for queue in parts.queues.all():
             with self._dispatcher.alone():
-                deleted = queue.delete_expired(minimum, self._now_ms())
+                deleted = parts.queues.delete_expired_of(queue, minimum)
             if deleted:
                 yield self._config.delete_consume_queue_files_interval
         if parts.index is not None:
