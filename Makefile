@@ -65,7 +65,7 @@ test: setup lint
 test-slow: setup
 	$(BIN)/python -m pytest -q -m slow
 
-demo: $(STAMPS)/installed
+demo: $(STAMPS)/installed $(STAMPS)/java
 	$(BIN)/python examples/demo.py
 
 bench: $(STAMPS)/installed

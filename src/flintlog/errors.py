@@ -38,6 +38,11 @@ import os
 _SHOWN_BEFORE = 60
 
 
+def _printable(text: str, otherwise: str = "backslashreplace") -> str:
+    """Text of which parts were given to us: a lone surrogate cannot be printed, and the error would be lost over it."""
+    return text.encode("utf-8", otherwise).decode()
+
+
 class FlintlogError(Exception):
     """The root of all errors raised by flintlog."""
 
@@ -62,7 +67,7 @@ class FlintlogError(Exception):
         if self.offset is not None:
             place += f" at {self.offset}"
         advice = "" if self.advice is None else f" ({self.advice})"
-        return f"{self.what}{place}{advice}"
+        return _printable(f"{self.what}{place}{advice}")
 
 
 class InvalidMessage(FlintlogError):
@@ -101,7 +106,7 @@ class InvalidFilter(FlintlogError):
         start = self.expression.rfind("\n", 0, self.offset) + 1
         line = self.expression[start:].split("\n", 1)[0]
         cut = max(0, self.offset - start - _SHOWN_BEFORE)
-        shown = line[cut : cut + 2 * _SHOWN_BEFORE].replace("\t", " ")
+        shown = _printable(line[cut : cut + 2 * _SHOWN_BEFORE].replace("\t", " "), "replace")
         return f"{text}\n  {shown}\n  {' ' * (self.offset - start - cut)}^"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from tests.store.small_store import SMALL, bytes_of, fill, other_process, read_a
 BEYOND_INT64 = 1 << 63
 BODY = b"forty-two"
 HOLDING = """
-store = open_store(sys.argv[1], SMALL)
+store = open_store(sys.argv[1], SMALL.with_changes(flush_interval_consume_queue=100_000))  # it writes nothing by itself
 store.put(Message("orders", b"mine"))
 print("ready", flush=True)
 sys.stdin.read()
@@ -90,6 +91,9 @@ def test_a_topic_that_cannot_be_a_directory(store: Store, topic: str) -> None:
     "message",
     [
         Message("orders", b"x" * 4097),
+        Message("orders", BODY, delay_level=None),  # type: ignore[arg-type]
+        Message("orders", BODY, delay_level=""),  # type: ignore[arg-type]
+        Message("orders", BODY, delay_level=[]),  # type: ignore[arg-type]
         Message("orders", "text"),  # type: ignore[arg-type]
         Message("orders", None),  # type: ignore[arg-type]
         Message("orders", 42),  # type: ignore[arg-type]
@@ -484,6 +488,32 @@ def test_a_directory_that_another_process_holds(tmp_path: Path) -> None:
         assert bytes_of(path) == held
     with open_store(path, SMALL) as store:
         assert store.max_offset("orders", 0) == 1
+
+
+@pytest.mark.parametrize("folder", ["commitlog", "consumequeue", "index", "config", "flintlog"])
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_file_in_the_place_of_a_directory(tmp_path: Path, folder: str, read_only: bool) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.put(Message("orders", b"x", keys=["k"])).check()
+        store.topics.create("orders")
+    shutil.rmtree(tmp_path / folder)
+    (tmp_path / folder).write_text("mine")
+    before = bytes_of(tmp_path)
+    with pytest.raises(DamagedStore, match="has a directory in its place"):
+        open_store(tmp_path, SMALL, read_only=read_only)
+    assert bytes_of(tmp_path) == before
+
+
+def test_a_progress_that_cannot_be_called(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig):
+        open_store(tmp_path / "store", SMALL, progress=5)  # type: ignore[arg-type]
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_error_about_text_that_cannot_be_printed_can() -> None:
+    with pytest.raises(FlintlogError) as caught:
+        Sql92("\ud800 = 1")
+    str(caught.value).encode()
 
 
 def test_a_directory_that_this_process_holds(store: Store) -> None:

@@ -151,6 +151,10 @@ def test_refuses_an_unknown_option_and_says_which_was_meant() -> None:
 def test_refuses_a_name_that_rocketmq_does_not_have() -> None:
     with pytest.raises(InvalidConfig, match=r"no option mapedFileSizeCommitLog .*mappedFileSizeCommitLog\?"):
         StoreConfig.from_rocketmq({"mapedFileSizeCommitLog": "1"})
+    with pytest.raises(InvalidConfig, match=r"mapped_file_size_commit_log is our name .* RocketMQ's is mappedFileS"):
+        StoreConfig.from_rocketmq({"mapped_file_size_commit_log": "1"})
+    with pytest.raises(InvalidConfig, match=r"one of ours: StoreConfig\(flush="):
+        StoreConfig.from_rocketmq({"flush": "sync"})
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,17 @@ def test_a_hook_sees_the_batch_and_may_refuse_it(tmp_path: Path) -> None:
     assert [message.queue_id for message in seen] == [1, 2]
 
 
-@pytest.mark.parametrize("change", [{"topic": "other"}, {"queue_id": 7}, {"delay_level": 1}, {"compress": "zlib"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"topic": "other"},
+        {"queue_id": 7},
+        {"delay_level": 1},
+        {"delay_level": None},
+        {"compress": "zlib"},
+        *({"body": body} for body in (5, None, "text", 1.5, [1, 2], True)),
+    ],
+)
 def test_messages_that_cannot_be_in_one_batch_are_not_encoded(change: dict[str, object]) -> None:
     fields: dict[str, object] = {"topic": "orders", "body": b"x"} | change
     with pytest.raises(InvalidMessage):

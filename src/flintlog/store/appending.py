@@ -103,7 +103,7 @@ class Appender:
             if (
                 self._hooks
                 or message.sys_flag & _SPECIAL_FLAGS
-                or message.delay_level
+                or message.delay_level != 0
                 or message.deliver_at_ms is not None
                 or message.compress is not None
                 or _has_inner_count(message)

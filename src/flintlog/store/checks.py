@@ -53,7 +53,8 @@ def check_batch(messages: Iterable[Message]) -> list[Message]:
     for message in batch:
         if type(message) is not Message:
             raise InvalidMessage(f"a batch holds Messages, not {type(message).__name__}")
-        if message.delay_level or message.deliver_at_ms is not None:
+        if message.delay_level != 0 or message.deliver_at_ms is not None:
+            check_types(message)
             raise InvalidMessage("a delayed message cannot be in a batch")
     return batch
 

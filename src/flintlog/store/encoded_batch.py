@@ -8,7 +8,7 @@ from flintlog.errors import FormatError, InvalidMessage
 from flintlog.format.client_batch import ClientMessage, encode_client_batch
 from flintlog.format.properties import encode_properties
 from flintlog.kernel.reference.encoder import check_in_batch, merged_properties
-from flintlog.store.checks import check_batch
+from flintlog.store.checks import check_batch, check_types
 from flintlog.store.message import Message
 
 
@@ -21,6 +21,7 @@ def encoded_batch(messages: Sequence[Message]) -> Message:
     batch = check_batch(messages)
     first = batch[0]
     for message in batch:
+        check_types(message)
         check_in_batch(message, first)
         if message.compress is not None:
             raise InvalidMessage("a message of an encoded batch cannot ask for compression")

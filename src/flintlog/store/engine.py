@@ -222,7 +222,7 @@ class Engine:
             self._lock = None
 
     def destroy(self) -> None:
-        """Shut down and remove the store's files, and nothing else that lies in the directory."""
+        """Shut down and remove the store's files, `flintlog/` as a whole, and nothing else in the directory."""
         if self.read_only:
             raise StoreClosed("a store that was opened read-only is not destroyed", path=self.path)
         self.shutdown()

@@ -228,6 +228,14 @@ def refuse_rocksdb(paths: StorePaths, medium: Medium) -> None:
         )
 
 
+def refuse_files_for_folders(paths: StorePaths, medium: Medium) -> None:
+    """Where a store has a folder there may be nothing, but no file."""
+    for folder in (*paths.commit_logs, paths.topics.parent, paths.own, *paths.numbered):
+        held = medium.stat(folder)
+        if held is not None and not held.is_directory:
+            raise DamagedStore("this is a file, and a store has a directory in its place", path=folder)
+
+
 def is_store(paths: StorePaths, medium: Medium) -> bool:
     """A directory is a store when it has a log and a lock or checkpoint; one without messages has marks of ours."""
     if medium.exists(paths.stop_marker) or (medium.exists(paths.abort) and medium.exists(paths.lock)):

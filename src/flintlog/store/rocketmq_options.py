@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 
@@ -50,7 +50,7 @@ def parse_options(values: Mapping[str, str], table: Mapping[str, Option]) -> tup
             parsed[by_name[name].name] = parse_option(by_name[name], text, name)
         elif name not in _COMPOSED:
             if name not in rocketmq_names():
-                raise _unknown(name, (*rocketmq_names(), *table))
+                raise _unknown(name, table)
             ignored.append(name)
     parsed.update(_parse_composed(values))
     return parsed, tuple(sorted(ignored))
@@ -128,5 +128,12 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 }
 
 
-def _unknown(name: str, known: Iterable[str]) -> InvalidConfig:
-    return InvalidConfig(f"RocketMQ has no option {name}", advice=did_you_mean(name, known))
+def _unknown(name: str, table: Mapping[str, Option]) -> InvalidConfig:
+    ours = table.get(name)
+    if ours is None:
+        advice = did_you_mean(name, (*rocketmq_names(), *table))
+    elif ours.rocketmq is None:
+        advice = f"it is one of ours: StoreConfig({name}=…)"
+    else:
+        advice = f"{name} is our name for it, RocketMQ's is {ours.rocketmq}"
+    return InvalidConfig(f"RocketMQ has no option {name}", advice=advice)

@@ -42,7 +42,7 @@ from flintlog.store.ledger_emptying import finish_emptying
 from flintlog.store.ledger_member import LedgerMember
 from flintlog.store.loading import Progress
 from flintlog.store.message import Message, Receipt
-from flintlog.store.paths import StorePaths, find_member
+from flintlog.store.paths import StorePaths, find_member, refuse_files_for_folders
 from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.raw_log import RawLog
 from flintlog.store.recovery_report import Finding, RecoveryReport
@@ -83,12 +83,15 @@ def open_store(
     if not isinstance(config, StoreConfig):
         raise InvalidConfig(f"a store is opened with a StoreConfig, not {type(config).__name__}")
     _check_path(path)
+    if progress is not None and not callable(progress):
+        raise InvalidConfig(f"progress is called with two numbers; {type(progress).__name__} cannot be")
     now_ms = as_milliseconds(clock)
     check_reading(now_ms)
     disk = _make_medium(config) if medium is None else check_medium(medium)
     held = disk.stat(Path(path))
     if held is not None and not held.is_directory:
         raise DamagedStore("this is a file, not a store's directory", path=path)
+    refuse_files_for_folders(StorePaths.of(Path(path), config), disk)
     if medium is None:
         path = Path(path).absolute()  # the process may go elsewhere, its store stays
     config = _with_ledger(Path(path), config, disk, read_only=read_only)
@@ -276,7 +279,7 @@ class Store(Writable):
     close = shutdown
 
     def destroy(self) -> None:
-        """Shut down and remove the store's files, and nothing else that lies in the directory."""
+        """Shut down and remove the store's files, `flintlog/` as a whole, and nothing else in the directory."""
         if not self.read_only:
             self.shutdown()
         self._engine.destroy()
