@@ -39,8 +39,8 @@ from flintlog.store.stop_marker import StopMarker
 from flintlog.store.subscriptions import Subscriptions
 
 Progress = Callable[[int, int], None]
-_LOOKS = 3
 """Told (done, total) in bytes while a long opening goes on."""
+_LOOKS = 3
 
 
 def try_loading(path: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> None:
