@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from flintlog import Message, Receipt, Store, open_store
+from flintlog import Message, Receipt, Store, StoreConfig, open_store
 from flintlog.derive.log_end import records_end
 from tests.crash import writer
 
@@ -57,9 +57,9 @@ def test_at_whatever_byte_it_is_cut_off(messages: list[Message], with_crc: bool,
             assert store.query("t", "k") and store.put(messages[0]).physical_offset == max([begin, *whole])
 
 
-def log_with(path: Path, messages: list[Message]) -> tuple[bytearray, list[Receipt]]:
+def log_with(path: Path, messages: list[Message], config: StoreConfig = CONFIG) -> tuple[bytearray, list[Receipt]]:
     """The log of a store with a message and a batch behind it, and the batch's receipts."""
-    with open_store(path, CONFIG) as store:
+    with open_store(path, config) as store:
         store.put(BEFORE).check()
         receipts = store.put_batch(messages)
     return bytearray((path / "commitlog" / FIRST_FILE).read_bytes()), list(receipts)
@@ -107,3 +107,17 @@ def test_what_lacks_its_end_is_no_sign_that_the_log_goes_on(spoilt: str, tmp_pat
     with open_store(tmp_path / "cut", CONFIG) as store:
         assert store.recovery.log_end == first.physical_offset
         assert not [found for found in store.recovery if found.severity == "error"]
+
+
+def test_what_lies_before_a_record_without_its_end_is_looked_at_as_ever(tmp_path: Path) -> None:
+    config = replace(CONFIG, enabled_append_prop_crc=True)
+    log, (first, _, last) = log_with(tmp_path / "whole", WITH_TEXTS, config)
+    log[log.index(b"tag", first.physical_offset)] ^= 1
+    end = last.physical_offset + last.size
+    log[end - 2 : end] = bytes(2)
+    crash(tmp_path / "cut", bytes(log))
+    with open_store(tmp_path / "cut", config) as store:
+        found = {
+            finding.id: finding.physical_offset for finding in store.recovery if finding.physical_offset is not None
+        }
+        assert found == {"damaged-record": first.physical_offset, "torn-tail": last.physical_offset}

@@ -133,13 +133,13 @@ class LogRecovery:
             with closing(scans):
                 for batch, scan in scans:
                     half = self._half_written(segment, view, scan)
-                    if half is not None:
-                        self._consume_between(batch, batch.start, half)
-                        return segment.base + half, _LACKS_ITS_END
+                    whole = scan if half is None else self._scan(batch, batch.start, half)
                     if self._record_crc is None:
-                        self._consume(batch, scan)
+                        self._consume(batch, whole)
                     else:
-                        self._consume_whole(segment, batch, scan, self._record_crc)
+                        self._consume_whole(segment, batch, whole, self._record_crc)
+                    if half is not None:
+                        return segment.base + half, _LACKS_ITS_END
                     start = scan.end
                     if scan.reason is not ScanStop.LIMIT:
                         return self._stopped(segment, view, batch, scan)
@@ -229,8 +229,11 @@ class LogRecovery:
 
     def _consume_between(self, batch: Batch, start: int, stop: int) -> None:
         if start < stop:
-            seen = kernel.scan(batch.view, start, stop, batch.base, delay_levels_ms=self._delay_levels_ms)
-            self._consume(Batch(batch.view, start, stop, batch.base), seen)
+            self._consume(Batch(batch.view, start, stop, batch.base), self._scan(batch, start, stop))
+
+    def _scan(self, batch: Batch, start: int, stop: int) -> Scan:
+        """Records of a batch that were seen to be intact."""
+        return kernel.scan(batch.view, start, stop, batch.base, delay_levels_ms=self._delay_levels_ms)
 
     def _note_damaged_record(self, segment: Segment, offset: int, size: int, evidence: str) -> None:
         self.findings.append(

@@ -418,7 +418,8 @@ class Recovery:
         parts = self._open
         parts.queues.truncate(end)
         parts.queues.end_deletions(end)
-        parts.queues.finish_deletions(self._min)  # of such a queue the log may have given back a part, too
+        if parts.published is None:
+            parts.queues.finish_deletions(self._min)  # of such a queue the log may have given back a part, too
         if parts.checkpoint.values.logics_physical_offset >= end:
             # The log lost records that it had: other ones will come to lie at their offsets.
             parts.checkpoint.set(logics_physical_offset=0, logics_msg_timestamp=0)
