@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from flintlog.disk.map_cache import MapCache
+from flintlog.disk.map_cache import LOOKS_PER_MAP, MapCache
 
 
 class Page:
@@ -89,3 +89,30 @@ def test_the_cache_keeps_nothing_alive() -> None:
 def test_a_bound_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="max_maps"):
         MapCache(max_maps=0)
+
+
+class CountedPage(Page):
+    looks = 0
+
+    def try_unmap(self) -> bool:
+        type(self).looks += 1
+        return super().try_unmap()
+
+
+def test_a_map_costs_the_same_however_many_refuse_to_go() -> None:
+    cache = MapCache(max_maps=10)
+    pages = [CountedPage(is_idle=False) for _ in range(2_000)]
+    for page in pages:
+        cache.add(page)
+    assert CountedPage.looks <= LOOKS_PER_MAP * len(pages)
+    assert len(cache) == len(pages)
+
+
+def test_idle_maps_are_found_among_many_that_refuse() -> None:
+    cache = MapCache(max_maps=400)
+    busy = [Page(is_idle=False) for _ in range(400)]
+    idle = [Page() for _ in range(2_000)]
+    for page in busy + idle:
+        cache.add(page)
+    assert len(cache) <= 500
+    assert all(page.is_mapped for page in busy)

@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from flintlog import Message, open_store
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.local_file import LocalFile
+from flintlog.disk.map_cache import LOOKS_PER_MAP
+from flintlog.disk.mapped_segment import MappedSegment
 from flintlog.errors import DamagedStore, InvalidConfig, WrongFileSize
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.logical_queue import QueueType
 from flintlog.store.queue_files import QueueFiles
 from flintlog.store.queue_table import QueueTable
+from tests.store.small_store import SMALL
 
 FILES = QueueFiles(160, 184)
 NOW_MS = 1_800_000_000_000
@@ -403,3 +407,24 @@ def test_an_expired_queue_that_another_program_made_anew_stays(tmp_path: Path) -
     assert [queue.max_offset for queue in again.all()] == [1]
     again.finish_deletions(100)
     assert again.all() == []
+
+
+def test_a_flush_of_more_queues_than_maps_looks_at_each_map_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 300
+    config = SMALL.with_changes(max_mapped_files=60, message_index_enable=False, flush="async")
+    with open_store(tmp_path / "store", config) as store:
+        for number in range(count):
+            store.put(Message("orders", b"x", queue_id=number)).check()
+        looks = 0
+        try_unmap = MappedSegment.try_unmap
+
+        def counted(segment: MappedSegment) -> bool:
+            nonlocal looks
+            looks += 1
+            return try_unmap(segment)
+
+        monkeypatch.setattr(MappedSegment, "try_unmap", counted)
+        store._engine.parts.queues.flush_all()
+        assert looks <= LOOKS_PER_MAP * count

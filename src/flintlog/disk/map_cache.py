@@ -5,8 +5,10 @@ looks at them; when there are more than `max_maps`, those that nobody holds and 
 at lately are unmapped (the clock algorithm: a look only sets a flag, it takes no lock). They come back
 when they are needed.
 
-The bound is soft: a segment that is held, or whose tail is in use, stays mapped. The cache keeps nothing alive: a
-queue that is dropped takes its maps with it.
+The bound is soft: a segment that is held, or whose tail is in use, stays mapped. Each new map looks at a fixed number of
+others, so its cost does not grow with their number. If most of them refuse, the hand reaches the idle ones some maps
+later: until then there are more than `max_maps`, by about a seventh of those that refuse. The cache keeps nothing alive:
+a queue that is dropped takes its maps with it.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Protocol
+from typing import Final, Protocol
 
 DEFAULT_MAX_MAPS = 4096
+LOOKS_PER_MAP: Final = 16
+"""How many maps are looked at when one is added to a full cache."""
 
 
 class Mapped(Protocol):
@@ -57,8 +61,8 @@ class MapCache:
             self._ring.pop(id(mapped), None)
 
     def _sweep(self, excess: int) -> None:
-        # Twice around: the first pass takes the second chances away, the newest is left alone.
-        for _ in range(2 * (len(self._ring) - 1)):
+        # At most twice around: the first pass takes the second chances away, the newest is left alone.
+        for _ in range(min(LOOKS_PER_MAP, 2 * (len(self._ring) - 1))):
             key, reference = self._ring.popitem(last=False)
             mapped = reference()
             if mapped is None or (not mapped.recently_used and mapped.try_unmap()):
