@@ -8,11 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from flintlog import Message, Store, open_store
+from flintlog import Message, Store, encoded_batch, open_store
 from flintlog.errors import DiskFull, InvalidTopic, NotLeading, PutFailed
 from flintlog.store.ledger_log import ProposalAnswer
 from flintlog.store.message import PutStatus
+from flintlog.store.service import Rewritten
 from flintlog.store.shared_state import STATE_TOPIC
 from flintlog.testing import FakeClock
 from tests.store.told_group import CONFIG, PATIENCE_S, ToldGroup, until
@@ -257,6 +259,32 @@ def test_nobody_else_writes_the_groups_state(member: Member) -> None:
         member.store.put(Message(STATE_TOPIC, b"{}"))
     with pytest.raises(InvalidTopic):
         member.store.put_batch([Message(STATE_TOPIC, b"{}")])
+    assert member.state_count() == 0
+
+
+def test_no_service_writes_the_groups_state(member: Member) -> None:
+    state, plain = Message(STATE_TOPIC, b"{}"), Message("orders", b"{}")
+    with pytest.raises(InvalidTopic):
+        member.store.put_rewritten(state, lambda seen: Rewritten(replace(seen, topic="half")))
+    with pytest.raises(InvalidTopic):
+        member.store.put_rebuilt(Rewritten(state))
+    with pytest.raises(InvalidTopic):
+        member.store.put_rebuilt_soon(Rewritten(state))
+    with pytest.raises(InvalidTopic):
+        member.store.put(replace(state, delay_level=1))
+    with pytest.raises(InvalidTopic):
+        member.store.put_rewritten(plain, lambda seen: Rewritten(state))
+    assert member.state_count() == 0
+
+
+def test_no_hook_sends_a_message_to_the_groups_state(member: Member) -> None:
+    member.store.add_put_hook(lambda seen: replace(seen, topic=STATE_TOPIC))
+    with pytest.raises(InvalidTopic):
+        member.store.put(Message("orders", b"{}"))
+    with pytest.raises(InvalidTopic):
+        member.store.put_batch([Message("orders", b"{}")])
+    with pytest.raises(InvalidTopic):
+        member.store.put_encoded(encoded_batch([Message("orders", b"{}")]))
     assert member.state_count() == 0
 
 

@@ -97,8 +97,7 @@ class Appender:
             raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
         if type(message.topic) is not str:
             message = plainly_named(message)
-        if self._is_ledger:
-            _refuse_state(message)
+        self._check_topic(message)
         try:
             if (
                 self._hooks
@@ -134,6 +133,7 @@ class Appender:
         if isinstance(answer, Receipt):
             return answer
         check_types(answer)
+        self._check_topic(answer)
         return _compressed(answer)
 
     def _append_delayed(self, message: Message) -> Receipt:
@@ -164,14 +164,22 @@ class Appender:
         answer: Message | Rewritten | Receipt = self._ready(message)
         if isinstance(answer, Message):
             answer = rewrite(answer)
-        return answer if isinstance(answer, Receipt) else self._append_placed(answer.message, answer.capacity)
+        if isinstance(answer, Receipt):
+            return answer
+        self._check_topic(answer.message)
+        return self._append_placed(answer.message, answer.capacity)
 
     def append_rebuilt(self, rebuilt: Rewritten) -> Receipt:
         """Append what a service made; the hooks have seen the message that it came from."""
         if not self._takes_puts:
             return self._refuse()
         check_types(rebuilt.message)
+        self._check_topic(rebuilt.message)
         return self._append_placed(rebuilt.message, rebuilt.capacity)
+
+    def append_state(self, message: Message) -> Receipt:
+        """Append a message of the ledger group's own; hooks are not asked."""
+        return self._log.put(message) if self._takes_puts else self._refuse()
 
     def _append_placed(self, message: Message, capacity: int | None = None) -> Receipt:
         placement = self._place(message)
@@ -183,8 +191,7 @@ class Appender:
 
     def append_batch(self, messages: Sequence[Message]) -> Receipts:
         messages = [plainly_named(message) for message in check_batch(messages)]
-        if self._is_ledger:
-            _refuse_state(messages[0])
+        self._check_topic(messages[0])
         if not self._takes_puts:
             return refused(self._refuse().status, len(messages))
         if self._is_busy():
@@ -195,6 +202,7 @@ class Appender:
             if refusal is not None:
                 return refused(refusal.status, len(messages))
             messages = check_batch(cast("list[Message]", answers))
+            self._check_topic(messages[0])
         try:
             if self._has_batch_topics and self._queues.type_of(messages[0].topic) is QueueType.BATCH:
                 raise InvalidMessage("a topic with a batch queue takes inner batches", advice="put each as one message")
@@ -210,8 +218,7 @@ class Appender:
         """Append the messages that a client encoded as the body of one; hooks see that one."""
         count = check_encoded_batch(batch)
         batch = plainly_named(batch)
-        if self._is_ledger:
-            _refuse_state(batch)
+        self._check_topic(batch)
         if not self._takes_puts:
             return refused(self._refuse().status, count)
         if self._is_busy():
@@ -221,9 +228,15 @@ class Appender:
             return refused(answer.status, count)
         if answer is not batch:
             check_encoded_batch(answer)
+            self._check_topic(answer)
         if self._has_batch_topics and self._queues.type_of(answer.topic) is QueueType.BATCH:
             raise InvalidMessage("a topic with a batch queue takes inner batches", advice="put each as one message")
         return self._log.put_encoded(answer)
+
+    def _check_topic(self, message: Message) -> None:
+        """Every message that is not the group's own is checked, after hooks and services have changed it too."""
+        if self._is_ledger and message.topic == STATE_TOPIC:
+            raise InvalidTopic(f"{STATE_TOPIC} is the group's own", advice="its leader writes there")
 
     def _ask_hooks(self, message: Message) -> Message | Receipt:
         for hook in self._hooks:
@@ -269,11 +282,6 @@ class Appender:
         if self._lifecycle.is_writeable and self._refusal is not None:
             return Receipt(self._refusal)
         return Receipt(PutStatus.SERVICE_NOT_AVAILABLE)
-
-
-def _refuse_state(message: Message) -> None:
-    if message.topic == STATE_TOPIC:
-        raise InvalidTopic(f"{STATE_TOPIC} is the group's own", advice="its leader writes there")
 
 
 def _is_special_in_batch(message: Message) -> bool:

@@ -47,7 +47,7 @@ from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_top
 from flintlog.store.raw_log import RawLog
 from flintlog.store.recovery_report import Finding, RecoveryReport
 from flintlog.store.retention import Retention
-from flintlog.store.service import Rewritten, Service
+from flintlog.store.service import Service
 from flintlog.store.service_runs import ServiceRuns
 from flintlog.store.shared_state import Part, State
 from flintlog.store.stats import StoreStatsService
@@ -175,7 +175,7 @@ class Store(Writable):
 
     def _put_state(self, message: Message) -> Receipt:
         """A message of the group's own: hooks are not asked."""
-        return self._wait_for(self._appender.append_rebuilt(Rewritten(message)), message)
+        return self._wait_for(self._appender.append_state(message), message)
 
     def share(self, parts: State) -> None:
         """For services: in a ledger's leader the group has committed these parts when it returns; else nothing."""
