@@ -5,10 +5,10 @@ looks at them; when there are more than `max_maps`, those that nobody holds and 
 at lately are unmapped (the clock algorithm: a look only sets a flag, it takes no lock). They come back
 when they are needed.
 
-The bound is soft: a segment that is held, or whose tail is in use, stays mapped. Each new map looks at a fixed number of
-others, so its cost does not grow with their number. If most of them refuse, the hand reaches the idle ones some maps
-later: until then there are more than `max_maps`, by about a seventh of those that refuse. The cache keeps nothing alive:
-a queue that is dropped takes its maps with it.
+The bound is soft: a segment that is held, or whose tail is in use, stays mapped. Each new map looks at a fixed number
+of others, so its cost does not grow with their number. If most of them refuse, the hand reaches the idle ones some maps
+later: until then there are more than `max_maps`, by about a seventh of those that refuse. The cache keeps nothing
+alive: a queue that is dropped takes its maps with it.
 """
 
 from __future__ import annotations
