@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -11,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from flintlog import Message, PutStatus, Receipt, open_store
+from flintlog import Message, PutStatus, Receipt, encoded_batch, open_store
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.local_file import LocalFile
 from flintlog.errors import DiskError, FlintlogError, StoreInUse
 from flintlog.store.lifecycle import State
-from tests.store.small_store import SMALL
+from flintlog.store.service import Rewritten
+from tests.store.small_store import SMALL, wait_until
 
 SYNC = SMALL.with_changes(flush="sync")
 POOLED = SYNC.with_changes(
@@ -116,3 +118,66 @@ def test_a_stop_that_fails_ends_each_thread_once(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "abort").exists()
     monkeypatch.undo()
     engine.flushing.stop()
+
+
+@pytest.mark.parametrize("flush", ["sync", "async"])
+def test_a_store_that_is_being_closed_takes_nothing_but_what_its_services_put(tmp_path: Path, flush: str) -> None:
+    store = open_store(tmp_path / "store", SMALL.with_changes(flush=flush))
+    refused = PutStatus.SERVICE_NOT_AVAILABLE
+    is_stopping, may_stop = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        is_stopping.set()
+        assert may_stop.wait(60)
+
+    store._services.stop = stop  # type: ignore[method-assign]
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    assert is_stopping.wait(60)
+    message = Message("orders", b"late")
+    assert store.put(message).status is refused
+    assert store.put_batch([message]).status is refused
+    assert store.put_encoded(encoded_batch([message])).status is refused
+    assert store.put_async(message).result(60).status is refused
+    assert store.put_rewritten(message, Rewritten).status is refused
+    assert asyncio.run(store.aput(message)).status is refused
+    assert asyncio.run(store.aput_batch([message])).status is refused
+    assert store.put_rebuilt(Rewritten(Message("orders", b"a service's"))).status is PutStatus.PUT_OK
+    may_stop.set()
+    closing.join(60)
+    assert not closing.is_alive()
+    with open_store(tmp_path / "store", SMALL) as store:
+        assert store.recovery.clean
+        assert [message.body for message in store.get("orders", 0, 0).messages] == [b"a service's"]
+
+
+@pytest.mark.parametrize("flush", ["sync", "async"])
+def test_closing_beside_threads_that_never_stop_putting_ends(tmp_path: Path, flush: str) -> None:
+    config = SMALL.with_changes(flush=flush, services={"transaction"}, mapped_file_size_commit_log=1 << 20)
+    store = open_store(tmp_path / "store", config)
+    acknowledged: list[int] = []
+    is_over = threading.Event()
+
+    def put(queue_id: int) -> None:
+        while not is_over.is_set():
+            batch = [Message("orders", b"x" * 50, queue_id=queue_id, keys=["k"]) for _ in range(10)]
+            if store.put_batch(batch).status is PutStatus.PUT_OK:
+                acknowledged.append(queue_id)
+            else:
+                time.sleep(0.001)
+
+    putting = [threading.Thread(target=put, args=(queue_id,), daemon=True) for queue_id in range(4)]
+    for thread in putting:
+        thread.start()
+    wait_until(lambda: len(acknowledged) > 10)
+    closing = threading.Thread(target=store.close, daemon=True)
+    closing.start()
+    closing.join(30)
+    is_closed = not closing.is_alive()
+    is_over.set()
+    for thread in putting:
+        thread.join(30)
+    assert is_closed
+    with open_store(tmp_path / "store", config) as store:
+        assert store.recovery.clean
+        assert all(store.max_offset("orders", queue_id) == 10 * acknowledged.count(queue_id) for queue_id in range(4))

@@ -52,6 +52,7 @@ class Appender:
         self._lifecycle = engine.lifecycle
         self.services: Mapping[str, Service] = {}
         self._hooks: list[BeforePut] = []
+        self._is_closing = False
         self._is_ledger = engine.parts.ledger is not None
         self._multi_dispatch = config.enable_lmq and config.enable_multi_dispatch
         self._refusal = PutStatus.SERVICE_NOT_AVAILABLE if engine.is_replica else None
@@ -71,11 +72,17 @@ class Appender:
         self._refusal = PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH if count < self._least_in_sync else None
         self.open_short_way()
 
+    def refuse_callers(self) -> None:
+        """Refuse what callers put from now on; services may still put what they need to end."""
+        self._is_closing = True
+        self.open_short_way()
+
     def open_short_way(self) -> None:
         """Whether plain messages may go through the kernel's put lane, and be dispatched there."""
         engine = self._engine
         self._has_batch_topics = engine.parts.queues.has_batch_topics
-        self._takes_puts = self._lifecycle.is_writeable and self._refusal is None
+        self._takes_rebuilt = self._lifecycle.is_writeable and self._refusal is None
+        self._takes_puts = self._takes_rebuilt and not self._is_closing
         self.lane.is_open = (
             self._takes_puts
             and not self._hooks
@@ -171,7 +178,7 @@ class Appender:
 
     def append_rebuilt(self, rebuilt: Rewritten) -> Receipt:
         """Append what a service made; the hooks have seen the message that it came from."""
-        if not self._takes_puts:
+        if not self._takes_rebuilt:
             return self._refuse()
         check_types(rebuilt.message)
         self._check_topic(rebuilt.message)
@@ -179,7 +186,7 @@ class Appender:
 
     def append_state(self, message: Message) -> Receipt:
         """Append a message of the ledger group's own; hooks are not asked."""
-        return self._log.put(message) if self._takes_puts else self._refuse()
+        return self._log.put(message) if self._takes_rebuilt else self._refuse()
 
     def _append_placed(self, message: Message, capacity: int | None = None) -> Receipt:
         placement = self._place(message)

@@ -260,7 +260,8 @@ class Store(Writable):
     def shutdown(self) -> None:
         """Stop cleanly: services, flush, dispatch of the rest, `abort` removed. A second call does nothing.
 
-        An arrival listener or the callback of a put's future cannot do this: it would wait for the thread it runs in.
+        Puts are refused from the beginning of this call on, so it ends beside threads that go on putting. An arrival
+        listener or the callback of a put's future cannot call this: it would wait for the thread it runs in.
         """
         if self._engine.dispatcher.is_calling_listener or self._engine.flushing.is_in_own_thread:
             raise StoreInUse(
@@ -269,6 +270,7 @@ class Store(Writable):
             )
         if self._engine.is_left_to_parent:
             return  # what services and groups would save is the parent's to save
+        self._appender.refuse_callers()
         with ExitStack() as stack:
             stack.callback(self._engine.shutdown)
             stack.callback(self._folder.save)
