@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from flintlog.disk.local import LocalMedium
-from flintlog.disk.lock import LocalLock
+from flintlog.disk.lock import LocalLock, is_locked
 from flintlog.disk.medium import Medium
 from flintlog.errors import StoreInUse
 
@@ -124,3 +125,35 @@ def test_a_lock_file_that_is_removed_whenever_it_is_made_is_given_up(
     with pytest.raises(StoreInUse, match="goes away"):
         LocalLock(path)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_second_writer_is_refused_after_the_lock_file_was_deleted(tmp_path: Path, is_replaced: bool) -> None:
+    path = tmp_path / "lock"
+    lock = LocalMedium().lock(path)
+    path.unlink()
+    if is_replaced:
+        path.write_bytes(b"lock")
+    assert is_locked(path)
+    with pytest.raises(StoreInUse):
+        LocalMedium().lock(path)
+    assert run(_TRY, path) == 4
+    lock.release()
+    assert not is_locked(path)
+    assert run(_TRY, path) == 0
+
+
+def test_a_look_at_the_lock_does_not_refuse_a_writer_that_starts(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    looking = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    later = Timer(0.01, os.close, [looking])
+    later.start()
+    LocalMedium().lock(path).release()
+    later.join()
+
+
+def test_other_locks_of_one_directory_do_not_exclude_each_other(tmp_path: Path) -> None:
+    locks = [LocalMedium().lock(tmp_path / name) for name in ("owner", "wanted")]
+    for lock in locks:
+        lock.release()

@@ -88,7 +88,7 @@ def backup(
 
 def _refuse_running_member(files: StoreFiles) -> None:
     lock = files.paths.lock
-    if files.paths.ledger is not None and files.medium.exists(lock) and is_locked(lock):
+    if files.paths.ledger is not None and is_locked(lock):
         raise StoreInUse("a ledger's member is backed up when it is stopped", path=files.root, advice="stop it first")
 
 

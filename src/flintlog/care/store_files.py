@@ -124,7 +124,7 @@ def look_at(
     if not has_files and not is_store(paths, medium):
         raise DamagedStore("there is no store here", path=root, advice="name the directory that holds commitlog")
     files.is_clean = not medium.exists(paths.abort)
-    files.is_running = medium.exists(paths.lock) and is_locked(paths.lock)
+    files.is_running = is_locked(paths.lock)
     marker = StopMarker(paths.stop_marker, medium)
     if files.is_clean:
         checkpoint = CheckpointFile(paths.checkpoint, medium)
