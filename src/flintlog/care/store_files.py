@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog.care.inference import Inferred, common_size, index_layout, log_file_size
-from flintlog.derive.derived_files import DataFile, DerivedFiles, LedgerView, QueueFilesView, QueueKey
+from flintlog.derive.derived_files import DataFile, DeletedPart, DerivedFiles, LedgerView, QueueFilesView, QueueKey
 from flintlog.derive.finding import ERROR, WARNING, Finding
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.lock import is_locked
@@ -29,6 +29,7 @@ from flintlog.format.names import parse_segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
+from flintlog.store.deleted_queues import FOR_EVER, DeletedQueues
 from flintlog.store.misnamed import Misnamed, find_misnamed, list_log
 from flintlog.store.paths import (
     LEDGER_PREFIX,
@@ -97,11 +98,24 @@ class StoreFiles:
 
     def derived(self) -> DerivedFiles:
         """The queues, as the checks take them."""
-        return DerivedFiles(self.read, self.queues, self.batch_topics, ledger=self.ledger)
+        return DerivedFiles(
+            self.read, self.queues, self.batch_topics, ledger=self.ledger, deleted=find_deleted(self.paths, self.medium)
+        )
 
     def small(self, path: Path) -> bytes | None:
         """The bytes of a small file; None when there is none."""
         return self.medium.read(path) if self.medium.stat(path) is not None else None
+
+
+def find_deleted(paths: StorePaths, medium: Medium) -> dict[QueueKey, DeletedPart]:
+    """The queues of deleted topics whose records the log still has."""
+    deleted = DeletedQueues(paths.deleted, medium)
+    deleted.load()
+    return {
+        (gone.topic, gone.queue_id): DeletedPart(gone.next_offset, gone.log_end)
+        for gone in deleted.all()
+        if gone.log_end < FOR_EVER
+    }
 
 
 def look_at(

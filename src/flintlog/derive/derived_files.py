@@ -75,6 +75,14 @@ class LedgerView:
         return bool(self.data) and file.base >= self.data[0].base
 
 
+@dataclass(frozen=True, slots=True)
+class DeletedPart:
+    """The records of a queue that were deleted with it: those below both, a queue offset and a place in the log."""
+
+    next_offset: int
+    log_end: int
+
+
 @dataclass(slots=True)
 class DerivedFiles:
     """All queues of a store, by topic and queue id, and how to read them."""
@@ -86,6 +94,8 @@ class DerivedFiles:
     delay_levels_ms: tuple[int, ...] = field(default=())
     ledger: LedgerView | None = None
     """The ledger that the log is, or ends with."""
+    deleted: Mapping[QueueKey, DeletedPart] = field(default_factory=dict)
+    """The queues that were deleted: their records are still in the log, and have no entries."""
 
 
 def pieces_of(

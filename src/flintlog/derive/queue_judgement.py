@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
 from flintlog import kernel
@@ -115,7 +115,7 @@ class _Judge:
         if key not in self._derived.queues:
             self._judge_missing_queue(key, tally)
             return
-        for stretch in tally.absent.items[:MAX_STRETCHES]:
+        for stretch in self._absent(key, tally)[:MAX_STRETCHES]:
             if self._is_lagging(stretch):
                 self._result.lagging_count += stretch.count
                 continue
@@ -125,6 +125,19 @@ class _Judge:
             evidence = f"the entry of {_messages(key, stretch)}: {stretch.evidence}"
             self._tell("wrong-queue-entries", evidence, key, stretch)
 
+    def _absent(self, key: QueueKey, tally: QueueTally) -> list[Stretch]:
+        """Messages without an entry that should have one: those that were deleted with their topic should not."""
+        gone = self._derived.deleted.get(key)
+        if gone is None:
+            return tally.absent.items
+        return [
+            stretch
+            if stretch.first_physical_offset >= gone.log_end
+            else replace(stretch, first=max(stretch.first, gone.next_offset))
+            for stretch in tally.absent
+            if stretch.first_physical_offset >= gone.log_end or stretch.stop > gone.next_offset
+        ]
+
     def _judge_missing_queue(self, key: QueueKey, tally: QueueTally) -> None:
         if not can_be_topic(key[0]) or key[1] < 0:
             evidence = f"{tally.entry_count} records are for {key[0][:80]!a}/{key[1]}, which cannot be a queue"
@@ -132,14 +145,15 @@ class _Judge:
             first = tally.records.items[0].first_physical_offset
             self._result.findings.append(Finding("impossible-queue", WARNING, evidence, remedy, None, None, first))
             return
-        lagging = [stretch for stretch in tally.absent if self._is_lagging(stretch)]
-        if len(lagging) == len(tally.absent):
-            self._result.lagging_count += tally.absent.count
-        elif self._known_topics is not None and key[0] not in self._known_topics:
+        absent = self._absent(key, tally)
+        is_deleted = not absent and bool(tally.absent.items)
+        if not is_deleted and all(self._is_lagging(stretch) for stretch in absent):
+            self._result.lagging_count += sum(stretch.count for stretch in absent)
+        elif is_deleted or (self._known_topics is not None and key[0] not in self._known_topics):
             self._result.notes.append(f"the topic {key[0]} was deleted; the log still has messages of it")
         else:
             evidence = f"the log has {tally.entry_count} messages for {key[0]}/{key[1]}, and there is no such queue"
-            first = tally.absent.items[0].first_physical_offset
+            first = absent[0].first_physical_offset
             self._result.findings.append(
                 Finding("missing-queue", WARNING, evidence, REBUILD, None, None, first, tally.entry_count)
             )

@@ -76,7 +76,7 @@ def listed_topics(log: Log) -> set[str]:
         table = (JsonFile(paths.topics, medium).load() or {}).get("topicConfigTable")
     except DamagedStore:
         table = None
-    deleted = DeletedQueues(paths.own / "deleted.json", medium)
+    deleted = DeletedQueues(paths.deleted, medium)
     deleted.load()
     return found | {*(table if isinstance(table, dict) else ())} | {queue.topic for queue in deleted.all()}
 

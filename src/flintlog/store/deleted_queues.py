@@ -59,6 +59,11 @@ class DeletedQueues:
             return
         self._known = {(each.topic, each.queue_id): each for each in found}
 
+    def holds(self, topic: str, queue_id: int, physical_offset: int) -> bool:
+        """Whether the record there was in a queue that was deleted: it belongs to no queue any more."""
+        gone = self._known.get((topic, queue_id))
+        return gone is not None and physical_offset < gone.log_end < FOR_EVER
+
     def forget_before(self, log_begin: int) -> None:
         """Of these the log has no record any more."""
         self._known = {key: each for key, each in self._known.items() if each.log_end > log_begin}

@@ -406,20 +406,22 @@ class Dispatcher:
             where = f"{topic[:80]!a}/{queue_id} at {row.queue_offset}"
             log.warning("the record at %d is for a queue that cannot be: %s", row.physical_offset, where)
             return
-        own, *others = places
-        queue = self._queues.get_or_create(own.topic, own.queue_id)
-        if not isinstance(queue, ConsumeQueue):
-            self._put_entry(queue, row, own)
-            return
-        for filler, place in gap_fillers(queue, row, self._damage, self._log.segments.segment_size):
-            self._put_entry(queue, filler, place)
-        self._put_entry(queue, row, own, self._bitmap_of(record))
-        for place in others:
-            # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
-            other = self._queues.get_or_create(place.topic, place.queue_id)
-            self._put_entry(other, row, place, is_extended=False)
-        if not self.lane.all_slow:
+        for number, place in enumerate(places):
+            if not self._queues.is_deleted(place.topic, place.queue_id, row.physical_offset):
+                self._put_place(row, record, place, is_own=not number)
+        queue = self._queues.get(topic, queue_id)
+        if isinstance(queue, ConsumeQueue) and not self.lane.all_slow:
             self.lane.set_queue(topic, queue_id, queue.end)
+
+    def _put_place(self, row: Row, record: bytes, place: Place, *, is_own: bool) -> None:
+        queue = self._queues.get_or_create(place.topic, place.queue_id)
+        if not is_own or not isinstance(queue, ConsumeQueue):
+            # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
+            self._put_entry(queue, row, place, is_extended=is_own)
+            return
+        for filler, lost in gap_fillers(queue, row, self._damage, self._log.segments.segment_size):
+            self._put_entry(queue, filler, lost)
+        self._put_entry(queue, row, place, self._bitmap_of(record))
 
     def _is_batch(self, topic: str) -> bool:
         return self._queues.type_of(topic) is QueueType.BATCH

@@ -120,6 +120,11 @@ class StorePaths:
         return self.own / "cut"
 
     @property
+    def deleted(self) -> Path:
+        """Where the queues of deleted topics ended."""
+        return self.own / "deleted.json"
+
+    @property
     def stop_marker(self) -> Path:
         return self.own / "stop.json"
 

@@ -165,15 +165,18 @@ class QueueTable:
             for _ in pool.map(recover_some, range(0, len(queues), _RECOVER_AT_ONCE)):
                 pass
 
-    def finish_deletions(self, commit_log_min: int) -> None:
-        """Take away what a power loss has brought back of deleted queues.
+    def is_deleted(self, topic: str, queue_id: int, physical_offset: int) -> bool:
+        """Whether a record was deleted with its topic. It stays in the log, and gets no entry again."""
+        return self._deleted.holds(topic, queue_id, physical_offset)
 
-        It may be a part: put into again, such a queue would give offsets that it had given. One that was made anew
-        since, by another program from 0 on, has records behind the deletion.
+    def finish_deletions(self, commit_log_min: int) -> None:
+        """Take away the files of deleted queues that a power loss has brought back, all of them or a part.
+
+        A queue that was made again since has records from after the deletion, and is kept.
         """
         for gone in self._deleted.all():
             queue = self._queues.get((gone.topic, gone.queue_id))
-            if queue is None or queue.max_offset >= gone.next_offset:
+            if queue is None or queue.max_offset > gone.next_offset:
                 continue
             if queue.last_physical_offset < (commit_log_min if gone.log_end == FOR_EVER else gone.log_end):
                 self._destroy_queue(gone.topic, gone.queue_id)
