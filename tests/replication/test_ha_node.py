@@ -406,3 +406,14 @@ def test_a_wish_to_cut_that_does_not_parse_stops_the_opening(tmp_path: Path) -> 
     (tmp_path / "a" / "flintlog" / "cut.json").write_text("{")
     with pytest.raises(DamagedStore):
         open_store(tmp_path / "a", SMALL)
+
+
+def test_a_wish_to_cut_without_a_checksum_cuts_nothing(tmp_path: Path) -> None:
+    """One wrong bit of it would take acknowledged messages away; a slave whose log differs asks again."""
+    with open_store(tmp_path / "a", SMALL) as store:
+        fill(store, 3)
+    (tmp_path / "a" / "flintlog" / "cut.json").write_text('{"end":0}')
+    for _ in range(2):
+        with open_store(tmp_path / "a", SMALL) as store:
+            assert [store.max_offset("orders", queue) for queue in range(3)] == [1, 1, 1]
+            assert not (tmp_path / "a" / "flintlog" / "cut.json").exists()

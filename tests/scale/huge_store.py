@@ -19,6 +19,7 @@ from flintlog.format.queue_entry import QueueEntry, encode_queue_entry
 from flintlog.format.record import encode_blank
 from flintlog.kernel import Encoder, Tail
 from flintlog.store.config import StoreConfig
+from flintlog.store.note_file import encode_note
 
 GIB = 1 << 30
 SEGMENT_BYTES = GIB
@@ -53,8 +54,8 @@ def mark_clean(root: Path) -> None:
     (root / "abort").unlink(missing_ok=True)
     (root / "flintlog").mkdir(exist_ok=True)
     end = FULL_SEGMENTS * SEGMENT_BYTES + _written_bytes(root)
-    text = f'{{"log_end":{end},"queue_count":{QUEUES},"index_file_count":0}}'
-    (root / "flintlog" / "stop.json").write_text(text)
+    stop = {"log_end": end, "queue_count": QUEUES, "index_file_count": 0}
+    (root / "flintlog" / "stop.json").write_bytes(encode_note(stop))
 
 
 def mark_killed(root: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from flintlog import Message, Store, open_store
 from flintlog.services import delay_resume
+from flintlog.store.note_file import encode_note, parse_note
 from flintlog.testing import SMALL_FILES, FakeClock
 
 CONFIG = SMALL_FILES.with_changes(services={"schedule"}, message_delay_level="1s 5s")
@@ -72,9 +72,23 @@ def test_a_note_of_another_table_is_not_believed(tmp_path: Path, clock: FakeCloc
         put_equal(store)
         clock.advance(500)
         assert count(store) == 1
-    (root / "flintlog" / "delay.json").write_text(json.dumps({"offsets": {"1": 0}, "log_end": 0}))
+    (root / "flintlog" / "delay.json").write_bytes(encode_note({"offsets": {"1": 0}, "log_end": 0}))
     with open_store(root, CONFIG, clock=clock) as store:
         clock.advance(500)
+        assert count(store) == 2
+
+
+def test_a_note_without_a_checksum_is_not_believed(tmp_path: Path, clock: FakeClock) -> None:
+    """An end that a wrong bit made lower would let an older equal message pass for a delivery."""
+    with open_store(tmp_path / "store", CONFIG, clock=clock) as store:
+        put_equal(store)
+        clock.advance(1000)
+        assert count(store) == 1
+        put_equal(store)
+    root = tmp_path / "store"
+    (root / "flintlog" / "delay.json").write_text('{"offsets":{"1":1},"log_end":0}')
+    with open_store(root, CONFIG, clock=clock) as store:
+        clock.advance(1000)
         assert count(store) == 2
 
 
@@ -104,9 +118,9 @@ def test_the_note_is_renewed_when_the_log_has_outgrown_it(
         put_equal(store)
         clock.advance(1000)
         (delivery,) = store.get("orders", 0, 0).messages
-        assert json.loads(note.read_text()) == {"offsets": {}, "log_end": delivery.physical_offset}
+        assert parse_note(note.read_bytes(), dict).checked == {"offsets": {}, "log_end": delivery.physical_offset}
         store.put(Message("others", bytes(2000))).check()
         put_equal(store)
         clock.advance(1000)
         (delivery,) = store.get("orders", 0, 1).messages
-        assert json.loads(note.read_text()) == {"offsets": {"1": 1}, "log_end": delivery.physical_offset}
+        assert parse_note(note.read_bytes(), dict).checked == {"offsets": {"1": 1}, "log_end": delivery.physical_offset}

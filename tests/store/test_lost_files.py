@@ -255,6 +255,23 @@ def _as_after_another_program(root: Path) -> None:
     marker.write_bytes(old)
 
 
+def test_after_a_damaged_marker_the_stop_counts_as_unclean(tmp_path: Path) -> None:
+    with open_store(tmp_path, ASYNC) as store:
+        for number in range(20):
+            store.put(Message("orders", b"x", keys=[f"k{number}"])).check()
+    marker = tmp_path / "flintlog" / "stop.json"
+    marker.write_bytes(marker.read_bytes().replace(b"log_end", b"log_ene"))
+    with open_store(tmp_path, ASYNC, read_only=True) as store:
+        assert not (tmp_path / "abort").exists()
+    with open_store(tmp_path, ASYNC) as store:
+        assert ids(store) == ["damaged-note"]
+        assert not store.recovery.clean
+        assert store.max_offset("orders", 0) == 20
+    with open_store(tmp_path, ASYNC) as store:
+        assert store.recovery.clean
+        assert not ids(store)
+
+
 def test_an_old_marker_does_not_say_that_there_was_no_index(tmp_path: Path) -> None:
     _as_after_another_program(tmp_path)
     shutil.rmtree(tmp_path / "index")

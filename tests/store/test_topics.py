@@ -223,17 +223,29 @@ def test_a_consumer_of_a_topic_that_is_deleted_under_it_goes_on_with_the_new_one
             assert message is not None and message.body == b"new"
 
 
-def test_a_note_that_does_not_parse_is_said_and_the_store_opens(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    "damage", [b"[{", b"\xff", b"[" * 100_000, b'[{"topic":"orders","queueId":0,"nextOffset":' + b"9" * 5000]
+)
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_with_a_damaged_note_deleted_topics_come_back_and_no_offset_is_given_again(
+    tmp_path: Path, damage: bytes, is_clean: bool
 ) -> None:
-    with open_store(tmp_path, SMALL) as store:
+    with open_store(tmp_path / "store", SMALL) as store:
         store.topics.create("orders")
-        store.put(Message("orders", b"old")).check()
+        for _ in range(3):
+            store.put(Message("orders", b"old")).check()
+        store.put(Message("events", b"kept")).check()
         store.topics.delete("orders")
-    (tmp_path / "flintlog" / "deleted.json").write_text("[{")
-    with open_store(tmp_path, SMALL) as store:
-        assert store.put(Message("events", b"it opens, and takes messages")).check()
-    assert "deleted.json is of no use" in caplog.text
+        killed = shutil.copytree(tmp_path / "store", tmp_path / "killed")
+    root = tmp_path / "store" if is_clean else killed
+    (root / "flintlog" / "deleted.json").write_bytes(damage)
+    with open_store(root, SMALL) as store:
+        assert [found.id for found in store.recovery] == ["damaged-note"]
+        assert store.put(Message("orders", b"new")).queue_offset == 3
+        assert [message.body for message in store.get("events", 0, 0).messages] == [b"kept"]
+    with open_store(root, SMALL) as store:
+        assert not list(store.recovery)
+        assert store.put(Message("orders", b"new")).queue_offset == 4
 
 
 def test_when_the_log_has_none_of_its_records_a_deleted_topic_counts_anew(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from flintlog.format.queue_entry import QueueEntry, encode_queue_entry
 from flintlog.kernel import Encoder, Tail
 from flintlog.store.config import StoreConfig
 from flintlog.store.message import Message
+from flintlog.store.note_file import encode_note
 from flintlog.store.store import open_store
 
 TOPICS = 1_000
@@ -70,7 +71,7 @@ def make_many_queues(root: Path, topics: int = TOPICS, queues_a_topic: int = QUE
     (root / "lock").write_bytes(b"lock")
     (root / "flintlog").mkdir()
     stop = {"log_end": len(data), "queue_count": scan.count, "queue_file_count": scan.count, "index_file_count": 0}
-    (root / "flintlog" / "stop.json").write_bytes(msgspec.json.encode(stop))
+    (root / "flintlog" / "stop.json").write_bytes(encode_note(stop))
 
 
 def _encode_log(topics: int, queues_a_topic: int) -> bytes:

@@ -17,7 +17,8 @@ from pathlib import Path
 import msgspec
 
 from flintlog.disk.medium import Advice, Medium
-from flintlog.errors import DamagedStore
+from flintlog.errors import DamagedStore, FormatError
+from flintlog.store.note_file import decode_json
 
 MANIFEST = "manifest.json"
 FILES = "files"
@@ -87,9 +88,9 @@ def load_manifest(target: Path, medium: Medium) -> Manifest:
     if not medium.exists(path):
         raise DamagedStore("there is no backup here", path=target, advice="name the directory that `backup` wrote")
     try:
-        manifest = msgspec.json.decode(medium.read(path), type=Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DamagedStore(f"the manifest cannot be read: {error}", path=path) from error
+        manifest = decode_json(medium.read(path), Manifest)
+    except FormatError as error:
+        raise DamagedStore(f"the manifest cannot be read: {error.what}", path=path) from error
     if manifest.format != FORMAT:
         raise DamagedStore(f"a backup of format {manifest.format}", path=path, advice="a later flintlog wrote it")
     if manifest.digest != _digest_of(manifest):

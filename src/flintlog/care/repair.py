@@ -43,6 +43,7 @@ from flintlog.format.names import encode_abort
 from flintlog.format.record import encode_blank, parse_record
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.dispatch_side import without_dispatcher
+from flintlog.store.note_file import NoteFile, parse_note
 from flintlog.store.stop_marker import StopMarker
 
 if TYPE_CHECKING:
@@ -157,12 +158,14 @@ def _journal_path(files: StoreFiles) -> Path:
 def _load_journal(files: StoreFiles) -> _Journal | None:
     """What a repair that did not end left."""
     data = files.small(_journal_path(files))
-    try:
-        return None if data is None else msgspec.json.decode(data, type=_Journal)
-    except msgspec.MsgspecError as error:
+    found = None if data is None else parse_note(data, _Journal)
+    if found is not None and found.checked is None:
         raise DamagedStore(
-            f"the journal of a repair: {error}", path=_journal_path(files), advice="remove it"
-        ) from error
+            f"the journal of a repair is not believed: {found.problem or 'it has no checksum'}",
+            path=_journal_path(files),
+            advice="remove it; the repair is then planned afresh",
+        )
+    return None if found is None else found.checked
 
 
 class _Repairer:
@@ -207,8 +210,7 @@ class _Repairer:
         self._tell("begin")
         self._medium.make_directories(self._kept.directory)
         take_after(self._kept.directory, self._files.root)
-        self._medium.make_directories(self._files.paths.own)
-        self._medium.replace(_journal_path(self._files), msgspec.json.encode(self._journal))
+        NoteFile(_journal_path(self._files), self._medium, _Journal).save(self._journal)
 
     def _do(self, step: Step) -> None:
         actions: dict[str, Callable[[Step], None]] = {

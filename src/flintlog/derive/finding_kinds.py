@@ -48,6 +48,14 @@ _ALL = (
         "Open the store: the log is cut where the batch began, and the bytes are kept in `flintlog/cut/`.",
     ),
     Kind(
+        "damaged-note",
+        "A note of flintlog's own that is not believed",
+        "Bytes of a file in the folder `flintlog` changed on the disk, in both copies that the file holds.",
+        "No message. What the note said is found out from the log: queues are built again, so topics that were deleted "
+        "may come back.",
+        "Open the store: it does without the note, and writes a new one when it has something to note.",
+    ),
+    Kind(
         "damaged-record",
         "A message whose body does not match its CRC",
         "Bytes changed on the disk or on the way to it; lengths and place are right, so only the body is lost.",

@@ -154,7 +154,10 @@ def parse_config_json(data: bytes | str) -> JsonValue:
     """The value of a JSON text; malformed UTF-8 is replaced, as Java does."""
     text = data if isinstance(data, str) else decode_text(data)
     parser = _Parser(text)
-    value = parser.value(0)
+    try:
+        value = parser.value(0)
+    except RecursionError:  # called from deep inside another program
+        raise parser.error("deeper than the stack allows") from None
     parser.skip_gap()
     if parser.position != len(text):
         raise parser.error("more text behind the value")

@@ -156,7 +156,7 @@ def _decoded(decoder: msgspec.json.Decoder[object], body: bytes | None) -> objec
         return None
     try:
         found = decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

@@ -106,7 +106,7 @@ def _texts(text: str) -> tuple[str, ...]:
     if text.lstrip().startswith("["):
         try:
             found = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"not a JSON array: {error}") from None
         if not all(isinstance(each, str) for each in found):
             raise ValueError("an array of texts")
@@ -169,7 +169,7 @@ def _offsets(text: str) -> Offsets:
         return {"": int(text)}
     try:
         found = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not all(
         type(each) is int and each >= _EARLIEST_NUMBER for each in found.values()

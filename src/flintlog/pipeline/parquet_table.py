@@ -24,8 +24,9 @@ import msgspec
 from flintlog.disk.leftovers import remove_leftovers
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium
-from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.errors import DamagedStore, FormatError, InvalidConfig
 from flintlog.pipeline.export_write import WrittenFile
+from flintlog.store.note_file import decode_json, encode_note, parse_note
 
 ROOM: Final = "_flintlog"
 SPEC_FILE: Final = "table.json"
@@ -113,7 +114,7 @@ class ParquetTable:
             self._medium.sync_directory(self.staged)
         before = {} if self._last is None else self._last.positions
         commit = Commit(version, {**before, **positions}, moves)
-        self._medium.replace(self._commit_path(version), msgspec.json.encode(commit))
+        self._medium.replace(self._commit_path(version), encode_note(commit))
         self._last = commit
         self._finish(commit)
         remove_leftovers(self.staged, self._medium)  # what attempts left that did not win
@@ -129,7 +130,7 @@ class ParquetTable:
     def _take_spec(self, spec: TableSpec) -> None:
         path = self.root / ROOM / SPEC_FILE
         if not self._medium.exists(path):
-            self._medium.replace(path, msgspec.json.encode(spec))
+            self._medium.replace(path, encode_note(spec))
             return
         check_same(self._decode(path, TableSpec), spec, self.root)
 
@@ -138,10 +139,10 @@ class ParquetTable:
         return None if not names else self._decode(self.root / ROOM / "commits" / max(names), Commit)
 
     def _decode(self, path: Path, kind: type[Decoded]) -> Decoded:
-        try:
-            return msgspec.json.decode(self._medium.read(path), type=kind)
-        except msgspec.MsgspecError as error:
-            raise DamagedStore(f"the table's own record is damaged: {error}", path=path) from error
+        found = parse_note(self._medium.read(path), kind)
+        if found.content is None:
+            raise DamagedStore(f"the table's own record is damaged: {found.problem}", path=path)
+        return found.content
 
     def _finish(self, commit: Commit) -> None:
         """Bring the files of a commit to their places; those that are there already stay."""
@@ -175,8 +176,8 @@ def check_same(there: TableSpec, now: TableSpec, root: Path) -> None:
 def parse_spec(text: bytes | str | None) -> TableSpec | None:
     """How a table of ours was made; None if it is not ours."""
     try:
-        return msgspec.json.decode(text or "", type=TableSpec)
-    except msgspec.MsgspecError:
+        return decode_json(text or "", TableSpec)
+    except FormatError:
         return None
 
 

@@ -11,13 +11,13 @@ the store is opened next. The driver holds the store's lock while it appends.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from flintlog.disk.leftovers import remove_empty
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.lock import is_locked
-from flintlog.errors import FlintlogError, InvalidConfig, StoreInUse
+from flintlog.errors import FlintlogError, FormatError, InvalidConfig, StoreInUse
 from flintlog.format.names import COMMIT_LOG
 from flintlog.pipeline.logs import find_logs
 from flintlog.pipeline.sink_options import SinkOptions
@@ -35,10 +35,15 @@ from flintlog.store.closed_batch import ClosedBatch
 from flintlog.store.config import StoreConfig
 from flintlog.store.file_sizes import with_found_sizes
 from flintlog.store.message import Message
+from flintlog.store.note_file import decode_json
 from flintlog.store.paths import StorePaths
 from flintlog.store.store import Store, open_store
 
 _METADATA_BYTES = 65536
+
+
+class _QueryMetadata(msgspec.Struct):
+    id: str
 
 
 @dataclass
@@ -164,9 +169,8 @@ def query_id(checkpoint: str) -> str:
     path = Path(checkpoint.removeprefix("file://").removeprefix("file:")) / "metadata"
     medium = LocalMedium()
     if "://" not in checkpoint.removeprefix("file://") and medium.exists(path):
-        found = json.loads(medium.read(path, _METADATA_BYTES)).get("id")
-        if isinstance(found, str):
-            return found
+        with suppress(FormatError):
+            return decode_json(medium.read(path, _METADATA_BYTES), _QueryMetadata).id
     raise InvalidConfig(
         "the query's id cannot be read from its checkpoint", path=checkpoint, advice="set option writerId"
     )

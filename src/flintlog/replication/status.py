@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from flintlog.errors import PeerFailed
+from flintlog.errors import FormatError, PeerFailed
+from flintlog.store.note_file import decode_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +100,9 @@ def encode_status(status: NodeStatus) -> bytes:
 def parse_status(body: bytes) -> NodeStatus:
     """The status of a node of ours, or of a broker of RocketMQ's."""
     try:
-        info = msgspec.json.decode(body, type=_Info)
-    except msgspec.MsgspecError as error:
-        raise PeerFailed(f"a status that cannot be read: {error}") from None
+        info = decode_json(body, _Info)
+    except FormatError as error:
+        raise PeerFailed(f"a status that cannot be read: {error.what}") from None
     client = info.ha_client_runtime_info
     replicas = [
         ReplicaStatus(each.addr, each.slave_ack_offset, each.transfer_from_where, each.diff, each.in_sync)

@@ -11,7 +11,8 @@ each waiting message is compared with the next delivery behind that end in its r
 same, it was delivered. The comparison is by everything that a delivery copies, so a message that only looks delayed
 ends the search: at worst something is delivered twice, as RocketMQ would, and never is something left out.
 
-The note counts only if its table is the one in `delayOffset.json`; after a RocketMQ broker it is not.
+The note counts only if its table is the one in `delayOffset.json`; after a RocketMQ broker it is not. And only with its
+checksum: an end that a wrong bit made lower would let older equal messages pass for deliveries.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.services.delay_message import destination
 from flintlog.services.delay_offsets import DelayOffsets
 from flintlog.services.log_tail import first_behind
+from flintlog.store.note_file import NoteFile, Offset
 from flintlog.store.stored import StoredMessage
 
 if TYPE_CHECKING:
@@ -40,8 +42,6 @@ log = logging.getLogger(__name__)
 STALE_BYTES: Final = 64 * 1024 * 1024
 """Log behind a note after which it is renewed before the next delivery: it bounds the search of the next opening."""
 
-MAX_BYTES: Final = 1024 * 1024
-
 MARK_PART: Final = "delayMark"
 """Where the note stands in what a ledger's group shares."""
 
@@ -49,8 +49,8 @@ MARK_PART: Final = "delayMark"
 class Noted(msgspec.Struct, frozen=True):
     """A note: how far each level was delivered when the log ended at this offset."""
 
-    offsets: dict[int, int]
-    log_end: int
+    offsets: dict[int, Offset]
+    log_end: Offset
 
 
 class DeliveryMark:
@@ -58,26 +58,23 @@ class DeliveryMark:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._path = store.path / "flintlog" / "delay.json"
+        self._file = NoteFile(store.path / "flintlog" / "delay.json", store.medium, Noted)
         self._log_end = -1
 
     def load(self, offsets: Mapping[int, int]) -> Noted | None:
         """The note, if it was made together with these offsets."""
-        try:
-            noted = self._load()
-        except msgspec.DecodeError as error:  # or one of another shape
-            log.warning("%s is of no use: %s", self._path, error)
-            return None
+        noted = self._load()
         return noted if noted is not None and noted.offsets == dict(offsets) else None
 
     def _load(self) -> Noted | None:
         shared = self._store.shared(MARK_PART)
-        if shared is not None:
+        if shared is None:
+            return self._file.load().checked
+        try:
             return msgspec.convert(shared, Noted, strict=False)
-        medium = self._store.medium
-        if not medium.exists(self._path):
+        except msgspec.ValidationError as error:
+            log.warning("what the group shares about deliveries is of no use: %s", error)
             return None
-        return msgspec.json.decode(medium.read(self._path, MAX_BYTES), type=Noted, strict=False)
 
     def note(self, offsets: Mapping[int, int]) -> Noted:
         """That everything delivered so far is below these offsets, and lies in the log as it is now."""
@@ -85,8 +82,7 @@ class DeliveryMark:
 
     def save(self, noted: Noted) -> None:
         self._log_end = noted.log_end
-        self._store.medium.make_directories(self._path.parent)
-        self._store.medium.replace(self._path, msgspec.json.encode(noted))
+        self._file.save(noted)
 
     @property
     def is_stale(self) -> bool:

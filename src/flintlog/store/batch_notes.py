@@ -24,7 +24,7 @@ import msgspec
 from flintlog import kernel
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.errors import DamagedStore
+from flintlog.errors import DamagedStore, FormatError
 from flintlog.format.names import encode_abort
 from flintlog.format.record import parse_record
 from flintlog.format.sys_flag import TransactionType
@@ -32,6 +32,7 @@ from flintlog.kernel import Scan, ScanStop
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.cutting import keep_aside
 from flintlog.store.message import Message
+from flintlog.store.note_file import NoteFile, Offset, Trust, decode_json, parse_note
 from flintlog.store.paths import StorePaths
 from flintlog.store.recovery_report import Finding
 from flintlog.store.segment_bytes import held
@@ -47,11 +48,11 @@ class OpenedBatch(msgspec.Struct, frozen=True):
     """A batch that is being appended, and what the checkpoint said before it."""
 
     writer_id: str
-    batch_id: int
-    start: int
+    batch_id: Offset
+    start: Offset
     process_id: int
     """Who appends it. The file `abort` says who has run the store last, Java included."""
-    logics_physical_offset: int
+    logics_physical_offset: Offset
     logics_msg_timestamp: int
     index_msg_timestamp: int
     is_remembered: bool = True
@@ -60,7 +61,7 @@ class OpenedBatch(msgspec.Struct, frozen=True):
 
 class _Notes(msgspec.Struct):
     opened: OpenedBatch | None = None
-    closed: dict[str, int] = {}
+    closed: dict[str, Offset] = {}
 
 
 class _Marker(msgspec.Struct, rename="camel"):
@@ -72,25 +73,25 @@ class BatchNotes:
     """`flintlog/batches.json` of a store. Belongs to whoever holds the store's lock."""
 
     def __init__(self, path: Path, medium: Medium) -> None:
-        self._path = path
-        self._medium = medium
+        self._file = NoteFile(path, medium, _Notes)
         self._notes = _Notes()
+        self.is_checked = True
+        """Whether the note that was loaded has a checksum: only then a batch is cut on its word."""
 
     @property
     def opened(self) -> OpenedBatch | None:
         return self._notes.opened
 
     def load(self) -> None:
-        if not self._medium.exists(self._path):
-            return
-        try:
-            self._notes = msgspec.json.decode(self._medium.read(self._path), type=_Notes)
-        except msgspec.MsgspecError as error:
+        found = self._file.load()
+        if found.trust is Trust.DAMAGED:
             raise DamagedStore(
-                f"what was noted about batches cannot be read: {error}",
-                path=self._path,
+                f"what was noted about batches cannot be read: {found.problem}",
+                path=self._file.path,
                 advice="move the file away; if a batch was being written, a part of it stays in the log",
-            ) from error
+            )
+        self._notes = found.content or _Notes()
+        self.is_checked = found.trust is not Trust.UNCHECKED
 
     def last_closed(self, writer_id: str) -> int | None:
         """The last batch of a writer that is in the log."""
@@ -116,25 +117,21 @@ class BatchNotes:
         self._save()
 
     def _save(self) -> None:
-        self._medium.make_directories(self._path.parent)
-        self._medium.replace(self._path, msgspec.json.encode(self._notes))
+        self._file.save(self._notes)
 
 
 def parse_opened_start(notes: bytes) -> int | None:
     """Where the opened batch begins, for those who only look; what cannot be read says nothing."""
-    try:
-        opened = msgspec.json.decode(notes, type=_Notes).opened
-    except msgspec.MsgspecError:
-        return None
-    return None if opened is None else opened.start
+    found = parse_note(notes, _Notes).content
+    return None if found is None or found.opened is None else found.opened.start
 
 
 def parse_closed(notes: bytes) -> dict[str, int]:
     """The last closed batch of each writer, for those who only look."""
-    try:
-        return msgspec.json.decode(notes, type=_Notes).closed
-    except msgspec.MsgspecError as error:
-        raise DamagedStore(f"the notes about batches cannot be read: {error}") from error
+    found = parse_note(notes, _Notes)
+    if found.content is None:
+        raise DamagedStore(f"the notes about batches cannot be read: {found.problem}")
+    return found.content.closed
 
 
 def closing_marker(writer_id: str, batch_id: int) -> Message:
@@ -169,8 +166,8 @@ def _marker_records(view: memoryview, base: int, seen: Scan) -> Iterator[memoryv
 
 def _is_marker_of(batch: OpenedBatch, record: memoryview) -> bool:
     try:
-        marker = msgspec.json.decode(bytes(parse_record(record).body), type=_Marker)
-    except msgspec.MsgspecError:
+        marker = decode_json(bytes(parse_record(record).body), _Marker)
+    except FormatError:
         return False
     return (marker.writer_id, marker.batch_id) == (batch.writer_id, batch.batch_id)
 
@@ -198,6 +195,9 @@ def settle_opened_batch(
     if not medium.exists(paths.abort) or medium.read(paths.abort) != encode_abort(batch.process_id):
         notes.forget()
         return _finding(batch, "another program has run the store since", "what it left stays in the log")
+    if not notes.is_checked:
+        notes.forget()
+        return _finding(batch, "the note about it has no checksum", "what was written of it stays in the log")
     now = checkpoint.values
     checkpoint.set(
         logics_physical_offset=min(now.logics_physical_offset, batch.logics_physical_offset),

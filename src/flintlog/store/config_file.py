@@ -28,7 +28,7 @@ def load_values(path: str | os.PathLike[str]) -> dict[str, object]:
         return parse_values(text, Path(path).suffix.lower())
     except DiskError as error:
         raise InvalidConfig(f"cannot read the config: {error.what}", path=path) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidConfig(f"cannot parse the config: {error}", path=path) from error
 
 

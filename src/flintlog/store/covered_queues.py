@@ -17,24 +17,23 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from flintlog.disk.medium import Medium
 from flintlog.errors import DiskError, DiskFull
+from flintlog.store.note_file import NoteFile, Offset
 
 log = logging.getLogger(__name__)
-
-_MAX_BYTES: Final = 4096
 
 
 class QueueCount(msgspec.Struct, frozen=True, rename="camel"):
     """The last record whose entries are counted, and the bytes of all queues then."""
 
-    covered: int
-    queue_bytes: int
+    covered: Offset
+    queue_bytes: Offset
 
 
 class CoveredQueues:
@@ -43,6 +42,7 @@ class CoveredQueues:
     def __init__(self, root: Path, medium: Medium) -> None:
         self._path = root / "flintlog" / "queues.json"
         self._medium = medium
+        self._file = NoteFile(self._path, medium, list[QueueCount])
         self._lock = threading.Lock()
         self._known: list[QueueCount] = []
         self._is_there = False
@@ -50,16 +50,12 @@ class CoveredQueues:
         """How often queues were about to be deleted: a count that was taken before the last time is of no use."""
 
     def load(self) -> None:
-        """Read the file; one that does not parse says nothing."""
+        """Read the file; a damaged one says nothing, so nothing was counted."""
         with self._lock:
             self._known, self._is_there = [], self._medium.exists(self._path)
-            try:
-                if self._is_there:
-                    self._known = msgspec.json.decode(self._medium.read(self._path, _MAX_BYTES), type=list[QueueCount])
-            except DiskError:
-                pass  # a writer beside this reader has just forgotten it
-            except msgspec.MsgspecError as error:
-                log.warning("%s is of no use: %s", self._path, error)
+            with suppress(DiskError):  # a writer beside this reader has just forgotten it
+                # A wrong bit in an unchecked count makes the queues be built again; it hides nothing.
+                self._known = self._file.load().content or []
 
     def bytes_at(self, covered: int) -> int | None:
         """How many bytes the queues had that a checkpoint of this record vouches for; None when that is not known."""
@@ -75,9 +71,8 @@ class CoveredQueues:
                 return
             counts = [*(known for known in self._known if known.covered == before != count.covered), count]
             try:
-                self._medium.make_directories(self._path.parent)
                 self._is_there = True  # also if this fails halfway
-                self._medium.replace(self._path, msgspec.json.encode(counts))
+                self._file.save(counts)
             except DiskFull as failure:
                 log.warning("how far the queues reach was not written down: %s", failure)
                 self._drop()  # what is there may be of an earlier time at which the same record was the last
@@ -98,6 +93,5 @@ class CoveredQueues:
 
     def _drop(self) -> None:
         if self._is_there:
-            self._medium.remove(self._path)
-            self._medium.sync_directory(self._path.parent)
+            self._file.remove()
             self._known, self._is_there = [], False

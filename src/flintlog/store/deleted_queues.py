@@ -9,23 +9,22 @@ the queue goes, and counts as long as the log may have one of the old records, a
 
 A queue that expired has no record in the log. Its note stays for good: groups that have consumed it know its end, and
 would take the first messages of one that begins anew for read.
+
+With a damaged note nobody knows where deleted queues ended. The opening then builds all queues from the log, so that
+queues of deleted topics whose records are there come back and go on, and writes an empty note (`settle`).
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from flintlog.disk.medium import Medium
-
-log = logging.getLogger(__name__)
-
-_MAX_BYTES: Final = 64 * 1024 * 1024
+from flintlog.store.note_file import Loaded, NoteFile, Offset, Trust
 
 FOR_EVER: Final = (1 << 63) - 1
 """As `log_end`: the note is never dropped."""
@@ -35,29 +34,34 @@ class DeletedQueue(msgspec.Struct, frozen=True, rename="camel"):
     """A queue that is gone: the next offset it would have given, and how far the log was dispatched then."""
 
     topic: str
-    queue_id: int
-    next_offset: int
-    log_end: int
+    queue_id: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+    next_offset: Offset
+    log_end: Offset
 
 
 class DeletedQueues:
     """The file. Written by whoever deletes queues, which one thread does at a time."""
 
     def __init__(self, path: Path, medium: Medium) -> None:
-        self._path = path
-        self._medium = medium
+        self._file = NoteFile(path, medium, list[DeletedQueue])
+        self._found: Loaded[list[DeletedQueue]] = Loaded(None, Trust.MISSING)
         self._known: dict[tuple[str, int], DeletedQueue] = {}
 
     def load(self) -> None:
-        """Read the file; one that does not parse is of no use, and is said."""
-        if not self._medium.exists(self._path):
-            return
-        try:
-            found = msgspec.json.decode(self._medium.read(self._path, _MAX_BYTES), type=list[DeletedQueue])
-        except msgspec.MsgspecError as error:
-            log.warning("%s is of no use: topics that were deleted count from 0 again: %s", self._path, error)
-            return
-        self._known = {(each.topic, each.queue_id): each for each in found}
+        """Read the file."""
+        self._found = self._file.load()
+        self._known = {(each.topic, each.queue_id): each for each in self._found.content or ()}
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is known of deleted queues; None when what is known is complete."""
+        return self._found.problem if self._found.trust is Trust.DAMAGED else None
+
+    def settle(self) -> None:
+        """All queues were built from the log: a damaged note is replaced by one that says so."""
+        if self.problem is not None:
+            self._write()
+            self._found = Loaded([], Trust.CHECKED)
 
     def holds(self, topic: str, queue_id: int, physical_offset: int) -> bool:
         """Whether the record there was in a queue that was deleted: it belongs to no queue any more."""
@@ -87,5 +91,4 @@ class DeletedQueues:
         self._write()
 
     def _write(self) -> None:
-        self._medium.make_directories(self._path.parent)
-        self._medium.replace(self._path, msgspec.json.encode(self.all()))
+        self._file.save(self.all())

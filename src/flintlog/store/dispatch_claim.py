@@ -28,6 +28,7 @@ import msgspec
 
 from flintlog.disk.medium import LockFile, Medium
 from flintlog.errors import StoreInUse
+from flintlog.store.note_file import NoteFile
 
 Kind = Literal["dispatcher", "store", "embedded"]
 TASK_PATIENCE_S: Final = 60.0
@@ -62,7 +63,8 @@ class Claim:
         self._lock: LockFile = self._take(patience_s)
         self.name = uuid.uuid4().hex
         try:
-            medium.replace(self._path, msgspec.json.encode(Owner(self.name, kind, socket.gethostname(), os.getpid())))
+            owner = Owner(self.name, kind, socket.gethostname(), os.getpid())
+            NoteFile(self._path, medium, Owner).save(owner)
             self._await_tasks(max(patience_s, TASK_PATIENCE_S) if kind == "dispatcher" else patience_s)
         except BaseException:
             self.release()
@@ -174,10 +176,4 @@ def is_wanted(directory: Path, medium: Medium) -> bool:
 
 def load_owner(directory: Path, medium: Medium) -> Owner | None:
     """Who took the claim last."""
-    path = directory / "owner.json"
-    if not medium.exists(path):
-        return None
-    try:
-        return msgspec.json.decode(medium.read(path), type=Owner)
-    except msgspec.MsgspecError:
-        return None
+    return NoteFile(directory / "owner.json", medium, Owner).load().content

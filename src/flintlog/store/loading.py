@@ -30,6 +30,7 @@ from flintlog.store.ledger_door import prepare_ledger
 from flintlog.store.lifecycle import Lifecycle, State
 from flintlog.store.lost_log import refuse_without_log
 from flintlog.store.misnamed import Misnamed, find_misnamed, list_log, refuse_misnamed
+from flintlog.store.note_file import damaged_note
 from flintlog.store.parts import Parts, make_parts, scan_threads
 from flintlog.store.pending_cut import PendingCut
 from flintlog.store.record_crc import RecordCrc
@@ -91,7 +92,7 @@ class Loader:
         self._dropped_index_files: list[str] = []
         self._is_others = False
         self._misnamed: list[Misnamed] = []
-        self._unclosed: Finding | None = None
+        self._findings: list[Finding] = []
 
     def mark_unclean(self) -> None:
         """From here on a stop is a clean one only if it says so."""
@@ -118,7 +119,7 @@ class Loader:
         parts.checkpoint.load()
         if self._config.enable_calc_filter_bit_map:
             self._load_subscriptions()  # before recovery, which may dispatch
-        self._notes.marker.load(parts.checkpoint.values)
+        self._load_marker()
         if parts.segments.first is None and parts.ledger is None:
             stopped_at = self._notes.marker.log_end if self.was_clean else None
             refuse_without_log(parts.checkpoint.values, stopped_at, parts.queues, clean=self.was_clean)
@@ -173,17 +174,33 @@ class Loader:
             if not self._read_only:
                 raise  # one that is only read goes on without, and says so once its config folder is loaded
 
+    def _load_marker(self) -> None:
+        """A damaged marker says nothing of the stop: it is taken for an unclean one."""
+        marker = self._notes.marker
+        marker.load(self._parts.checkpoint.values)
+        if marker.problem is None or not self.was_clean:
+            return
+        self._findings.append(damaged_note(marker.path, marker.problem, "the last stop counts as an unclean one"))
+        self.was_clean = False
+        if not self._read_only:
+            self.mark_unclean()
+
     def _settle_batch(self) -> None:
         parts, batches = self._parts, self._notes.batches
         batches.load()
-        self._unclosed = settle_opened_batch(
+        unclosed = settle_opened_batch(
             batches, parts.segments, parts.checkpoint, paths=parts.paths, medium=self._medium
         )
+        if unclosed is not None:
+            self._findings.append(unclosed)
 
     def _cut_as_asked(self) -> bool:
         """End the log where an earlier run asked for; recovery then brings queues and index in line."""
+        if self._read_only:
+            return False
         end = self._cut.wanted()
-        if end is None or self._read_only:
+        if end is None:
+            self._cut.done()  # a wish without a checksum is dropped
             return False
         self.mark_unclean()
         self.was_clean = False
@@ -217,8 +234,7 @@ class Loader:
             report = self._look_at_published(self._dispatcher, self.published)
         else:
             report = Recovery(self._opening(progress), clean=self.was_clean).run()
-            if self._unclosed is not None:
-                report = report.with_findings([self._unclosed])
+            report = report.with_findings(self._findings)
         if self._parts.ledger is not None and self._parts.ledger.torn is not None:
             report = report.with_findings([self._parts.ledger.torn])
         if self._misnamed:

@@ -5,6 +5,9 @@
 A slave whose log goes on where its master's does not asks for this. Clearing takes many steps, and records that were
 left behind cleared ones would count as a log with a damaged place; with the wish on disk a crash at any step only means
 that the next opening begins again.
+
+A wish of an earlier version has no checksum. It is dropped: one wrong bit would take acknowledged messages away, and a
+slave whose log still differs asks again.
 """
 
 from __future__ import annotations
@@ -20,16 +23,15 @@ from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.cutting import keep_aside
+from flintlog.store.note_file import NoteFile, Offset, Trust
 from flintlog.store.paths import StorePaths
 from flintlog.store.segment_bytes import held
 
 log = logging.getLogger(__name__)
 
-_MAX_BYTES = 4096
-
 
 class _Wish(msgspec.Struct):
-    end: int
+    end: Offset
 
 
 class PendingCut:
@@ -38,23 +40,24 @@ class PendingCut:
     def __init__(self, paths: StorePaths, medium: Medium) -> None:
         self._paths = paths
         self._medium = medium
+        self._file = NoteFile(paths.cut_wish, medium, _Wish)
 
     def ask(self, end: int) -> None:
         """The next opening shall end the log at `end`, where a record begins."""
-        self._medium.make_directories(self._paths.cut_wish.parent)
-        self._medium.replace(self._paths.cut_wish, msgspec.json.encode(_Wish(end)))
+        self._file.save(_Wish(end))
 
     def wanted(self) -> int | None:
         """Where the log shall end; None when nothing was asked for."""
-        path = self._paths.cut_wish
-        if not self._medium.exists(path):
-            return None
-        try:
-            return msgspec.json.decode(self._medium.read(path, _MAX_BYTES), type=_Wish).end
-        except msgspec.MsgspecError as error:
+        found = self._file.load()
+        if found.trust is Trust.DAMAGED:
             raise DamagedStore(
-                f"this says where the log shall be cut, and does not parse: {error}", path=path
-            ) from error
+                f"this says where the log shall be cut, and is damaged: {found.problem}",
+                path=self._file.path,
+                advice="remove the file; a slave whose log differs from its master's asks for the cut again",
+            )
+        if found.trust is Trust.UNCHECKED:
+            log.warning("%s has no checksum: the log is not cut", self._file.path)
+        return None if found.checked is None else found.checked.end
 
     def lower(self, end: int, segments: SegmentQueue, checkpoint: CheckpointFile) -> None:
         """Let the checkpoint vouch for nothing behind `end`: queues and index files there are built again.
@@ -79,8 +82,7 @@ class PendingCut:
 
     def done(self) -> None:
         """The log ends there, and queues and index with it."""
-        self._medium.remove(self._paths.cut_wish)
-        self._medium.sync_directory(self._paths.cut_wish.parent)
+        self._file.remove()
 
 
 def _last_record(end: int, segments: SegmentQueue) -> tuple[int, int]:

@@ -227,6 +227,15 @@ class QueueTable:
         """How far into a log that ends there the queues of deleted topics were built; -1 when there were none."""
         return max((gone.log_end for gone in self._deleted.all() if gone.log_end <= log_end), default=-1)
 
+    @property
+    def deletions_problem(self) -> str | None:
+        """Why nobody knows which queues were deleted, and where they ended; None when that is known."""
+        return self._deleted.problem
+
+    def settle_deletions(self) -> None:
+        """The queues were built from the log: from here on it is known again which were deleted since."""
+        self._deleted.settle()
+
     def truncate(self, physical_offset: int) -> None:
         """Drop the entries of records at or behind this offset, in every queue."""
         for queue in self.all():

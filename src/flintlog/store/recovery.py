@@ -154,7 +154,7 @@ class Recovery:
         queues.recover(self._clean)
         queues.finish_deletions(self._min)
         self._built_end = queues.max_physical_offset()
-        missing = self._missing_queues(file_count)
+        missing = self._unknown_deletions() or self._missing_queues(file_count)
         if missing is not None:
             return self._build_again(*missing)
         covered = FAR if self._clean else self._covered()
@@ -168,6 +168,11 @@ class Recovery:
             # What deleted queues held was dispatched as well; they shall not come back.
             return max(queues.max_physical_offset(), queues.deleted_end(self._open.marker.log_end or 0), self._min)
         return max(covered, self._min)
+
+    def _unknown_deletions(self) -> Doubt | None:
+        """Without the note of deleted queues their offsets would be given again, so they are taken from the log."""
+        problem = self._open.queues.deletions_problem
+        return None if problem is None else Doubt("damaged-note", f"deleted.json is not believed: {problem}")
 
     def _doubt_stopped(self, covered: int) -> Doubt | None:
         """What is wrong with queues that a clean stop left."""
@@ -430,6 +435,8 @@ class Recovery:
             self._note("missing-index", "the log has messages and there was no index", "it was built from the log")
         if self._is_deriving:
             parts.queues.sync_names()
+        if not parts.read_only:
+            parts.queues.settle_deletions()
         parts.queues.rebuild_offsets(self._min)
         parts.dispatcher.start_at(end)
 

@@ -21,7 +21,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from flintlog.errors import FormatError
 from flintlog.store.message import Message
+from flintlog.store.note_file import decode_json
 
 STATE_TOPIC: Final = "rmq_sys_flintlog_state"
 STATE_QUEUE_ID: Final = 0
@@ -103,8 +105,8 @@ class Assembly:
             return None
         data, self._pieces = b"".join(each.body for each in self._pieces), []
         try:
-            return Change(msgspec.json.decode(data, type=State), piece.is_whole)
-        except msgspec.DecodeError:
+            return Change(decode_json(data, State), piece.is_whole)
+        except FormatError:
             return None
 
 

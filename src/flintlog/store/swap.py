@@ -15,6 +15,9 @@ The order:
 Every step can be done again, so whoever opens the store next finishes what a crash left (`finish_swap`). RocketMQ knows
 no journal; what it finds from step 2 on is a store that was not cleanly stopped, whose queues it builds again from
 its log. If it also put messages, the log has grown and the staged files are too old: they are dropped.
+
+A journal whose checksum is missing or wrong is not followed. Step 2 is done without it, and the opening builds queues
+and index from the log.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ import msgspec
 from flintlog.derive.log_files import log_files
 from flintlog.disk.leftovers import remove_leftovers
 from flintlog.disk.medium import Medium
-from flintlog.errors import DamagedStore
 from flintlog.format.checkpoint import Checkpoint
 from flintlog.format.names import encode_abort
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.covered_queues import CoveredQueues
+from flintlog.store.note_file import NoteFile, Offset
 from flintlog.store.paths import StorePaths
 from flintlog.store.stop_marker import StopMarker
 
@@ -48,7 +51,7 @@ class SwapJournal(msgspec.Struct, frozen=True):
     removed: tuple[str, ...]
     """Directories in whose place nothing was staged: there is nothing of them any more."""
 
-    log_end: int
+    log_end: Offset
     tail: str
     """The bytes behind the log's end, in hex; another log, or one that has grown, has others there."""
 
@@ -56,7 +59,7 @@ class SwapJournal(msgspec.Struct, frozen=True):
     """The checkpoint's fields when all is done."""
 
     was_clean: bool
-    marked_end: int | None
+    marked_end: Offset | None
     """The log's end in the stop marker, if there was one."""
 
 
@@ -81,8 +84,7 @@ def begin_swap(paths: StorePaths, medium: Medium, names: Sequence[str], log_end:
     was_clean = not medium.exists(paths.abort)
     fields = tuple(getattr(checkpoint, name) for name in Checkpoint.__slots__)
     journal = SwapJournal(staged, removed, log_end, _tail(paths, medium, log_end), fields, was_clean, marker.log_end)
-    medium.make_directories(paths.own)
-    medium.replace(paths.swap, msgspec.json.encode(journal))
+    NoteFile(paths.swap, medium, SwapJournal).save(journal)
 
 
 def finish_swap(paths: StorePaths, medium: Medium, at_step: Callable[[str], None] | None = None) -> bool:
@@ -92,9 +94,13 @@ def finish_swap(paths: StorePaths, medium: Medium, at_step: Callable[[str], None
     """
     if not medium.exists(paths.swap):
         return False
-    journal = _load(paths, medium)
+    note = NoteFile(paths.swap, medium, SwapJournal)
+    journal = note.load().checked
     tell = at_step or (lambda step: None)
-    if _tail(paths, medium, journal.log_end) == journal.tail:
+    if journal is None:
+        tell("unclean")
+        _mark_unclean(paths, medium)
+    elif _tail(paths, medium, journal.log_end) == journal.tail:
         tell("unclean")
         _mark_unclean(paths, medium)
         for name in journal.removed:
@@ -108,20 +114,8 @@ def finish_swap(paths: StorePaths, medium: Medium, at_step: Callable[[str], None
     tell("clean")
     remove_leftovers(rebuild_room(paths), medium)
     tell("forget")
-    medium.remove(paths.swap)
-    medium.sync_directory(paths.own)
+    note.remove()
     return True
-
-
-def _load(paths: StorePaths, medium: Medium) -> SwapJournal:
-    try:
-        return msgspec.json.decode(medium.read(paths.swap), type=SwapJournal)
-    except msgspec.MsgspecError as error:
-        raise DamagedStore(
-            f"the journal of a rebuild cannot be read: {error}",
-            path=paths.swap,
-            advice="remove it; queues and index are then built again from the log",
-        ) from error
 
 
 def _tail(paths: StorePaths, medium: Medium, log_end: int) -> str:

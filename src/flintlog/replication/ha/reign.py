@@ -13,9 +13,10 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from flintlog.errors import DamagedStore
-from flintlog.format.config_json import JsonObject
-from flintlog.store.json_file import JsonFile
+from flintlog.store.note_file import NoteFile, Trust
 from flintlog.store.store import Store
 
 FOREIGN = ""
@@ -31,16 +32,29 @@ class Reign:
     is_promoted: bool = False
 
 
+class _Note(msgspec.Struct, rename="camel"):
+    is_master: bool
+    is_promoted: bool
+    reign: str
+
+
 class ReignFile:
     """The note of one store. One thread at a time."""
 
     def __init__(self, store: Store) -> None:
-        self._file = JsonFile(Path(store.path) / "flintlog" / "reign.json", store.medium)
+        self._file = NoteFile(Path(store.path) / "flintlog" / "reign.json", store.medium, _Note)
 
     def load(self) -> Reign | None:
         """The note; None in a store that never was a replica."""
-        content = self._file.load(_parse)
-        return None if content is None else _parse(content)
+        found = self._file.load()
+        if found.trust is Trust.DAMAGED:
+            raise DamagedStore(
+                f"the note of a replica's last role is damaged: {found.problem}",
+                path=self._file.path,
+                advice="remove it, and fill this replica from its master: it may hold what the master does not",
+            )
+        note = found.content
+        return None if note is None else Reign(note.reign, note.is_master, note.is_promoted)
 
     def begin(self) -> Reign:
         """Take up the role of a master: the reign that goes on, or a new one."""
@@ -51,16 +65,10 @@ class ReignFile:
 
     def follow(self, name: str) -> None:
         """Take up the role of a slave in this reign."""
-        self.load()
-        self._save(Reign(name, is_master=False))
+        reign = Reign(name, is_master=False)
+        if self.load() != reign:
+            self._save(reign)
 
     def _save(self, reign: Reign) -> Reign:
-        self._file.save({"isMaster": reign.is_master, "isPromoted": reign.is_promoted, "reign": reign.name})
+        self._file.save(_Note(reign.is_master, reign.is_promoted, reign.name))
         return reign
-
-
-def _parse(content: JsonObject) -> Reign:
-    name, is_master, is_promoted = (content.get(each) for each in ("reign", "isMaster", "isPromoted"))
-    if isinstance(name, str) and isinstance(is_master, bool) and isinstance(is_promoted, bool):
-        return Reign(name, is_master, is_promoted)
-    raise DamagedStore("no note of a reign")
