@@ -14,7 +14,7 @@ KERNEL_SOURCES := $(wildcard src/flintlog/kernel/*.pyx src/flintlog/kernel/*.pxd
 .PHONY: help setup test test-slow lint demo bench docs clean
 
 help:
-	@echo "make setup      .venv with locked dependencies, the compiled kernel, a look for Java and tmux"
+	@echo "make setup      .venv with locked dependencies, the compiled kernel, a look for Java, tmux and mkfs.ext4"
 	@echo "make test       lint, types, import rules and all tests that are not slow"
 	@echo "make test-slow  the slow tests"
 	@echo "make lint       ruff and mypy"
@@ -23,7 +23,7 @@ help:
 	@echo "make docs       write the reference from the code again, and build the site"
 	@echo "make clean      remove everything that was built"
 
-setup: $(STAMPS)/installed $(STAMPS)/java $(STAMPS)/tmux
+setup: $(STAMPS)/installed $(STAMPS)/java $(STAMPS)/tmux $(STAMPS)/ext4
 
 $(STAMPS)/venv:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
@@ -49,6 +49,10 @@ $(STAMPS)/java: scripts/check-java.sh $(STAMPS)/venv
 
 $(STAMPS)/tmux: scripts/check-tmux.sh $(STAMPS)/venv
 	@scripts/check-tmux.sh
+	@touch $@
+
+$(STAMPS)/ext4: scripts/check-ext4.sh $(STAMPS)/venv
+	@scripts/check-ext4.sh
 	@touch $@
 
 lint: $(STAMPS)/installed
