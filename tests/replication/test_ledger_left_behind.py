@@ -13,6 +13,7 @@ import pytest
 from tests.replication.ledger_group import Group, config_of, until
 
 from flintlog import Message, open_store
+from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.local import LocalMedium
 from flintlog.errors import DiskError, StoreClosed
 from flintlog.replication.ledger.core import LedgerCore
@@ -171,6 +172,22 @@ def _asked(core: LedgerCore, end_term: int, end: int) -> VoteResult:
     response = output.answers[0].response
     assert isinstance(response, VoteResponse)
     return response.vote_result
+
+
+def test_what_was_emptied_does_not_come_back_with_a_power_loss(tmp_path: Path) -> None:
+    """Names that a power loss brings back are removed again only while the mark is there."""
+    medium = FaultyMedium()
+    paths = StorePaths(tmp_path, (tmp_path / "commitlog",), ()).with_ledger("n0")
+    assert paths.ledger is not None
+    gone = [*(directory / f"{0:020d}" for directory in (*paths.commit_logs, paths.ledger / "index")), paths.checkpoint]
+    for path in gone:
+        medium.make_directories(path.parent)
+        medium.replace(path, b"before")
+    empty_member(paths, medium)
+    for seed in range(20):
+        after = medium.crash(seed)
+        assert not after.exists(paths.ledger / "emptying")
+        assert [path for path in gone if after.exists(path)] == []
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.local import LocalMedium
 from flintlog.errors import DamagedStore, FormatError, InvalidMessage, InvalidOffset
 from flintlog.format.ledger_entry import EntryHead
-from flintlog.format.ledger_state import LedgerCheckpoint, TermVote
+from flintlog.format.ledger_state import LedgerCheckpoint, LedgerPromise, TermVote
 from flintlog.store.ledger_files import LedgerFiles
 from flintlog.store.ledger_state import LedgerState
 
@@ -443,6 +444,15 @@ def test_term_and_vote_come_back(tmp_path: Path) -> None:
     (tmp_path / "dledger-n0/currterm").write_bytes(b"currTerm=")
     with pytest.raises(DamagedStore):
         state.load_vote()
+
+
+def test_a_promise_that_was_kept_does_not_come_back_with_a_power_loss(tmp_path: Path) -> None:
+    medium = FaultyMedium()
+    state = LedgerState(tmp_path, medium)
+    state.save_promise(LedgerPromise(3, 7))
+    state.save_promise(None)
+    for seed in range(8):
+        assert LedgerState(tmp_path, medium.crash(seed)).load_promise() is None
 
 
 def test_a_member_that_java_left_without_its_vote_is_not_opened(tmp_path: Path) -> None:

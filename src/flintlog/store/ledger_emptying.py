@@ -45,8 +45,15 @@ def _empty(paths: StorePaths, ledger: Path, medium: Medium) -> None:
         for info in medium.listing(directory):
             if not info.is_directory and len(info.name) == LOG_NAME_DIGITS and info.name.isdecimal():
                 medium.remove(directory / info.name)
-    for name in ("checkpoint", "checkpoint.bak", mark.name):
+        if medium.exists(directory):
+            medium.sync_directory(directory)
+    for name in ("checkpoint", "checkpoint.bak"):
         _remove(ledger / name, medium)
+    # While the mark is there a power loss may bring back any of these names; without it nobody would remove them again.
+    for directory in (paths.own, paths.root, ledger):
+        if medium.exists(directory):
+            medium.sync_directory(directory)
+    medium.remove(mark)
     medium.sync_directory(ledger)
 
 

@@ -97,6 +97,8 @@ class LedgerState:
             self._medium.replace(self._promise_path, encode_promise(promise))
         elif self._medium.exists(self._promise_path):
             self._medium.remove(self._promise_path)
+            # A power loss must not bring it back: the member would not vote, though its group counts on it.
+            self._medium.sync_directory(self._directory)
 
     def load_checkpoint(self) -> LedgerCheckpoint:
         """The last checkpoint; one that cannot be read says nothing, as in Java."""
