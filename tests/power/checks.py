@@ -143,7 +143,7 @@ def _check_unique(served: Served, model: Model) -> None:
     for place, (key, _) in served.items():
         if key in model.gone:
             raise Broken(f"{key} was deleted with its topic, and is back at {place}")
-        if key in model.rolled_back:
+        if key in model.rolled_back and model.rolled_back[key].state is State.DURABLE:
             raise Broken(f"{key} was rolled back, and is served at {place}")
         if key in places and key not in model.delayed:
             raise Broken(f"{key} is stored twice: at {places[key]} and at {place}")
@@ -162,7 +162,9 @@ def _check_transactions(served: Served, undecided: set[str], model: Model, begin
         is_open = promise.state is State.DURABLE and key not in model.deciding
         if is_open and key not in undecided:
             raise Broken(f"nobody decided the transaction {promise}, and it is not undecided any more")
-        if key in undecided and (key in keys or key in model.rolled_back):
+        rolled_back = model.rolled_back.get(key)
+        is_decided = key in keys or (rolled_back is not None and rolled_back.state is State.DURABLE)
+        if key in undecided and is_decided:
             raise Broken(f"the transaction {promise} is undecided, and was decided")
 
 

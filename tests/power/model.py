@@ -17,7 +17,7 @@ opening makes it durable. A place (topic, queue, offset) that was given to a dur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -67,7 +67,7 @@ class Model:
     delayed: dict[str, Promise] = field(default_factory=dict)
     begun: dict[str, Promise] = field(default_factory=dict)
     deciding: set[str] = field(default_factory=set)
-    rolled_back: set[str] = field(default_factory=set)
+    rolled_back: dict[str, Promise] = field(default_factory=dict)
     batches: dict[int, Batch] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     doomed: set[str] = field(default_factory=set)
@@ -147,9 +147,10 @@ class Model:
     ) -> None:
         self._add(Promise(key, physical, self._state(is_durable, is_late), (topic, queue_id, offset), topic))
 
-    def _take_rolled_back(self, key: str, *, is_late: bool) -> None:
-        if not is_late:
-            self.rolled_back.add(key)
+    def _take_rolled_back(self, is_durable: bool, key: str, physical: int, *, is_late: bool) -> None:
+        promise = Promise(key, physical, self._state(is_durable, is_late))
+        self.rolled_back[key] = promise
+        self._pending.append(promise)
 
     def _take_closing(self, batch_id: int, places: list[Report], *, is_late: bool) -> None:
         self.batches[batch_id] = Batch([key for key, _, _ in places])
@@ -179,7 +180,7 @@ class Model:
         return State.DURABLE if is_durable and not is_late else State.MAYBE
 
     def _promises(self) -> Iterable[Promise]:
-        for held in (self.messages, self.delayed, self.begun):
+        for held in (self.messages, self.delayed, self.begun, self.rolled_back):
             yield from held.values()
 
     # ------------------------------------------------------------------ ends of a life
@@ -209,7 +210,7 @@ class Model:
         """Allow what a cut explains: a torn end, and holes in what was never synced. They stay known."""
         end = self.durable_end
         for kind, severity, physical, text in findings:
-            is_known = (kind, physical) in self.known_damage
+            is_known = (kind, physical) in self.known_damage or kind == "unclosed-batch"
             if severity in ("error", "warning") and not is_known:
                 if kind not in ("torn-tail", "damaged-range", "damaged-record") or physical is None or physical <= end:
                     raise Broken(f"a cut that damaged nothing was reported: {text} (durable to {end})")
@@ -225,7 +226,8 @@ class Model:
             if lost.place is not None and lost.physical >= begin:
                 self.given.pop(lost.place, None)  # the log lost it before anybody could rely on it
         self._settle(self.delayed, set(delivered), begin)
-        self._settle(self.begun, keys | waiting | self.rolled_back, begin)
+        self._settle(self.rolled_back, self.begun.keys() - keys - waiting, begin)
+        self._settle(self.begun, keys | waiting | self.rolled_back.keys(), begin)
         for place, (key, physical) in served.items():
             if key not in self.messages and key not in self.delayed:
                 self.given[place] = key
@@ -237,7 +239,7 @@ class Model:
         self.batches = {}
 
     @staticmethod
-    def _settle(held: dict[str, Promise], found: set[str], begin: int) -> list[Promise]:
+    def _settle(held: dict[str, Promise], found: Collection[str], begin: int) -> list[Promise]:
         """Drop what retention deleted, and what is neither durable nor there."""
         dropped = [
             promise

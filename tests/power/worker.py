@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
-from flintlog import Message, Receipt, Store, TransactionError, encoded_batch, open_store
+from flintlog import Message, PutFailed, Receipt, Store, TransactionError, encoded_batch, open_store
 from flintlog.services.transaction import TransactionService
 from tests.power.plan import BATCHES, ORDERS, QUEUES, STOPS, TEMPORARY, TOPICS, Life, Plan, make_plan
 
@@ -206,7 +206,11 @@ class Producer:
 
     def _put_transaction(self) -> None:
         message = self._message()
-        transaction = self._transactions.begin(message)
+        try:
+            transaction = self._transactions.begin(message)
+        except PutFailed as failure:
+            report("refused", [str(failure)])
+            return
         key, place = message.keys[0], transaction.receipt.physical_offset
         report("begun", self._plan.is_sync, key, message.topic, message.queue_id, place)
         if self._chance.random() < 0.8:
@@ -237,7 +241,7 @@ class Producer:
             place = (key, topic, queue_id, receipt.queue_offset, receipt.physical_offset)
             report("committed", self._plan.is_sync, *place)
         else:
-            report("rolled-back", key)
+            report("rolled-back", self._plan.is_sync, key, receipt.physical_offset)
 
 
 def work(store: Store, plan: Plan, life: Life) -> None:

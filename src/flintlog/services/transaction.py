@@ -8,8 +8,8 @@
         book(transaction.id)
 
 What a crash leaves: a commit is the committed message and nothing else: it names its half message, so an opening finds
-it again when no op message was written. A rollback is its op message, on disk before `rollback` returns. A
-transaction with neither is undecided. There is no step between two writes at which it is anything else; see
+it again when no op message was written. A rollback is its op message. Either is as durable as any put when the call
+returns. A transaction with neither is undecided. There is no step between two writes at which it is anything else; see
 docs/decisions/0042. Any thread may call; `transaction_decisions.py` says who waits for whom.
 """
 
