@@ -1,8 +1,12 @@
 """The messages of a store directory in log order, without opening the store.
 
 Nothing is recovered and nothing believed but the log: a reader goes from record to record, and where none begins it
-looks for the next intact one and tells what it passed over. So a broken store can be read, one that another
-process writes too, and none of it costs more than the part that is asked for.
+looks for the next intact one and reports what it passed over. So a broken store can be read, and none of it costs more
+than the part that is asked for.
+
+Beside a writer the end is fixed before the first byte is read (`published_end.py`). Everything below it is settled, and
+nothing after it is looked at: neither damage nor a message is reported there. A reader that follows begins the next
+reading exactly where the last one ended.
 """
 
 from __future__ import annotations
@@ -57,20 +61,23 @@ class Damage:
 
 
 class LogReader:
-    """Reads a store's log from its files. `position` is the physical offset behind what was read."""
+    """Reads a store's log from its files, up to where it ended when the reader was made.
+
+    `files` are the log's files below that end, `position` is the physical offset after what was read.
+    """
 
     def __init__(self, files: StoreFiles, on_damage: OnDamage | None = None) -> None:
-        self._files = files
+        self._store = files
         self._on_damage = on_damage
         self._levels = files.delay_levels_ms
+        self.files = tuple(file for file in files.log if files.end is None or file.base < files.end)
         self.position = files.log[0].base if files.log else 0
 
     def messages(self, wanted: Wanted | None = None) -> Iterator[StoredMessage]:
-        """All records that are wanted, in log order, up to the end of what can be read now."""
+        """All records that are wanted, in log order, up to the end."""
         wanted = Wanted() if wanted is None else wanted
         for file in self._files_for(wanted):
-            self.position = file.base
-            yield from self._read(file, 0, wanted)
+            yield from self.read_file(file, wanted)
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """The intact record that begins at an offset."""
@@ -78,7 +85,8 @@ class LogReader:
         if file is None:
             return None
         view = self._view(file)
-        seen = kernel.scan(view, physical_offset - file.base, len(view), file.base, check_crc=True, max_count=1)
+        place, stop = physical_offset - file.base, self._stop_of(file)
+        seen = kernel.scan(view, place, stop, file.base, check_crc=True, max_count=1)
         return self._message(view, file, seen.row(0)) if seen.count else None
 
     def damage_at(self, physical_offset: int) -> Damage | None:
@@ -100,7 +108,7 @@ class LogReader:
         file = self.file_of(start)
         while file is not None and start < min(stop, file.end):
             view = self._view(file)
-            seen = kernel.scan(view, start - file.base, len(view), file.base, check_crc=False, max_count=1)
+            seen = kernel.scan(view, start - file.base, self._stop_of(file), file.base, check_crc=False, max_count=1)
             if not seen.count:
                 return
             yield self._message(view, file, seen.row(0))
@@ -108,7 +116,7 @@ class LogReader:
 
     def _damage_of(self, file: DataFile) -> list[tuple[int, int, str]]:
         damage: list[tuple[int, int, str]] = []
-        reader = LogReader(self._files, lambda *place: damage.append(place))
+        reader = LogReader(self._store, lambda *place: damage.append(place))
         for _ in reader.read_file(file, Wanted(stop=file.base)):
             pass
         return damage
@@ -119,27 +127,26 @@ class LogReader:
         return DamagedRecord(what, path=file.path, offset=physical_offset, advice=advice)
 
     def file_of(self, physical_offset: int) -> DataFile | None:
-        """The file that holds an offset."""
-        return next((file for file in self._files.log if file.base <= physical_offset < file.end), None)
+        """The file that holds an offset below the end."""
+        if self._store.end is not None and physical_offset >= self._store.end:
+            return None
+        return next((file for file in self.files if file.base <= physical_offset < file.end), None)
 
     def more(self, wanted: Wanted) -> Iterator[StoredMessage]:
-        """What was written behind `position` meanwhile."""
-        while (file := self.file_of(self.position)) is not None:
-            before = self.position
-            yield from self._read(file, before - file.base, wanted, search=False)
-            if self.position == before:
-                return
+        """What was written after `position` meanwhile."""
+        for file in self.files:
+            if file.end > self.position:
+                yield from self._read(file, max(0, self.position - file.base), wanted)
 
     def read_file(self, file: DataFile, wanted: Wanted) -> Iterator[StoredMessage]:
         """The wanted records of one file."""
-        self.position = file.base
         return self._read(file, 0, wanted)
 
     # ------------------------------------------------------------------ one file
 
     def _files_for(self, wanted: Wanted) -> Iterator[DataFile]:
         """The files that may hold what is wanted: store times grow along the log."""
-        files = self._files.log
+        files = self.files
         for number, file in enumerate(files):
             if wanted.stop is not None and file.base >= wanted.stop:
                 return
@@ -154,23 +161,32 @@ class LogReader:
     def first_store_time(self, file: DataFile) -> int | None:
         """The store time of a file's first record; None when none begins there."""
         view = self._view(file)
-        seen = kernel.scan(view, 0, len(view), file.base, max_count=1)
+        seen = kernel.scan(view, 0, self._stop_of(file), file.base, max_count=1)
         return seen.row(0).store_timestamp if seen.count else None
 
     def _view(self, file: DataFile) -> memoryview:
-        return self._files.read(file.path, 0, file.size)
+        return self._store.read(file.path, 0, file.size)
 
     def _message(self, view: memoryview, file: DataFile, row: Row) -> StoredMessage:
         start = row.physical_offset - file.base
         return StoredMessage(bytes(view[start : start + row.size]), self._levels)
 
-    def _read(self, file: DataFile, place: int, wanted: Wanted, *, search: bool = True) -> Iterator[StoredMessage]:
+    def _stop_of(self, file: DataFile) -> int:
+        """The place in a file where the reading ends."""
+        end = self._store.end
+        return file.size if end is None else max(0, min(file.size, end - file.base))
+
+    def _read(self, file: DataFile, place: int, wanted: Wanted) -> Iterator[StoredMessage]:
         try:
             view = self._view(file)
         except DiskError:
             return  # expired meanwhile
-        while place < file.size:
-            seen = kernel.scan(view, place, file.size, file.base, check_crc=True, max_count=SCAN_ROWS)
+        stop = self._stop_of(file)
+        if place > stop:
+            return  # the log was cut since: nothing is shown twice
+        self.position = file.base + place
+        while place < stop:
+            seen = kernel.scan(view, place, stop, file.base, check_crc=True, max_count=SCAN_ROWS)
             for index in range(seen.count):
                 row = seen.row(index)
                 if wanted.takes(row, seen.queues[row.queue]):
@@ -181,21 +197,23 @@ class LogReader:
                 self.position = file.end
                 return
             if seen.reason is not ScanStop.LIMIT:
-                found = self._pass_damage(file, view, place, seen.reason) if search else -1
-                if found < 0:
-                    return
-                place = found
-        self.position = file.base + place
+                place = self._pass_damage(file, view, place, seen.reason)
+                if place < 0:
+                    break
+        if place >= 0 or file is not self.files[-1]:
+            self.position = file.base + stop
 
     def _pass_damage(self, file: DataFile, view: memoryview, place: int, reason: ScanStop) -> int:
         """Where the next record of the file begins; -1 when there is none."""
-        end = kernel.written_end(view, place, file.size)
+        end = kernel.written_end(view, place, self._stop_of(file))
         found = kernel.find_record(view, place + 1, end, file.base) if place + 1 < end else -1
-        is_last = file is self._files.log[-1] or not self._goes_on_behind(file)
+        if found >= 0 and kernel.scan(view, place, found, file.base, check_crc=True, max_count=1).count:
+            return place  # it was being written; with a whole record after it, it is settled
+        is_last = file is self.files[-1] or not self._goes_on_after(file)
         if self._on_damage is not None and (found >= 0 or not is_last):
             stop = file.base + found if found >= 0 else file.end
             self._on_damage(file.base + place, stop, reason.name.lower().replace("_", " "))
         return found
 
-    def _goes_on_behind(self, file: DataFile) -> bool:
-        return any(other.base > file.base and self.first_store_time(other) is not None for other in self._files.log)
+    def _goes_on_after(self, file: DataFile) -> bool:
+        return any(other.base > file.base and self.first_store_time(other) is not None for other in self.files)

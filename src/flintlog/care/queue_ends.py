@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from flintlog import kernel
@@ -13,10 +13,14 @@ from flintlog.derive.derived_files import QueueFilesView
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.batch_queue_entry import parse_batch_queue_entry
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
+from flintlog.store.dispatch_journal import DispatchJournal
 
 _PLACE = struct.Struct("!qi")
 MOST = PREFILL_ENTRY.size
 """A size that no record has."""
+
+FAR = 1 << 62
+"""No log is that long."""
 
 
 def queue_end(files: StoreFiles, queue: QueueFilesView) -> int:
@@ -36,7 +40,22 @@ def queue_end(files: StoreFiles, queue: QueueFilesView) -> int:
 
 def log_end_of_queues(files: StoreFiles) -> int:
     """How far the log goes, as the last entries of all queues say; 0 when there are none."""
-    ends = [0]
+    return max((at + size for at, size in _last_entries(files) if at >= 0 and 0 < size < MOST), default=0)
+
+
+def dispatched_to(files: StoreFiles) -> int:
+    """Where the last record begins that has a queue entry: with dispatch in log order, all before it have theirs.
+
+    A dispatcher outside the store writes in any order, and its journal says what it has finished.
+    """
+    published = DispatchJournal(files.paths.dispatch, files.medium).load()
+    if published is not None:
+        return published.end
+    return max((at for at, size in _last_entries(files) if 0 <= at < FAR and 0 < size < MOST), default=0)
+
+
+def _last_entries(files: StoreFiles) -> Iterator[tuple[int, int]]:
+    """Physical offset and size that the last entry of each queue names."""
     for queue in files.queues.values():
         for file in reversed(queue.files):
             view = files.read(file.path, 0, file.size)
@@ -47,10 +66,8 @@ def log_end_of_queues(files: StoreFiles) -> int:
                 else kernel.count_entries(view, 0, len(view) - len(view) % size) // size
             )
             if count:
-                physical_offset, record_size = _PLACE.unpack_from(view, (count - 1) * size)
-                ends.append(physical_offset + record_size if physical_offset >= 0 and 0 < record_size < MOST else 0)
+                yield _PLACE.unpack_from(view, (count - 1) * size)
                 break
-    return max(ends)
 
 
 def queue_begin(files: StoreFiles, queue: QueueFilesView, log_min: int, end: int) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog.care.inference import Inferred, common_size, index_layout, log_file_size
+from flintlog.care.published_end import WrittenLog, published_end
 from flintlog.derive.derived_files import DataFile, DeletedPart, DerivedFiles, LedgerView, QueueFilesView, QueueKey
 from flintlog.derive.finding import ERROR, WARNING, Finding
 from flintlog.disk.local import LocalMedium
@@ -74,6 +75,22 @@ class StoreFiles:
     known_end: int | None = None
     known_topics: frozenset[str] | None = None
     topic_queue_types: dict[str, str] = field(default_factory=dict)
+    _end: int | None = None
+
+    @property
+    def end(self) -> int | None:
+        """Where the log ended at the first question, if a writer runs; nobody shows or judges what lies after it.
+
+        None when nobody writes: then all bytes of the log are what they will be.
+        """
+        if self.is_running and self._end is None:
+            self.fix_end()
+        return self._end
+
+    def fix_end(self, known: int = 0) -> int:
+        """Let the log end where it ends now, whether a writer runs or may begin to; `known` is an earlier end."""
+        self._end = published_end(self.source, WrittenLog(self.log, self.paths.batches, self.paths.ledger), known)
+        return self._end
 
     @property
     def config(self) -> StoreConfig:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from flintlog import kernel
 from flintlog.care.member_files import check_member, find_given_up
-from flintlog.care.queue_ends import log_end_of_queues
+from flintlog.care.queue_ends import dispatched_to, log_end_of_queues
 from flintlog.care.side_files import check_side_files
 from flintlog.care.store_files import StoreFiles, look_at
 from flintlog.derive.derived_files import DataFile, DerivedFiles
@@ -41,6 +41,7 @@ from flintlog.derive.findings import (
 )
 from flintlog.derive.index_files import IndexFileView
 from flintlog.derive.side_checks import check_checkpoint
+from flintlog.disk.lock import is_locked
 from flintlog.disk.medium import Advice, Medium, RawFile
 from flintlog.errors import FormatError
 from flintlog.format import names
@@ -105,8 +106,22 @@ def verify(
     look: Look | None = None,
 ) -> Verification:
     """Check the store in a directory; see the module. `look` takes the place of the threads."""
-    files = look_at(Path(root), config, medium, every_name=True)
-    return _Verifier(files, mode, threads or os.cpu_count() or 1, progress, range_bytes, look).run()
+    while True:
+        files, derived_end = _look_beside_writer(Path(root), config, medium)
+        answer = _Verifier(files, derived_end, mode, threads or os.cpu_count() or 1, progress, range_bytes, look).run()
+        if files.is_running or not is_locked(files.paths.lock):
+            return answer  # otherwise a writer came meanwhile, and nothing says what it changed
+
+
+def _look_beside_writer(root: Path, config: StoreConfig | None, medium: Medium | None) -> tuple[StoreFiles, int | None]:
+    """The files of a store; beside a writer also the place below which queues and index are complete in them."""
+    files = look_at(root, config, medium, every_name=True)
+    if not files.is_running:
+        return files, None
+    derived_end = dispatched_to(files)
+    files = look_at(root, config, medium, every_name=True)
+    end = files.end
+    return files, None if end is None else min(end, derived_end)
 
 
 class _Verifier:
@@ -115,6 +130,7 @@ class _Verifier:
     def __init__(
         self,
         files: StoreFiles,
+        derived_end: int | None,
         mode: Mode,
         threads: int,
         progress: Progress | None,
@@ -122,6 +138,7 @@ class _Verifier:
         look: Look | None,
     ) -> None:
         self._files = files
+        self._derived_end = derived_end
         self._mode = mode
         self._threads = threads
         self._progress = progress
@@ -171,16 +188,18 @@ class _Verifier:
     def _facts(self) -> LogFacts:
         files = self._files
         is_clean = files.is_clean and not files.is_running
-        cut_at = self._earlier_cut() if is_clean else None
+        cut_at = self._earlier_cut() if is_clean else files.end
         checked_from = 0
         if self._mode == "quick":
-            with_data = [file for file in files.log if any(files.read(file.path, 0, min(8, file.size)))]
+            below = [file for file in files.log if files.end is None or file.base < files.end]
+            with_data = [file for file in below if any(files.read(file.path, 0, min(8, file.size)))]
             checked_from = with_data[-1].base if with_data else 0
         if files.is_running:
             self._answer.notes.append("the store is in use: what is written meanwhile is not judged")
         elif not files.is_clean:
             self._answer.notes.append("the last stop was not clean: the next opening recovers the store")
-        return LogFacts(is_clean, files.is_running, cut_at, files.known_end, checked_from)
+        known_end, derived_end = files.known_end, self._derived_end
+        return LogFacts(is_clean, files.is_running, cut_at, known_end, checked_from, derived_end=derived_end)
 
     def _earlier_cut(self) -> int | None:
         """Where Java's last recovery ended the log, if nothing was put since then; its checkpoint tells."""

@@ -20,7 +20,7 @@ from flintlog.cli.parameters import look, output_option, store_argument, store_c
 from flintlog.cli.times import format_ms, parse_ms
 
 if TYPE_CHECKING:
-    from flintlog.care.log_reader import LogReader, Wanted
+    from flintlog.care.log_reader import Wanted
     from flintlog.care.store_files import StoreFiles
     from flintlog.store.config import StoreConfig
     from flintlog.store.stored import StoredMessage
@@ -108,13 +108,14 @@ def cat(store: Path, choice: Choice, limit: int | None, config: StoreConfig | No
 @output_option
 def tail(store: Path, choice: Choice, count: int, follow: bool, config: StoreConfig | None, output: Output) -> None:
     """Show the last messages of the store in STORE, and with -f those that are put from now on."""
-    last, reader = _last(look(store, config, output), count, choice)
-    if not follow:
-        _write(last, choice.body, output)
-        return
-    if isinstance(output, JsonOutput):
+    if follow and isinstance(output, JsonOutput):
         raise click.UsageError("-f has no end, and a JSON array needs one; use -o jsonl")
-    _write_lines(chain(last, _follow(store, config, reader, choice)), choice.body, output)
+    files = look(store, config, output)
+    if not follow:
+        _write(_last(files, count, choice), choice.body, output)
+        return
+    end = files.fix_end()
+    _write_lines(chain(_last(files, count, choice), _follow(store, config, end, choice)), choice.body, output)
 
 
 def _wanted(topic: str | None, queue_id: int | None, start: str | None, stop: str | None) -> Wanted:
@@ -199,31 +200,30 @@ def _write_lines(messages: Iterable[StoredMessage], body: str, output: Output) -
         output.stream.flush()
 
 
-def _last(files: StoreFiles, count: int, choice: Choice) -> tuple[list[StoredMessage], LogReader]:
-    """The last messages that match, oldest first, and a reader that stands behind them."""
+def _last(files: StoreFiles, count: int, choice: Choice) -> list[StoredMessage]:
+    """The last messages that match, oldest first."""
     from flintlog.care.log_reader import LogReader
 
     reader = LogReader(files)
-    end = 0
     found: list[StoredMessage] = []
-    for file in reversed(files.log):
-        if len(found) >= count and end:
+    for file in reversed(reader.files):
+        if len(found) >= count:
             break
         own = [message for message in reader.read_file(file, choice.wanted) if choice.matches(message)]
-        if reader.position > file.base:
-            end = max(end, reader.position)
-        found = (own + found)[-count:] if count else []
-    reader.position = end
-    return found, reader
+        found = (own + found)[-count:]
+    return found
 
 
-def _follow(store: Path, config: StoreConfig | None, reader: LogReader, choice: Choice) -> Iterator[StoredMessage]:
+def _follow(store: Path, config: StoreConfig | None, position: int, choice: Choice) -> Iterator[StoredMessage]:
+    """The messages from a place on, each as soon as it is published."""
     from flintlog.care.log_reader import LogReader
     from flintlog.care.store_files import look_at
 
     while True:
-        yield from (message for message in reader.more(choice.wanted) if choice.matches(message))
-        time.sleep(POLL_S)
-        position = reader.position
-        reader = LogReader(look_at(store, config))
+        files = look_at(store, config)
+        files.fix_end(position)
+        reader = LogReader(files)
         reader.position = position
+        yield from (message for message in reader.more(choice.wanted) if choice.matches(message))
+        position = reader.position
+        time.sleep(POLL_S)

@@ -108,7 +108,7 @@ def _judge_index(
         tally.merge(result.index)
     judgement.key_count = tally.key_count
     if not index.files:
-        if tally.key_count:
+        if tally.missing and not facts.is_late(tally.missing[0].first_physical_offset):
             evidence = f"messages of the log have {tally.key_count} keys, and there is no index"
             judgement.findings.append(Finding("missing-index", WARNING, evidence, "build the index from the log"))
         return
@@ -120,6 +120,8 @@ def _judge_missing_keys(judgement: Judgement, tally: IndexTally, facts: LogFacts
     # After a clean stop whoever opens the store indexes from the first record on that has no queue entry.
     late_from = dispatched_to if facts.is_clean else tally.matched_last
     for missing in tally.missing:
+        if facts.is_late(missing.first_physical_offset):
+            continue
         if missing.first_physical_offset > late_from:
             note = f"{missing.key_count} keys at the log's end are not indexed yet; the next opening adds them"
             judgement.notes.append(note)
@@ -147,6 +149,8 @@ def _judge_odd_entries(judgement: Judgement, tally: IndexTally, index: IndexSequ
     may_run_ahead = not facts.is_clean or facts.is_running or facts.cut_at is not None
     ahead = 0
     for odd in tally.odd:
+        if facts.is_late(odd.physical_offset):
+            continue
         if odd.physical_offset >= log.end and may_run_ahead:
             ahead += 1
         elif not log.is_damaged(odd.physical_offset):

@@ -148,9 +148,9 @@ class IndexWalk:
         return row, key, entry == stop
 
     def _rest_is_missing(self, scan: Scan, row: int, key: int) -> None:
-        first = scan.row(row)
-        count = len(scan.hashes) - first.first_hash - key
+        count = len(scan.hashes) - scan.row(row).first_hash - key
         if count:
+            first = next(found for at in range(row, scan.count) if (found := scan.row(at)).hash_count)
             last = scan.row(scan.count - 1)
             self._tally.add_missing(first.physical_offset, last.physical_offset, count)
 

@@ -19,9 +19,13 @@ from flintlog.derive.range_check import RangeResult
 class LogFacts:
     """What is known of a log before it is read.
 
-    `cut_at` is where an earlier recovery of Java's ended it, leaving bytes behind; `known_end` where a clean stop of
-    ours did. `queues_end` is how far the queues say the log went, which is looked for only where it matters. A log that
-    is `is_running` grows while it is read, so its end is not judged.
+    Nothing after `cut_at` is judged: an earlier recovery of Java's ended the log there and left bytes, or a running
+    writer had published so much when the reading began. `known_end` is where a clean stop of ours ended it.
+    `queues_end` is how far the queues say the log went, which is looked for only where it matters.
+
+    Beside a running writer `derived_end` is where the last record begins that was dispatched before any queue or index
+    file was listed. Dispatch keeps the log's order, so below it queues and index are complete, and what is derived from
+    later records is not judged.
     """
 
     is_clean: bool
@@ -30,6 +34,11 @@ class LogFacts:
     known_end: int | None = None
     checked_from: int = 0
     queues_end: int = 0
+    derived_end: int | None = None
+
+    def is_late(self, physical_offset: int) -> bool:
+        """Whether a running writer may be about to derive queue and index entries from the record there."""
+        return self.derived_end is not None and physical_offset >= self.derived_end
 
     def was_whole_at(self, physical_offset: int) -> bool:
         """Whether a clean stop left a whole record there."""
@@ -141,10 +150,7 @@ def _judge_end(judgement: LogJudgement, pending: _OpenEnd | None, files: Sequenc
     if facts.cut_at is not None and judgement.end == facts.cut_at:
         return
     if pending is not None and torn > 0:
-        if facts.is_running:
-            judgement.damages.append((pending.start, pending.written_end))
-            judgement.notes.append(f"the store is in use; what is being written at {pending.start} was not judged")
-        elif not _is_damaged_end(judgement, pending, files, facts):
+        if not _is_damaged_end(judgement, pending, files, facts):
             judgement.damages.append((pending.start, pending.written_end))
             _note_torn(judgement, pending, torn, files)
     elif facts.known_end is not None and judgement.end < facts.known_end:

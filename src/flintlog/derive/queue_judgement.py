@@ -85,7 +85,7 @@ class _Judge:
 
     def run(self, tallies: Mapping[QueueKey, QueueTally]) -> QueueJudgement:
         result = self._result
-        if tallies and not self._derived.queues:
+        if tallies and not self._derived.queues and not self._facts.is_late(self._log.min_offset):
             count = sum(tally.entry_count for tally in tallies.values())
             evidence = f"the log has {count} messages for {len(tallies)} queues, and there are no queues"
             result.findings.append(Finding("missing-queues", WARNING, evidence, "build the queues from the log"))
@@ -99,7 +99,7 @@ class _Judge:
             self._judge_strays(self._derived.queues[key], tallies.get(key) or QueueTally())
         if self._gone_count:
             self._tell_short_log()
-        if result.lagging_count:
+        if result.lagging_count and not self._facts.is_running:
             result.notes.append(
                 f"{result.lagging_count} messages at the log's end have no queue entry yet; the next opening adds them"
             )
@@ -122,6 +122,8 @@ class _Judge:
             evidence = f"{_messages(key, stretch)} have no queue entry"
             self._tell("missing-queue-entries", evidence, key, stretch)
         for stretch in tally.wrong.items[:MAX_STRETCHES]:
+            if self._facts.is_late(stretch.first_physical_offset):
+                continue  # it may have been read while it was written
             evidence = f"the entry of {_messages(key, stretch)}: {stretch.evidence}"
             self._tell("wrong-queue-entries", evidence, key, stretch)
 
@@ -161,6 +163,8 @@ class _Judge:
     def _is_lagging(self, stretch: Stretch) -> bool:
         """Whether these were not dispatched yet; after an unclean stop, or their entries were not flushed."""
         at = stretch.first_physical_offset
+        if self._facts.is_running:
+            return self._facts.is_late(at)
         return at > self._result.dispatched_to or (not self._facts.is_clean and 0 < self._vouched < at)
 
     def _tell(self, kind: str, evidence: str, key: QueueKey, stretch: Stretch) -> None:
@@ -202,6 +206,8 @@ class _Judge:
             if self._is_gone(physical_offset):
                 self._gone_count += 1
                 self._gone_end = max(self._gone_end, physical_offset + self._size_at(path, place))
+            elif self._facts.is_late(physical_offset):
+                pass
             elif physical_offset >= self._log.end and self._may_run_ahead():
                 self._result.ahead_count += 1
             elif not self._log.is_damaged(physical_offset):
@@ -248,7 +254,10 @@ class _Judge:
     def _stray_entries(self, queue: QueueFilesView, tally: QueueTally) -> Iterator[tuple[str, int, int]]:
         """Entries at places that no record accounts for: file, place, physical offset."""
         low = max(self._log.min_offset, self._facts.checked_from)
+        end = max((stretch.stop for stretch in tally.records), default=0)
         for start, stop, is_before in _uncovered(tally, queue):
+            if start >= end and self._facts.is_running:
+                return  # a writer may be putting an entry there, and half of it may be seen
             for path, place, entry in _backwards(queue, self._derived.read, start, stop):
                 at: int = _OFFSET.unpack_from(entry)[0]
                 if not any(entry):
@@ -268,7 +277,7 @@ class _Judge:
             end = kernel.written_end(view, 0, len(view))
             for place in range(0, end, BATCH_ENTRY_SIZE):
                 at: int = _OFFSET.unpack_from(bytes(view[place : place + 8]).ljust(8, b"\0"))[0]
-                if at >= low or at < 0:
+                if (at >= low or at < 0) and not self._facts.is_late(at):
                     inside.append((file.path, place, at))
         excess = len(inside) - (tally.entry_count - len(tally.absent))
         yield from inside[len(inside) - excess :] if excess > 0 else ()

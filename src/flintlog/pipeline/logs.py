@@ -16,16 +16,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath, PurePosixPath
 
-from flintlog.derive.log_end import late_record, records_end
+from flintlog.care import published_end as published
+from flintlog.care.published_end import WrittenLog
+from flintlog.derive.derived_files import DataFile
 from flintlog.derive.log_files import LogFile, check_files, log_files
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.source import ByteSource, MappedSource
 from flintlog.errors import DamagedStore
-from flintlog.format.ledger_entry import INDEX_RECORD_SIZE, parse_index_record
-from flintlog.format.ledger_state import parse_ledger_checkpoint
-from flintlog.format.names import ABORT, CHECKPOINT, COMMIT_LOG, LOCK
+from flintlog.format.names import ABORT, COMMIT_LOG, LOCK
 from flintlog.pipeline.places import absolute
-from flintlog.store.batch_notes import parse_opened_start
 from flintlog.store.paths import LEDGER_PREFIX, StorePaths
 
 _WILD = frozenset("*?[")
@@ -166,56 +165,22 @@ def _broker_names(found: dict[str, tuple[str, ...]]) -> dict[str, str]:
 
 
 def find_end(log: Log, known: int = 0, *, search: bool = True) -> int:
-    """The physical offset behind the last record that counts; `known` is a record's place that was the end before."""
+    """The physical offset after the last record that counts; `known` is a record's place that was the end before."""
     if not log.files:
         return 0
     source, path = open_source(log.uri)
-    end = _records_end(log, source, path, known, search)
-    committed = committed_end(log)
-    if committed is not None:
-        return min(end, committed)
-    # After the end: a batch that was closed in between may be read in part now, and the rest of it later.
-    opened = _opened_batch_start(source, path)
-    return end if opened is None else max(log.first, min(end, opened))
+    return published.published_end(source, _written(log, path), known, search=search)
 
 
 def committed_end(log: Log) -> int | None:
-    """Where a ledger's last entry ends that the member knew to be committed: what lies behind may still be cut."""
+    """Where a ledger's last entry ends that the member knew to be committed; None where the log is no ledger."""
     if log.ledger is None:
         return None
     source, path = open_source(log.uri)
-    ledger = path / log.ledger
-    begin = next((file.base for file in log.files if file.name.startswith(ledger.name)), 0)
-    state = next((info for info in source.listing(ledger) if info.name == CHECKPOINT), None)
-    if state is None:
-        return begin
-    committed = parse_ledger_checkpoint(bytes(source.view(ledger / CHECKPOINT, 0, state.size))).committed_index
-    offset = committed * INDEX_RECORD_SIZE
-    for file in log_files([(info.name, info.size) for info in source.listing(ledger / "index")], strict=False):
-        if committed >= 0 and file.base <= offset < file.end:
-            place = offset - file.base
-            record = parse_index_record(source.view(ledger / "index" / file.name, place, place + INDEX_RECORD_SIZE))
-            return record.position + record.size
-    return begin
+    return published.committed_end(source, _written(log, path))
 
 
-def _opened_batch_start(source: ByteSource, path: PurePath) -> int | None:
-    """Where a batch begins that is being appended: it may be cut again."""
-    notes = StorePaths.of(Path(path.parent), None).batches
-    for info in source.listing(PurePath(notes.parent)):
-        if info.name == notes.name:
-            return parse_opened_start(bytes(source.view(PurePath(notes), 0, info.size)))
-    return None
-
-
-def _records_end(log: Log, source: ByteSource, path: PurePath, known: int, search: bool) -> int:
-    for file in reversed(log.files):
-        view = source.view(path / file.name, 0, file.size)
-        start = known if file.base < known < file.end else file.base
-        stop = source.data_end(path / file.name, start - file.base)
-        if search:
-            start = late_record(view, file.base, start, stop)
-        end = records_end(view, file.base, start, stop, search=search)
-        if end > file.base:
-            return end
-    return log.first
+def _written(log: Log, path: PurePath) -> WrittenLog:
+    files = [DataFile(str(path / file.name), file.base, file.size) for file in log.files]
+    ledger = None if log.ledger is None else path / log.ledger
+    return WrittenLog(files, PurePath(StorePaths.of(Path(path.parent), None).batches), ledger)
