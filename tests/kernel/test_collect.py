@@ -106,3 +106,35 @@ def test_with_checks_a_record_is_taken_only_at_the_size_that_its_entry_says(
     assert kernel.collect(entries((0, size, 0)), 0, 20, log, 0, len(log), 9, 9999, None, True) == ([log[:size]], 20)
     for wrong in (size - 1, size + 1, len(log)):
         assert kernel.collect(entries((0, wrong, 0)), 0, 20, log, 0, len(log), 9, 9999, None, True) == ([], 0)
+
+
+def test_with_a_home_a_record_is_taken_only_for_the_place_that_it_names(
+    kernel: ModuleType, note: Callable[..., object], write_log: Callable[..., bytes]
+) -> None:
+    log = write_log([note(b"first", "t"), note(b"second", "t")])
+    size = int.from_bytes(log[:4], "big")
+    entry = entries((0, size, 0))
+    queue_id, queue_offset = struct.unpack_from("!i4xq", log, 12)
+
+    def collected(*home: object) -> list[bytes]:
+        found: list[bytes] = kernel.collect(entry, 0, 20, log, 0, len(log), 9, 9999, None, 1, home)[0]
+        return found
+
+    assert collected(b"t", queue_id, queue_offset) == [log[:size]]
+    assert collected(b"u", queue_id, queue_offset) == []
+    assert collected(b"tt", queue_id, queue_offset) == []
+    assert collected(b"t", queue_id + 1, queue_offset) == []
+    assert collected(b"t", queue_id, queue_offset + 1) == []
+
+
+def test_with_a_home_the_offset_counts_entries_that_a_filter_passes_over(
+    kernel: ModuleType, note: Callable[..., object], write_log: Callable[..., bytes]
+) -> None:
+    log = bytearray(write_log([note(b"first", "t"), note(b"second", "t")]))
+    size = int.from_bytes(log[:4], "big")
+    queue_id = struct.unpack_from("!i", log, 12)[0]
+    struct.pack_into("!q", log, size + 20, 6)
+    second = int.from_bytes(log[size : size + 4], "big")
+    queue = entries((0, size, 1), (size, second, 2))
+    found = kernel.collect(queue, 0, 40, log, 0, len(log), 9, 9999, {2}, 1, (b"t", queue_id, 5))
+    assert found == ([bytes(log[size : size + second])], 40)

@@ -298,12 +298,17 @@ def with_crc_property(record: Record, *, from_batch: bool = False) -> Record:
 
 
 def has_crc_property(encoded: Buffer) -> bool:
-    """Whether these bytes of one record end in a CRC property, right or wrong, or in what a torn write left of one."""
+    """Whether these bytes of one record end in a CRC property, right or wrong, or in what is left of one.
+
+    A torn write leaves a part of it, rot one wrong byte in its name.
+    """
     if len(encoded) < CRC_PROPERTY_SIZE:
         return False
     end = bytes(encoded[len(encoded) - CRC_PROPERTY_SIZE :])
     # Zeros lie where nothing was written. No record ends in so many of its own: before its properties stands a topic.
-    return end.startswith(_CRC_PROPERTY_START) or _CRC_PROPERTY_START.startswith(end.rstrip(b"\0"))
+    if _CRC_PROPERTY_START.startswith(end.rstrip(b"\0")):
+        return True
+    return sum(a != b for a, b in zip(end, _CRC_PROPERTY_START, strict=False)) <= 1
 
 
 def has_good_crc_property(encoded: Buffer) -> bool:

@@ -242,6 +242,7 @@ cdef int decode_range(
     int64_t base,
     const Levels *levels,
     const QueueNames *topics,
+    int check_crc,
     bint include_body,
     int64_t max_rows,
     int64_t left,
@@ -251,7 +252,7 @@ cdef int decode_range(
     cdef Parts parts
     cdef int reason
     while True:
-        reason = record_at(data, place[0], stop, base, False, &parts)
+        reason = record_at(data, place[0], stop, base, check_crc, &parts)
         if reason != WHOLE:
             return reason
         if topics == NULL or find_queue(topics, parts.topic, 0, queue_hash(parts.topic, 0)) >= 0:
@@ -274,11 +275,13 @@ def decode(
     int64_t max_rows=65536,
     int64_t max_bytes=64 << 20,
     delay_levels_ms=(),
+    int check_crc=0,
 ):
     """The records of buffer[start:stop] (of these topics, if given) as columns.
 
     Ends with LIMIT before `stop` when there are `max_rows` messages, or when the next one would take what
-    is decoded over `max_bytes` (one message always goes in); go on from `end` then.
+    is decoded over `max_bytes` (one message always goes in); go on from `end` then. `check_crc` is a
+    `types.Crc`: a record that does not match its sums ends it too.
     """
     cdef Held held = Held(buffer)
     cdef Columns columns
@@ -305,6 +308,7 @@ def decode(
                 base,
                 &levels,
                 &wanted if has_topics else NULL,
+                check_crc,
                 include_body,
                 max_rows,
                 left,

@@ -4,6 +4,31 @@ cdef enum:
     BODY_LENGTH_AT = 84
 
 
+cdef struct Home:
+    Span topic
+    int32_t queue_id
+    int64_t queue_offset
+
+
+cdef int read_home(tuple home, Home *place) except -1:
+    """Topic, queue id and queue offset that records must name; the topic's bytes belong to the caller."""
+    cdef bytes topic = home[0]
+    place.topic.at = topic
+    place.topic.size = <int32_t>len(topic)
+    place.queue_id = home[1]
+    place.queue_offset = home[2]
+    return 0
+
+
+cdef inline bint is_home(const Parts *parts, const Home *place) noexcept:
+    return (
+        parts.queue_id == place.queue_id
+        and parts.queue_offset == place.queue_offset
+        and parts.topic.size == place.topic.size
+        and memcmp(parts.topic.at, place.topic.at, place.topic.size) == 0
+    )
+
+
 def collect(
     entries,
     Py_ssize_t position,
@@ -14,10 +39,12 @@ def collect(
     Py_ssize_t max_count,
     Py_ssize_t max_bytes,
     tag_codes=None,
-    bint check=False,
+    int check_crc=0,
+    home=None,
 ):
     """Copies of the records that the entries in entries[position:stop] point at, and where it stopped."""
     cdef Parts parts
+    cdef Home place
     cdef Held queue = Held(entries)
     cdef Held records = Held(log)
     cdef list found = []
@@ -27,6 +54,10 @@ def collect(
     cdef int32_t size
     cdef const uint8_t *entry
     check_range(position, stop, queue.size)
+    place.topic.at = NULL
+    if home is not None:
+        read_home(home, &place)
+        check_crc = check_crc or CHECK_BODY
     while stop - position >= ENTRY_SIZE and len(found) < max_count:
         entry = queue.data + position
         if tag_codes is None or get64(entry + 12) in tag_codes:
@@ -36,13 +67,16 @@ def collect(
                 break
             if taken and size > max_bytes - taken:
                 break
-            if check and record_at(records.data, start, start + size, log_base, True, &parts) != WHOLE:
+            if check_crc and record_at(records.data, start, start + size, log_base, check_crc, &parts) != WHOLE:
                 break
-            if check and get32(records.data + start) != size:
+            if check_crc and get32(records.data + start) != size:
+                break
+            if place.topic.at != NULL and not is_home(&parts, &place):
                 break
             found.append(PyBytes_FromStringAndSize(<const char *>records.data + start, size))
             taken += size
         position += ENTRY_SIZE
+        place.queue_offset += 1
     return found, position
 
 

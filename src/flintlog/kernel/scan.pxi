@@ -134,13 +134,13 @@ def scan(
     Py_ssize_t stop,
     int64_t base,
     *,
-    bint check_crc=False,
+    int check_crc=0,
     delay_levels_ms=(),
     max_count=None,
 ):
     """The records of buffer[start:stop], where buffer[0] has the physical offset `base`.
 
-    With `max_count` the scan ends with LIMIT behind that many records.
+    With `max_count` the scan ends with LIMIT behind that many records. `check_crc` is a `types.Crc`.
     """
     cdef Held held = Held(buffer)
     cdef Scan result = Scan()
@@ -192,7 +192,7 @@ cdef int scan_range(
     Py_ssize_t *place,
     Py_ssize_t stop,
     int64_t base,
-    bint check_crc,
+    int check_crc,
     Py_ssize_t most,
     const Levels *levels,
     Growing *rows,

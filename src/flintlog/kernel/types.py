@@ -35,6 +35,17 @@ INNER_BATCH: Final = 2
 END_OF_FILE: Final = 0
 
 
+class Crc(IntEnum):
+    """Which sums of a record are checked; `True` and `False` mean the first two."""
+
+    NONE = 0
+    BODY = 1
+    RECORD = 2
+    """That of the body, and the one over the whole record, if it has one."""
+    FORCED = 3
+    """Both: a record without the one over all of it is damaged."""
+
+
 class ScanStop(IntEnum):
     """Why a scan ended where it did."""
 
@@ -45,6 +56,8 @@ class ScanStop(IntEnum):
     BAD_CRC = 4
     BAD_OFFSET = 5
     SHORT = 6
+    BAD_RECORD_CRC = 7
+    NO_RECORD_CRC = 8
 
 
 class LaneStop(IntEnum):

@@ -86,9 +86,9 @@ cdef void seal(uint8_t *record, const uint8_t *start, int32_t size) noexcept:
     cdef uint32_t crc = crc_more(crc_more(0xFFFFFFFF, start, 8), record + 8, size - 8 - CRC_PROPERTY_SIZE)
     cdef int i
     crc = ~crc & <uint32_t>0x7FFFFFFF
-    memcpy(at, b"__CRC32#\x01", 9)
+    memcpy(at, SEAL_NAME, SEAL_NAME_SIZE)
     for i in range(10):
-        at[9 + i] = <uint8_t>(c"0" + crc % 10)
+        at[SEAL_NAME_SIZE + i] = <uint8_t>(c"0" + crc % 10)
         crc //= 10
     at[19] = 2
 

@@ -25,6 +25,7 @@ _NOT_FOUND: Final = -1
 _LONG = struct.Struct(">q")
 _STORE_TIME_AT: Final = 20
 _BASE_AT: Final = 28
+_BASE_AND_COUNT = struct.Struct(">qh")
 
 
 class BatchConsumeQueueEntries(EntryRange):
@@ -170,8 +171,10 @@ class BatchConsumeQueue(LogicalQueue):
         if segment is None:
             return None
         position = self._position_of(segment, queue_offset)
+        if position is not None and not self._is_entry_of(segment, position, queue_offset):
+            segment, position = self._find_covering(queue_offset) or (segment, position + ENTRY_SIZE)
         selected = None if position is None else segment.select(position)
-        if selected is None:
+        if selected is None or len(selected.view) < ENTRY_SIZE:
             return None
         (base,) = _LONG.unpack_from(selected.view, _BASE_AT)
         return BatchConsumeQueueEntries(selected, base)
@@ -200,6 +203,30 @@ class BatchConsumeQueue(LogicalQueue):
             else:
                 high = middle - 1
         return found
+
+    def _is_entry_of(self, segment: Segment, position: int, queue_offset: int) -> bool:
+        """Whether the entry that a bisection found holds the offset, and follows the one before it."""
+        before = position - ENTRY_SIZE
+        base = self._field(segment, position, _BASE_AT)
+        if before >= 0 and self._field(segment, before, _BASE_AT) >= base:
+            return False
+        return self._covers(segment, position, queue_offset)
+
+    def _covers(self, segment: Segment, position: int, queue_offset: int) -> bool:
+        selected = segment.select(position, ENTRY_SIZE)
+        if selected is None:
+            return False
+        with selected:
+            base, count = _BASE_AND_COUNT.unpack_from(selected.view, _BASE_AT)
+        return bool(base <= queue_offset < base + count)
+
+    def _find_covering(self, queue_offset: int) -> tuple[Segment, int] | None:
+        """The entry of an offset, by looking at all: a damaged one leads a bisection astray, but hides only itself."""
+        for segment in self.segments.segments:
+            for position in range(0, segment.read_position - ENTRY_SIZE + 1, ENTRY_SIZE):
+                if self._covers(segment, position, queue_offset):
+                    return segment, position
+        return None
 
     @staticmethod
     def _field(segment: Segment, position: int, field_at: int) -> int:

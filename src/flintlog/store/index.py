@@ -6,7 +6,8 @@ does not reach beyond that time and a later file has keys: time alone does not t
 within one millisecond apart. The others are thrown away and built again from the log.
 
 Invariant: files are sorted by name (their time of creation, always growing), only the last takes keys, and
-keys come in the log's order. Key texts are not stored: a query may also find messages of other keys with the same hash.
+keys come in the log's order. Key texts are not stored: an offset that is found may be that
+of a message of another key with the same hash.
 """
 
 from __future__ import annotations

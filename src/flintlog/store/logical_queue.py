@@ -56,6 +56,7 @@ class LogicalQueue(ABC):
 
     def __init__(self, topic: str, queue_id: int, segments: SegmentQueue, tails: TailKeeper | None = None) -> None:
         self.topic = topic
+        self.topic_bytes = topic.encode(errors="replace")  # one that cannot be encoded is no record's
         self.queue_id = queue_id
         self.segments = segments
         self._tails = TailKeeper() if tails is None else tails

@@ -18,6 +18,7 @@ from flintlog.store.filters import MessageFilter, as_filter
 from flintlog.store.get_figures import GetFigures
 from flintlog.store.queue_units import CqUnit
 from flintlog.store.reading import MAX_PULL_BYTES, Reader
+from flintlog.store.record_crc import crc_to_check
 from flintlog.store.stored import Page, QueueInfo, StoredMessage
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ class Readable:
             end=end,
             include_body=include_body,
             delay_levels_ms=self.config.delay_levels_ms,
+            check_crc=crc_to_check(self.config),
         )
 
     def queue_ids(self, topic: str) -> list[int]:

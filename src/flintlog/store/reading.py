@@ -16,22 +16,23 @@ from dataclasses import dataclass
 from flintlog import kernel
 from flintlog.derive.entries import told_count
 from flintlog.errors import DamagedRecord, FormatError, InvalidOffset
+from flintlog.format.index_file import index_key, index_keys
 from flintlog.format.message_id import parse_message_id
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.format.record import MIN_RECORD_SIZE
 from flintlog.kernel import ScanStop
-from flintlog.store import record_crc
 from flintlog.store.checks import check_offset
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.config import StoreConfig
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.damage import DamageMap
+from flintlog.store.entry_home import stranger
 from flintlog.store.filters import MessageFilter
 from flintlog.store.index import IndexService
 from flintlog.store.logical_queue import Boundary, LogicalQueue, QueueType
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.queue_units import CqUnit, EntryRange
-from flintlog.store.record_crc import RecordCrc
+from flintlog.store.record_crc import FAULTS, crc_to_check
 from flintlog.store.stored import GetStatus, Page, StoredMessage
 
 MAX_PULL_BYTES = 128 * 1024 * 1024
@@ -73,7 +74,7 @@ class Reader:
         self._damage = damage
         self._config = config
         self._delay_levels_ms = config.delay_levels_ms
-        self._record_crc = RecordCrc(config)
+        self._checked_crc = crc_to_check(config)
         self._most_messages = config.max_transfer_count_on_message_in_memory
         self._most_bytes = config.max_transfer_bytes_on_message_in_memory
         self._memory_bytes = _physical_memory_bytes() * config.access_message_in_memory_max_ratio // 100
@@ -171,10 +172,11 @@ class Reader:
         if segment is None or log is None or segments.max_offset - first > self._memory_bytes:
             return None
         log_end = segment.base + segment.read_position
-        records, end = kernel.collect(view, start, stop, log, segment.base, log_end, most, max_bytes, None, True)
+        home = queue.topic_bytes, queue.queue_id, offset
+        records, end = kernel.collect(
+            view, start, stop, log, segment.base, log_end, most, max_bytes, None, self._checked_crc, home
+        )
         if end != stop or not records:
-            return None
-        if self._record_crc.is_on and any(map(self._record_crc.fault_in, records)):
             return None
         levels = self._delay_levels_ms
         messages = [StoredMessage(record, levels) for record in records]
@@ -194,7 +196,7 @@ class Reader:
             if unit.physical_offset < pull.skip_until:
                 pull.next_offset = unit.queue_offset + unit.batch_count
                 continue
-            if not self._take(pull, unit, message_filter):
+            if not self._take(queue, pull, unit, message_filter):
                 return
 
     def _is_full(self, pull: _Pull, unit: CqUnit, in_memory: bool) -> bool:
@@ -214,7 +216,7 @@ class Reader:
             or pull.count > config.max_transfer_count_on_message_in_disk - 1
         )
 
-    def _take(self, pull: _Pull, unit: CqUnit, message_filter: MessageFilter | None) -> bool:
+    def _take(self, queue: LogicalQueue, pull: _Pull, unit: CqUnit, message_filter: MessageFilter | None) -> bool:
         """Look at one entry; False ends the page before it."""
         behind = unit.queue_offset + unit.batch_count
         if message_filter is not None and not message_filter.matches_entry(unit.tags_code, unit.extension):
@@ -228,7 +230,7 @@ class Reader:
             pull.skip_until = unit.physical_offset - unit.physical_offset % size + size
             pull.next_offset = behind
             return True
-        fault = _NOWHERE if record is None else self._fault_in(record, unit.physical_offset)
+        fault = _NOWHERE if record is None else self._fault_in(record, unit.physical_offset, queue, unit)
         if record is None or fault is not None:
             if pull.messages:
                 return False
@@ -261,22 +263,27 @@ class Reader:
         is_gone = segment is None or not segment.available
         return is_gone and 0 <= unit.physical_offset < segments.max_offset
 
-    def _fault_in(self, record: bytes, physical_offset: int) -> str | None:
-        """What is wrong with a record that should lie at this offset; None when it is intact."""
-        seen = kernel.scan(record, 0, len(record), physical_offset, check_crc=True)
+    def _fault_in(
+        self, record: bytes, physical_offset: int, queue: LogicalQueue | None = None, unit: CqUnit | None = None
+    ) -> str | None:
+        """What is wrong with a record that should lie at this offset, and be that of an entry, if one is given."""
+        seen = kernel.scan(record, 0, len(record), physical_offset, check_crc=self._checked_crc)
         if seen.count == 1 and seen.reason is ScanStop.LIMIT:
-            return self._record_crc.fault_in(record)
+            if queue is None or unit is None:
+                return None
+            return stranger(queue, unit, seen.row(0), seen.queues[0], record)
         known = self._damage.at(physical_offset)
-        return seen.reason.name if known is None else known.evidence
+        return FAULTS.get(seen.reason, seen.reason.name) if known is None else known.evidence
 
     # ------------------------------------------------------------------ by key
 
     def query(
         self, topic: str, key: str, begin: int, end: int, max_count: int, index_type: str | None
     ) -> list[StoredMessage]:
-        """Messages that carry a key; as in RocketMQ, those of another key with the same hash are among them."""
+        """Messages that carry a key. The index knows hashes only, so what it names is compared with its own keys."""
         if self._index is None:
             return []
+        text = index_key(topic, key, index_type)
         last = end
         found: list[StoredMessage] = []
         for _ in range(QUERY_ROUNDS):
@@ -290,7 +297,8 @@ class Reader:
                 stored = StoredMessage(record, self._delay_levels_ms)
                 if place == 0:
                     last = stored.store_timestamp
-                found.append(stored)
+                if text in index_keys(stored.topic, stored.properties):
+                    found.append(stored)
             if found or last < begin:
                 break
         return found
@@ -312,7 +320,7 @@ class Reader:
             raise DamagedRecord(f"the log is damaged here: {known.evidence}", offset=physical_offset)
         if fault == ScanStop.BAD_CRC.name:
             raise DamagedRecord("the body does not match its CRC", offset=physical_offset)
-        if fault in (record_crc.WRONG, record_crc.MISSING):
+        if fault is not None and fault in FAULTS.values():
             raise DamagedRecord(fault, offset=physical_offset)
         return None
 

@@ -1,6 +1,7 @@
 """The log as Arrow: record batches straight from the kernel's columns.
 
-One range is in memory at a time. Damaged places are stepped over; the store's `recovery` says where they are.
+One range is in memory at a time. Records that do not match their sums and other damaged places are stepped over:
+`flintlog verify` says where they are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from flintlog.derive.columns import to_record_batch
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import StoreClosed
-from flintlog.kernel import ScanStop
+from flintlog.kernel import Crc, Decoded, ScanStop
 from flintlog.store.damage import DamageMap
 from flintlog.store.segment_bytes import held
 
@@ -31,6 +32,7 @@ def scan_log(
     end: int | None,
     include_body: bool,
     delay_levels_ms: tuple[int, ...],
+    check_crc: Crc,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the records that begin in [start, end): neighbouring ranges give each record once."""
     wanted = None if topics is None else frozenset(topic.encode() for topic in topics)
@@ -55,22 +57,29 @@ def scan_log(
                 max_rows=MAX_BATCH_ROWS,
                 max_bytes=MAX_BATCH_BYTES,
                 delay_levels_ms=delay_levels_ms,
+                check_crc=check_crc,
             )
+            following = segment.base + _place_behind(segment, decoded, stop_at - segment.base)
         finally:
             segment.release()
         if decoded.count:
             yield to_record_batch(decoded)
-        following = segment.base + decoded.end
-        if decoded.reason is ScanStop.BLANK:
-            following = segment.base + segment.size
-        elif decoded.reason is not ScanStop.LIMIT:
-            behind = damage.end_of(following)
-            if behind is None:
-                return
-            following = behind
+        if decoded.reason not in (ScanStop.BLANK, ScanStop.LIMIT):
+            following = max(following, damage.end_of(segment.base + decoded.end) or 0)
         if following <= position:
             return
         position = following
+
+
+def _place_behind(segment: Segment, decoded: Decoded, stop: int) -> int:
+    """Where to go on in a segment: after what was decoded, after damage, or at its end."""
+    if decoded.reason is ScanStop.LIMIT:
+        return decoded.end
+    stop = min(segment.read_position, stop)
+    if decoded.reason is ScanStop.BLANK or decoded.end + 1 >= stop:
+        return segment.size
+    found = kernel.find_record(segment.raw().buffer, decoded.end + 1, stop, segment.base)
+    return segment.size if found < 0 else found
 
 
 def _hold_between(segments: SegmentQueue, start: int, stop: int) -> Segment | None:

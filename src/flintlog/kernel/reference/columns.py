@@ -11,7 +11,7 @@ from flintlog.format.properties import TAGS, UNIQ_KEY
 from flintlog.format.record import Record
 from flintlog.kernel.reference.scanning import check_range
 from flintlog.kernel.reference.walk import keys_of, place_behind, record_at, tags_code
-from flintlog.kernel.types import Buffer, Column, ScanStop
+from flintlog.kernel.types import Buffer, Column, Crc, ScanStop
 
 MAX_DECODED_BYTES: Final = 1 << 29
 
@@ -136,18 +136,20 @@ def decode(
     max_rows: int = 65536,
     max_bytes: int = 64 << 20,
     delay_levels_ms: Sequence[int] = (),
+    check_crc: int = Crc.NONE,
 ) -> Decoded:
     """The records of buffer[start:stop] (of these topics, if given) as columns.
 
     Ends with LIMIT before `stop` when there are `max_rows` messages, or when the next one would take what
-    is decoded over `max_bytes` (one message always goes in); go on from `end` then.
+    is decoded over `max_bytes` (one message always goes in); go on from `end` then. `check_crc` is a
+    `types.Crc`: a record that does not match its sums ends it too.
     """
     columns = _Columns(include_body)
     left = min(max_bytes, MAX_DECODED_BYTES)
     with memoryview(buffer).cast("B") as view:
         check_range(view, start, stop)
         position = start
-        while not isinstance(record := record_at(view, position, stop, base), ScanStop):
+        while not isinstance(record := record_at(view, position, stop, base, check_crc), ScanStop):
             if topics is None or record.topic_bytes in topics:
                 left -= record.size - (0 if include_body else len(record.body))
                 if columns.count and (left < 0 or columns.count >= max_rows):

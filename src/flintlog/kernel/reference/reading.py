@@ -8,10 +8,10 @@ from typing import Protocol, Self, overload
 
 from flintlog.errors import FormatError
 from flintlog.format.queue_entry import ENTRY_SIZE
-from flintlog.format.record import MIN_RECORD_SIZE, Record
+from flintlog.format.record import MIN_RECORD_SIZE
 from flintlog.kernel.reference.scanning import check_range
 from flintlog.kernel.reference.walk import record_at
-from flintlog.kernel.types import Buffer
+from flintlog.kernel.types import Buffer, Crc, ScanStop
 
 _ENTRY = struct.Struct("!qiq")
 _I32 = struct.Struct("!i")
@@ -60,17 +60,22 @@ def collect(
     max_count: int,
     max_bytes: int,
     tag_codes: AbstractSet[int] | None = None,
-    check: bool = False,
+    check_crc: int = Crc.NONE,
+    home: tuple[bytes, int, int] | None = None,
 ) -> tuple[list[bytes], int]:
     """Copies of the records that the entries in entries[position:stop] point at, and where it stopped.
 
     Only entries whose tags code is in `tag_codes` are taken, if that is given. Ends before the first
     entry that points outside of `log` (which begins at physical offset `log_base` and is readable up to
     `log_end`), at `max_count` records, and before `max_bytes` are exceeded; one record always goes in. With
-    `check` it also ends before a record that is not intact, or not of the size that its entry says.
+    `check_crc` (a `types.Crc`) it also ends before a record that is not intact, or not of the size that its entry says.
+    `home` is the topic, queue id and queue offset that the record of the first entry must name; it ends before one that
+    belongs to another queue, or to another place in this one, and checks bodies at least.
     """
     records: list[bytes] = []
     size_so_far = 0
+    first = position
+    check_crc = Crc.BODY if home is not None and not check_crc else check_crc
     with memoryview(entries).cast("B") as entry_view, memoryview(log).cast("B") as log_view:
         check_range(entry_view, position, stop)
         readable = min(log_end - log_base, log_view.nbytes)
@@ -80,10 +85,14 @@ def collect(
                 start = physical_offset - log_base
                 if start < 0 or size <= 0 or start + size > readable or (records and size_so_far + size > max_bytes):
                     break
-                if check and not isinstance(record_at(log_view, start, start + size, log_base, True), Record):
+                found = record_at(log_view, start, start + size, log_base, check_crc) if check_crc else None
+                if isinstance(found, ScanStop) or (found is not None and found.size != size):
                     break
-                if check and _I32.unpack_from(log_view, start)[0] != size:
-                    break
+                if home is not None and found is not None:
+                    topic, queue_id, queue_offset = home
+                    right = topic, queue_id, queue_offset + (position - first) // ENTRY_SIZE
+                    if (found.topic_bytes, found.queue_id, found.queue_offset) != right:
+                        break
                 records.append(bytes(log_view[start : start + size]))
                 size_so_far += size
             position += ENTRY_SIZE

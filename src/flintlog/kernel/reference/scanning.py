@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from flintlog.format.java import decode_text
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.kernel.reference.walk import facts_of, place_behind, record_at
-from flintlog.kernel.types import ROW, Buffer, Row, ScanStop
+from flintlog.kernel.types import ROW, Buffer, Crc, Row, ScanStop
 
 _OFFSET_AND_SIZE = struct.Struct("!qi")
 
@@ -52,13 +52,13 @@ def scan(
     stop: int,
     base: int,
     *,
-    check_crc: bool = False,
+    check_crc: int = Crc.NONE,
     delay_levels_ms: Sequence[int] = (),
     max_count: int | None = None,
 ) -> Scan:
     """The records of buffer[start:stop], where buffer[0] has the physical offset `base`.
 
-    With `max_count` the scan ends with LIMIT behind that many records.
+    With `max_count` the scan ends with LIMIT behind that many records. `check_crc` is a `types.Crc`.
     """
     rows = bytearray()
     hashes = array("I")

@@ -36,18 +36,20 @@ from flintlog.format.record import (
     MAGIC_V2,
     MIN_RECORD_SIZE,
     Record,
+    has_crc_property,
+    has_good_crc_property,
     parse_record,
 )
 from flintlog.format.record import tags_code as strict_tags_code
 from flintlog.format.sys_flag import INNER_BATCH as INNER_BATCH_FLAG
 from flintlog.format.sys_flag import TransactionType, transaction_type
-from flintlog.kernel.types import INNER_BATCH, MULTI_DISPATCH, ScanStop
+from flintlog.kernel.types import INNER_BATCH, MULTI_DISPATCH, Crc, ScanStop
 
 _SIZE_AND_MAGIC = struct.Struct("!ii")
 _LEDGER_HEAD = struct.Struct("!iiqqqiiii")
 
 
-def record_at(view: memoryview, position: int, stop: int, base: int, check_crc: bool = False) -> Record | ScanStop:
+def record_at(view: memoryview, position: int, stop: int, base: int, check_crc: int = Crc.NONE) -> Record | ScanStop:
     """The record at this position of the buffer, with DLedger's head before it or without, or why there is none."""
     remaining = stop - position
     if remaining < _SIZE_AND_MAGIC.size:
@@ -88,7 +90,7 @@ def _check_head(view: memoryview, position: int, stop: int, base: int) -> ScanSt
     return None if is_as_large else ScanStop.BAD_LENGTH
 
 
-def _plain_record_at(view: memoryview, position: int, stop: int, base: int, check_crc: bool) -> Record | ScanStop:
+def _plain_record_at(view: memoryview, position: int, stop: int, base: int, check_crc: int) -> Record | ScanStop:
     remaining = stop - position
     size, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
     if magic not in (MAGIC_V1, MAGIC_V2):
@@ -105,6 +107,11 @@ def _plain_record_at(view: memoryview, position: int, stop: int, base: int, chec
         return ScanStop.BAD_OFFSET
     if check_crc and not record.has_good_body:
         return ScanStop.BAD_CRC
+    if check_crc >= Crc.RECORD and not has_good_crc_property(view[position : position + size]):
+        if has_crc_property(view[position : position + size]):
+            return ScanStop.BAD_RECORD_CRC
+        if check_crc == Crc.FORCED:
+            return ScanStop.NO_RECORD_CRC
     return record
 
 
