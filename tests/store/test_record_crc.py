@@ -7,6 +7,17 @@ from pathlib import Path
 import pytest
 
 from flintlog import DamagedRecord, Message, StoreConfig, open_store
+from flintlog.care.log_reader import LogReader
+from flintlog.care.store_files import look_at
+from flintlog.care.verify import verify
+from flintlog.derive.log_files import LogFile
+from flintlog.derive.splits import Split
+from flintlog.kernel import Crc
+from flintlog.pipeline.partitions import LogSplit
+from flintlog.pipeline.reading import Reading
+from flintlog.pipeline.rows import RowShape
+from flintlog.replication.ha import slave
+from flintlog.replication.ha.wire import Frame
 from tests.store.small_store import ASYNC, bodies
 
 SEALED = ASYNC.with_changes(enabled_append_prop_crc=True)
@@ -99,3 +110,62 @@ def test_a_store_that_writes_none_looks_at_none(tmp_path: Path) -> None:
     with open_store(tmp_path, ASYNC) as store:
         assert list(store.recovery) == []
         assert store.message_at(offsets[0]) is not None
+
+
+def test_verify_names_the_record_and_blames_neither_queue_nor_index(tmp_path: Path) -> None:
+    offsets = _fill(tmp_path)
+    _change(tmp_path, offsets[1])
+    for config in (SEALED, None):
+        (found,) = verify(tmp_path, config).findings
+        assert (found.id, found.severity, found.physical_offset) == ("damaged-range", "error", offsets[1])
+        assert "does not match the CRC over all of it" in found.evidence
+    assert verify(tmp_path, ASYNC).findings == []
+
+
+def test_verify_demands_one_where_the_configuration_does(tmp_path: Path) -> None:
+    offsets = _fill(tmp_path, ASYNC)
+    assert verify(tmp_path).findings == []
+    found = verify(tmp_path, FORCED).findings
+    assert [(each.id, each.physical_offset) for each in found] == [("damaged-record", offset) for offset in offsets]
+    assert "must have one" in found[0].evidence
+
+
+def test_a_scan_and_a_reader_of_the_directory_pass_it_over(tmp_path: Path) -> None:
+    offsets = _fill(tmp_path)
+    _change(tmp_path, offsets[1])
+    with open_store(tmp_path, SEALED) as store:
+        assert [body for batch in store.scan() for body in batch.column("body").to_pylist()] == [b"0", b"2"]
+    passed: list[tuple[int, int, str]] = []
+    reader = LogReader(look_at(tmp_path), lambda *place: passed.append(place))
+    assert bodies(list(reader.messages())) == [b"0", b"2"]
+    assert passed == [(offsets[1], offsets[2], "bad record crc")]
+    damage = reader.damage_at(offsets[1])
+    assert damage is not None and "does not match the CRC over all of it" in str(damage.error)
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["failing", "reading on"])
+def test_spark_passes_it_over_where_sums_are_asked_for(tmp_path: Path, fails: bool) -> None:
+    offsets = _fill(tmp_path)
+    _change(tmp_path, offsets[1])
+    path = tmp_path / "commitlog" / "00000000000000000000"
+    size = path.stat().st_size
+    file = LogFile(path.name, 0, size)
+    planned = LogSplit("b", str(path.parent), Split(file, 0, size))
+    reading = Reading(RowShape(), verify_crc=True, fail_on_data_loss=fails)
+    if fails:
+        with pytest.raises(DamagedRecord, match="the CRC over all of it"):
+            list(reading.read(planned))
+    else:
+        assert sum(batch.num_rows for batch in reading.read(planned)) == 2
+
+
+def test_a_slave_refuses_it(tmp_path: Path) -> None:
+    offsets = _fill(tmp_path)
+    whole = (tmp_path / "commitlog" / "00000000000000000000").read_bytes().rstrip(b"\0")
+    _change(tmp_path, offsets[1])
+    rotten = (tmp_path / "commitlog" / "00000000000000000000").read_bytes()[: len(whole)]
+    for data, appended in ((whole, whole), (rotten, None)):
+        follower = slave.Follower(slave.FollowOptions(1 << 20, checked_crc=Crc.RECORD), now_ms=0)
+        follower.step(slave.Connected(-1), 0)
+        (action,) = follower.step(slave.Received((Frame(0, data),)), 0)
+        assert isinstance(action, slave.Close) if appended is None else action == slave.Append(0, whole, ())

@@ -18,7 +18,8 @@ from flintlog import kernel
 from flintlog.care.store_files import StoreFiles
 from flintlog.derive.derived_files import DataFile
 from flintlog.errors import DamagedRecord, DiskError
-from flintlog.kernel import Row, ScanStop
+from flintlog.format.record import parse_record
+from flintlog.kernel import Crc, Row, ScanStop
 from flintlog.store.stored import StoredMessage
 
 SCAN_ROWS = 4096
@@ -71,6 +72,7 @@ class LogReader:
         self._on_damage = on_damage
         self._levels = files.delay_levels_ms
         self.files = tuple(file for file in files.log if files.end is None or file.base < files.end)
+        self._crc = files.checked_crc
         self.position = files.log[0].base if files.log else 0
 
     def messages(self, wanted: Wanted | None = None) -> Iterator[StoredMessage]:
@@ -86,7 +88,7 @@ class LogReader:
             return None
         view = self._view(file)
         place, stop = physical_offset - file.base, self._stop_of(file)
-        seen = kernel.scan(view, place, stop, file.base, check_crc=True, max_count=1)
+        seen = kernel.scan(view, place, stop, file.base, check_crc=self._crc, max_count=1)
         return self._message(view, file, seen.row(0)) if seen.count else None
 
     def damage_at(self, physical_offset: int) -> Damage | None:
@@ -96,6 +98,8 @@ class LogReader:
             return None
         for message in self.damaged_messages(physical_offset, physical_offset + 1):
             what = "the body of the message does not match its CRC"
+            if self._crc > Crc.BODY and parse_record(message.record).has_good_body:
+                what = "the message does not match the CRC over all of it"
             return Damage(self._damaged_record(what, file, physical_offset), message)
         for start, stop, evidence in self._damage_of(file):
             if start <= physical_offset < stop:
@@ -186,7 +190,7 @@ class LogReader:
             return  # the log was cut since: nothing is shown twice
         self.position = file.base + place
         while place < stop:
-            seen = kernel.scan(view, place, stop, file.base, check_crc=True, max_count=SCAN_ROWS)
+            seen = kernel.scan(view, place, stop, file.base, check_crc=self._crc, max_count=SCAN_ROWS)
             for index in range(seen.count):
                 row = seen.row(index)
                 if wanted.takes(row, seen.queues[row.queue]):
@@ -207,7 +211,7 @@ class LogReader:
         """Where the next record of the file begins; -1 when there is none."""
         end = kernel.written_end(view, place, self._stop_of(file))
         found = kernel.find_record(view, place + 1, end, file.base) if place + 1 < end else -1
-        if found >= 0 and kernel.scan(view, place, found, file.base, check_crc=True, max_count=1).count:
+        if found >= 0 and kernel.scan(view, place, found, file.base, check_crc=self._crc, max_count=1).count:
             return place  # it was being written; with a whole record after it, it is settled
         is_last = file is self.files[-1] or not self._goes_on_after(file)
         if self._on_damage is not None and (found >= 0 or not is_last):

@@ -16,6 +16,7 @@ from flintlog.care.inference import Inferred, common_size, index_layout, log_fil
 from flintlog.care.published_end import WrittenLog, published_end
 from flintlog.derive.derived_files import DataFile, DeletedPart, DerivedFiles, LedgerView, QueueFilesView, QueueKey
 from flintlog.derive.finding import ERROR, WARNING, Finding
+from flintlog.derive.sealing import is_sealed
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.lock import is_locked
 from flintlog.disk.medium import FileInfo, Medium
@@ -28,6 +29,7 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.format.ledger_entry import INDEX_RECORD_SIZE
 from flintlog.format.names import parse_segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.kernel import Crc
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
 from flintlog.store.deleted_queues import FOR_EVER, DeletedQueues
@@ -41,6 +43,7 @@ from flintlog.store.paths import (
     is_store,
     with_found_ledger,
 )
+from flintlog.store.record_crc import crc_to_check
 from flintlog.store.stop_marker import StopMarker
 
 if TYPE_CHECKING:
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
 
 _MEMBER = "this is a ledger member's directory"
 _ABOVE = "name the store above it"
+_SEALED = "enabled_append_prop_crc"
+_HEAD_BYTES = 64 * 1024
 _SIZES = ("mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num")
 
 
@@ -103,6 +108,13 @@ class StoreFiles:
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:
         return DEFAULT_DELAY_LEVELS_MS if self.given is None else self.given.delay_levels_ms
+
+    @property
+    def checked_crc(self) -> Crc:
+        """Which sums its records have: what the configuration says or, without one, the records themselves."""
+        if self.given is not None:
+            return crc_to_check(self.given)
+        return Crc.RECORD if self.inferred.values.get(_SEALED) else Crc.BODY
 
     @property
     def batch_topics(self) -> frozenset[str]:
@@ -225,6 +237,8 @@ def _find_log(files: StoreFiles, *, is_given: bool, every_name: bool) -> None:
     for file in found:
         _judge_size(files, file, size, is_log=True)
     files.log = tuple(whole)
+    if files.given is None and any(_has_sealed_record(files, file) for file in {*files.log[:1], *files.log[-2:]}):
+        files.inferred.add(_SEALED, True, "a record ends in the CRC over all of it")
     if files.paths.ledger is not None:
         _find_ledger(files, files.paths.ledger)
 
@@ -237,6 +251,14 @@ def _find_ledger(files: StoreFiles, directory: Path) -> None:
     # Records are read whole, and a name in the middle of one is no name of an index file.
     whole = (DataFile(file.path, file.base, file.size - file.size % INDEX_RECORD_SIZE) for file in found)
     files.ledger = LedgerView(data, tuple(file for file in whole if file.size and not file.base % INDEX_RECORD_SIZE))
+
+
+def _has_sealed_record(files: StoreFiles, file: DataFile) -> bool:
+    """Whether the first records of a log file say that the store writes a CRC over all of each."""
+    with suppress(DiskError):
+        head = files.medium.head(Path(file.path), min(file.size, _HEAD_BYTES))
+        return is_sealed(memoryview(head), 0, file.base)
+    return False
 
 
 def _judge_size(files: StoreFiles, file: DataFile, size: int | None, *, is_log: bool) -> None:

@@ -46,7 +46,7 @@ from flintlog.disk.medium import Advice, Medium, RawFile
 from flintlog.errors import FormatError
 from flintlog.format import names
 from flintlog.format.checkpoint import parse_checkpoint
-from flintlog.kernel import ScanStop
+from flintlog.kernel import Crc, ScanStop
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
@@ -71,6 +71,7 @@ class Look(Protocol):
         derived: DerivedFiles,
         index: IndexSequence | None,
         delay_levels_ms: tuple[int, ...],
+        checked_crc: Crc,
     ) -> tuple[list[RangeResult], list[Finding]]:
         """The result of each range, in any order, and the findings of all index files."""
 
@@ -145,6 +146,7 @@ class _Verifier:
         self._range_bytes = range_bytes
         self._look_elsewhere = look
         self._delay_levels_ms = files.delay_levels_ms
+        self._checked_crc = files.checked_crc
         self._done_bytes = 0
         self._since_forgotten = 0
         self._telling = Lock()
@@ -231,7 +233,7 @@ class _Verifier:
 
     def _check_first_record(self, file: DataFile) -> None:
         view = self._files.read(file.path, 0, file.size)
-        seen = kernel.scan(view, 0, file.size, file.base, check_crc=True, max_count=1)
+        seen = kernel.scan(view, 0, file.size, file.base, check_crc=self._checked_crc, max_count=1)
         if not seen.count and seen.reason is not ScanStop.BLANK:
             evidence = "no intact record begins at the file's begin"
             remedy = "verify in full; restore these bytes from a replica or a backup"
@@ -263,7 +265,9 @@ class _Verifier:
         else:
             ranges = [planned for _, planned in self._ranges(to_read, facts)]
             chains = list(self._chain_files(index))
-            results, broken = self._look_elsewhere(ranges, chains, derived, index, self._delay_levels_ms)
+            results, broken = self._look_elsewhere(
+                ranges, chains, derived, index, self._delay_levels_ms, self._checked_crc
+            )
         results.sort(key=lambda result: result.range.first_physical_offset)
         return self._rejoin(results, derived, index), broken
 
@@ -311,7 +315,14 @@ class _Verifier:
         self, raw: RawFile, log_range: LogRange, derived: DerivedFiles, index: IndexSequence | None
     ) -> RangeResult:
         try:
-            return check_range(raw.buffer, log_range, derived, index, delay_levels_ms=self._delay_levels_ms)
+            return check_range(
+                raw.buffer,
+                log_range,
+                derived,
+                index,
+                delay_levels_ms=self._delay_levels_ms,
+                checked_crc=self._checked_crc,
+            )
         finally:
             raw.advise(Advice.DONT_NEED, log_range.start, log_range.stop)
             with self._telling:
@@ -375,7 +386,7 @@ class _Verifier:
             return 0
         start = physical_offset - file.base
         view = self._files.read(file.path, 0, file.size)
-        seen = kernel.scan(view, start, file.size, file.base, check_crc=True, max_count=1)
+        seen = kernel.scan(view, start, file.size, file.base, check_crc=self._checked_crc, max_count=1)
         return seen.row(0).size if seen.count else 0
 
     def _store_time_at(self, physical_offset: int) -> int | None:

@@ -171,7 +171,7 @@ def _is_damaged_end(judgement: LogJudgement, pending: _OpenEnd, files: Sequence[
         return False
     if pending.record_end >= 0:
         kind, end = "damaged-record", pending.record_end
-        evidence = "the body does not match its CRC; it is the last message, and the last stop was clean"
+        evidence = f"{pending.evidence}; it is the last message, and the last stop was clean"
         remedy = "restore the message from a replica or a backup; nothing else is lost"
     elif facts.was_whole_at(start):
         # Where the damage goes on in the next file, the queues tell that the log lost its end.

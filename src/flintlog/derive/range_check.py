@@ -21,7 +21,7 @@ from flintlog.derive.ledger_check import LedgerTally, compare_entries
 from flintlog.derive.queue_check import compare_queues
 from flintlog.derive.stretches import QueueTally
 from flintlog.format.ledger_entry import blank_at, size_at
-from flintlog.kernel import Scan, ScanStop
+from flintlog.kernel import Crc, Scan, ScanStop
 
 SCAN_ROWS = 32768
 
@@ -31,7 +31,16 @@ REASONS: Mapping[ScanStop, str] = {
     ScanStop.BAD_CRC: "a record's body does not match its CRC",
     ScanStop.BAD_OFFSET: "a record says that it belongs elsewhere",
     ScanStop.SHORT: "a record is longer than its file",
+    ScanStop.BAD_RECORD_CRC: "a record does not match the CRC over all of it",
+    ScanStop.NO_RECORD_CRC: "a record has no CRC over all of it, and must have one",
 }
+_PASSED = {
+    ScanStop.BAD_CRC: "the body does not match its CRC",
+    ScanStop.NO_RECORD_CRC: REASONS[ScanStop.NO_RECORD_CRC],
+}
+"""Faults of a record whose queue and keys are known all the same."""
+_SUMS = (*_PASSED, ScanStop.BAD_RECORD_CRC)
+"""Faults of a record whose lengths are right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ class BadPlace:
     """Physical offsets [start, end) in which no record could be read; `end` is None when the range has none behind it.
 
     `written_end` is the place behind the last byte there that is not zero. `record_end` is where the record ends that
-    begins there, if nothing but its body is damaged and nothing is written behind it; -1 otherwise.
+    begins there, if its lengths are right and nothing is written behind it; -1 otherwise.
     """
 
     start: int
@@ -99,9 +108,10 @@ def check_range(
     index: IndexSequence | None,
     *,
     delay_levels_ms: Sequence[int] = (),
+    checked_crc: Crc = Crc.BODY,
 ) -> RangeResult:
     """Look at one range of the log; `view` holds its whole file. Without `derived` or `index` these are left out."""
-    return _RangeCheck(view, log_range, derived, index, tuple(delay_levels_ms)).run()
+    return _RangeCheck(view, log_range, derived, index, tuple(delay_levels_ms), checked_crc).run()
 
 
 class _RangeCheck:
@@ -114,6 +124,7 @@ class _RangeCheck:
         derived: DerivedFiles | None,
         index: IndexSequence | None,
         delay_levels_ms: tuple[int, ...],
+        checked_crc: Crc,
     ) -> None:
         self._view = view
         self._range = log_range
@@ -121,6 +132,7 @@ class _RangeCheck:
         self._stop = log_range.stop
         self._derived = derived
         self._delay_levels_ms = delay_levels_ms
+        self._checked_crc = checked_crc
         self._result = RangeResult(log_range)
         self._walk = (
             None
@@ -133,14 +145,14 @@ class _RangeCheck:
     def run(self) -> RangeResult:
         place: int | None = self._range.start
         while place is not None and place < self._stop:
-            scan = self._scan(place, self._stop, check_crc=True)
+            scan = self._scan(place, self._stop, self._checked_crc)
             self._take(scan)
             place = scan.end if scan.reason is ScanStop.LIMIT else self._stopped(scan.end, scan.reason)
         if self._walk is not None:
             self._walk.finish()
         return self._result
 
-    def _scan(self, start: int, stop: int, *, check_crc: bool) -> Scan:
+    def _scan(self, start: int, stop: int, check_crc: Crc) -> Scan:
         return kernel.scan(
             self._view,
             start,
@@ -184,11 +196,13 @@ class _RangeCheck:
         if written == place:
             self._result.zeros_from = self._base + place
             return None
-        if reason is ScanStop.BAD_CRC and self._goes_on_behind(place):
-            return self._pass_damaged_body(place)
+        if reason in _PASSED and self._goes_on_behind(place):
+            return self._pass_damaged_body(place, _PASSED[reason])
+        if reason is ScanStop.BAD_RECORD_CRC and self._goes_on_behind(place):
+            return self._pass_damaged_record(place)
         found = kernel.find_record(view, place + 1, stop, self._base)
         end = None if found < 0 else self._base + found
-        behind = place + size_at(view, place) if reason is ScanStop.BAD_CRC else -1
+        behind = place + size_at(view, place) if reason in _SUMS else -1
         record_end = self._base + behind if written <= behind <= stop else -1
         self._result.bad_places.append(
             BadPlace(self._base + place, end, REASONS.get(reason, reason.name), self._base + written, record_end)
@@ -213,12 +227,19 @@ class _RangeCheck:
         seen = kernel.scan(self._view, following, self._stop, self._base, check_crc=True, max_count=1)
         return seen.count > 0 or seen.reason is ScanStop.BLANK
 
-    def _pass_damaged_body(self, place: int) -> int:
+    def _pass_damaged_record(self, place: int) -> int:
+        """Its topic, queue, offset or keys may be what is wrong: nothing is said of its entries."""
+        end = place + size_at(self._view, place)
+        evidence = REASONS[ScanStop.BAD_RECORD_CRC]
+        self._result.bad_places.append(BadPlace(self._base + place, self._base + end, evidence, self._base + end))
+        return end
+
+    def _pass_damaged_body(self, place: int, fault: str) -> int:
         size = size_at(self._view, place)
-        self._take(self._scan(place, place + size, check_crc=False))
+        self._take(self._scan(place, place + size, Crc.NONE))
         offset = self._base + place
         self._result.damaged_bodies.append((offset, offset + size))
-        evidence = "the body does not match its CRC; what follows is intact"
+        evidence = f"{fault}; what follows is intact"
         remedy = "restore the message from a replica or a backup; nothing else is lost"
         self._result.findings.append(
             Finding("damaged-record", ERROR, evidence, remedy, self._range.file.path, place, offset, size)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from flintlog import kernel
 from flintlog.derive.log_files import LogFile
-from flintlog.kernel import Scan, ScanStop
+from flintlog.kernel import Crc, Scan, ScanStop
 
 LOOK_BACK_BYTES = 6 * 1024 * 1024
 """More than RocketMQ's largest message (4 MiB and its properties)."""
@@ -83,7 +83,7 @@ def first_record(window: Window, split: Split) -> int:
 
 
 def _scan(
-    window: Window, place: int, stop: int, *, check_crc: bool = False, delay_levels_ms: Sequence[int] = ()
+    window: Window, place: int, stop: int, *, check_crc: int = Crc.NONE, delay_levels_ms: Sequence[int] = ()
 ) -> Scan:
     """The records that lie before `stop`; when there is none, the one that begins before it and ends behind."""
     view, base = window.view, window.base
@@ -122,7 +122,7 @@ def scan_split(
     window: Window,
     split: Split,
     *,
-    check_crc: bool = False,
+    check_crc: int = Crc.NONE,
     delay_levels_ms: Sequence[int] = (),
     start: int | None = None,
 ) -> Iterator[Scan | Gap]:

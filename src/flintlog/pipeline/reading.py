@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 
 from flintlog import kernel
 from flintlog.derive.columns import to_record_batch
+from flintlog.derive.sealing import is_sealed
 from flintlog.derive.splits import Gap, Window, first_record, scan_split
 from flintlog.errors import DamagedRecord, DamagedStore
 from flintlog.format.sys_flag import TRANSACTION_MASK, TransactionType
-from flintlog.kernel import Decoded, ScanStop
+from flintlog.kernel import Crc, Decoded, ScanStop
 from flintlog.pipeline.partitions import LogSplit, load_window
 from flintlog.pipeline.rows import RowShape, decompressed
 from flintlog.store.batch_notes import MARKER_TOPIC
@@ -32,6 +33,7 @@ _SEEN = {
     ScanStop.BAD_LENGTH: "a record's lengths do not add up",
     ScanStop.BAD_OFFSET: "a record says that it belongs elsewhere",
     ScanStop.SHORT: "a record is longer than its file",
+    ScanStop.BAD_RECORD_CRC: "a record does not match the CRC over all of it",
 }
 
 
@@ -82,9 +84,11 @@ class Reading:
             position, until = self._pass_gap(window, planned, position, decoded.reason), split.stop
 
     def _decode_checked(self, planned: LogSplit) -> Iterator[Decoded]:
-        """The same, with every body's CRC checked first."""
+        """The same, with the CRC of every body, and that over every whole record that has one, checked first."""
         window = load_window(planned, to_end=True)
-        for piece in scan_split(window, planned.split, check_crc=True):
+        first = first_record(window, planned.split)
+        checked = Crc.RECORD if is_sealed(window.view, first - window.base, window.base) else Crc.BODY
+        for piece in scan_split(window, planned.split, check_crc=checked, start=first):
             if isinstance(piece, Gap):
                 self._refuse(planned, piece.start, piece.reason)
                 continue
@@ -117,7 +121,7 @@ class Reading:
         """A gap is an error, unless what can be read is asked for."""
         if not self.fail_on_data_loss:
             return
-        kind = DamagedRecord if reason is ScanStop.BAD_CRC else DamagedStore
+        kind = DamagedRecord if reason in (ScanStop.BAD_CRC, ScanStop.BAD_RECORD_CRC) else DamagedStore
         raise kind(
             f"the log is damaged: {_SEEN.get(reason, 'no record begins here')}",
             path=f"{planned.uri}/{planned.split.file.name}",

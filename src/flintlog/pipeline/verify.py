@@ -27,6 +27,7 @@ from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium
 from flintlog.disk.remote import RemoteMedium
 from flintlog.disk.source import MappedSource
+from flintlog.kernel import Crc
 from flintlog.pipeline.logs import open_source
 from flintlog.pipeline.tasks import Progress, run_tasks
 
@@ -67,6 +68,7 @@ class SharedFiles:
     batch_topics: frozenset[str]
     index: tuple[IndexFileView, ...] | None
     delay_levels_ms: tuple[int, ...]
+    checked_crc: Crc
     ledger: LedgerView | None = None
     uri: str | None = None
     """Where they are, if not on a mounted file system."""
@@ -90,9 +92,12 @@ def verify(
         derived: DerivedFiles,
         index: IndexSequence | None,
         delay_levels_ms: tuple[int, ...],
+        checked_crc: Crc,
     ) -> tuple[list[RangeResult], list[Finding]]:
         told = None if index is None else index.files
-        shared = SharedFiles(dict(derived.queues), derived.batch_topics, told, delay_levels_ms, derived.ledger, uri)
+        shared = SharedFiles(
+            dict(derived.queues), derived.batch_topics, told, delay_levels_ms, checked_crc, derived.ledger, uri
+        )
         # Chains first: an index file takes longer than a range, and should not be what all wait for.
         items: list[LogRange | IndexFileView] = [*chains, *ranges]
         found = run_tasks(spark, partial(look_at_item, shared), items, progress)
@@ -128,7 +133,9 @@ def look_at_item(shared: SharedFiles, item: LogRange | IndexFileView) -> RangeRe
     derived = DerivedFiles(read, shared.queues, shared.batch_topics, ledger=shared.ledger)
     index = None if shared.index is None else IndexSequence(read, shared.index)
     view = read(item.file.path, 0, item.file.size)
-    return check_range(view, item, derived, index, delay_levels_ms=shared.delay_levels_ms)
+    return check_range(
+        view, item, derived, index, delay_levels_ms=shared.delay_levels_ms, checked_crc=shared.checked_crc
+    )
 
 
 def findings_frame(spark: SparkSession, findings: Sequence[Finding]) -> DataFrame:

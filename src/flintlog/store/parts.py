@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from flintlog import kernel
@@ -17,7 +18,7 @@ from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
 from flintlog.format.index_file import IndexLayout
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
-from flintlog.kernel import Encoder, Lane
+from flintlog.kernel import Crc, Encoder, Lane
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.clock import Milliseconds
 from flintlog.store.commit_log import CommitLog
@@ -33,6 +34,7 @@ from flintlog.store.paths import StorePaths
 from flintlog.store.put_lock import make_put_lock
 from flintlog.store.queue_files import QueueFiles
 from flintlog.store.queue_table import QueueTable
+from flintlog.store.record_crc import crc_to_check
 
 MAX_SCAN_THREADS = 8
 
@@ -104,7 +106,7 @@ def _make_ledger(paths: StorePaths, config: StoreConfig, medium: Medium, segment
         index_file_bytes=_found_size(paths.ledger / "index", medium) or config.ledger_index_file_size,
         data=segments,
         data_directories=paths.commit_logs,
-        is_intact=_is_record,
+        is_intact=partial(_is_record, crc_to_check(config)),
         cut_directory=paths.cut,
     )
 
@@ -113,8 +115,8 @@ def _found_size(directory: Path, medium: Medium) -> int | None:
     return next((info.size for info in medium.listing(directory) if info.size), None)
 
 
-def _is_record(body: memoryview, position: int) -> bool:
-    return kernel.scan(body, 0, len(body), position + ENTRY_HEAD_SIZE, check_crc=True).end == len(body) > 0
+def _is_record(checked_crc: Crc, body: memoryview, position: int) -> bool:
+    return kernel.scan(body, 0, len(body), position + ENTRY_HEAD_SIZE, check_crc=checked_crc).end == len(body) > 0
 
 
 def _make_pool(config: StoreConfig) -> TransientStorePool | None:

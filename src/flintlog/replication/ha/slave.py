@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from flintlog import kernel
 from flintlog.format.record import BLANK_MAGIC
-from flintlog.kernel import ScanStop
+from flintlog.kernel import Crc, ScanStop
 from flintlog.replication.ha.wire import Frame
 
 REPORT_MS: Final = 5_000
@@ -92,6 +92,7 @@ class FollowOptions:
     segment_size: int
     max_record_bytes: int = 4 * 1024 * 1024
     """One that calls itself larger is not waited for once an intact record lies within what it claims."""
+    checked_crc: Crc = Crc.BODY
     report_ms: int = REPORT_MS
     housekeeping_ms: int = HOUSEKEEPING_MS
 
@@ -170,7 +171,7 @@ class Follower:
         place = 0
         damage: list[tuple[int, int]] = []
         while place < len(pending):
-            seen = kernel.scan(pending, place, len(pending), self._end, check_crc=True)
+            seen = kernel.scan(pending, place, len(pending), self._end, check_crc=self._options.checked_crc)
             place = seen.end
             if seen.reason is ScanStop.BLANK:
                 filler = self._rest_of_segment(self._end + place)

@@ -16,6 +16,7 @@ from flintlog.errors import FlintlogError
 from flintlog.replication.ha.slave import Follower, FollowOptions, Suspicions, Tick
 from flintlog.replication.ha.slave_line import MasterLine, now_ms
 from flintlog.store.commit_log import RECORD_SLACK_BYTES
+from flintlog.store.record_crc import crc_to_check
 from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class HaSlave:
         self._options = FollowOptions(
             self._raw.segment_size,
             store.config.max_message_size + RECORD_SLACK_BYTES,
+            crc_to_check(store.config),
             report_ms=store.config.ha_send_heartbeat_interval,
             housekeeping_ms=store.config.ha_housekeeping_interval,
         )

@@ -1,0 +1,21 @@
+"""Whether a log's records are closed by a CRC over all of them, as `enabled_append_prop_crc` has it.
+
+The one who looks into a log rarely knows its configuration. A client may send a property of that name along, but not
+one that is right: the sum covers the place in the log.
+"""
+
+from __future__ import annotations
+
+from flintlog import kernel
+from flintlog.format.record import has_good_crc_property
+
+_LOOKED_AT_RECORDS = 16
+
+
+def is_sealed(view: memoryview, start: int, base: int) -> bool:
+    """Whether one of the first records of view[start:] has a right CRC over all of it; view[0] lies at `base`."""
+    seen = kernel.scan(view, start, len(view), base, max_count=_LOOKED_AT_RECORDS)
+    rows = (seen.row(index) for index in range(seen.count))
+    return any(
+        has_good_crc_property(view[row.physical_offset - base : row.physical_offset - base + row.size]) for row in rows
+    )
