@@ -10,8 +10,10 @@ import pytest
 
 from flintlog import Message, PutStatus, Store, StoreConfig, open_store
 from flintlog.disk.faulty import FaultyMedium
-from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, InvalidMessage, StoreClosed
+from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, InvalidMessage, PutFailed, StoreClosed
+from flintlog.store.appending import Prepared
 from flintlog.store.batch_notes import MARKER_TOPIC
+from flintlog.store.message import Receipt
 from flintlog.testing import FakeClock
 
 ROOT = Path("/store")
@@ -126,8 +128,8 @@ def interrupt_at(medium: FaultyMedium, step: int, crash: Callable[[FaultyMedium]
         engine.flush = watched(engine.flush)  # type: ignore[method-assign, assignment]
         engine.batch_notes.open = watched(engine.batch_notes.open)  # type: ignore[method-assign, assignment]
         engine.batch_notes.close = watched(engine.batch_notes.close)  # type: ignore[method-assign, assignment]
-        append = store._closed_batches._append
-        store._closed_batches._append = lambda m: append(m) if m.topic != MARKER_TOPIC else watched(append)(m)  # type: ignore[assignment, return-value]
+        appender = store._appender
+        appender.append_held = watched(appender.append_held)  # type: ignore[method-assign, assignment]
         try:
             store.put_closed(counted(batch()), writer_id="query", batch_id=1)
         except Interrupted:
@@ -166,14 +168,38 @@ def test_interrupted_at_any_step_the_batch_is_there_or_it_is_not(kind: str) -> N
     assert outcomes[-1]
 
 
-def test_a_refused_message_takes_its_batch_with_it_and_the_next_opening_says_so(tmp_path: Path) -> None:
+def test_a_refused_message_takes_its_batch_with_it_and_nothing_else(tmp_path: Path) -> None:
     with open_store(tmp_path, CONFIG) as store:
         store.put(Message("orders", b"kept")).check()
         with pytest.raises(InvalidMessage):
             store.put_closed(iter([*batch(5), Message("no/topic", b"x")]), writer_id="query")
-        assert not store.put(Message("orders", b"behind a half batch"))
+        store.put(Message("orders", b"goes on")).check()
+        assert store.put_closed(batch(5), writer_id="query") is not None
+        store.wait_dispatched()
+        assert len(bodies(store)) == 7
+    with open_store(tmp_path, CONFIG) as store:
+        assert not list(store.recovery)
+
+
+def leave_half(root: Path) -> None:
+    """A store whose log ends in a part of a batch, because the disk failed."""
+    with open_store(root, CONFIG) as store:
+        store.put(Message("orders", b"kept")).check()
+        append, left = store._appender.append_held, iter(range(2))
+
+        def fail_after(prepared: Prepared) -> Receipt:
+            return append(prepared) if next(left, None) is not None else Receipt(PutStatus.CREATE_MAPPED_FILE_FAILED)
+
+        store._appender.append_held = fail_after  # type: ignore[method-assign]
+        with pytest.raises(PutFailed):
+            store.put_closed(batch(5), writer_id="query")
+        assert not store.put(Message("orders", b"after a half batch"))
         with pytest.raises(StoreClosed):
             store.put_closed(batch(1))
+
+
+def test_after_a_failure_inside_a_batch_nothing_is_taken_and_the_next_opening_cuts_it(tmp_path: Path) -> None:
+    leave_half(tmp_path)
     with open_store(tmp_path, CONFIG, read_only=True) as store:
         assert bodies(store) == [b"kept"]
     with open_store(tmp_path, CONFIG) as store:
@@ -184,10 +210,24 @@ def test_a_refused_message_takes_its_batch_with_it_and_the_next_opening_says_so(
         assert not list(store.recovery)
 
 
+def test_after_a_failure_before_the_first_message_the_store_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path, CONFIG) as store:
+        with monkeypatch.context() as patched:
+            refusal = Receipt(PutStatus.CREATE_MAPPED_FILE_FAILED)
+            patched.setattr(store._appender, "append_held", lambda prepared: refusal)
+            with pytest.raises(PutFailed):
+                store.put_closed(batch(5), writer_id="query")
+        store.put(Message("orders", b"goes on")).check()
+        assert store.put_closed(batch(5), writer_id="query") is not None
+        store.wait_dispatched()
+        assert len(bodies(store)) == 6
+
+
 @pytest.mark.parametrize("left", [b"4711", None], ids=["it crashed", "it stopped cleanly"])
 def test_what_another_program_appended_behind_half_a_batch_is_not_cut(tmp_path: Path, left: bytes | None) -> None:
-    with open_store(tmp_path, CONFIG) as store, pytest.raises(InvalidMessage):
-        store.put_closed(iter([*batch(2), Message("no/topic", b"x")]), writer_id="query")
+    leave_half(tmp_path)
     note = tmp_path / "flintlog" / "batches.json"
     opened = note.read_bytes()
     note.unlink()  # RocketMQ does not look at it
@@ -200,7 +240,7 @@ def test_what_another_program_appended_behind_half_a_batch_is_not_cut(tmp_path: 
         with open_store(tmp_path, CONFIG) as store:
             assert [found.id for found in store.recovery] == expected_findings
             assert b"acknowledged" in bodies(store)
-            assert len(bodies(store)) == 3
+            assert len(bodies(store)) == 4
 
 
 def test_a_batch_that_is_being_written_is_not_seen_by_those_who_read_beside_it(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from flintlog import Message, Store, encoded_batch, open_store
-from flintlog.errors import DiskFull, InvalidTopic, NotLeading, PutFailed
+from flintlog.errors import DiskFull, InvalidConfig, InvalidTopic, NotLeading, PutFailed
 from flintlog.store.ledger_log import ProposalAnswer
 from flintlog.store.message import PutStatus
 from flintlog.store.service import Rewritten
@@ -260,6 +260,12 @@ def test_nobody_else_writes_the_groups_state(member: Member) -> None:
     with pytest.raises(InvalidTopic):
         member.store.put_batch([Message(STATE_TOPIC, b"{}")])
     assert member.state_count() == 0
+
+
+def test_a_closed_batch_is_refused_because_only_the_group_cuts_its_log(member: Member) -> None:
+    with pytest.raises(InvalidConfig, match="group"):
+        member.store.put_closed([Message("orders", b"x")])
+    member.store.put(Message("orders", b"goes on")).check()
 
 
 def test_no_service_writes_the_groups_state(member: Member) -> None:

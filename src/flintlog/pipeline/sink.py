@@ -31,7 +31,7 @@ from flintlog.pipeline.logs import find_logs
 from flintlog.pipeline.sink_options import SinkOptions
 from flintlog.pipeline.sink_rows import RowMessages, check_columns
 from flintlog.pipeline.sink_staging import clear, clear_stale, folder_name, stage, staged
-from flintlog.store.closed_batch import ClosedBatch
+from flintlog.store.closed_batch import ClosedBatch, StagedMessages
 from flintlog.store.config import StoreConfig
 from flintlog.store.file_sizes import with_found_sizes
 from flintlog.store.message import Message
@@ -52,6 +52,19 @@ class StagedRows(WriterCommitMessage):
 
     names: tuple[str, ...]
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged(StagedMessages):
+    """The messages that all tasks staged, in the order of their partitions: read twice, never all in memory."""
+
+    folder: Path
+    rows: Sequence[StagedRows]
+
+    def __iter__(self) -> Iterator[Message]:
+        for part in self.rows:
+            for each in staged(self.folder, part.names):
+                yield each.message()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +97,7 @@ class StagingArea:
             if not any(part.count for part in rows):
                 return None
             with self._opened() as store:
-                return store.put_closed(self._messages(rows), writer_id=writer_id, batch_id=batch_id)
+                return store.put_closed(_Staged(self.folder, rows), writer_id=writer_id, batch_id=batch_id)
         finally:
             self.clear()
             clear_stale(self.folder.parent)
@@ -114,11 +127,6 @@ class StagingArea:
                 self.settle()
             raise
         store.shutdown()
-
-    def _messages(self, rows: Sequence[StagedRows]) -> Iterator[Message]:
-        for part in rows:
-            for each in staged(self.folder, part.names):
-                yield each.message()
 
     def _config(self) -> StoreConfig:
         """Durable by the batch, not by the message; and nothing else runs in the store meanwhile."""

@@ -40,6 +40,14 @@ Rewrite = Callable[[Message], "Rewritten | Receipt"]
 """Makes of a message what is to be stored in its place; a receipt refuses it, as an error does."""
 
 
+class Prepared(msgspec.Struct, frozen=True):
+    """A message as it is to be stored; `service`, which rewrote it, is told where it was stored."""
+
+    message: Message
+    capacity: int | None = None
+    service: Service | None = None
+
+
 class Appender:
     """Puts messages into the log of a running engine; nothing here waits for a disk."""
 
@@ -124,13 +132,51 @@ class Appender:
             raise
 
     def _append_special(self, message: Message) -> Receipt:
+        prepared = self._prepare(message)
+        if isinstance(prepared, Receipt):
+            return prepared
+        receipt = self._append_placed(prepared.message, prepared.capacity)
+        if receipt.status is PutStatus.PUT_OK and prepared.service is not None:
+            prepared.service.stored(receipt)
+        return receipt
+
+    def prepare(self, message: Message) -> Prepared | Receipt:
+        """What `append` would store for a message, or its refusal; nothing is appended."""
+        if not self._takes_puts:
+            return self._refuse()
+        if type(message) is not Message:
+            raise InvalidMessage(f"a batch holds Messages, not {type(message).__name__}")
+        return self._prepare(plainly_named(message))
+
+    def append_held(self, prepared: Prepared) -> Receipt:
+        """Append what was prepared, for a caller that holds the put lock and tells its service afterwards."""
+        placement = self._place(prepared.message)
+        if isinstance(placement, Receipt):
+            return placement
+        if placement is None:
+            return self._log.put_held(prepared.message, prepared.capacity)
+        return self._log.put_placed_held(placement, prepared.capacity)
+
+    def make_check(self) -> Callable[[Prepared], Receipt | None]:
+        """A function that raises what `append_held` would, or returns its refusal, and appends nothing."""
+        check = self._log.make_check()
+
+        def run(prepared: Prepared) -> Receipt | None:
+            placement = self._place(prepared.message)
+            if isinstance(placement, Receipt):
+                return placement
+            check(prepared.message if placement is None else placement.prepare()[0], prepared.capacity)
+            return None
+
+        return run
+
+    def _prepare(self, message: Message) -> Prepared | Receipt:
         answer = self._ready(message)
         if isinstance(answer, Receipt):
             return answer
-        message = answer
-        if message.delay_level or message.deliver_at_ms is not None:
-            return self._append_delayed(message)
-        return self._append_placed(message)
+        if answer.delay_level or answer.deliver_at_ms is not None:
+            return self._delayed(answer)
+        return Prepared(answer)
 
     def _ready(self, message: Message) -> Message | Receipt:
         """A message that hooks have seen, of the right types and compressed if it asks for that."""
@@ -143,7 +189,7 @@ class Appender:
         self._check_topic(answer)
         return _compressed(answer)
 
-    def _append_delayed(self, message: Message) -> Receipt:
+    def _delayed(self, message: Message) -> Prepared | Receipt:
         if message.delay_level and message.deliver_at_ms is not None:
             raise InvalidMessage("a message waits for a delay level or for a time, not for both")
         name = "schedule" if message.delay_level else "timer"
@@ -155,12 +201,7 @@ class Appender:
                 f"a delayed message needs the service {name!r}", advice=f"open the store with services={{{name!r}}}"
             )
         answer = service.rewrite(message)
-        if isinstance(answer, Receipt):
-            return answer
-        receipt = self._append_placed(answer.message, answer.capacity)
-        if receipt.status is PutStatus.PUT_OK:
-            service.stored(receipt)
-        return receipt
+        return answer if isinstance(answer, Receipt) else Prepared(answer.message, answer.capacity, service)
 
     def append_rewritten(self, message: Message, rewrite: Rewrite) -> Receipt:
         """Append what a service makes of a message that is on its way into the log."""

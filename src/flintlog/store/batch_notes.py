@@ -6,15 +6,19 @@
     log    … │ message │ message │ … │ closing marker │
              ^ opened.start            writer and batch id; a record that no queue shows
 
-A batch is closed when its marker is in the log, behind nothing but intact records. The note of an opened batch is
-durable before its first message, and its messages are durable before the marker is appended. So an opening that finds a
-batch opened looks for the marker: with it the batch counts, without it the log is cut where the batch began, unless
-somebody else has run the store since.
+A batch is closed when its marker is in the log, after the records whose CRC the marker has. The note of an opened batch
+is durable before its first message. Its messages and its marker are appended under the put lock, so no record of
+anybody else lies between them, and what was acknowledged lies before the batch or after its marker. So an opening that
+finds a batch opened looks for the marker: with it the batch counts, without it the log is cut where the batch began,
+unless somebody else has run the store since. A batch whose marker was not synced is the log's end, but for records that
+were not acknowledged as synced either.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -67,6 +71,10 @@ class _Notes(msgspec.Struct):
 class _Marker(msgspec.Struct, rename="camel"):
     writer_id: str
     batch_id: int
+    records_crc: int | None = None
+    """Over all records of the batch, so that a marker never vouches for a record that did not reach the disk; those of
+    earlier versions have none, because there the records were synced before the marker."""
+    is_remembered: bool = True
 
 
 class BatchNotes:
@@ -134,42 +142,46 @@ def parse_closed(notes: bytes) -> dict[str, int]:
     return found.content.closed
 
 
-def closing_marker(writer_id: str, batch_id: int) -> Message:
+def closing_marker(batch: OpenedBatch, records_crc: int) -> Message:
     """The record that closes a batch. As a rolled back one it is in no queue and in no index, Java's included."""
-    return Message(
-        MARKER_TOPIC, msgspec.json.encode(_Marker(writer_id, batch_id)), sys_flag=int(TransactionType.ROLLBACK)
-    )
+    marker = _Marker(batch.writer_id, batch.batch_id, records_crc, batch.is_remembered)
+    return Message(MARKER_TOPIC, msgspec.json.encode(marker), sys_flag=int(TransactionType.ROLLBACK))
 
 
 def is_closed(segments: SegmentQueue, batch: OpenedBatch) -> bool:
-    """Whether the marker of a batch follows its beginning, with nothing but intact records between."""
-    position = batch.start
+    """Whether the marker of a batch follows its beginning, with nothing but the batch's records between."""
+    position, crc = batch.start, 0
     while (segment := segments.find(position)) is not None:
         with held(segment) as view:
-            seen = kernel.scan(view, position - segment.base, segment.size, segment.base, check_crc=True)
-            if any(_is_marker_of(batch, record) for record in _marker_records(view, segment.base, seen)):
-                return True
+            begin = position - segment.base
+            seen = kernel.scan(view, begin, segment.size, segment.base, check_crc=True)
+            for place, marker in _markers(view, segment.base, seen):
+                if (marker.writer_id, marker.batch_id) == (batch.writer_id, batch.batch_id):
+                    return marker.records_crc in (None, zlib.crc32(view[begin:place], crc))
+            crc = zlib.crc32(view[begin : _records_end(seen, begin, segment.base)], crc)
         if seen.reason not in (ScanStop.BLANK, ScanStop.LIMIT):
             return False
         position = segment.base + segment.size
     return False
 
 
-def _marker_records(view: memoryview, base: int, seen: Scan) -> Iterator[memoryview]:
+def _records_end(seen: Scan, begin: int, base: int) -> int:
+    """Where the last record of a scan ends; a blank that follows it is not counted."""
+    if not seen.count:
+        return begin
+    last = seen.row(seen.count - 1)
+    return last.physical_offset + last.size - base
+
+
+def _markers(view: memoryview, base: int, seen: Scan) -> Iterator[tuple[int, _Marker]]:
+    """The closing markers among the records of a scan, and where each begins."""
     ordinals = {number for number, (topic, _) in enumerate(seen.queues) if topic == MARKER_TOPIC}
     for number in range(seen.count) if ordinals else ():
         row = seen.row(number)
         if row.queue in ordinals:
             place = row.physical_offset - base
-            yield view[place : place + row.size]
-
-
-def _is_marker_of(batch: OpenedBatch, record: memoryview) -> bool:
-    try:
-        marker = decode_json(bytes(parse_record(record).body), _Marker)
-    except FormatError:
-        return False
-    return (marker.writer_id, marker.batch_id) == (batch.writer_id, batch.batch_id)
+            with suppress(FormatError):
+                yield place, decode_json(bytes(parse_record(view[place : place + row.size]).body), _Marker)
 
 
 def settle_opened_batch(
@@ -192,6 +204,9 @@ def settle_opened_batch(
     if is_closed(segments, batch):
         notes.close()
         return None
+    if paths.ledger is not None:  # an earlier version opened it; what lies in a ledger is its group's to cut
+        notes.forget()
+        return _finding(batch, "the log is a group's", "what was written of it stays in the log")
     if not medium.exists(paths.abort) or medium.read(paths.abort) != encode_abort(batch.process_id):
         notes.forget()
         return _finding(batch, "another program has run the store since", "what it left stays in the log")

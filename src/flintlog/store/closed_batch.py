@@ -1,25 +1,34 @@
 """Storing a batch whole or not at all: the order of steps that `batch_notes.py` relies on.
 
-    note: opened ─▶ messages ─▶ flush ─▶ closing marker ─▶ flush ─▶ note: closed
+    messages made and checked ─▶ put lock { note: opened ─▶ messages ─▶ closing marker } ─▶ flush ─▶ note: closed
 
-A crash before the marker is durable costs the batch and nothing else; one behind it costs nothing. When a step fails
-the store takes no more messages, because they would come to lie behind a part of a batch; opening it again cuts that.
+Whatever can be wrong with a message is found before the first one is appended. Other putters wait for the put lock
+while the batch is appended, so their records lie before it or after it. A kill before the marker is in the log costs
+the batch and nothing else; one after it costs nothing. Dispatch and replicas see a batch when all of it can be read
+(`Engine.readable_end`).
+
+When appending fails, the log takes no more messages, because they would lie after a part of a batch; opening the store
+again cuts that part.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from flintlog.errors import InvalidConfig, InvalidMessage, PutFailed, StoreClosed
+from flintlog.store.appending import Appender, Prepared
 from flintlog.store.batch_notes import OpenedBatch, closing_marker
-from flintlog.store.checks import INT64_MAX, check_types, plain_text
-from flintlog.store.commit_log import CommitLog
+from flintlog.store.checks import INT64_MAX, plain_text
 from flintlog.store.engine import Engine
 from flintlog.store.lifecycle import Flag
 from flintlog.store.message import Message, PutStatus, Receipt
+from flintlog.store.service import Service
 
 MAX_WRITER_ID_CHARS = 1000
 
@@ -33,70 +42,142 @@ class ClosedBatch:
     end: int
 
 
-class ClosedBatches:
-    """Writes the batches of one running store, one at a time; the caller sees to it that nobody else puts."""
+class StagedMessages(ABC, Iterable[Message]):
+    """Messages that were staged elsewhere: read once to check them and once more to append them, never all in memory.
 
-    def __init__(self, engine: Engine, append: Callable[[Message], Receipt]) -> None:
+    The second time they are read under the put lock, so reading them must not put.
+    """
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Message]:
+        """All of them, the same each time."""
+
+
+class ClosedBatches:
+    """Writes the batches of one running store, one at a time. Any thread may call."""
+
+    def __init__(self, engine: Engine, appender: Appender) -> None:
         self._engine = engine
-        self._append = append
+        self._appender = appender
+        self._lock = threading.Lock()
 
     def put(self, messages: Iterable[Message], writer_id: str | None, batch_id: int) -> ClosedBatch | None:
         _check(writer_id, batch_id)
-        _check_messages(messages)
-        if isinstance(messages, Sequence) and isinstance(self._engine.log, CommitLog):
-            self._engine.log.check(message for message in messages if _is_stored_as_it_is(message))
-        writer_id = None if writer_id is None else plain_text(writer_id)
-        notes = self._engine.batch_notes
+        if self._engine.parts.ledger is not None:
+            raise InvalidConfig("a closed batch needs a log of its own, and this one is its group's")
         if not self._engine.lifecycle.is_writeable:
             raise StoreClosed("the store takes no messages now", path=self._engine.path)
-        last = None if writer_id is None else notes.last_closed(writer_id)
-        if last is not None and batch_id <= last:
+        writer_id = None if writer_id is None else plain_text(writer_id)
+        if self._is_there(writer_id, batch_id):
             return None
-        self._engine.flush()
-        batch = self._opened(writer_id, batch_id)
-        notes.open(batch)
-        try:
-            count = self._append_all(messages)
-            self._engine.flush()
-            self._append_one(closing_marker(batch.writer_id, batch.batch_id))
-            self._engine.flush()
-            notes.close()
-        except BaseException:
-            self._give_up(batch)
-            raise
-        return ClosedBatch(count, batch.start, self._engine.log.max_offset)
+        prepared = self._stage(messages)
+        with self._lock:
+            if self._is_there(writer_id, batch_id):
+                return None
+            return self._write(prepared, writer_id, batch_id)
 
-    def _give_up(self, batch: OpenedBatch) -> None:
-        """Something went wrong: unless it did so before the first message, the log has a part of the batch."""
-        self._engine.lifecycle.set(Flag.NOT_WRITEABLE)
-        if self._engine.log.max_offset == batch.start:
-            self._engine.batch_notes.forget()
-            self._engine.lifecycle.clear(Flag.NOT_WRITEABLE)
+    def _is_there(self, writer_id: str | None, batch_id: int) -> bool:
+        last = None if writer_id is None else self._engine.batch_notes.last_closed(writer_id)
+        return last is not None and batch_id <= last
+
+    # ------------------------------------------------------------------ before the lock
+
+    def _stage(self, messages: Iterable[Message]) -> Iterable[Prepared]:
+        """What is to be appended, all of it checked: from here on only the disk can fail."""
+        check = self._appender.make_check()
+
+        def checked(each: Message) -> Prepared:
+            prepared = self._prepared(each)
+            self._refuse(check(prepared))
+            return prepared
+
+        if isinstance(messages, StagedMessages):
+            for message in messages:
+                checked(message)
+            return map(self._prepared, messages)
+        if isinstance(messages, (Message, str, bytes)) or not isinstance(messages, Iterable):
+            raise InvalidMessage(f"a batch is some messages, not {type(messages).__name__}")
+        return [checked(message) for message in messages]
+
+    def _prepared(self, message: Message) -> Prepared:
+        found = self._appender.prepare(message)
+        if isinstance(found, Receipt):
+            raise self._refused(found)
+        return found
+
+    def _refuse(self, receipt: Receipt | None) -> None:
+        if receipt is not None and receipt.status is not PutStatus.PUT_OK:
+            raise self._refused(receipt)
+
+    def _refused(self, receipt: Receipt) -> PutFailed:
+        return PutFailed(f"a message of the batch was not stored: {receipt.status.name}", path=self._engine.path)
+
+    # ------------------------------------------------------------------ under the lock
+
+    def _write(self, prepared: Iterable[Prepared], writer_id: str | None, batch_id: int) -> ClosedBatch:
+        engine, notes = self._engine, self._engine.batch_notes
+        engine.flush()  # so that the put lock is not held for what others have put
+        if notes.opened is not None:
+            notes.close()  # an earlier call was interrupted after its marker
+        told: list[tuple[Service, Receipt]] = []
+        with engine.log.lock:
+            if engine.log.is_closed:
+                raise StoreClosed("the store takes no messages now", path=engine.path)
+            batch = self._opened(writer_id, batch_id)
+            notes.open(batch)
+            engine.batch_range, appended_bytes = (batch.start, float("inf")), engine.log.appended_bytes
+            try:
+                count = self._append_all(prepared, batch, told)
+            except BaseException:
+                self._give_up(is_begun=engine.log.appended_bytes != appended_bytes)
+                raise
+            end = engine.log.end_offset
+            engine.batch_range = (batch.start, end)
+        engine.flushing.after_append()
+        engine.flush()
+        notes.close()
+        for service, receipt in told:
+            service.stored(receipt)
+        return ClosedBatch(count, batch.start, end)
+
+    def _append_all(self, prepared: Iterable[Prepared], batch: OpenedBatch, told: list[tuple[Service, Receipt]]) -> int:
+        count = crc = 0
+        for each in prepared:
+            receipt = self._append_one(each)
+            crc = zlib.crc32(self._engine.log.last_bytes(receipt.size), crc)
+            count += 1
+            if each.service is not None:
+                told.append((each.service, receipt))
+        self._append_one(Prepared(closing_marker(batch, crc)))
+        return count
+
+    def _append_one(self, prepared: Prepared) -> Receipt:
+        receipt = self._appender.append_held(prepared)
+        self._refuse(receipt)
+        return receipt
+
+    def _give_up(self, *, is_begun: bool) -> None:
+        """Let nobody append after a part of the batch, which the next opening cuts."""
+        engine = self._engine
+        if is_begun:
+            engine.log.close_held()
+            engine.lifecycle.set(Flag.NOT_WRITEABLE)
+        else:
+            engine.batch_notes.forget()
+            engine.batch_range = None
 
     def _opened(self, writer_id: str | None, batch_id: int) -> OpenedBatch:
         before = self._engine.parts.checkpoint.values
         return OpenedBatch(
             writer_id or uuid.uuid4().hex,
             batch_id,
-            self._engine.log.max_offset,
+            self._engine.log.end_offset,
             os.getpid(),
             before.logics_physical_offset,
             before.logics_msg_timestamp,
             before.index_msg_timestamp,
             is_remembered=writer_id is not None,
         )
-
-    def _append_all(self, messages: Iterable[Message]) -> int:
-        count = 0
-        for message in messages:
-            self._append_one(message)
-            count += 1
-        return count
-
-    def _append_one(self, message: Message) -> None:
-        receipt = self._append(message)
-        if receipt.status is not PutStatus.PUT_OK:
-            raise PutFailed(f"a message of the batch was not stored: {receipt.status.name}", path=self._engine.path)
 
 
 def _check(writer_id: str | None, batch_id: int) -> None:
@@ -106,21 +187,6 @@ def _check(writer_id: str | None, batch_id: int) -> None:
         raise InvalidConfig(f"a writer id is a text of 1 to {MAX_WRITER_ID_CHARS} letters, not {writer_id!r:.80}")
     if not isinstance(batch_id, int) or not 0 <= batch_id <= INT64_MAX:
         raise InvalidConfig(f"a batch id is a whole number from 0 on, not {batch_id!r:.80}")
-
-
-def _check_messages(messages: Iterable[Message]) -> None:
-    """Raise before anything is written; what is wrong with an iterator's messages one learns only as they come."""
-    if isinstance(messages, (Message, str, bytes)) or not isinstance(messages, Iterable):
-        raise InvalidMessage(f"a batch is some messages, not {type(messages).__name__}")
-    for message in messages if isinstance(messages, Sequence) else ():
-        if type(message) is not Message:
-            raise InvalidMessage(f"a batch holds Messages, not {type(message).__name__}")
-        check_types(message)
-
-
-def _is_stored_as_it_is(message: Message) -> bool:
-    """What is compressed, or rewritten by a service, is another message when it is stored."""
-    return message.compress is None and not message.delay_level and message.deliver_at_ms is None
 
 
 def _is_encodable(text: str) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
 from flintlog.disk.scratch import scratch_room
@@ -108,8 +108,16 @@ class CommitLog:
     def close(self) -> None:
         """Take no more: a put that comes too late is refused, whatever it was told before."""
         with self.lock:
-            self._refusal = PutStatus.SERVICE_NOT_AVAILABLE
-            self._use(self._nothing)
+            self.close_held()
+
+    def close_held(self) -> None:
+        """`close` for a caller that holds the put lock: the puts that wait for it are refused."""
+        self._refusal = PutStatus.SERVICE_NOT_AVAILABLE
+        self._use(self._nothing)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._refusal is PutStatus.SERVICE_NOT_AVAILABLE
 
     @property
     def appended_bytes(self) -> int:
@@ -122,31 +130,48 @@ class CommitLog:
         `capacity` is that of the Java HashMap which orders the properties, when it is not that of a new message.
         """
         with self.lock:
-            key = (message.topic, message.queue_id)
-            queue_offset = self.put_lane.next_offsets.get(key, 0)
-            receipt = self._append_one(message, queue_offset, capacity)
-            if receipt.status is _OK:
-                self.put_lane.next_offsets[key] = queue_offset + 1
-            return receipt
+            return self.put_held(message, capacity)
 
-    def check(self, messages: Iterable[Message]) -> None:
-        """Raise what a put of one of these would, and append nothing."""
+    def put_held(self, message: Message, capacity: int | None = None) -> Receipt:
+        """`put` for a caller that holds the put lock."""
+        key = (message.topic, message.queue_id)
+        queue_offset = self.put_lane.next_offsets.get(key, 0)
+        receipt = self._append_one(message, queue_offset, capacity)
+        if receipt.status is _OK:
+            self.put_lane.next_offsets[key] = queue_offset + 1
+        return receipt
+
+    def make_check(self) -> Callable[[Message, int | None], None]:
+        """A function that raises what a put of a message would, and appends nothing."""
         scratch = Tail(scratch_room(self._scratch_size), 0)
-        for message in messages:
+
+        def check(message: Message, capacity: int | None) -> None:
             scratch.position = 0
-            if not self._append(scratch, message, 0, 0):
+            text = None if capacity is None else encode_properties(message.properties or {}, capacity)
+            if not self._append(scratch, message, 0, 0, text):
                 raise InvalidMessage(_TOO_LARGE, advice=_LARGER_FILES)
+
+        return check
 
     def put_placed(self, placement: Placement, capacity: int | None = None) -> Receipt:
         """Append a message whose queue offset is not simply the next of its own queue."""
         with self.lock:
-            message, queue_offset = placement.prepare()
-            receipt = self._append_one(message, queue_offset, capacity)
-            if receipt.status is _OK:
-                placement.done()
-                if placement.is_unqueued:
-                    self.unqueued.add((message.topic, message.queue_id), receipt.size)
-            return receipt
+            return self.put_placed_held(placement, capacity)
+
+    def put_placed_held(self, placement: Placement, capacity: int | None = None) -> Receipt:
+        """`put_placed` for a caller that holds the put lock."""
+        message, queue_offset = placement.prepare()
+        receipt = self._append_one(message, queue_offset, capacity)
+        if receipt.status is _OK:
+            placement.done()
+            if placement.is_unqueued:
+                self.unqueued.add((message.topic, message.queue_id), receipt.size)
+        return receipt
+
+    def last_bytes(self, size: int) -> memoryview:
+        """The last bytes that were appended, for a caller that holds the put lock; they lie in one segment."""
+        tail = self._tail
+        return memoryview(cast(memoryview, tail.buffer))[tail.position - size : tail.position]
 
     def _append_one(self, message: Message, queue_offset: int, capacity: int | None) -> Receipt:
         now = self._now_ms()

@@ -70,6 +70,8 @@ class Engine:
         self.medium = medium
         self.now_ms = now_ms
         self.batch_notes = BatchNotes(parts.paths.batches, medium)
+        self.batch_range: tuple[int, float] | None = None
+        """Where the last closed batch begins and ends; it has no end while it is appended."""
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
         self._closing = threading.Lock()
@@ -244,13 +246,17 @@ class Engine:
         self.dispatcher.bitmap_hook = hook
 
     def readable_end(self) -> int:
-        """How far dispatch may go: what is flushed under sync flush, what can be read under async flush."""
+        """How far dispatch may go: what is flushed under sync flush, what can be read under async flush.
+
+        Never into the middle of a closed batch: an opening may still cut it.
+        """
         segments = self.parts.segments
-        if self.parts.ledger is not None:
-            return segments.max_offset
-        if self.config.flush == "sync" and not self.config.read_un_committed:
-            return segments.flushed_where
-        return segments.max_offset
+        is_synced = self.config.flush == "sync" and not self.config.read_un_committed and self.parts.ledger is None
+        end = segments.flushed_where if is_synced else segments.max_offset
+        if self.batch_range is None:
+            return end
+        batch_start, batch_end = self.batch_range
+        return batch_start if batch_start < end < batch_end else end
 
     def tick(self) -> None:
         """Once a second: totals are kept for the rates, and what stalled for want of space is tried again."""

@@ -47,7 +47,7 @@ class Writable(Readable):
         self._group_commit = engine.flushing.waiting
         self._put_lane.when_behind = engine.flushing.after_append if self._group_commit is None else None
         self._is_ledger = engine.parts.ledger is not None  # then a put has no place before the group says which
-        self._closed_batches = ClosedBatches(engine, self._put_now)
+        self._closed_batches = ClosedBatches(engine, self._appender)
 
     def put(self, message: Message) -> Receipt:
         """Store one message. Under sync flush it is on disk when this returns PUT_OK."""
@@ -132,18 +132,10 @@ class Writable(Readable):
     ) -> ClosedBatch | None:
         """Store messages of any queues as one batch: after a crash all of them are there, or none.
 
-        A batch that its writer has written before is skipped: None. Nothing else may be put meanwhile.
+        A batch that its writer has written before is skipped: None. Any thread may put meanwhile: what others put lies
+        before the batch or after it. The messages of an iterator are held in memory until all of them have come.
         """
         return self._closed_batches.put(messages, writer_id, batch_id)
-
-    def _put_now(self, message: Message) -> Receipt:
-        """Append a message that a later flush makes durable."""
-        receipt: Receipt | None = self._put_plain(message)
-        if receipt is None:
-            return self._without_waiting(self._appender.append(message))
-        if self._group_commit is not None and self._put_lane.is_behind:
-            self._flushing.after_append()
-        return receipt
 
     def _settled(self, receipt: Receipt) -> Receipt:
         if receipt.status in _IN_DOUBT and isinstance(self._engine.log, LedgerCommitLog):
