@@ -46,6 +46,29 @@ def test_a_file_opened_for_reading_cannot_be_written(medium: Medium, folder: Pat
         file.buffer[0:1] = b"x"
 
 
+def test_a_file_opened_for_reading_refuses_to_be_synced_through_its_map(medium: Medium, folder: Path) -> None:
+    medium.create(folder / "f", SIZE).sync()
+    file = medium.open(folder / "f")
+    with pytest.raises(DiskError, match="read-only"):
+        file.sync()
+    medium.sync(folder / "f")
+
+
+def test_a_read_only_map_never_reports_a_sync(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(bytes(SIZE))
+    with open(path, "rb") as file:
+        mapping = MemoryMap(SIZE, file.fileno(), writable=False)
+    with pytest.raises(OSError, match="read-only map"):
+        mapping.sync(0, SIZE)
+
+
+def test_a_missing_file_is_not_synced(medium: Medium, folder: Path) -> None:
+    with pytest.raises(DiskError) as caught:
+        medium.sync(folder / "f")
+    assert caught.value.path == str(folder / "f")
+
+
 def test_an_empty_file_can_be_opened(medium: Medium, folder: Path) -> None:
     medium.write(folder / "f", b"")
     assert len(medium.open(folder / "f").buffer) == 0

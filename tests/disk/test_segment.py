@@ -226,7 +226,7 @@ def test_after_a_failed_flush_success_is_never_reported_again(tmp_path: Path) ->
         segment.flush()
     assert segment.flushed_position == 0
     # The segment has touched what was not written, so that whoever syncs the file next does write it.
-    medium.open(path).sync()
+    medium.sync(path)
     assert all(medium.crash(seed).read(path).startswith(b"lost") for seed in range(8))
 
 

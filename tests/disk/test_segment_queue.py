@@ -84,8 +84,59 @@ def test_loaded_segments_are_full_and_not_mapped(make_queue: MakeQueue, medium: 
     make_queue(3)
     queue = load(medium, folder)
     assert [segment.base for segment in queue.segments] == [0, SEGMENT_SIZE, 2 * SEGMENT_SIZE]
-    assert all(segment.wrote_position == segment.flushed_position == SEGMENT_SIZE for segment in queue.segments)
+    assert all(segment.wrote_position == SEGMENT_SIZE for segment in queue.segments)
     assert not any(segment.is_mapped for segment in queue.segments)
+
+
+def test_loaded_segments_are_dirty_until_they_are_taken_over(
+    make_queue: MakeQueue, medium: Medium, folder: Path
+) -> None:
+    make_queue(3)
+    queue = load(medium, folder)
+    assert queue.flushed_where == 0
+    assert all(segment.flushed_position == 0 for segment in queue.segments)
+    queue.take_over()
+    assert queue.flushed_where == queue.committed_where == 3 * SEGMENT_SIZE
+    assert all(segment.flushed_position == SEGMENT_SIZE for segment in queue.segments)
+
+
+def test_cut_segments_do_not_become_flushed(make_queue: MakeQueue, medium: Medium, folder: Path) -> None:
+    make_queue(2)
+    queue = load(medium, folder)
+    queue.truncate(SEGMENT_SIZE + 100)
+    assert queue.flushed_where == 0
+    assert [segment.flushed_position for segment in queue.segments] == [0, 0]
+    queue.flush_all()
+    assert queue.flushed_where == SEGMENT_SIZE + 100
+    queue.truncate(SEGMENT_SIZE + 50)
+    assert queue.flushed_where == SEGMENT_SIZE + 50
+
+
+def test_files_of_a_killed_process_survive_a_power_loss_once_they_were_taken_over() -> None:
+    before = FaultyMedium()
+    before.make_directories(Path("/log"))
+    queue = SegmentQueue([Path("/log")], SEGMENT_SIZE, before)
+    for _ in range(2):
+        segment = queue.last_or_new()
+        assert segment is not None
+        segment.flush()
+        segment.append(b"found")
+        segment.wrote_position = segment.size
+        before.sync_directory(Path("/log"))
+    before.sync_directory(Path("/"))
+
+    def is_kept(medium: FaultyMedium, seed: int) -> bool:
+        after = medium.crash(seed)
+        paths = [segment.path for segment in queue.segments]
+        return all(after.exists(path) and after.head(path, 5) == b"found" for path in paths)
+
+    assert not all(is_kept(before.kill(), seed) for seed in range(20)), "the bytes are in the page cache alone"
+    medium = before.kill()
+    found = SegmentQueue([Path("/log")], SEGMENT_SIZE, medium)
+    found.load()
+    assert found.first is not None and found.first.select(0) is not None, "mapped for reading, as recovery does"
+    found.take_over()
+    assert all(is_kept(medium, seed) for seed in range(20))
 
 
 def test_load_with_a_file_of_another_size_names_it_and_changes_nothing(

@@ -32,6 +32,7 @@ class Kept:
                 self._medium.replace(path, data)
                 return path
             if there.size == len(data) and self._medium.read(path, len(data)) == data:
+                self._medium.sync_directory(path.parent)  # a process that was killed may have left the name unsynced
                 return path
         raise AssertionError("counting does not end")
 

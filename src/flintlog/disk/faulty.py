@@ -4,7 +4,8 @@ The fault model
 ---------------
 
 *Data.* A file has live bytes, which the process sees, and durable bytes, which survive. `sync` makes
-the pages of its range durable. At a crash each 512-byte sector that differs is old or new, each for itself:
+the pages of its range durable; a handle that was opened read-only refuses, as a read-only map syncs nothing. `sync` of
+the disk takes any file, with what a killed process wrote. At a crash each 512-byte sector that differs is old or new:
 a record may come back torn in the middle, in any mixture, but a sector is never mixed. `drift` lets the
 system write some dirty pages early, as it may at any time.
 
@@ -150,6 +151,10 @@ class FaultyMedium:
             node.sync(start, stop)
             node.modified_ms = self.clock_ms()
             self._names.sync_names(path)
+
+    def sync(self, path: Path) -> None:
+        node = self._file(path)
+        self.sync_node(node, path, 0, len(node.live))
 
     def listing(self, directory: Path) -> list[FileInfo]:
         with self._lock:

@@ -15,6 +15,7 @@ import mmap
 import os
 import sys
 import weakref
+from errno import EBADF
 from functools import cache
 
 MS_SYNC = 0x10 if sys.platform == "darwin" else 4
@@ -53,6 +54,11 @@ def zero_range(descriptor: int, start: int, length: int) -> None:
         raise _last_error()
 
 
+def sync_descriptor(descriptor: int) -> None:
+    """Make all bytes of an open file durable, whoever wrote them; it may be open for reading only. Raises OSError."""
+    getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has no fdatasync
+
+
 def write_out(descriptor: int, start: int, length: int) -> bool:
     """Have dirty pages of a range written, and wait for that; not durable yet. False where it was not possible.
 
@@ -68,10 +74,11 @@ class MemoryMap:
     A map is shared with everybody, unless it is `private`: then what is written stays in this process.
     """
 
-    __slots__ = ("_address", "buffer", "size")
+    __slots__ = ("_address", "_is_writable", "buffer", "size")
 
     def __init__(self, size: int, descriptor: int | None, *, writable: bool, private: bool = False) -> None:
         self.size = size
+        self._is_writable = writable
         if size == 0:
             self._address = 0
             self.buffer = memoryview(b"")
@@ -96,8 +103,11 @@ class MemoryMap:
     def sync(self, start: int, stop: int) -> None:
         """Write dirty pages of the range and wait for the disk; raises OSError.
 
-        Unlike `fdatasync` this leaves alone the pages that were touched ahead of the writer.
+        Unlike `fdatasync` this leaves alone the pages that were touched ahead of the writer. Only for a writable map:
+        through a read-only one Linux syncs nothing and reports success, also where another process left dirty pages.
         """
+        if not self._is_writable:
+            raise OSError(EBADF, "a read-only map syncs nothing")
         address, length = self._pages(start, stop)
         if length and _libc().msync(address, length, MS_SYNC):
             raise _last_error()

@@ -4,7 +4,7 @@ A new file is made without a name (O_TMPFILE), allocated, and linked under its n
 size: a crash or a full disk in between leaves nothing behind. Where the file system cannot do that,
 it is made in place and removed when it could not be allocated.
 
-The names of new files and directories become durable with the first `sync` of the file, not at
+The names of new files and directories become durable with the first sync of the file, not at
 `create`: a store with 100,000 consume queues would otherwise wait for 100,000 directory syncs,
 and nothing may be acknowledged before its file was synced anyway.
 """
@@ -20,8 +20,8 @@ from operator import attrgetter
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR
 
-from flintlog.disk.libc import MemoryMap
-from flintlog.disk.local_file import LocalFile
+from flintlog.disk.libc import MemoryMap, sync_descriptor
+from flintlog.disk.local_file import LocalFile, sync_failed
 from flintlog.disk.lock import LocalLock
 from flintlog.disk.map_cache import DEFAULT_MAX_MAPS, MapCache
 from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, DiskUsage, FileInfo, disk_error, os_errors
@@ -74,6 +74,17 @@ class LocalMedium:
             finally:
                 os.close(descriptor)
         return LocalFile(path, mapping, self._sync_name, status)
+
+    def sync(self, path: Path) -> None:
+        with os_errors("open to sync", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            sync_descriptor(descriptor)
+            self._sync_name(path)
+        except OSError as error:
+            raise sync_failed(error, path) from error
+        finally:
+            os.close(descriptor)
 
     def listing(self, directory: Path) -> list[FileInfo]:
         # Without `os_errors`: opening a store of 100,000 queues lists 100,000 directories.

@@ -14,7 +14,7 @@ from errno import ENOSYS, ENOTSUP, ENXIO, EOPNOTSUPP, ESTALE
 from pathlib import Path
 
 from flintlog.disk.libc import MADV_POPULATE_WRITE, MemoryMap, write_out, zero_range
-from flintlog.disk.medium import Advice, check_range, os_errors
+from flintlog.disk.medium import Advice, check_range, check_writable, os_errors
 from flintlog.errors import DiskError, SyncFailed
 
 _ADVICE = {
@@ -54,16 +54,12 @@ class LocalFile:
     def sync(self, start: int = 0, stop: int | None = None) -> None:
         if self._sync_failure is not None:
             raise self._sync_failure
+        check_writable(self)
         try:
             self._map().sync(start, self.size if stop is None else stop)
             self._sync_name(self.path)
         except OSError as error:
-            self._sync_failure = SyncFailed(
-                f"the disk did not take the data: {error.strerror}",
-                path=self.path,
-                offset=start,
-                advice="pages may be lost: restart the store so that it recovers",
-            )
+            self._sync_failure = sync_failed(error, self.path, start)
             raise self._sync_failure from error
 
     def write_at(self, position: int, data: memoryview) -> None:
@@ -160,6 +156,16 @@ class LocalFile:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def sync_failed(error: OSError, path: Path, offset: int | None = None) -> SyncFailed:
+    """The error of ours for a sync that the operating system refused."""
+    return SyncFailed(
+        f"the disk did not take the data: {error.strerror}",
+        path=path,
+        offset=offset,
+        advice="pages may be lost: restart the store so that it recovers",
+    )
 
 
 def clear_by_writing(buffer: memoryview, start: int, stop: int) -> None:

@@ -145,12 +145,12 @@ class MappedSegment(Counted):
         return 0 if info is None else info.mtime_ms
 
     def set_positions(self, position: int) -> None:
-        """Wrote, committed and flushed at once, as after loading and recovery."""
+        """Wrote and committed at once, as after loading and recovery. Nothing becomes flushed by that."""
         if not 0 <= position <= self.size:
             raise InvalidOffset("a position outside of the segment", path=self.path, offset=position)
         self.wrote_position = position
         self.committed_position = position
-        self.flushed_position = position
+        self.flushed_position = min(self.flushed_position, position)
 
     # Mapping
 

@@ -7,7 +7,10 @@ under the entry point group "flintlog.media" and named in the configuration.
 What an implementation promises, and callers rely on:
 
 - `create` gives a file of exactly `size` zero bytes whose space is allocated, or `DiskFull` and no file.
-- After `RawFile.sync(start, stop)` returned, these bytes, the file's name and its directories survive a crash.
+- After `RawFile.sync(start, stop)` returned, these bytes, the file's name and its directories survive a crash. It is
+  for files that were opened for writing; of one that was opened read-only it syncs nothing, and raises.
+- After `Medium.sync(path)` returned, all bytes of the file do, whoever wrote them: a process that was killed leaves
+  bytes that only the page cache has. This is the one way to make durable what an opening has found.
 - After one `sync` of a file failed, every later `sync` of it fails: what the operating system did
   with the lost pages is unknown, so success must never be reported again.
 - `RawFile.close` never raises; a view that someone still holds stays valid until it is dropped.
@@ -75,7 +78,10 @@ class RawFile(Protocol):
         """All bytes of the file; writable if the file was opened so."""
 
     def sync(self, start: int = 0, stop: int | None = None) -> None:
-        """Make these bytes, the file's name and its directories durable; `SyncFailed` for ever after a failure."""
+        """Make these bytes, the file's name and its directories durable; `SyncFailed` for ever after a failure.
+
+        `DiskError` if the file was opened read-only.
+        """
 
     def write_at(self, position: int, data: memoryview) -> None:
         """Write through the file instead of the mapping: no page faults, and the GIL is free."""
@@ -132,6 +138,12 @@ class Medium(Protocol):
     def create(self, path: Path, size: int) -> RawFile: ...
 
     def open(self, path: Path, writable: bool = False) -> RawFile: ...
+
+    def sync(self, path: Path) -> None:
+        """Make all bytes of a file durable, also those that another process wrote; the file need not be open.
+
+        Names are covered as far as this process made them; for others there is `durable_names`.
+        """
 
     def listing(self, directory: Path) -> list[FileInfo]:
         """The entries by name; empty when there is no such directory."""
@@ -214,6 +226,13 @@ def check_range(file: RawFile, start: int, stop: int) -> None:
     """`DiskError` unless the file holds the range."""
     if not 0 <= start <= stop <= file.size:
         raise DiskError(f"the bytes {start} to {stop} are not in a file of {file.size}", path=file.path, offset=start)
+
+
+def check_writable(file: RawFile) -> None:
+    """`DiskError` unless the file can be synced through its map."""
+    if file.buffer.readonly:
+        advice = "sync it through its medium"
+        raise DiskError("the file was opened read-only: its map syncs nothing", path=file.path, advice=advice)
 
 
 @contextmanager

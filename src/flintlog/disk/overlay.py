@@ -103,6 +103,9 @@ class OverlayMedium:
             return self._below.open(path)
         return self._keep(path, self._private(path), lambda start: self._data_end_below(path, start))
 
+    def sync(self, path: Path) -> None:
+        """Nothing of an overlay is durable."""
+
     def _private(self, path: Path) -> memoryview:
         if isinstance(self._below, LocalMedium):
             # Not Python's own map: that keeps a descriptor for each file until it is collected.

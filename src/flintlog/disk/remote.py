@@ -114,6 +114,9 @@ class RemoteMedium:
     def make_directories(self, path: Path) -> NoReturn:
         _refuse(path)
 
+    def sync(self, path: Path) -> None:
+        """There is nothing that could be lost."""
+
     def sync_directory(self, path: Path) -> None:
         """There is nothing that could be lost."""
 

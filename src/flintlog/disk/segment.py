@@ -101,7 +101,9 @@ class Segment(MappedSegment):
         """Make the whole file durable, whatever the positions say."""
         if self.hold():
             try:
+                position = self.read_position
                 self._sync(0, self.size)
+                self.flushed_position = max(self.flushed_position, position)
             finally:
                 self.release()
 
@@ -118,8 +120,13 @@ class Segment(MappedSegment):
         # Kept here as well as in the file: a file that was unmapped and opened again has forgotten it.
         if self._sync_failure is not None:
             raise self._sync_failure
+        with self._lock:
+            raw = self._raw if self._raw_writable else None
         try:
-            self.raw().sync(start, stop)
+            if raw is not None:
+                raw.sync(start, stop)
+            else:
+                self._medium.sync(self.path)  # it was found, or unmapped since it was written
         except SyncFailed as error:
             self._sync_failure = error
             # The system may take these pages for clean now, without having written them: then a process that finds

@@ -46,7 +46,7 @@ class SegmentList:
         self.medium = medium
         self.read_only = read_only
         self._is_derived = is_derived
-        self.flushed_where = 0
+        self.flushed_where = 0  # what was loaded counts as dirty until it was synced after that
         self.committed_where = 0
         self.readable_limit: int | None = None
         """Where reading ends for those who ask for `max_offset`, if somebody else decides that than the writer."""
@@ -112,7 +112,7 @@ class SegmentList:
         return [self._base_of(path) for path, info in self._find_files() if info.size == self.segment_size]
 
     def follow(self, end: int) -> None:
-        """Another process has written the files up to `end`: take them as they are, and change none."""
+        """Another process has written and synced the files up to `end`: take them as they are, and change none."""
         segments = [segment for segment in self._segments if segment.base < end]
         known = segments[-1].end if segments else 0
         if not segments or known < end:
@@ -122,6 +122,7 @@ class SegmentList:
                     segments.append(self._loaded(path, base))
         for segment in segments:
             segment.set_positions(min(end - segment.base, segment.size))
+            segment.flushed_position = segment.read_position
         with self._lock:
             self._segments = tuple(segments)
         self.flushed_where = self.committed_where = end

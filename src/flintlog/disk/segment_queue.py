@@ -158,11 +158,18 @@ class SegmentQueue(SegmentList):
         self.committed_where = where
         return is_unmoved
 
-    def resync(self, start: int) -> None:
-        """Make durable what recovery found from `start` on: a file that was read back may still be only in memory."""
-        for segment in self._segments:
-            if segment.end > start:
-                segment.sync()
+    def take_over(self, *, is_durable: bool = False) -> None:
+        """Make durable what was found: a process that was killed leaves bytes that only the page cache has.
+
+        `is_durable`: whoever stopped has synced the files and said so.
+        """
+        with self._flushing:
+            for segment in self._segments:
+                if is_durable:
+                    segment.flushed_position = segment.read_position
+                elif segment.flushed_position < segment.read_position:
+                    segment.sync()
+            self.flushed_where = self.committed_where = self.max_wrote
 
     # Shrinking
 

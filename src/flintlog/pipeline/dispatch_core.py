@@ -143,7 +143,9 @@ class DispatchCore:
         except DamagedStore as mismatch:
             advice = "open the store, which then builds its queues and index again"
             raise DamagedStore(mismatch.what, path=self._parts.paths.root, advice=advice) from None
-        self._parts.queues.sync_names()  # a process that was killed may have left names that are not durable
+        # A process that was killed may have left names and bytes that are not durable.
+        self._parts.queues.sync_names()
+        self._parts.queues.flush_all()
         self._dispatcher.start_at(max(published.end, self._first))
 
     @property

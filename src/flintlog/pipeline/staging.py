@@ -61,14 +61,9 @@ def give_name(medium: Medium, working: Path, target: Path) -> None:
 def sync_tree(medium: Medium, folder: Path) -> None:
     """Make every file below a folder durable, and the names of all; many at a time, as `OpenFiles.sync`."""
 
-    def sync(path: Path) -> None:
-        raw = medium.open(path, writable=True)
-        raw.sync()
-        raw.close()
-
     folders, files = _tree(medium, folder)
     with ThreadPoolExecutor(SYNCS_AT_ONCE, "sync-files") as pool:
-        for _ in pool.map(sync, files):
+        for _ in pool.map(medium.sync, files):
             pass
         for _ in pool.map(medium.sync_directory, folders):
             pass
@@ -112,7 +107,8 @@ class OpenFiles:
         mapped = {path: raw for path, (_, _, raw) in self._tails.items()}
 
         def sync(path: Path) -> None:
-            (mapped.get(path) or self._medium.open(path, writable=True)).sync()
+            raw = mapped.get(path)
+            self._medium.sync(path) if raw is None else raw.sync()
 
         with ThreadPoolExecutor(SYNCS_AT_ONCE, "sync-files") as pool:
             for _ in pool.map(sync, {*mapped, *self._given_back}):

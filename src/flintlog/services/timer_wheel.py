@@ -37,6 +37,7 @@ class TimerWheel:
         held = medium.stat(path)
         if held is None or held.size != slots * SLOT_SIZE:
             return None
+        medium.sync(path)  # a process that was killed may have left slots that only the page cache has
         return cls(medium.open(path, writable=True), precision_ms)
 
     @classmethod

@@ -100,8 +100,8 @@ class BatchConsumeQueue(LogicalQueue):
             self._min_offset = queue_offset
         return True
 
-    def recover(self, was_clean: bool = False) -> None:
-        super().recover(was_clean)
+    def recover(self, was_clean: bool = False, *, is_durable: bool = False) -> None:
+        super().recover(was_clean, is_durable=is_durable)
         self._revise_offsets()
 
     def truncate(self, physical_offset: int) -> None:

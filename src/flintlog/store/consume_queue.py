@@ -176,8 +176,6 @@ class ConsumeQueue(LogicalQueue):
         write_at_end(segment, _PREFILL * (position // ENTRY_SIZE), self._tails, self.end)
         self._has_only_fillers = True
         self._min_position = place
-        self.segments.flushed_where = place
-        self.segments.committed_where = place
 
     def _append(self, segment: Segment, physical_offset: int, size: int, tags_code: int) -> None:
         data = _ENTRY.pack(physical_offset, size, tags_code)
@@ -197,9 +195,9 @@ class ConsumeQueue(LogicalQueue):
         if self.ext is not None:
             self.ext.load()
 
-    def recover(self, was_clean: bool = False) -> None:
+    def recover(self, was_clean: bool = False, *, is_durable: bool = False) -> None:
         self.detach()
-        super().recover(was_clean)
+        super().recover(was_clean, is_durable=is_durable)
         if self.ext is not None and self.segments.segments:
             self.ext.recover()
             self._drop_unused_units()

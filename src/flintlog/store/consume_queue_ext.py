@@ -103,24 +103,19 @@ class ConsumeQueueExt:
                 with selected:
                     end += _units_end(selected.view)
         if end is not None:
-            self._cut(end)
+            self.segments.truncate(end)
 
     def truncate_behind(self, address: int | None) -> None:
         """Drop the units behind the one at this address: no entry refers to them."""
         unit = None if address is None else self.get(address)
         if address is not None and unit is not None:
-            self._cut(parse_extension_address(address) + unit.size)
+            self.segments.truncate(parse_extension_address(address) + unit.size)
 
     def truncate_before(self, address: int, now_ms: int) -> None:
         """Delete the files that end before this address."""
         if is_extension_address(address):
             offset = parse_extension_address(address)
             self.segments.delete_before(offset, now_ms=now_ms, force_after_ms=_FORCE_DELETE_AFTER_MS)
-
-    def _cut(self, end: int) -> None:
-        self.segments.truncate(end)
-        self.segments.flushed_where = end
-        self.segments.committed_where = end
 
     def flush(self, least_pages: int) -> bool:
         """Make data durable; True when nothing was left to do."""

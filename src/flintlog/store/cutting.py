@@ -48,6 +48,7 @@ def _keep(segment: Segment, start: int, stop: int, directory: Path, medium: Medi
             medium.replace(path, data)
             return path
         if there.size == len(data) and medium.read(path, len(data)) == data:
+            medium.sync_directory(directory)  # a process that was killed may have left the name unsynced
             return path
     raise AssertionError("counting does not end")
 

@@ -104,6 +104,13 @@ class IndexService:
         self._files = tuple(file for file in files if file not in unsafe)
         return [file.name for file in unsafe]
 
+    def take_over(self) -> None:
+        """Make durable what was found: a process that was killed leaves bytes and names that are only in memory."""
+        for file in self._files:
+            self._medium.sync(file.path)
+        if self._files:
+            self._medium.sync_directory(self.directory)
+
     def _check_size(self, info: FileInfo) -> None:
         if info.size not in (0, self.layout.file_size):
             raise WrongFileSize(

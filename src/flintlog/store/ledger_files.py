@@ -113,8 +113,7 @@ class LedgerFiles:
         self._first = self.data.first
         self._keep_torn(keep_aside(self.data, self.end_position, self._cut_directory, self._medium))
         self._clear_behind(self.data, self.end_position)
-        self.data.resync(recovery.start_position)  # a process that was killed leaves bytes that are only in memory
-        self.data.flushed_where = self.data.committed_where = self.end_position
+        self.data.take_over()
         self.synced_position = self.end_position
         self._settle_index(recovery.changed_index_records)
 
@@ -139,15 +138,13 @@ class LedgerFiles:
         return before[-1].end if before else 0
 
     def _settle_index(self, changed: Sequence[tuple[int, bytes]]) -> None:
-        touched = {self._write_index(index, record) for index, record in changed}
-        for segment in touched:
-            segment.sync()
-        behind = (self.end + 1) * INDEX_RECORD_SIZE
-        self._clear_behind(self._index, behind)
-        self._index.flushed_where = self._index.committed_where = behind
+        for index, record in changed:
+            self._write_index(index, record)
+        self._clear_behind(self._index, (self.end + 1) * INDEX_RECORD_SIZE)
+        self._index.take_over()
 
-    def _write_index(self, index: int, record: bytes) -> Segment:
-        """Put an index record into its place, wherever the index ends; the file, which is to be synced."""
+    def _write_index(self, index: int, record: bytes) -> None:
+        """Put an index record into its place, wherever the index ends."""
         offset = index * INDEX_RECORD_SIZE
         segment = self._index.find(offset)
         if segment is None:
@@ -162,7 +159,6 @@ class LedgerFiles:
             segment.raw(writable=True).buffer[place : place + INDEX_RECORD_SIZE] = record
         finally:
             segment.release()
-        return segment
 
     def settle(self) -> None:
         """Make everything durable."""

@@ -78,7 +78,7 @@ class LedgerRecovery:
         self._max_term = max_term
         self._is_intact = is_intact
         self.changed_index_records: list[tuple[int, bytes]] = []
-        self.start_position = self._bad_position = begin_position
+        self._bad_position = begin_position
 
     def run(self) -> LedgerEnd:
         end = self._find_end()
@@ -95,7 +95,6 @@ class LedgerRecovery:
         before = self._first_head(self._files[start])
         if before is None:
             raise DamagedStore("no entry begins this file", path=self._files[start].path)
-        self.start_position = self._files[start].base
         end = LedgerEnd(first.index, before.index - 1, 0, self._files[start].base)
         for segment in self._files[start:]:
             if segment.base < end.position or segment.base - end.position > segment.size:

@@ -17,7 +17,7 @@ from flintlog.disk.durable_names import sync_names
 from flintlog.disk.medium import Medium
 from flintlog.disk.overlay import OverlayMedium
 from flintlog.errors import DamagedStore
-from flintlog.format.names import encode_abort
+from flintlog.format.names import CONFIG, encode_abort
 from flintlog.store.batch_notes import BatchNotes, settle_opened_batch
 from flintlog.store.clock import Milliseconds
 from flintlog.store.config import StoreConfig
@@ -110,7 +110,9 @@ class Loader:
         move_to(State.LOAD_BEGIN)
         self.was_clean = not self._medium.exists(parts.paths.abort)
         if not self._read_only:
-            sync_names([parts.paths.root, *parts.paths.commit_logs], self._medium)
+            paths = parts.paths
+            folders = paths.root, paths.own, paths.cut, paths.root / CONFIG, *paths.commit_logs
+            sync_names(folders, self._medium)
         self._load_log()
         self._load_ledger()
         move_to(State.LOAD_COMMITLOG_OK)
@@ -123,6 +125,7 @@ class Loader:
         if parts.segments.first is None and parts.ledger is None:
             stopped_at = self._notes.marker.log_end if self.was_clean else None
             refuse_without_log(parts.checkpoint.values, stopped_at, parts.queues, clean=self.was_clean)
+        parts.segments.take_over(is_durable=self._is_durable)
         self._is_others = self._was_others()
         self._settle_batch()
         self._is_cutting = self._cut_as_asked()
@@ -130,7 +133,14 @@ class Loader:
         if parts.index is not None:
             safe = parts.checkpoint.values.index_msg_timestamp
             self._dropped_index_files = parts.index.load(self.was_clean or self.published is not None, safe)
+            if not self._is_durable:
+                parts.index.take_over()
         move_to(State.LOAD_INDEX_OK)
+
+    @property
+    def _is_durable(self) -> bool:
+        """Whether the last stop has synced every file: only a clean one of ours says so."""
+        return self.was_clean and self._notes.marker.log_end is not None
 
     def _load_log(self) -> None:
         """Only who writes has to have the right names: what is read is where the files themselves say it is."""
@@ -264,6 +274,7 @@ class Loader:
             dropped_index_files=self._dropped_index_files,
             progress=progress,
             read_only=self._read_only,
+            is_durable=self._is_durable,
             published=self.published,
             record_crc=RecordCrc(self._config),
             ledger_end=parts.segments.readable_limit,

@@ -187,10 +187,11 @@ class LogicalQueue(ABC):
         """Find the files; nothing is mapped."""
         self.segments.load()
 
-    def recover(self, was_clean: bool = False) -> None:
+    def recover(self, was_clean: bool = False, *, is_durable: bool = False) -> None:
         """Find the end of the data in the last three files, and cut behind it. The bytes stay for now.
 
-        After a clean shutdown nothing can lie behind the end, so nobody has to look there later.
+        After a clean shutdown nothing can lie behind the end, so nobody has to look there later. `is_durable`: the
+        last stop has synced the files. Otherwise they are synced with the next flush.
         """
         end, first = self._recover_at_a_glance() or self._recover_mapped()
         if end is not None:
@@ -198,6 +199,15 @@ class LogicalQueue(ABC):
             self._has_stale_end = not was_clean
             if first:
                 self._see_first(first)
+        self._take_over(is_durable=is_durable)
+
+    def _take_over(self, *, is_durable: bool = False) -> None:
+        """The files were found: what a process that was killed wrote may be in the page cache alone."""
+        if not is_durable:
+            self._tails.written.add(self)
+            return
+        for segments in self.parts:
+            segments.take_over(is_durable=True)
 
     def _recover_at_a_glance(self) -> tuple[int, bytes] | None:
         """The end of a queue whose data ends in the first block of its only file, as in most it does; and its start."""
@@ -250,8 +260,6 @@ class LogicalQueue(ABC):
 
     def _cut(self, end: int, *, clear: bool = False) -> None:
         self.segments.truncate(end, clear=clear)
-        self.segments.flushed_where = end
-        self.segments.committed_where = end
         self._has_stale_end = not clear
         self._files_changed()
 
@@ -324,7 +332,7 @@ class LogicalQueue(ABC):
             self._files_changed()
             return
         self._cut(end, clear=True)
-        segment.sync()
+        self._take_over()
         selected = segment.select(0)
         if selected is not None:
             with selected:

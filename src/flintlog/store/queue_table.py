@@ -153,13 +153,13 @@ class QueueTable:
                 advice="configure the topic's queue type as it was written",
             )
 
-    def recover(self, was_clean: bool = False) -> None:
-        """Find the end of every queue, several at a time."""
+    def recover(self, was_clean: bool = False, *, is_durable: bool = False) -> None:
+        """Find the end of every queue, several at a time. Unless they are durable, the next flush makes them so."""
         queues = self.all()
 
         def recover_some(start: int) -> None:
             for queue in queues[start : start + _RECOVER_AT_ONCE]:
-                queue.recover(was_clean)
+                queue.recover(was_clean, is_durable=is_durable)
 
         with ThreadPoolExecutor(max(1, self._recover_threads), "recover-queues") as pool:
             for _ in pool.map(recover_some, range(0, len(queues), _RECOVER_AT_ONCE)):

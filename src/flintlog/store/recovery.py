@@ -14,7 +14,8 @@ Whatever is deleted here can be built again from the log, so a crash at any step
 same once more. Three rules keep that true: before anything derived is deleted, the checkpoint stops vouching for it;
 before anything derived changes, the store is marked as not cleanly stopped; and before anything is
 derived from what was found in the log, the log is synced, because a process that was killed leaves bytes that
-are still only in memory.
+are still only in memory. Loading does that. Queue files that were found are synced by the first flush, before the
+checkpoint vouches for them.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ class Opening:
     dropped_index_files: list[str]
     progress: Callable[[int, int], None] | None = None
     read_only: bool = False
+    is_durable: bool = False
+    """Whether the last stop has synced every file, and said so."""
     ledger_end: int | None = None
     """Where a ledger has the log end: what it has committed. Behind that lies what may still be cut, by the ledger."""
     published: Progress | None = None
@@ -110,7 +113,7 @@ class Recovery:
         parts.dispatcher.start_at(dispatch_from)
         start = self._scan_start(dispatch_from)
         if not self._clean:
-            self._prepare_to_derive(start)
+            self._prepare_to_derive()
         self._findings += note_missing_files(parts.segments, start, parts.damage)
         end = self._read_log(start, dispatch_from, index_from)
         self._note_short_log(end)
@@ -151,7 +154,7 @@ class Recovery:
         """Cut the queues to what is believed; from where on records must be dispatched again."""
         queues = self._open.queues
         file_count = queues.file_count
-        queues.recover(self._clean)
+        queues.recover(self._clean, is_durable=self._open.is_durable)
         queues.finish_deletions(self._min)
         self._built_end = queues.max_physical_offset()
         missing = self._unknown_deletions() or self._missing_queues(file_count)
@@ -237,13 +240,12 @@ class Recovery:
             self._is_marked = True
             self._open.mark_unclean()
 
-    def _prepare_to_derive(self, start: int) -> None:
+    def _prepare_to_derive(self) -> None:
         if not self._is_deriving:
             self._is_deriving = True
             self._mark()
             if self._clean:
                 self._open.queues.covered.forget()  # the checkpoint stays, and the queues become others
-            self._open.segments.resync(start)
 
     def _forget_queues(self) -> None:
         """Delete all queues.
@@ -331,7 +333,7 @@ class Recovery:
 
         def consume(batch: Batch, scan: Scan) -> None:
             if batch.base + scan.end > dispatch_from:
-                self._prepare_to_derive(start)
+                self._prepare_to_derive()
                 self._apply(batch, scan, index_from)
 
         reading = LogRecovery(
@@ -393,7 +395,6 @@ class Recovery:
         where = (parts.cut_directory, parts.medium)
         kept = [] if parts.read_only else keep_aside(parts.segments, end, *where, later_files_only=is_known)
         parts.segments.truncate(end)
-        parts.segments.flushed_where = parts.segments.committed_where = end
         if kept:
             self._note_kept(end, ", ".join(map(str, kept)))
 
@@ -433,7 +434,7 @@ class Recovery:
             parts.index.truncate(end, parts.store_time_at)
         if self._is_index_missing and parts.index is not None and parts.index.files:  # some message has a key
             self._note("missing-index", "the log has messages and there was no index", "it was built from the log")
-        if self._is_deriving:
+        if self._is_deriving or not parts.is_durable:
             parts.queues.sync_names()
         if not parts.read_only:
             parts.queues.settle_deletions()
