@@ -12,7 +12,7 @@ from flintlog.errors import InvalidConfig
 from flintlog.pipeline import known_topics
 from flintlog.pipeline.known_topics import check_topics
 from flintlog.pipeline.logs import find_logs
-from flintlog.store.batch_notes import MARKER_TOPIC
+from flintlog.store.batch_markers import MARKER_TOPIC
 
 from .conftest import fill, small_config
 

@@ -18,7 +18,7 @@ from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.services.schedule import ScheduleService
 from flintlog.services.transaction import TransactionService
 from flintlog.store.appending import Appender, Prepared
-from flintlog.store.batch_notes import MARKER_TOPIC
+from flintlog.store.batch_markers import MARKER_TOPIC
 from flintlog.store.message import Receipt
 
 CONFIG = StoreConfig(

@@ -12,7 +12,7 @@ from flintlog import Message, PutStatus, Store, StoreConfig, open_store
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, InvalidMessage, PutFailed, StoreClosed
 from flintlog.store.appending import Prepared
-from flintlog.store.batch_notes import MARKER_TOPIC
+from flintlog.store.batch_markers import MARKER_TOPIC
 from flintlog.store.message import Receipt
 from flintlog.testing import FakeClock
 

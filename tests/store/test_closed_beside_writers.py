@@ -13,7 +13,7 @@ import pytest
 
 from flintlog import Message, Store, open_store
 from flintlog.store.appending import Prepared
-from flintlog.store.batch_notes import MARKER_TOPIC
+from flintlog.store.batch_markers import MARKER_TOPIC
 from flintlog.store.closed_batch import ClosedBatch, StagedMessages
 from flintlog.store.message import Receipt
 from tests.store.closed_beside import BATCH_SIZE, CONFIG, batch

@@ -5,18 +5,22 @@ then the log up to where it ends by then, so no consumer offset of the copy can 
 file that is followed by another one never changes; it is copied once, and the next backup leaves it alone unless
 its length or time changed.
 
+A backup never ends inside a closed batch, and remembers which batches it has (`backup_batches.py`).
+
 Of a ledger's member its term, its vote and its checkpoint are copied too. They and the log are one promise to the
 group, so a member has to be stopped: a copy of a moment in between could have voted for what it does not hold.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog import kernel
+from flintlog.care.backup_batches import NAME, encode_table, parse_table
 from flintlog.care.backup_files import (
     FILES,
     FORMAT,
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
 
 WORKING = ".working"
+_LOOKS = 1000
+"""How often the log's end is looked for before batches that are begun and closed meanwhile are given way to."""
 _SIZES = (
     "mapped_file_size_consume_queue",
     "mapper_file_size_batch_consume_queue",
@@ -107,7 +113,9 @@ class _Copying:
 
     def run(self) -> BackupReport:
         config = [*self._copy_config(), *self._copy_member()]
-        log = self._copy_log()
+        files, log_end, notes = self._find_end()
+        log = self._copy_log(files, log_end)
+        config += [] if notes is None else [self._save(notes, NAME)]
         _refuse_running_member(self._files)  # it may have been started meanwhile
         size = self._log_file_size()
         taken_at_ms = time.time_ns() // 1_000_000
@@ -165,15 +173,39 @@ class _Copying:
         folder = f"{member.name}/data" if member is not None and is_entries else names.COMMIT_LOG
         return f"{folder}/{names.segment_name(file.base)}"
 
-    def _copy_log(self) -> list[BackupFile]:
+    def _find_end(self) -> tuple[list[DataFile], int, bytes | None]:
+        """The files of the log that hold records, where they end, and the note about the batches below that."""
+        path = self._files.paths.batches
+        for _ in range(_LOOKS):
+            before = self._read_notes()
+            files, last = self._log_now()
+            end = 0 if last is None else self._end_of(last)
+            if before == self._read_notes():
+                break
+        else:
+            raise StoreInUse("batches are written one after the other", path=path, advice="try it again later")
+        if before is None:
+            return files, end, None
+        table = parse_table(before)
+        if table.opened is not None:
+            end = min(end, table.opened.start)
+        return [file for file in files if file.base < end or file is files[0]], end, encode_table(table)
+
+    def _read_notes(self) -> bytes | None:
+        return self._files.medium.read(self._files.paths.batches) if self._has_notes else None
+
+    @property
+    def _has_notes(self) -> bool:
+        return self._files.paths.ledger is None and self._files.medium.exists(self._files.paths.batches)
+
+    def _copy_log(self, log: list[DataFile], log_end: int) -> list[BackupFile]:
         copied: list[BackupFile] = []
-        log, last = self._log_now()
         for file in log:
             path = Path(file.path)
-            length = self._end_of(file) - file.base if file is last else file.size
+            is_whole = file is not log[-1]
+            length = file.size if is_whole else max(0, log_end - file.base)
             info = self._medium.stat(path)
             name = self._name(file)
-            is_whole = file is not last
             try:
                 if info is None:
                     raise DiskError("the file is gone", path=path)
@@ -219,6 +251,13 @@ class _Copying:
         self._medium.sync_directory(path.parent)
         self._copied_files += 1
         self._copied_bytes += length
+        return entry
+
+    def _save(self, data: bytes, name: str) -> BackupFile:
+        """A file of a backup that is not a copy of one of the store."""
+        digest = hashlib.sha256(data).hexdigest()
+        entry = BackupFile(name, f"{Path(name).name}-{len(data)}-{digest[:16]}", len(data), digest, 0)
+        self._medium.replace(stored_path(self._target, entry), data)
         return entry
 
     def _sweep(self, manifest: Manifest) -> None:

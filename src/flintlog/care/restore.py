@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog import kernel
+from flintlog.care.backup_batches import BackupBatches
 from flintlog.care.backup_files import BackupFile, Manifest, copy_hashed, hash_file, load_manifest, stored_path
 from flintlog.care.delay_offsets import bring_delay_offsets_back
 from flintlog.care.kept import copy_file
@@ -62,6 +63,7 @@ class _Restoring:
         self._new = new
         self._working = new.with_name(f"{new.name}.restoring")
         self._manifest = manifest
+        self._batches = BackupBatches(target, manifest, medium)
         self._medium = medium
         self._config = config
 
@@ -78,6 +80,8 @@ class _Restoring:
         for file in manifest.files:
             if file.base is None:
                 self._restore_small(file)
+        if end < manifest.end_offset:
+            self._batches.note_kept(self._working, end)
         end, queue_count = self._build(end)
         if medium.exists(self._new):
             medium.remove_tree(self._new)
@@ -95,7 +99,7 @@ class _Restoring:
         for file in self._manifest.log:
             found = self._first_unwanted(file, at_ms, to_offset)
             if found is not None:
-                return found
+                return self._batches.end_outside(found)
         return self._manifest.end_offset
 
     def _first_unwanted(self, file: BackupFile, at_ms: int | None, to_offset: int | None) -> int | None:

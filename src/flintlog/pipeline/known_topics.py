@@ -19,7 +19,7 @@ from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig
 from flintlog.format.names import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE
 from flintlog.pipeline.logs import Log, find_end, find_logs, open_source
 from flintlog.pipeline.partitions import window_of
-from flintlog.store.batch_notes import MARKER_TOPIC
+from flintlog.store.batch_markers import MARKER_TOPIC
 from flintlog.store.deleted_queues import DeletedQueues
 from flintlog.store.json_file import JsonFile
 from flintlog.store.options import did_you_mean

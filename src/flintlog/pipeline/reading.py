@@ -21,7 +21,7 @@ from flintlog.format.sys_flag import TRANSACTION_MASK, TransactionType
 from flintlog.kernel import Crc, Decoded, ScanStop
 from flintlog.pipeline.partitions import LogSplit, load_window
 from flintlog.pipeline.rows import RowShape, decompressed
-from flintlog.store.batch_notes import MARKER_TOPIC
+from flintlog.store.batch_markers import MARKER_TOPIC
 from flintlog.store.config import StoreConfig
 
 BATCH_ROWS = 16_384

@@ -1,7 +1,8 @@
 """Batches that are stored whole or not at all: what is written down about them, and what an opening does with that.
 
     flintlog/batches.json       { "opened": the batch that is being appended, or null,
-                                  "closed": { writer: its last closed batch } }
+                                  "closed": { writer: its last closed batch },
+                                  "serial": how often the note was changed }
 
     log    … │ message │ message │ … │ closing marker │
              ^ opened.start            writer and batch id; a record that no queue shows
@@ -17,8 +18,6 @@ were not acknowledged as synced either.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -28,21 +27,16 @@ import msgspec
 from flintlog import kernel
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment_queue import SegmentQueue
-from flintlog.errors import DamagedStore, FormatError
+from flintlog.errors import DamagedStore
 from flintlog.format.names import encode_abort
-from flintlog.format.record import parse_record
-from flintlog.format.sys_flag import TransactionType
 from flintlog.kernel import Scan, ScanStop
+from flintlog.store.batch_markers import markers_of
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.cutting import keep_aside
-from flintlog.store.message import Message
-from flintlog.store.note_file import NoteFile, Offset, Trust, decode_json, parse_note
+from flintlog.store.note_file import NoteFile, Offset, Trust, parse_note
 from flintlog.store.paths import StorePaths
 from flintlog.store.recovery_report import Finding
 from flintlog.store.segment_bytes import held
-
-MARKER_TOPIC: Final = "rmq_sys_flintlog_batches"
-"""The topic of closing markers. RocketMQ lets no client send to a topic of such a name."""
 
 MAX_WRITERS: Final = 10_000
 """Of so many writers the last batch is remembered; then the one that wrote longest ago is forgotten."""
@@ -63,26 +57,21 @@ class OpenedBatch(msgspec.Struct, frozen=True):
     """Whether its writer may come with it again."""
 
 
-class _Notes(msgspec.Struct):
+class BatchTable(msgspec.Struct):
+    """The content of the note."""
+
     opened: OpenedBatch | None = None
     closed: dict[str, Offset] = {}
-
-
-class _Marker(msgspec.Struct, rename="camel"):
-    writer_id: str
-    batch_id: int
-    records_crc: int | None = None
-    """Over all records of the batch, so that a marker never vouches for a record that did not reach the disk; those of
-    earlier versions have none, because there the records were synced before the marker."""
-    is_remembered: bool = True
+    serial: Offset = 0
+    """One more with each change: whoever finds it unchanged knows that no batch was begun or closed meanwhile."""
 
 
 class BatchNotes:
     """`flintlog/batches.json` of a store. Belongs to whoever holds the store's lock."""
 
     def __init__(self, path: Path, medium: Medium) -> None:
-        self._file = NoteFile(path, medium, _Notes)
-        self._notes = _Notes()
+        self._file = NoteFile(path, medium, BatchTable)
+        self._notes = BatchTable()
         self.is_checked = True
         """Whether the note that was loaded has a checksum: only then a batch is cut on its word."""
 
@@ -98,7 +87,7 @@ class BatchNotes:
                 path=self._file.path,
                 advice="move the file away; if a batch was being written, a part of it stays in the log",
             )
-        self._notes = found.content or _Notes()
+        self._notes = found.content or BatchTable()
         self.is_checked = found.trust is not Trust.UNCHECKED
 
     def last_closed(self, writer_id: str) -> int | None:
@@ -125,27 +114,22 @@ class BatchNotes:
         self._save()
 
     def _save(self) -> None:
+        self._notes.serial += 1
         self._file.save(self._notes)
 
 
 def parse_opened_start(notes: bytes) -> int | None:
     """Where the opened batch begins, for those who only look; what cannot be read says nothing."""
-    found = parse_note(notes, _Notes).content
+    found = parse_note(notes, BatchTable).content
     return None if found is None or found.opened is None else found.opened.start
 
 
 def parse_closed(notes: bytes) -> dict[str, int]:
     """The last closed batch of each writer, for those who only look."""
-    found = parse_note(notes, _Notes)
+    found = parse_note(notes, BatchTable)
     if found.content is None:
         raise DamagedStore(f"the notes about batches cannot be read: {found.problem}")
     return found.content.closed
-
-
-def closing_marker(batch: OpenedBatch, records_crc: int) -> Message:
-    """The record that closes a batch. As a rolled back one it is in no queue and in no index, Java's included."""
-    marker = _Marker(batch.writer_id, batch.batch_id, records_crc, batch.is_remembered)
-    return Message(MARKER_TOPIC, msgspec.json.encode(marker), sys_flag=int(TransactionType.ROLLBACK))
 
 
 def is_closed(segments: SegmentQueue, batch: OpenedBatch) -> bool:
@@ -155,9 +139,9 @@ def is_closed(segments: SegmentQueue, batch: OpenedBatch) -> bool:
         with held(segment) as view:
             begin = position - segment.base
             seen = kernel.scan(view, begin, segment.size, segment.base, check_crc=True)
-            for place, marker in _markers(view, segment.base, seen):
+            for offset, marker in markers_of(view, segment.base, seen):
                 if (marker.writer_id, marker.batch_id) == (batch.writer_id, batch.batch_id):
-                    return marker.records_crc in (None, zlib.crc32(view[begin:place], crc))
+                    return marker.records_crc in (None, zlib.crc32(view[begin : offset - segment.base], crc))
             crc = zlib.crc32(view[begin : _records_end(seen, begin, segment.base)], crc)
         if seen.reason not in (ScanStop.BLANK, ScanStop.LIMIT):
             return False
@@ -171,17 +155,6 @@ def _records_end(seen: Scan, begin: int, base: int) -> int:
         return begin
     last = seen.row(seen.count - 1)
     return last.physical_offset + last.size - base
-
-
-def _markers(view: memoryview, base: int, seen: Scan) -> Iterator[tuple[int, _Marker]]:
-    """The closing markers among the records of a scan, and where each begins."""
-    ordinals = {number for number, (topic, _) in enumerate(seen.queues) if topic == MARKER_TOPIC}
-    for number in range(seen.count) if ordinals else ():
-        row = seen.row(number)
-        if row.queue in ordinals:
-            place = row.physical_offset - base
-            with suppress(FormatError):
-                yield place, decode_json(bytes(parse_record(view[place : place + row.size]).body), _Marker)
 
 
 def settle_opened_batch(

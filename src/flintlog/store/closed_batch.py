@@ -23,7 +23,8 @@ from dataclasses import dataclass
 
 from flintlog.errors import InvalidConfig, InvalidMessage, PutFailed, StoreClosed
 from flintlog.store.appending import Appender, Prepared
-from flintlog.store.batch_notes import OpenedBatch, closing_marker
+from flintlog.store.batch_markers import ClosingMarker
+from flintlog.store.batch_notes import OpenedBatch
 from flintlog.store.checks import INT64_MAX, plain_text
 from flintlog.store.engine import Engine
 from flintlog.store.lifecycle import Flag
@@ -148,7 +149,8 @@ class ClosedBatches:
             count += 1
             if each.service is not None:
                 told.append((each.service, receipt))
-        self._append_one(Prepared(closing_marker(batch, crc)))
+        marker = ClosingMarker(batch.writer_id, batch.batch_id, crc, batch.start, batch.is_remembered)
+        self._append_one(Prepared(marker.message()))
         return count
 
     def _append_one(self, prepared: Prepared) -> Receipt:
