@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -11,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+import flintlog
 from flintlog.care.log_reader import LogReader
 from flintlog.care.store_files import look_at
 
 ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(flintlog.__file__).parents[1])}
+"""Other processes run the code that is tested here."""
 
 
 @dataclass
@@ -47,7 +51,9 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     def start(log_file_bytes: int, pause_s: float) -> BusyStore:
         root = tmp_path / "store"
         command = [sys.executable, "-m", "tests.beside.busy_writer", str(root), str(log_file_bytes), str(pause_s)]
-        writer = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        writer = subprocess.Popen(
+            command, cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         started.append(BusyStore(root, writer))
         assert writer.stdout is not None
         assert writer.stdout.readline() == "running\n"

@@ -26,7 +26,7 @@ from flintlog.pipeline.rows import RowShape
 from flintlog.pipeline.source import BatchReader
 from flintlog.pipeline.stream import LogStreamReader
 from tests.beside.busy_writer import config_with
-from tests.beside.conftest import Begin
+from tests.beside.conftest import ENVIRONMENT, Begin
 
 SMALL, LARGE = 128 * 1024, 16 * 1024 * 1024
 LENGTHS = [pytest.param(2.0, id="seconds"), pytest.param(120.0, id="minutes", marks=pytest.mark.slow)]
@@ -67,7 +67,7 @@ def following(store: Path, output: Path) -> Iterator[None]:
     """`flintlog tail -f` runs meanwhile."""
     with output.open("w") as lines:
         command = flintlog("tail", "-f", "-n", 3, "-o", "jsonl", "--body", "none", store)
-        tail = subprocess.Popen(command, stdout=lines)
+        tail = subprocess.Popen(command, env=ENVIRONMENT, stdout=lines)
         try:
             yield
             time.sleep(0.6)
@@ -115,7 +115,7 @@ def test_a_command_passes_over_nothing(begin: Begin, file_bytes: int, pause_s: f
     store = begin(file_bytes, pause_s)
     printed = []
     for command in (flintlog("cat", "-o", "jsonl", "--body", "none", store.root), flintlog("export", store.root)):
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        done = subprocess.run(command, check=False, env=ENVIRONMENT, capture_output=True, text=True)
         assert (done.stderr, done.returncode) == ("", 0)
         printed.append(shown(done.stdout))
     written = store.offsets()

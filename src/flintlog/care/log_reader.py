@@ -163,8 +163,11 @@ class LogReader:
             yield file
 
     def first_store_time(self, file: DataFile) -> int | None:
-        """The store time of a file's first record; None when none begins there."""
-        view = self._view(file)
+        """The store time of a file's first record; None when none begins there, or the file was deleted meanwhile."""
+        try:
+            view = self._view(file)
+        except DiskError:
+            return None
         seen = kernel.scan(view, 0, self._stop_of(file), file.base, max_count=1)
         return seen.row(0).store_timestamp if seen.count else None
 

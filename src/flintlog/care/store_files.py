@@ -6,14 +6,13 @@ becomes a finding, and the rest is there to be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog.care.inference import Inferred, common_size, index_layout, log_file_size
-from flintlog.care.published_end import WrittenLog, published_end
 from flintlog.derive.derived_files import DataFile, DeletedPart, DerivedFiles, LedgerView, QueueFilesView, QueueKey
 from flintlog.derive.finding import ERROR, WARNING, Finding
 from flintlog.derive.sealing import is_sealed
@@ -43,6 +42,7 @@ from flintlog.store.paths import (
     is_store,
     with_found_ledger,
 )
+from flintlog.store.published_end import WrittenLog, published_end
 from flintlog.store.record_crc import crc_to_check
 from flintlog.store.stop_marker import StopMarker
 
@@ -234,8 +234,7 @@ def _find_log(files: StoreFiles, *, is_given: bool, every_name: bool) -> None:
         if size is not None:
             reason = f"{len(whole)} log files, by their names and lengths"
             files.inferred.add("mapped_file_size_commit_log", size, reason)
-    for file in found:
-        _judge_size(files, file, size, is_log=True)
+    _judge_sizes(files, found, size, is_log=True)
     files.log = tuple(whole)
     if files.given is None and any(_has_sealed_record(files, file) for file in {*files.log[:1], *files.log[-2:]}):
         files.inferred.add(_SEALED, True, "a record ends in the CRC over all of it")
@@ -259,6 +258,12 @@ def _has_sealed_record(files: StoreFiles, file: DataFile) -> bool:
         head = files.medium.head(Path(file.path), min(file.size, _HEAD_BYTES))
         return is_sealed(memoryview(head), 0, file.base)
     return False
+
+
+def _judge_sizes(files: StoreFiles, row: Sequence[DataFile], size: int | None, *, is_log: bool) -> None:
+    """Judge the lengths of files that follow each other; a running writer may be making the last one."""
+    for file in row[:-1] if files.is_running else row:
+        _judge_size(files, file, size, is_log=is_log)
 
 
 def _judge_size(files: StoreFiles, file: DataFile, size: int | None, *, is_log: bool) -> None:
@@ -340,8 +345,7 @@ def _infer_sizes(
             continue
         files.inferred.add(name, size, f"{len(sizes)} files of that kind, by their length")
         for key, queue in found.items():
-            for file in queue:
-                _judge_size(files, file, size, is_log=False)
+            _judge_sizes(files, queue, size, is_log=False)
             # Entries are read whole; a name in the middle of one is no name of a queue file.
             whole = (DataFile(file.path, file.base, file.size - file.size % unit) for file in queue)
             found[key] = tuple(file for file in whole if file.size and file.base % unit == 0)
@@ -380,22 +384,14 @@ def _judge_rocksdb(files: StoreFiles) -> None:
 def _find_index(files: StoreFiles, *, is_given: bool) -> None:
     directory = files.root / names.INDEX
     found = [info for info in files.medium.listing(directory) if _is_index_name(info)]
-    for info in found:
-        if not info.size:
-            _judge_size(files, DataFile(str(directory / info.name), 0, 0), None, is_log=False)
     whole = [info for info in found if info.size]
     if files.given is not None:
         files.layout = IndexLayout(files.given.max_hash_slot_num, files.given.max_index_num)
     if not is_given and whole:
         _infer_layout(files, [str(directory / info.name) for info in whole], common_size(i.size for i in whole))
-    right: list[str] = []
-    for info in whole:
-        file = DataFile(str(directory / info.name), 0, info.size)
-        if info.size == files.layout.file_size:
-            right.append(file.path)
-        else:
-            _judge_size(files, file, files.layout.file_size, is_log=False)
-    files.index = tuple(right)
+    row = [DataFile(str(directory / info.name), 0, info.size) for info in found]
+    _judge_sizes(files, row, files.layout.file_size, is_log=False)
+    files.index = tuple(file.path for file in row if file.size == files.layout.file_size)
 
 
 def _infer_layout(files: StoreFiles, paths: list[str], size: int | None) -> None:

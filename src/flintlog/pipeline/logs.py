@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath, PurePosixPath
 
-from flintlog.care import published_end as published
-from flintlog.care.published_end import WrittenLog
 from flintlog.derive.derived_files import DataFile
 from flintlog.derive.log_files import LogFile, check_files, log_files
 from flintlog.disk.local import LocalMedium
@@ -25,7 +23,9 @@ from flintlog.disk.source import ByteSource, MappedSource
 from flintlog.errors import DamagedStore
 from flintlog.format.names import ABORT, COMMIT_LOG, LOCK
 from flintlog.pipeline.places import absolute
+from flintlog.store import published_end as published
 from flintlog.store.paths import LEDGER_PREFIX, StorePaths
+from flintlog.store.published_end import WrittenLog
 
 _WILD = frozenset("*?[")
 

@@ -13,9 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from flintlog.derive.derived_files import DataFile
 from flintlog.disk.durable_names import sync_names
+from flintlog.disk.lock import is_locked
 from flintlog.disk.medium import Medium
 from flintlog.disk.overlay import OverlayMedium
+from flintlog.disk.source import MappedSource
 from flintlog.errors import DamagedStore
 from flintlog.format.names import CONFIG, encode_abort
 from flintlog.store.batch_notes import BatchNotes, settle_opened_batch
@@ -33,6 +36,7 @@ from flintlog.store.misnamed import Misnamed, find_misnamed, list_log, refuse_mi
 from flintlog.store.note_file import damaged_note
 from flintlog.store.parts import Parts, make_parts, scan_threads
 from flintlog.store.pending_cut import PendingCut
+from flintlog.store.published_end import WrittenLog, published_end
 from flintlog.store.record_crc import RecordCrc
 from flintlog.store.recovery import Opening, Recovery
 from flintlog.store.recovery_report import Finding, RecoveryReport
@@ -93,6 +97,7 @@ class Loader:
         self._is_others = False
         self._misnamed: list[Misnamed] = []
         self._findings: list[Finding] = []
+        self._end_beside_writer: int | None = None
 
     def mark_unclean(self) -> None:
         """From here on a stop is a clean one only if it says so."""
@@ -114,6 +119,7 @@ class Loader:
             folders = paths.root, paths.own, paths.cut, paths.root / CONFIG, *paths.commit_logs
             sync_names(folders, self._medium)
         self._load_log()
+        self._end_beside_writer = self._find_end_beside_writer()  # before the queues, which follow the log
         self._load_ledger()
         move_to(State.LOAD_COMMITLOG_OK)
         parts.queues.load()
@@ -153,6 +159,14 @@ class Loader:
             segments.load(bases)
             if not self._read_only or not segments.gaps():
                 break  # a look beside one who makes files may miss some, and see later ones
+
+    def _find_end_beside_writer(self) -> int | None:
+        """Where the log ends for who only reads it, if another process writes it now."""
+        paths, segments = self._parts.paths, self._parts.segments.segments
+        if not self._read_only or not is_locked(paths.lock):
+            return None
+        files = [DataFile(str(segment.path), segment.base, segment.size) for segment in segments]
+        return published_end(MappedSource(self._medium), WrittenLog(files, paths.batches, paths.ledger))
 
     def _load_ledger(self) -> None:
         """In a ledger the log ends where the group has committed it, whatever lies behind."""
@@ -275,6 +289,7 @@ class Loader:
             progress=progress,
             read_only=self._read_only,
             is_durable=self._is_durable,
+            end_beside_writer=self._end_beside_writer,
             published=self.published,
             record_crc=RecordCrc(self._config),
             ledger_end=parts.segments.readable_limit,

@@ -84,6 +84,8 @@ class Opening:
     """Whether the last stop has synced every file, and said so."""
     ledger_end: int | None = None
     """Where a ledger has the log end: what it has committed. Behind that lies what may still be cut, by the ledger."""
+    end_beside_writer: int | None = None
+    """Where the log ends for a read-only opening beside a writer; what is derived from it may be half done there."""
     published: Progress | None = None
     record_crc: RecordCrc | None = None
     is_others: bool = False
@@ -346,7 +348,7 @@ class Recovery:
             cut_at=self._earlier_cut(),
             known_end=parts.marker.log_end if self._clean else None,
             clean_end=self._clean_end(),
-            limit=parts.ledger_end,
+            limit=parts.end_beside_writer if parts.ledger_end is None else parts.ledger_end,
             record_crc=parts.record_crc,
             progress=parts.progress,
         )
@@ -410,7 +412,8 @@ class Recovery:
 
     def _note_short_log(self, end: int) -> None:
         """Compare the end that was found with what the stop, the queues or the checkpoint know of it."""
-        if self._open.ledger_end is not None or self._earlier_cut() == end:
+        is_limited = self._open.ledger_end is not None or self._open.end_beside_writer is not None
+        if is_limited or self._earlier_cut() == end:
             return
         stopped_at = (self._open.marker.log_end or 0) if self._clean else 0
         if stopped_at > end:
@@ -442,6 +445,8 @@ class Recovery:
         parts.dispatcher.start_at(end)
 
     def _note(self, kind: str, evidence: str, remedy: str) -> None:
+        if self._open.end_beside_writer is not None:
+            return  # of what is derived from the log, which the writer may not have made yet
         self._findings.append(Finding(kind, "warning", evidence, remedy))
 
 

@@ -8,7 +8,7 @@ order of the log (decision 0135). Once a whole record was seen, everything befor
 is damage, and does not change any more. So the end is the end of the last whole record, whatever lies before it. What a
 writer may take back does not count: entries of a ledger that are not committed, and a batch that is not closed.
 
-`verify`, `cat`, `tail`, `export`, `top` and Spark's source all begin with this.
+`verify`, `cat`, `tail`, `export`, `top`, Spark's source and a store opened read-only all begin with this.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from flintlog.derive.derived_files import DataFile
 from flintlog.derive.log_end import late_record, records_end
 from flintlog.derive.log_files import log_files
 from flintlog.disk.source import ByteSource
+from flintlog.errors import DiskError
 from flintlog.format.ledger_entry import INDEX_RECORD_SIZE, parse_index_record
 from flintlog.format.ledger_state import parse_ledger_checkpoint
 from flintlog.format.names import CHECKPOINT
@@ -85,13 +86,25 @@ def _opened_batch_start(source: ByteSource, notes: PurePath) -> int | None:
 
 def _records_end(source: ByteSource, log: WrittenLog, known: int, search: bool) -> int:
     for file in reversed(log.files):
-        path = PurePath(file.path)
-        view = source.view(path, 0, file.size)
-        start = known if file.base < known < file.end else file.base
-        stop = source.data_end(path, start - file.base)
-        if search:
-            start = late_record(view, file.base, start, stop)
-        end = records_end(view, file.base, start, stop, search=search)
+        try:
+            end = _end_of_file(source, file, known if file.base < known < file.end else file.base, search)
+        except DiskError:
+            if _is_there(source, PurePath(file.path)):
+                raise
+            continue  # deleted since it was listed: made ahead and never used, or expired
         if end > file.base:
             return end
     return log.first
+
+
+def _end_of_file(source: ByteSource, file: DataFile, start: int, search: bool) -> int:
+    path = PurePath(file.path)
+    view = source.view(path, 0, file.size)
+    stop = source.data_end(path, start - file.base)
+    if search:
+        start = late_record(view, file.base, start, stop)
+    return records_end(view, file.base, start, stop, search=search)
+
+
+def _is_there(source: ByteSource, path: PurePath) -> bool:
+    return any(info.name == path.name for info in source.listing(path.parent))
