@@ -69,6 +69,9 @@ def following(store: Path, output: Path) -> Iterator[None]:
         command = flintlog("tail", "-f", "-n", 3, "-o", "jsonl", "--body", "none", store)
         tail = subprocess.Popen(command, env=ENVIRONMENT, stdout=lines)
         try:
+            while not output.stat().st_size:
+                assert tail.poll() is None
+                time.sleep(0.05)
             yield
             time.sleep(0.6)
         finally:
