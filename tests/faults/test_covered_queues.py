@@ -13,7 +13,7 @@ import pytest
 from flintlog import Arrival, DiskFull, FlintlogError, Message, PutStatus, open_store
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.format.checkpoint import parse_checkpoint
-from flintlog.store.covered_queues import CoveredQueues, QueueCount
+from flintlog.store.covered_queues import CoveredNote, CoveredQueues, QueueClaim
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.retention import Retention
 from tests.faults.stopping import PowerLost, StoppingMedium
@@ -79,7 +79,7 @@ def test_a_queue_that_is_gone_after_a_crash_is_built_again(power: bool) -> None:
     world = covered_world()
     found = world.medium.crash(7) if power else world.medium.kill()
     found.remove_tree(ROOT / "consumequeue" / "single")
-    assert reopen(world, found) == ["damaged-queues"]
+    assert reopen(world, found) == ["missing-queues"]
     world.check()
     world.abandon()
 
@@ -116,7 +116,7 @@ def test_a_deleted_topic_is_not_missed_after_a_crash() -> None:
     world = covered_world()
     world.store.topics.delete("single")
     del world.kept[0]
-    assert not world.medium.exists(NOTE)
+    assert world.medium.exists(NOTE)
     assert reopen(world, world.medium.kill()) == []
     world.abandon()
 
@@ -137,7 +137,9 @@ def test_the_power_goes_at_each_step_of_a_thorough_pass() -> None:
         medium.left = 10_000
         found = medium.crash(step)
         covered = parse_checkpoint(found.read(ROOT / "checkpoint")).logics_physical_offset
-        assert covered >= vouched and counts(found).bytes_at(covered) is not None, step
+        note = noted(found).note
+        assert note is not None and covered >= vouched, step
+        assert note.covered == covered or not is_done, step
         assert reopen(world, found) == [], step
         world.forget_lost()
         world.check()
@@ -169,7 +171,7 @@ def test_without_room_for_the_count_the_checkpoint_goes_on() -> None:
     world.medium.capacity = world.medium._used()
     world.tide()
     assert world.store._engine.parts.checkpoint.values.logics_physical_offset == last
-    assert world.store._engine.parts.queues.covered.bytes_at(last) is None
+    assert world.store._engine.parts.queues.covered.note is None
     world.medium.capacity = None
     assert reopen(world, world.medium.kill()) == []
     for sent in world.kept.values():
@@ -186,31 +188,26 @@ def test_what_is_counted_while_others_put_belongs_together(tmp_path: Path) -> No
             putting = Thread(target=lambda: [store.put(Message("orders", b"", tags="a")) for _ in range(20_000)])
             putting.start()
             while putting.is_alive():
-                (covered, _), queue_bytes = store._engine.dispatcher.count_queues()
+                (covered, _), claims = store._engine.dispatcher.claim_queues()
                 found = store.message_at(covered)
-                assert found is not None and queue_bytes in (None, (found.queue_offset + 1) * 20)
+                assert found is not None
+                if claims is not None:
+                    end = found.queue_offset + 1
+                    assert claims == [QueueClaim("orders", 0, end, end * 20, covered + found.size)]
             putting.join()
     finally:
         sys.setswitchinterval(interval)
 
 
-def test_a_clean_opening_that_derives_something_forgets_the_count() -> None:
+def test_a_clean_opening_that_derives_something_leaves_the_note_true() -> None:
     world = covered_world()
     world.end()
-    assert world.medium.exists(NOTE)
     world.medium.remove_tree(ROOT / "index")
     world.store = world.reopened()
-    assert not world.medium.exists(NOTE)
+    put(world, "many", count=3)
+    world.flush()
     assert reopen(world, world.medium.kill()) == []
     world.check()
-    world.abandon()
-
-
-def test_who_deletes_queue_files_forgets_the_count() -> None:
-    """What is left may begin behind the record up to which the queue was counted."""
-    world = covered_world()
-    world.store._engine.parts.queues.delete_expired(0)
-    assert not world.medium.exists(NOTE)
     world.abandon()
 
 
@@ -218,13 +215,13 @@ def test_a_put_beside_one_who_counts_can_be_read_when_it_returns(monkeypatch: py
     world = covered_world()
     started = Event()
 
-    def count_slowly(_: object) -> int:
+    def claim_slowly(_: object) -> list[QueueClaim]:
         started.set()
         time.sleep(0.02)
-        return 0
+        return []
 
-    monkeypatch.setattr(QueueTable, "wrote_bytes", property(count_slowly))
-    counting = Thread(target=world.store._engine.dispatcher.count_queues)
+    monkeypatch.setattr(QueueTable, "claims", claim_slowly)
+    counting = Thread(target=world.store._engine.dispatcher.claim_queues)
     counting.start()
     started.wait()
     receipt = world.store.put(Message("many", b"new"))
@@ -306,28 +303,23 @@ def test_who_waits_to_count_keeps_nobody_from_putting() -> None:
     world.abandon()
 
 
-def counts(medium: FaultyMedium) -> CoveredQueues:
+def noted(medium: FaultyMedium) -> CoveredQueues:
     made = CoveredQueues(ROOT, medium)
     made.load()
     return made
 
 
-def test_a_count_stands_beside_that_of_the_checkpoint_before() -> None:
-    medium = FaultyMedium()
-    written = counts(medium)
-    for covered, before in ((100, 0), (200, 100), (300, 200)):
-        written.note(QueueCount(covered, covered // 5), before=before, deletions=0)
-    assert [counts(medium).bytes_at(covered) for covered in (100, 200, 300)] == [None, 40, 60]
+CLAIM = QueueClaim("orders", 0, 5, 100, 700)
 
 
-def test_a_checkpoint_that_is_not_counted_has_no_count_of_an_earlier_time() -> None:
+def test_a_note_is_read_as_it_was_written() -> None:
     medium = FaultyMedium()
-    written = counts(medium)
-    written.note(QueueCount(100, 20), before=0, deletions=0)
-    written.forget_at(200)
-    assert counts(medium).bytes_at(100) == 20
-    written.forget_at(100)
-    assert counts(medium).bytes_at(100) is None
+    noted(medium).write(CoveredNote(600, [CLAIM]))
+    assert noted(medium).note == CoveredNote(600, [CLAIM])
+    noted(medium).forget()
+    assert noted(medium).note is None
+    assert not noted(medium).is_damaged
+    assert not medium.exists(NOTE)
 
 
 def test_without_room_even_for_its_folder_there_is_nothing_to_take_back() -> None:
@@ -335,25 +327,33 @@ def test_without_room_even_for_its_folder_there_is_nothing_to_take_back() -> Non
         def make_directories(self, path: Path) -> None:
             raise DiskFull("no space left", path=path)
 
-    written = counts(Full())
-    written.note(QueueCount(100, 20), before=0, deletions=0)
-    assert written.bytes_at(100) is None
+    written = noted(Full())
+    written.write(CoveredNote(100, [CLAIM]))
+    assert written.note is None
 
 
-def test_a_count_from_before_a_deletion_is_not_written() -> None:
-    medium = FaultyMedium()
-    written = counts(medium)
-    deletions = written.deletions
-    written.forget()
-    written.note(QueueCount(100, 20), before=0, deletions=deletions)
-    assert counts(medium).bytes_at(100) is None
+OLD_NOTE = b'[{"covered": 100, "queueBytes": 20}]'
 
 
-@pytest.mark.parametrize("content", [b"", b"[", b"{}", b'[{"covered": "x"}]', b"\xff\xfe"])
-def test_a_file_that_is_none_says_nothing(content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"[", b"{}", b'{"covered": "x"}', b"\xff\xfe", OLD_NOTE])
+def test_a_damaged_note_and_one_of_an_earlier_version_are_known_as_such(content: bytes) -> None:
     medium = FaultyMedium()
     medium.make_directories(NOTE.parent)
     medium.write(NOTE, content)
-    assert counts(medium).bytes_at(0) is None
-    counts(medium).forget()
+    assert noted(medium).note is None
+    assert noted(medium).is_damaged
+    noted(medium).forget()
     assert not medium.exists(NOTE)
+
+
+@pytest.mark.parametrize("content", [b"", OLD_NOTE, b'{"covered": 100'])
+def test_with_a_damaged_note_the_queues_are_built_from_the_log(content: bytes) -> None:
+    world = covered_world()
+    put(world, "many", count=5)
+    world.flush()
+    found = world.medium.kill()
+    found.write(NOTE, content)
+    reopen(world, found)
+    assert world.store.recovery.dispatched_from == 0
+    world.check()
+    world.abandon()

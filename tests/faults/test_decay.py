@@ -130,7 +130,8 @@ def test_an_entry_behind_the_end_is_no_message(byte: int, clean: bool) -> None:
     world, queue = one_queue(clean=clean)
     world.medium.flip_bit(queue, 10 * 20 + byte, 4)
     go_on_in_one_queue(world, 10)
-    assert [found.id for found in world.store.recovery.findings] == ["damaged-queues"]
+    # After a crash nothing after the noted end is believed, so nothing there is doubtful.
+    assert [found.id for found in world.store.recovery.findings] == (["damaged-queues"] if clean else [])
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])

@@ -216,14 +216,32 @@ def test_recovery_deletes_the_files_behind_a_hole(tmp_path: Path) -> None:
     assert not (tmp_path / "00000000000000000320").exists()
 
 
-def test_recovery_trusts_all_files_but_the_last_three(tmp_path: Path) -> None:
+def test_after_a_clean_stop_all_files_but_the_last_three_are_trusted(tmp_path: Path) -> None:
     queue = make_queue(tmp_path)
     fill(queue, 0, 26)
     (tmp_path / "00000000000000000000").write_bytes(bytes(FILE_SIZE))
-    again = reopen(queue, tmp_path)
+    again = make_queue(tmp_path)
+    again.load()
+    again.recover(was_clean=True)
     assert again.max_offset == 26
     (tmp_path / "00000000000000000160").write_bytes(bytes(FILE_SIZE))
-    assert reopen(queue, tmp_path).max_offset == 8
+    again.recover(was_clean=True)
+    assert again.max_offset == 8
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_after_an_unclean_stop_a_file_that_lost_its_content_ends_the_queue(tmp_path: Path, place: int) -> None:
+    queue = make_queue(tmp_path)
+    fill(queue, 0, 26)
+    (tmp_path / f"{place * FILE_SIZE:020d}").write_bytes(bytes(FILE_SIZE))
+    again = make_queue(tmp_path)
+    again.load()
+    again.find_end(was_clean=False)
+    after = again.offset_after_end()
+    assert after == (None if place == 3 else (place + 1) * 8 * RECORD_SIZE)
+    assert len(list(tmp_path.iterdir())) == 4  # so far it is only looked at
+    again.cut_end(was_clean=False)
+    assert (again.max_offset, again.end_byte) == (place * 8, place * FILE_SIZE)
 
 
 def test_recovery_of_full_files_ends_at_their_end(tmp_path: Path) -> None:

@@ -167,11 +167,15 @@ def test_a_queue_file_is_missing_after_a_clean_stop(root: Path, place: int) -> N
 @pytest.mark.parametrize("way", ["crashed", "no marker"])
 def test_a_queue_file_is_missing_and_no_stop_says_how_many_there_were(root: Path, place: int, way: str) -> None:
     queue_files(root)[place].unlink()
-    if way == "crashed":
-        crash(root)
-    else:
+    if way == "no marker":
         (root / "flintlog" / "stop.json").unlink()
-    assert "orders/0 are missing" in _assert_built_again(root).evidence
+        assert "orders/0 are missing" in _assert_built_again(root).evidence
+        return
+    crash(root)
+    if place:
+        assert "orders/0 had" in _assert_built_again(root, told="damaged-queues").evidence
+    else:
+        assert "orders/0 lacks its first files" in _assert_built_again(root).evidence
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

@@ -100,8 +100,12 @@ class BatchConsumeQueue(LogicalQueue):
             self._min_offset = queue_offset
         return True
 
-    def recover(self, was_clean: bool = False, *, is_durable: bool = False) -> None:
-        super().recover(was_clean, is_durable=is_durable)
+    @property
+    def log_end(self) -> int:
+        return self._max_physical_offset + 1
+
+    def cut_end(self, was_clean: bool, *, is_durable: bool = False) -> None:
+        super().cut_end(was_clean, is_durable=is_durable)
         self._revise_offsets()
 
     def truncate(self, physical_offset: int) -> None:

@@ -22,6 +22,7 @@ from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_
 from flintlog.format.queue_extension import is_extension_address
 from flintlog.kernel import QueueEnd, count_entries
 from flintlog.store.consume_queue_ext import ConsumeQueueExt
+from flintlog.store.covered_queues import QueueClaim
 from flintlog.store.logical_queue import Boundary, LogicalQueue, QueueType, StoreTimeOf
 from flintlog.store.queue_tail import TailKeeper, write_at_end
 from flintlog.store.queue_time import search_by_time, segment_by_time
@@ -31,6 +32,8 @@ _ENTRY = struct.Struct(">qiq")
 _OFFSET = struct.Struct(">q")
 _TAGS_CODE_AT: Final = 12
 _PREFILL: Final = encode_queue_entry(PREFILL_ENTRY)
+_FARTHEST: Final = (1 << 63) - 1
+"""A garbage entry may end after all numbers that the kernel has."""
 
 
 class ConsumeQueueEntries(EntryRange):
@@ -93,6 +96,12 @@ class ConsumeQueue(LogicalQueue):
     @property
     def end_byte(self) -> int:
         return 0 if self._has_only_fillers else super().end_byte
+
+    def claim(self) -> QueueClaim | None:
+        end = self.end_byte  # all of this for each queue, while dispatch stands still
+        return (
+            QueueClaim(self.topic, self.queue_id, end // ENTRY_SIZE, end, self.end.max_physical_offset) if end else None
+        )
 
     @property
     def record_bytes(self) -> int:
@@ -195,9 +204,12 @@ class ConsumeQueue(LogicalQueue):
         if self.ext is not None:
             self.ext.load()
 
-    def recover(self, was_clean: bool = False, *, is_durable: bool = False) -> None:
+    def find_end(self, was_clean: bool, commit_log_min: int = 0) -> None:
         self.detach()
-        super().recover(was_clean, is_durable=is_durable)
+        super().find_end(was_clean, commit_log_min)
+
+    def cut_end(self, was_clean: bool, *, is_durable: bool = False) -> None:
+        super().cut_end(was_clean, is_durable=is_durable)
         if self.ext is not None and self.segments.segments:
             self.ext.recover()
             self._drop_unused_units()
@@ -260,7 +272,7 @@ class ConsumeQueue(LogicalQueue):
         # messages until the log is as long.
         self._has_only_fillers = view[end - ENTRY_SIZE : end] == _PREFILL
         if not self._has_only_fillers:
-            self.end.max_physical_offset = physical_offset + size
+            self.end.max_physical_offset = min(physical_offset + size, _FARTHEST)
 
     def _built_below(self, physical_offset: int) -> None:
         self.end.max_physical_offset = physical_offset

@@ -1,97 +1,91 @@
-"""How far all queues reached when the checkpoint began to vouch for them: a count, against which an opening looks.
+"""Where each queue ended at the checkpoint: the evidence that an opening after an unclean stop compares queues with.
 
-    flintlog/queues.json     [ { "covered": 81920, "queueBytes": 5240 },          the checkpoint that is on disk
-                               { "covered": 98304, "queueBytes": 6120 } ]         the one that is about to be
+    flintlog/queues.json     { "covered": 98304, "queues": [ ["orders", 0, 262, 5240, 98304], … ] }
+                                                              topic, id, next offset, end in its files, end in the log
 
-After an unclean stop the queues are cut behind the last record that the checkpoint covers. An entry before it that was
-lost, or that points behind it since a bit of it flipped, would go unnoticed: nothing tells a queue that lost its end
-from one that never was longer, and its offsets would be given again. The ends of all queues, added up, tell.
+`covered` is the last record that was dispatched when the ends were taken. Everything up to there was synced, log and
+queues, before the file is written, and the checkpoint moves to that record after it. So the file is true as long as
+the checkpoint is at its record or later, whatever else the checkpoint says; a checkpoint before it was set back
+because the log was cut, and then the file says nothing.
 
-RocketMQ has no such file. One that names another record than the checkpoint says nothing, and an opening without it
-believes what the files say.
+What is deleted on purpose does not make it wrong: a deleted topic has its own note (`deleted_queues.py`), and the
+records of what expired are no longer in the log.
 
-Invariant: a count is durable before the checkpoint that it belongs to, and is gone before a queue is deleted.
+RocketMQ has no such file. An opening without it believes the checkpoint as far as the queues bear it out; one that
+finds it damaged believes nothing but the log.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from flintlog.disk.medium import Medium
 from flintlog.errors import DiskError, DiskFull
-from flintlog.store.note_file import NoteFile, Offset
+from flintlog.store.note_file import NoteFile, Offset, Trust
 
 log = logging.getLogger(__name__)
 
 
-class QueueCount(msgspec.Struct, frozen=True, rename="camel"):
-    """The last record whose entries are counted, and the bytes of all queues then."""
+class QueueClaim(msgspec.Struct, array_like=True, frozen=True):
+    """Where a queue ended: its next offset, the byte of its files after its last entry, and how far into the log."""
+
+    topic: str
+    queue_id: int
+    next_offset: Offset
+    end_byte: Offset
+    log_end: Offset
+
+
+class CoveredNote(msgspec.Struct, frozen=True):
+    """The last record whose entries are known to be durable, and where all queues ended with it."""
 
     covered: Offset
-    queue_bytes: Offset
+    queues: list[QueueClaim]
 
 
 class CoveredQueues:
-    """The file. Written by whoever flushes the queues, forgotten by whoever deletes some; any thread may be either."""
+    """The file. Written by the thread that flushes the queues; removed by whoever builds them again."""
 
     def __init__(self, root: Path, medium: Medium) -> None:
-        self._path = root / "flintlog" / "queues.json"
-        self._medium = medium
-        self._file = NoteFile(self._path, medium, list[QueueCount])
+        self._file = NoteFile(root / "flintlog" / "queues.json", medium, CoveredNote)
         self._lock = threading.Lock()
-        self._known: list[QueueCount] = []
-        self._is_there = False
-        self.deletions = 0
-        """How often queues were about to be deleted: a count that was taken before the last time is of no use."""
+        self.note: CoveredNote | None = None
+        self.is_damaged = False
+        """Whether there is a file that is not believed: a damaged one, or one that an earlier version wrote."""
 
     def load(self) -> None:
-        """Read the file; a damaged one says nothing, so nothing was counted."""
+        """Read the file."""
         with self._lock:
-            self._known, self._is_there = [], self._medium.exists(self._path)
-            with suppress(DiskError):  # a writer beside this reader has just forgotten it
-                # A wrong bit in an unchecked count makes the queues be built again; it hides nothing.
-                self._known = self._file.load().content or []
-
-    def bytes_at(self, covered: int) -> int | None:
-        """How many bytes the queues had that a checkpoint of this record vouches for; None when that is not known."""
-        return next((count.queue_bytes for count in self._known if count.covered == covered), None)
-
-    def note(self, count: QueueCount, *, before: int, deletions: int) -> None:
-        """Write down what the next checkpoint will vouch for, beside what the one `before` it does.
-
-        A count that was taken `deletions` ago is not: queues of it are gone.
-        """
-        with self._lock:
-            if deletions != self.deletions or count in self._known:
-                return
-            counts = [*(known for known in self._known if known.covered == before != count.covered), count]
+            self.note, self.is_damaged = None, False
             try:
-                self._is_there = True  # also if this fails halfway
-                self._file.save(counts)
-            except DiskFull as failure:
-                log.warning("how far the queues reach was not written down: %s", failure)
-                self._drop()  # what is there may be of an earlier time at which the same record was the last
-            else:
-                self._known = counts
+                found = self._file.load()
+            except DiskError:
+                return  # a writer beside this reader has just removed it
+            self.note = found.checked
+            self.is_damaged = found.trust in (Trust.DAMAGED, Trust.UNCHECKED)
 
-    def forget_at(self, covered: int) -> None:
-        """The next checkpoint is of this record, and is not counted: what is known of it is of an earlier time."""
+    def write(self, note: CoveredNote) -> None:
+        """Write down what the next checkpoint covers; the log and the queues are synced up to there."""
         with self._lock:
-            if self.bytes_at(covered) is not None:
-                self._drop()
+            if note == self.note:
+                return
+            try:
+                self._file.save(note)
+            except DiskFull as failure:
+                log.warning("where the queues end was not written down: %s", failure)
+                self._remove()  # it may be of a log that was cut since, and the checkpoint is about to pass it
+            else:
+                self.note, self.is_damaged = note, False
 
     def forget(self) -> None:
-        """Queues are about to be deleted: no count holds any more, whatever becomes of them."""
+        """The queues are built again."""
         with self._lock:
-            self.deletions += 1
-            self._drop()
+            self._remove()
 
-    def _drop(self) -> None:
-        if self._is_there:
-            self._file.remove()
-            self._known, self._is_there = [], False
+    def _remove(self) -> None:
+        self._file.remove()
+        self.note, self.is_damaged = None, False

@@ -63,6 +63,10 @@ class DeletedQueues:
             self._write()
             self._found = Loaded([], Trust.CHECKED)
 
+    def has(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue of this name was deleted."""
+        return (topic, queue_id) in self._known
+
     def holds(self, topic: str, queue_id: int, physical_offset: int) -> bool:
         """Whether the record there was in a queue that was deleted: it belongs to no queue any more."""
         gone = self._known.get((topic, queue_id))

@@ -33,6 +33,7 @@ from flintlog.kernel import Lane, LaneStop, Row, Scan
 from flintlog.store.arrival_wait import ArrivalWait
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.consume_queue import ConsumeQueue
+from flintlog.store.covered_queues import QueueClaim
 from flintlog.store.damage import DamageMap
 from flintlog.store.dispatch_thread import DispatchThread
 from flintlog.store.gap_filling import gap_fillers
@@ -224,16 +225,16 @@ class Dispatcher:
         """Physical offset and store time of the last record that was dispatched; -1 when none was."""
         return self.lane.last_physical_offset, self.lane.last_store_timestamp
 
-    def count_queues(self) -> tuple[tuple[int, int], int | None]:
-        """What was dispatched last, and how far all queues reach with it; None when a record behind it is half done.
+    def claim_queues(self) -> tuple[tuple[int, int], list[QueueClaim] | None]:
+        """What was dispatched last, and where all queues end with it; None when the record after it is half done.
 
-        None, too, when somebody dispatches for long, as one whose listener does not come back: nobody waits for that.
+        None, too, when another thread dispatches for long, as one with a listener that does not return.
         """
         if not self._take_to_count():
             return self.last_dispatched, None
         try:
             self.lane.is_owned = True
-            found = self._counted()
+            found = self._claims()
         finally:
             self.lane.is_owned = False
             self._running.release()
@@ -255,11 +256,11 @@ class Dispatcher:
         self._is_counting = True
         return True
 
-    def _counted(self) -> tuple[tuple[int, int], int | None]:
+    def _claims(self) -> tuple[tuple[int, int], list[QueueClaim] | None]:
         if self.lane.stopped_at_index:
             self._run()
         is_half_done = self.failure is not None or self.lane.stopped_at_index
-        return self.last_dispatched, None if is_half_done else self._queues.wrote_bytes
+        return self.last_dispatched, None if is_half_done else self._queues.claims()
 
     @property
     def backlog_bytes(self) -> int:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import FlintlogError
 from flintlog.store.checkpoint import CheckpointFile
-from flintlog.store.covered_queues import QueueCount
+from flintlog.store.covered_queues import CoveredNote
 from flintlog.store.dispatch import Dispatcher
 from flintlog.store.queue_table import QueueTable
 
@@ -90,16 +90,10 @@ class QueueFlush:
 
     def flush_all(self) -> None:
         """A thorough pass: everything dispatched so far is durable, and the checkpoint says so."""
-        covered = self._queues.covered
-        deletions = covered.deletions
-        (offset, timestamp), queue_bytes = self._dispatcher.count_queues()
+        (offset, timestamp), claims = self._dispatcher.claim_queues()
         self._segments.flush_all()
         self._queues.flush_all()
-        if offset >= 0:
-            if queue_bytes is None:
-                covered.forget_at(offset)
-            else:
-                before = self._checkpoint.values.logics_physical_offset
-                covered.note(QueueCount(offset, queue_bytes), before=before, deletions=deletions)
+        if offset >= 0 and claims is not None:
+            self._queues.covered.write(CoveredNote(offset, claims))
             self._checkpoint.set(logics_physical_offset=offset, logics_msg_timestamp=timestamp)
         self._checkpoint.flush()

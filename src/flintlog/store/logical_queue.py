@@ -18,14 +18,15 @@ from typing import ClassVar
 
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.store.covered_queues import QueueClaim
 from flintlog.store.queue_tail import TailKeeper
 from flintlog.store.queue_units import CqUnit, EntryRange
-from flintlog.store.segment_bytes import written_end
+from flintlog.store.segment_bytes import held, written_end
 
 StoreTimeOf = Callable[[int, int], int]
 """(physical offset, size) → the record's store timestamp, -1 when the log no longer has it."""
 
-_TRUSTED_BUT_LAST = 3  # recovery reads only the last three files; what lies before was flushed long ago
+_TRUSTED_BUT_LAST = 3  # after a clean stop only the last three files are read, as in RocketMQ
 _OFFSET = struct.Struct(">q")
 _MAX_OFFSET = (1 << 63) - 1
 _GLANCE_BYTES = 4096
@@ -62,6 +63,9 @@ class LogicalQueue(ABC):
         self._tails = TailKeeper() if tails is None else tails
         self._has_stale_end = False
         self._corrected_to = -1
+        self.found_end: int | None = None
+        """The byte of the files after the last entry, as `find_end` saw it; None without a file."""
+        self._first_entry = b""
         self.broken_offset: int | None = None
 
     @property
@@ -78,6 +82,11 @@ class LogicalQueue(ABC):
     @abstractmethod
     def max_physical_offset(self) -> int:
         """How far into the log this queue was built; -1 before the first entry."""
+
+    @property
+    def log_end(self) -> int:
+        """As `max_physical_offset`, but always after the last record's beginning: below it the log has no other one."""
+        return self.max_physical_offset
 
     @property
     @abstractmethod
@@ -165,6 +174,11 @@ class LogicalQueue(ABC):
         is_empty = last is None or (not last.wrote_position and last is self.segments.first)
         return 0 if is_empty else self.segments.max_wrote
 
+    def claim(self) -> QueueClaim | None:
+        """Where the queue ends; None when it has no entry."""
+        end = self.end_byte
+        return QueueClaim(self.topic, self.queue_id, self.max_offset, end, self.log_end) if end else None
+
     @property
     def had_files_before(self) -> bool:
         """Whether there was a file before the first one, which then begins with the entry of a record."""
@@ -187,18 +201,31 @@ class LogicalQueue(ABC):
         """Find the files; nothing is mapped."""
         self.segments.load()
 
-    def recover(self, was_clean: bool = False, *, is_durable: bool = False) -> None:
-        """Find the end of the data in the last three files, and cut behind it. The bytes stay for now.
+    def recover(self, was_clean: bool = False, commit_log_min: int = 0) -> None:
+        """Find the end of the data, and cut what follows it."""
+        self.find_end(was_clean, commit_log_min)
+        self.cut_end(was_clean)
 
-        After a clean shutdown nothing can lie behind the end, so nobody has to look there later. `is_durable`: the
-        last stop has synced the files. Otherwise they are synced with the next flush.
+    def find_end(self, was_clean: bool, commit_log_min: int = 0) -> None:
+        """Find the end of the data; nothing is changed yet.
+
+        A power loss may take the content of any file, in any order, so after an unclean stop all of them are read:
+        the first place without an entry is the end. After a clean one the last files tell.
         """
-        end, first = self._recover_at_a_glance() or self._recover_mapped()
-        if end is not None:
-            self._cut(end)
+        found = self._find_end_at_a_glance()
+        self.found_end, self._first_entry = found or self._find_end_in_files(was_clean, commit_log_min)
+
+    def cut_end(self, was_clean: bool, *, is_durable: bool = False) -> None:
+        """Cut what follows the end that was found. The bytes of its file stay for now.
+
+        After a clean stop nothing can lie there, and later no one has to look. `is_durable`: the last stop has synced
+        the files. Otherwise they are synced with the next flush.
+        """
+        if self.found_end is not None:
+            self._cut(self.found_end)
             self._has_stale_end = not was_clean
-            if first:
-                self._see_first(first)
+            if self._first_entry:
+                self._see_first(self._first_entry)
         self._take_over(is_durable=is_durable)
 
     def _take_over(self, *, is_durable: bool = False) -> None:
@@ -209,7 +236,7 @@ class LogicalQueue(ABC):
         for segments in self.parts:
             segments.take_over(is_durable=True)
 
-    def _recover_at_a_glance(self) -> tuple[int, bytes] | None:
+    def _find_end_at_a_glance(self) -> tuple[int, bytes] | None:
         """The end of a queue whose data ends in the first block of its only file, as in most it does; and its start."""
         segments = self.segments.segments
         if len(segments) != 1:
@@ -222,9 +249,13 @@ class LogicalQueue(ABC):
         self._see_end(view, position)
         return segments[0].base + position, head[: self.entry_size] if position else b""
 
-    def _recover_mapped(self) -> tuple[int | None, bytes]:
+    def _find_end_in_files(self, was_clean: bool, commit_log_min: int) -> tuple[int | None, bytes]:
         end, first = None, b""
-        for segment in self.segments.segments[-_TRUSTED_BUT_LAST:]:
+        segments = self.segments.segments
+        for segment in segments[-_TRUSTED_BUT_LAST:] if was_clean else segments:
+            is_gap = not was_clean and end is not None and segment.base > end
+            if is_gap and self.max_physical_offset > commit_log_min:
+                break  # a file is missing, and the log has the records of those before it
             selected = segment.select(0)
             position = 0
             if selected is not None:
@@ -237,6 +268,18 @@ class LogicalQueue(ABC):
             if position < segment.size:
                 break
         return end, first
+
+    def offset_after_end(self) -> int | None:
+        """Where the first entry points that follows the end which was found, after a hole; None without one."""
+        end = self.found_end or 0
+        for segment in self.segments.segments:
+            start = max(0, end - segment.base)
+            if segment.end > end and (stop := written_end(segment, start)) > start:
+                with held(segment) as view:
+                    while start + _OFFSET.size < stop and not any(view[start : start + self.entry_size]):
+                        start += self.entry_size
+                    return int(_OFFSET.unpack_from(view, start)[0]) & _MAX_OFFSET
+        return None
 
     def _see_end(self, view: memoryview, position: int) -> None:
         """Take what the entries around the end of the data say."""

@@ -7,9 +7,16 @@ would have its offset given again. What is wrong before it shows when it is read
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from flintlog import kernel
+from flintlog.format.sys_flag import takes_queue_offset
+from flintlog.store.consume_queue import ConsumeQueue
+from flintlog.store.logical_queue import QueueType
 from flintlog.store.queue_table import QueueTable
+
+RecordAt = Callable[[int], bytes | None]
 
 DAMAGED: Final = "damaged-queues"
 MISSING: Final = "missing-queues"
@@ -28,6 +35,37 @@ def find_broken(queues: QueueTable, covered: int) -> Doubt | None:
         if queue.broken_offset is not None and queue.broken_offset <= covered:
             where = f"{queue.topic}/{queue.queue_id}"
             return Doubt(DAMAGED, f"an entry around offset {queue.max_offset} of {where} is damaged")
+    return None
+
+
+def find_holes(queues: QueueTable, covered: int) -> Doubt | None:
+    """The queue that has an entry of a record up to the checkpoint's after a place without one."""
+    for queue in queues.all():
+        after = queue.offset_after_end()
+        if after is not None and after <= covered:
+            where = f"{queue.topic}/{queue.queue_id}"
+            return Doubt(DAMAGED, f"entries of {where} are missing, and that of the record at {after} follows")
+    return None
+
+
+def find_lost_entry(queues: QueueTable, covered: int, record_at: RecordAt) -> Doubt | None:
+    """Whether the checkpoint's own record lacks its entry: then the queues are shorter than the checkpoint says."""
+    record = record_at(covered)
+    seen = None if record is None else kernel.scan(record, 0, len(record), covered)
+    if seen is None or not seen.count or not takes_queue_offset(seen.row(0).sys_flag):
+        return None
+    queue, queue_offset = queues.get(*seen.queues[0]), seen.row(0).queue_offset
+    if queue is None or queue.type is not QueueType.SIMPLE or queue_offset * queue.entry_size < (queue.found_end or 0):
+        return None
+    where = f"{queue.topic}/{queue.queue_id}"
+    return Doubt(DAMAGED, f"the checkpoint's record at {covered} has no entry in {where}")
+
+
+def find_out_of_step(queues: QueueTable) -> Doubt | None:
+    """The queue into which a record was dispatched at another place than its own: entries before it were missing."""
+    for queue in queues.all():
+        if isinstance(queue, ConsumeQueue) and queue.out_of_step_count:
+            return Doubt(DAMAGED, f"entries of {queue.topic}/{queue.queue_id} are missing before the checkpoint")
     return None
 
 

@@ -20,7 +20,7 @@ from typing import Final
 from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.disk.medium import FileInfo, Medium
 from flintlog.errors import DamagedStore, InvalidConfig
-from flintlog.store.covered_queues import CoveredQueues
+from flintlog.store.covered_queues import CoveredQueues, QueueClaim
 from flintlog.store.deleted_queues import FOR_EVER, DeletedQueue, DeletedQueues
 from flintlog.store.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queue_files import DIRECTORIES, QueueFiles, QueueMaker
@@ -126,8 +126,8 @@ class QueueTable:
 
     def load(self) -> None:
         """Find the queues on disk. A topic of the wrong kind is an error, and nothing is changed."""
+        self.covered.load()  # first: beside a running writer, what is deleted later is in the notes that follow
         self._deleted.load()
-        self.covered.load()
         for kind, name in DIRECTORIES.items():
             for topic in self._medium.listing(self.root / name):
                 if topic.is_directory:
@@ -153,17 +153,27 @@ class QueueTable:
                 advice="configure the topic's queue type as it was written",
             )
 
-    def recover(self, was_clean: bool = False, *, is_durable: bool = False) -> None:
-        """Find the end of every queue, several at a time. Unless they are durable, the next flush makes them so."""
+    def recover(self, was_clean: bool = False, commit_log_min: int = 0) -> None:
+        """Find the end of every queue, and cut what follows it."""
+        self.find_ends(was_clean, commit_log_min)
+        self.cut_ends(was_clean)
+
+    def find_ends(self, was_clean: bool, commit_log_min: int) -> None:
+        """Find the end of every queue, several at a time. Nothing is changed yet."""
         queues = self.all()
 
-        def recover_some(start: int) -> None:
+        def find_some(start: int) -> None:
             for queue in queues[start : start + _RECOVER_AT_ONCE]:
-                queue.recover(was_clean, is_durable=is_durable)
+                queue.find_end(was_clean, commit_log_min)
 
         with ThreadPoolExecutor(max(1, self._recover_threads), "recover-queues") as pool:
-            for _ in pool.map(recover_some, range(0, len(queues), _RECOVER_AT_ONCE)):
+            for _ in pool.map(find_some, range(0, len(queues), _RECOVER_AT_ONCE)):
                 pass
+
+    def cut_ends(self, was_clean: bool, *, is_durable: bool = False) -> None:
+        """Cut every queue at the end that was found. Unless they are durable, the next flush makes them so."""
+        for queue in self.all():
+            queue.cut_end(was_clean, is_durable=is_durable)
 
     def is_deleted(self, topic: str, queue_id: int, physical_offset: int) -> bool:
         """Whether a record was deleted with its topic. It stays in the log, and gets no entry again."""
@@ -182,6 +192,14 @@ class QueueTable:
                 self._destroy_queue(gone.topic, gone.queue_id)
                 if not self.queue_ids(gone.topic):
                     self._maker.remove_folders(gone.topic)
+
+    def reload_deleted(self) -> None:
+        """Look again which topics were deleted."""
+        self._deleted.load()
+
+    def drop(self, queue: LogicalQueue) -> None:
+        """Delete the files of a queue that is built again from the log."""
+        self._destroy_queue(queue.topic, queue.queue_id)
 
     def end_deletions(self, log_end: int) -> None:
         """The log ends there: of what comes to lie behind it, nothing was deleted yet."""
@@ -202,6 +220,11 @@ class QueueTable:
         """How many files all queues have, without those of extensions."""
         return sum(len(queue.segments.segments) for queue in self.all())
 
+    def claims(self) -> list[QueueClaim]:
+        """Where each queue ends, those without an entry left out. Nobody writes them meanwhile."""
+        claims = (queue.claim() for queue in self.all())
+        return [claim for claim in claims if claim is not None]
+
     @property
     def wrote_bytes(self) -> int:
         """Where the queues end, added up: an entry that is lost at the end of any of them makes it less."""
@@ -209,15 +232,21 @@ class QueueTable:
 
     def find_lost_files(self, commit_log_min: int) -> str | None:
         """What says that a queue lost files which the log still has the records of; None when nothing does."""
-        noted = {(gone.topic, gone.queue_id) for gone in self._deleted.all()}
         for queue in self.all():
             where = f"{queue.topic}/{queue.queue_id}"
             if queue.segments.gaps():
                 return f"files of queue {where} are missing between others"
-            # With the whole log there nothing has expired. A queue that was deleted and goes on begins further on.
-            if not commit_log_min and (queue.topic, queue.queue_id) not in noted and queue.had_files_before:
+            if self.has_lost_first_files(queue, commit_log_min):
                 return f"the first files of queue {where} are missing"
         return None
+
+    def has_lost_first_files(self, queue: LogicalQueue, commit_log_min: int) -> bool:
+        """Whether a queue begins further on than the log's records of it.
+
+        That is known while the log has its first file: then nothing has expired. A queue that was deleted and made
+        again begins further on by right.
+        """
+        return not commit_log_min and not self._deleted.has(queue.topic, queue.queue_id) and queue.had_files_before
 
     def max_physical_offset(self) -> int:
         """How far into the log any queue was built; -1 when there are none."""
@@ -371,8 +400,7 @@ class QueueTable:
         return count
 
     def delete_expired_of(self, queue: LogicalQueue, commit_log_min: int) -> int:
-        """Delete the files of one queue whose records the log no longer has; how many. Nobody counts meanwhile."""
-        self.covered.forget()  # the queue may come to begin behind the record up to which it was counted
+        """Delete the files of one queue whose records the log no longer has; how many."""
         return queue.delete_expired(commit_log_min, self._now_ms())
 
     def is_expired(self, topic: str, queue_id: int, commit_log_min: int) -> bool:
@@ -391,7 +419,6 @@ class QueueTable:
         Its offsets go on, or a reader that stands at its end would take as many new messages for read. Those of light
         queues, of which there may be a great many in the course of time, are forgotten.
         """
-        self.covered.forget()
         queue = self._queues.get((topic, queue_id))
         if topic.startswith(LMQ_PREFIX):
             self._forget_offsets(topic, queue_id)
@@ -420,7 +447,6 @@ class QueueTable:
 
         Every record of the log below `dispatched` has its entry: also those of these queues.
         """
-        self.covered.forget()
         queues = [queue for queue in self.all() if queue.topic == topic]
         self._deleted.add(DeletedQueue(topic, queue.queue_id, self._next_of(queue), dispatched) for queue in queues)
         for queue in queues:

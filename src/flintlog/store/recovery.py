@@ -5,8 +5,9 @@ they are behind, missing or doubtful:
 
     stop      queues                                        index
     clean     believed; all built again if there are none   believed; built again if there is none
-    unclean   believed up to the checkpoint's offset,       full files that the checkpoint covers are believed,
-              cut and built again behind it                 the others deleted and built again
+    unclean   each compared with its end at the             full files that the checkpoint covers are believed,
+              checkpoint (`queue_claims.py`), cut           the others deleted and built again
+              there and built again after it
     unclean,  both believed as far as a dispatcher outside has published, cut and built again behind it
     external
 
@@ -32,6 +33,7 @@ from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
 from flintlog.kernel import Scan
 from flintlog.store.checkpoint import CheckpointFile
+from flintlog.store.covered_queues import CoveredNote
 from flintlog.store.cutting import keep_aside
 from flintlog.store.damage import DamageMap
 from flintlog.store.dispatch import Dispatcher
@@ -40,13 +42,17 @@ from flintlog.store.index import IndexService
 from flintlog.store.log_recovery import LogRecovery
 from flintlog.store.lost_log import note_missing_files, note_short_log
 from flintlog.store.published import set_back
+from flintlog.store.queue_claims import cut_to_note, join_doubts
 from flintlog.store.queue_doubts import (
     DAMAGED,
     MISSING,
     Doubt,
     find_broken,
+    find_holes,
+    find_lost_entry,
     find_lost_files,
     find_other_ends,
+    find_out_of_step,
     find_reaching_behind,
 )
 from flintlog.store.queue_table import QueueTable
@@ -105,23 +111,32 @@ class Recovery:
         self._min = max(0, opening.segments.min_offset)
         self._vouched = opening.checkpoint.values.logics_physical_offset
         self._built_end = -1
+        self._is_believed_unnoted = False
 
     def run(self) -> RecoveryReport:
         parts = self._open
         if parts.segments.first is None:
             return self._without_log()
         queues_from, index_from = self._check_derived()
-        dispatch_from = min(queues_from, index_from)
-        parts.dispatcher.start_at(dispatch_from)
-        start = self._scan_start(dispatch_from)
-        if not self._clean:
-            self._prepare_to_derive()
-        self._findings += note_missing_files(parts.segments, start, parts.damage)
-        end = self._read_log(start, dispatch_from, index_from)
+        dispatch_from, before = min(queues_from, index_from), len(self._findings)
+        end = self._derive(dispatch_from, index_from)
+        if self._is_believed_unnoted and (doubt := find_out_of_step(parts.queues)) is not None:
+            del self._findings[before:]
+            dispatch_from = self._build_again(*doubt)
+            end = self._derive(dispatch_from, FAR)  # the index is complete
         self._note_short_log(end)
         self._cut(end)
         self._settle(end)
         return RecoveryReport(self._findings, clean=self._clean, log_end=end, dispatched_from=dispatch_from)
+
+    def _derive(self, dispatch_from: int, index_from: int) -> int:
+        """Read the log, and dispatch and index what is not believed; the log's end."""
+        self._open.dispatcher.start_at(dispatch_from)
+        start = self._scan_start(dispatch_from)
+        if not self._clean:
+            self._prepare_to_derive()
+        self._findings += note_missing_files(self._open.segments, start, self._open.damage)
+        return self._read_log(start, dispatch_from, index_from)
 
     def _without_log(self) -> RecoveryReport:
         """No log, no messages: what queues and index say is about nothing."""
@@ -155,60 +170,100 @@ class Recovery:
     def _check_queues(self) -> int:
         """Cut the queues to what is believed; from where on records must be dispatched again."""
         queues = self._open.queues
-        file_count = queues.file_count
-        queues.recover(self._clean, is_durable=self._open.is_durable)
-        queues.finish_deletions(self._min)
+        queues.find_ends(self._clean, self._min)
         self._built_end = queues.max_physical_offset()
-        missing = self._unknown_deletions() or self._missing_queues(file_count)
-        if missing is not None:
-            return self._build_again(*missing)
-        covered = FAR if self._clean else self._covered()
-        if self._open.is_others or covered is None:
+        unknown = self._unknown_deletions()
+        if unknown is not None:
+            return self._build_again(*unknown)
+        return self._check_stopped() if self._clean else self._check_crashed()
+
+    def _check_stopped(self) -> int:
+        queues = self._open.queues
+        file_count = queues.file_count
+        queues.cut_ends(was_clean=True, is_durable=self._open.is_durable)
+        queues.finish_deletions(self._min)
+        doubt = self._missing_queues(file_count)
+        if doubt is None and self._open.is_others:
             self._forget_queues()
             return self._min
-        doubt = self._doubt_stopped(covered) if self._clean else self._cut_to(covered)
+        doubt = doubt or self._doubt_stopped()
         if doubt is not None:
             return self._build_again(*doubt)
-        if self._clean:
-            # What deleted queues held was dispatched as well; they shall not come back.
-            return max(queues.max_physical_offset(), queues.deleted_end(self._open.marker.log_end or 0), self._min)
-        return max(covered, self._min)
+        # What deleted queues held was dispatched as well.
+        return max(queues.max_physical_offset(), queues.deleted_end(self._open.marker.log_end or 0), self._min)
 
     def _unknown_deletions(self) -> Doubt | None:
         """Without the note of deleted queues their offsets would be given again, so they are taken from the log."""
         problem = self._open.queues.deletions_problem
         return None if problem is None else Doubt("damaged-note", f"deleted.json is not believed: {problem}")
 
-    def _doubt_stopped(self, covered: int) -> Doubt | None:
+    def _doubt_stopped(self) -> Doubt | None:
         """What is wrong with queues that a clean stop left."""
         queues = self._open.queues
         return (
-            find_broken(queues, covered)
+            find_broken(queues, FAR)
             or find_other_ends(queues, self._open.marker.queue_bytes, "at the last stop")
-            or find_reaching_behind(queues, self._dispatched_end(covered))
+            or find_reaching_behind(queues, self._open.marker.log_end or FAR)
         )
 
-    def _cut_to(self, covered: int) -> Doubt | None:
-        """Cut the queues behind what the checkpoint covers; what is wrong with them, or with what is left."""
+    def _check_crashed(self) -> int:
         queues = self._open.queues
+        note = self._note_in_force()
+        covered = self._covered(self._vouched if note is None else note.covered)
+        if self._open.is_others or covered is None:
+            self._forget_queues()
+            return self._min
+        if queues.covered.is_damaged:
+            return self._build_again("damaged-note", "queues.json is damaged, or of an earlier version")
+        if note is None:
+            return self._check_unnoted(covered)
+        self._built_end = max((claim.log_end for claim in note.queues), default=-1)
+        queues.cut_ends(was_clean=False)
+        queues.finish_deletions(self._min)
+        belief = cut_to_note(queues, note, self._min, self._open.record_at)
+        for kind, evidence in join_doubts(belief.doubts):
+            self._note(kind, evidence, "what is missing of these queues was built again from the log")
+        return belief.dispatch_from
+
+    def _note_in_force(self) -> CoveredNote | None:
+        """Where the queues ended at the checkpoint, if that was noted.
+
+        A checkpoint before the noted record was set back since, because the log was cut. One after it vouches for
+        more than is noted: it is another program's, or damaged. The note still holds, and less is believed.
+        """
+        note = self._open.queues.covered.note
+        return note if note is not None and note.covered <= self._vouched else None
+
+    def _check_unnoted(self, covered: int) -> int:
+        """As RocketMQ: believe entries of records up to the checkpoint's, as far as the queues bear that out."""
+        queues = self._open.queues
+        doubt = self._doubt_unnoted(covered)
+        if doubt is not None:
+            return self._build_again(*doubt)
+        queues.cut_ends(was_clean=False)
+        queues.finish_deletions(self._min)
+        queues.truncate(covered + 1)
+        doubt = (
+            find_lost_files(queues, self._min)  # asked now: a crash may lose any file after the checkpoint
+            or find_broken(queues, covered)
+            or find_reaching_behind(queues, self._end_of(covered))
+        )
+        if doubt is not None:
+            return self._build_again(*doubt)
+        self._is_believed_unnoted = True
+        return max(covered, self._min)
+
+    def _doubt_unnoted(self, covered: int) -> Doubt | None:
+        """What is wrong with queues before anything of them is cut."""
+        queues = self._open.queues
+        if not queues.all():
+            return Doubt(MISSING, "the log has messages and there are no queues")
+        doubt = find_broken(queues, covered) or find_holes(queues, covered)
         # One that points behind all files is none of a record that the crash took: its own bits are wrong. Or it is
         # that of a writer beside us, whose log was looked at before its queues.
-        doubt = find_broken(queues, covered)
         if doubt is None and not self._open.read_only:
             doubt = find_reaching_behind(queues, self._open.segments.segments[-1].end)
-        if doubt is not None:
-            return doubt
-        queues.truncate(covered + 1)
-        return (
-            find_lost_files(queues, self._min)  # asked now: a crash may lose any file behind the checkpoint
-            or find_broken(queues, covered)
-            or find_other_ends(queues, self._counted(covered), "at the checkpoint")
-            or find_reaching_behind(queues, self._dispatched_end(covered))
-        )
-
-    def _counted(self, covered: int) -> int | None:
-        """How far all queues reached with this record; nothing is told where files of then have expired."""
-        return self._open.queues.covered.bytes_at(covered) if covered >= self._min else None
+        return doubt or find_lost_entry(queues, covered, self._open.record_at)
 
     def _build_again(self, kind: str, evidence: str) -> int:
         if kind == DAMAGED:
@@ -217,22 +272,17 @@ class Recovery:
         self._forget_queues()
         return self._min
 
-    def _covered(self) -> int | None:
+    def _covered(self, covered: int) -> int | None:
         """The last record whose queue entry is known to be durable; None when no such record can be told."""
-        covered = self._open.checkpoint.values.logics_physical_offset
-        if covered <= 0:
-            return None
-        if covered < self._min:
-            return covered
+        if self._vouched <= 0 or covered < self._min:
+            return None if self._vouched <= 0 else covered
         # A checkpoint that was damaged, or is that of another log, names a place where no record begins.
         record = self._open.record_at(covered)
         is_intact = record is not None and kernel.scan(record, 0, len(record), covered, check_crc=True).count == 1
         return covered if is_intact else None
 
-    def _dispatched_end(self, covered: int) -> int:
-        """Where the records end that are in the queues, as far as that is known."""
-        if self._clean:
-            return self._open.marker.log_end or FAR
+    def _end_of(self, covered: int) -> int:
+        """Where the checkpoint's record ends; after every log when it has expired."""
         record = self._open.record_at(covered)
         return FAR if record is None else covered + len(record)
 
@@ -246,8 +296,6 @@ class Recovery:
         if not self._is_deriving:
             self._is_deriving = True
             self._mark()
-            if self._clean:
-                self._open.queues.covered.forget()  # the checkpoint stays, and the queues become others
 
     def _forget_queues(self) -> None:
         """Delete all queues.
@@ -259,20 +307,22 @@ class Recovery:
         if checkpoint.values.logics_physical_offset:
             checkpoint.set(logics_physical_offset=0, logics_msg_timestamp=0)
             checkpoint.flush()
+        self._open.queues.covered.forget()
         self._mark()
         self._open.queues.destroy()
 
     def _missing_queues(self, file_count: int) -> Doubt | None:
+        """Whether a clean stop left more queues, or queue files, than there are."""
         count, known = len(self._open.queues.all()), self._open.marker.queue_count
-        if not count and not (self._clean and known == 0):
+        if not count and known != 0:
             return Doubt(MISSING, "the log has messages and there are no queues")
-        if self._clean and known is not None and count < known:
+        if known is not None and count < known:
             return Doubt(MISSING, f"there were {known} queues at the last stop, and there are {count}")
         known = self._open.marker.queue_file_count
-        if self._clean and known is not None:
+        if known is not None:
             evidence = f"there were {known} queue files, and there are {file_count}"
             return Doubt(MISSING, evidence) if file_count < known else None
-        return find_lost_files(self._open.queues, self._min) if self._clean else None
+        return find_lost_files(self._open.queues, self._min)
 
     def _check_index(self) -> int:
         """Drop what is not believed of the index; from where on records must be indexed again."""

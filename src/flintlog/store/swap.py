@@ -139,8 +139,7 @@ def _mark_unclean(paths: StorePaths, medium: Medium) -> None:
     checkpoint.close()
     StopMarker(paths.stop_marker, medium).remove()
     covered = CoveredQueues(paths.root, medium)
-    covered.load()
-    covered.forget()  # the checkpoint may come to name the same record again, beside other queues
+    covered.forget()  # it is of the queues that are replaced
 
 
 def _move_away(paths: StorePaths, medium: Medium, name: str, tell: Callable[[str], None]) -> None:
