@@ -1,8 +1,8 @@
 """Closed batches in backups: a backup never ends inside a batch, and remembers which batches it has.
 
 The note of a store (`flintlog/batches.json`) says where a batch begins that is being appended, and each
-writer's last closed batch. It is read before and after the log's end was found. While it stays the same no batch was begun
-or closed, so the end lies in no batch, unless the note names it, and every batch below the end is in the note.
+writer's last closed batch. It is read before and after the log's end was found. While it stays the same no batch was
+begun or closed: the end lies in no batch but the one that the note names, and every batch below it is in the note.
 
 A restore to an earlier point ends before the batch that the point lies in. What is known of a writer whose batches were
 cut off is then what the markers in the rest of the log say.
