@@ -36,8 +36,8 @@ class Kept:
                 return path
         raise AssertionError("counting does not end")
 
-    def move(self, source: Path, name: str) -> None:
-        """Move a file or directory here; what was moved before under that name stays, and this one goes beside it."""
+    def move(self, source: Path, name: str) -> Path:
+        """Move a file or directory here, and say where; what was moved before under that name stays beside it."""
         for number in itertools.count():
             target = self.directory / (f"{name}.{number}" if number else name)
             if not self._medium.exists(target):
@@ -51,6 +51,7 @@ class Kept:
             self._medium.remove_tree(source) if self._is_directory(source) else self._medium.remove(source)
         self._medium.sync_directory(target.parent)
         self._medium.sync_directory(source.parent)
+        return target
 
     def _is_directory(self, path: Path) -> bool:
         info = self._medium.stat(path)

@@ -10,12 +10,20 @@ lost too. A stand-in takes exactly the lost record's bytes:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from flintlog.errors import FormatError
 from flintlog.format import sys_flag
-from flintlog.format.properties import INNER_BASE, INNER_NUM, MAX_PROPERTIES_SIZE, drop_property
+from flintlog.format.properties import (
+    INNER_BASE,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    INNER_NUM,
+    MAX_PROPERTIES_SIZE,
+    drop_property,
+)
 from flintlog.format.record import (
     CRC_PROPERTY_SIZE,
     Record,
@@ -65,13 +73,18 @@ def stand_in_for_entry(
     size: int,
     store_timestamp: int,
     batch_count: int | None = None,
+    others: Sequence[tuple[str, int]] = (),
 ) -> bytes | None:
     """The same for a message of which only its queue entry is left; None when so few bytes cannot hold it.
 
-    `batch_count`: for an entry of a batch queue, how many messages it stands for.
+    `batch_count`: for an entry of a batch queue, how many messages it stands for. `others`: the light queues that had
+    an entry of the same message, and its offsets there.
     """
     name = topic.encode()
-    batch = b"" if batch_count is None else _BATCH % (queue_offset, batch_count)
+    known = b"" if batch_count is None else _BATCH % (queue_offset, batch_count)
+    if others:
+        names, offsets = (",".join(map(str, column)) for column in zip(*others, strict=True))
+        known += f"{INNER_MULTI_DISPATCH}\x01{names}\x02{INNER_MULTI_QUEUE_OFFSET}\x01{offsets}\x02".encode()
     bare = Record(
         topic_bytes=name,
         body=b"",
@@ -83,7 +96,13 @@ def stand_in_for_entry(
         magic=magic_of_topic(name),
         sys_flag=0 if batch_count is None else sys_flag.INNER_BATCH,
     )
-    return _padded(bare, size, batch)
+    return _padded(bare, size, known)
+
+
+def least_size(topic: str, *, is_marked: bool = False) -> int:
+    """The fewest bytes that a stand-in for a message of a topic takes, with the property that says so or without."""
+    name = topic.encode()
+    return Record(topic_bytes=name, body=b"", magic=magic_of_topic(name), properties=_MARK if is_marked else b"").size
 
 
 def filler(physical_offset: int, size: int, store_timestamp: int) -> bytes | None:

@@ -14,33 +14,33 @@ Invariant: the log only loses what was no intact record.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
-from flintlog import kernel
 from flintlog.care.delay_offsets import bring_delay_offsets_back
-from flintlog.care.fill import ends_with, fill_range
+from flintlog.care.fill import Gaps
 from flintlog.care.held_store import hold
 from flintlog.care.kept import Kept, copy_file
+from flintlog.care.log_mending import LogMending, name_of
 from flintlog.care.lost_messages import find_lost, is_log_missing, readable_backups
-from flintlog.care.lost_records import stand_in
-from flintlog.care.repair_plan import LostMessage, RepairPlan, Step, plan_steps
+from flintlog.care.repair_check import find_harm
+from flintlog.care.repair_plan import LostMessage, RepairPlan, Step, next_steps, plan_steps
 from flintlog.care.right_names import names_not_to_be_given, plan_names, refuse_without_names, rename
 from flintlog.care.settling import settle
 from flintlog.care.store_files import StoreFiles, look_at, refuse_ledger, refuse_member
+from flintlog.care.undoing import Undo
 from flintlog.care.verify import Verification, verify
 from flintlog.derive.finding import Finding
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium
 from flintlog.disk.ownership import take_after, take_all_after
-from flintlog.errors import DamagedStore, FormatError, StoreInUse
+from flintlog.errors import DamagedStore, StoreInUse
 from flintlog.format import names
 from flintlog.format.names import encode_abort
-from flintlog.format.record import encode_blank, parse_record
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.dispatch_side import without_dispatcher
 from flintlog.store.note_file import NoteFile, parse_note
@@ -49,10 +49,11 @@ from flintlog.store.stop_marker import StopMarker
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
 
-MAX_ROUNDS: Final = 4
+MAX_ROUNDS: Final = 8
 """A step may bring to light what it hid: a file that gets its length back ends in a torn record."""
 
 _QUEUE_FOLDERS: Final = (names.CONSUME_QUEUE, names.CONSUME_QUEUE_EXT, names.BATCH_CONSUME_QUEUE)
+_DERIVED: Final = (*_QUEUE_FOLDERS, names.INDEX)
 _TIMER_FILES: Final = (names.TIMER_WHEEL, names.TIMER_LOG, f"{names.CONFIG}/{names.TIMER_CHECK}")
 OnStep = Callable[[str], None]
 
@@ -132,23 +133,53 @@ def repair(
         advice = "bring the log back, or restore the store from a backup; its queues still name what was in it"
         raise DamagedStore("the log is missing: is its disk mounted?", path=place, advice=advice)
     report = RepairReport()
+    undo = Undo(medium)
+    before: Verification | None = None
     for _ in range(MAX_ROUNDS):
         files = look_at(root, config, medium, every_name=True)
         seen = verify(root, config, medium=medium)
-        plan = _plan(files, seen, must_settle=report.kept_in is None and _load_journal(files) is not None)
+        before = before or seen
+        plan = _plan(files, seen, must_settle=_load_journal(files) is not None and not _is_settled(report))
         report.left = list(seen.findings)
         report.kept_count = report.kept_count if report.steps else plan.kept_count
-        if not plan.steps or set(plan.steps) <= set(report.steps):
+        steps = next_steps(plan.steps, report.steps)
+        if not steps:
             break
-        report.steps += plan.steps
+        report.steps += steps
         report.notes += [note for note in _guessed(files, report.steps) if note not in report.notes]
         report.lost += [message for message in plan.lost if message not in report.lost]
-        report.kept_in = _Repairer(files, on_step or (lambda step: None)).run(plan)
+        report.kept_in = _Repairer(files, seen.gaps, undo, on_step or (lambda step: None)).run(steps)
+    harm = None if not report.steps else _find_harm(root, config, medium, before, undo)
+    if harm is not None:
+        _take_back(files, undo, harm)
     medium.remove(_journal_path(files))
     if report.kept_in is not None and not medium.listing(report.kept_in):
         medium.remove_tree(report.kept_in)
         report.kept_in = None
     return report
+
+
+def _is_settled(report: RepairReport) -> bool:
+    return any(step.action == "settle" for step in report.steps)
+
+
+def _find_harm(
+    root: Path, config: StoreConfig | None, medium: Medium, before: Verification | None, undo: Undo
+) -> str | None:
+    files = look_at(root, config, medium, every_name=True)
+    after = verify(root, config, medium=medium)
+    return None if before is None else find_harm(before, after, undo.first_moved(names.CONSUME_QUEUE), files)
+
+
+def _take_back(files: StoreFiles, undo: Undo, harm: str) -> NoReturn:
+    """Undo a repair that did harm, and say so."""
+    with hold(files.paths, files.medium):
+        undo.run()
+    raise DamagedStore(
+        f"the repair was taken back, because it did harm: {harm}",
+        path=files.root,
+        advice="the store is as it was before; restore it from a backup or a replica, and report this",
+    )
 
 
 def _journal_path(files: StoreFiles) -> Path:
@@ -171,12 +202,14 @@ def _load_journal(files: StoreFiles) -> _Journal | None:
 class _Repairer:
     """One round: the steps of one plan."""
 
-    def __init__(self, files: StoreFiles, tell: OnStep) -> None:
+    def __init__(self, files: StoreFiles, gaps: Gaps, undo: Undo, tell: OnStep) -> None:
         self._files = files
+        self._undo = undo
         self._medium = files.medium
         self._tell = tell
         self._journal = _load_journal(files) or _Journal(str(self._place()), dict(files.inferred.values))
         self._kept = Kept(Path(self._journal.kept_in), files.medium)
+        self._log = LogMending(files, self._kept, undo, gaps, tell)
         self._is_marked = False
 
     def _place(self) -> Path:
@@ -188,28 +221,35 @@ class _Repairer:
             place = root.with_name(f"{root.name}.repaired-{stamp}-{number}")
         return place
 
-    def run(self, plan: RepairPlan) -> Path:
+    def run(self, steps: Sequence[Step]) -> Path:
         with hold(self._files.paths, self._medium), without_dispatcher(self._files.paths.dispatch, self._medium):
             self._begin()
-            for step in plan.steps:
+            for step in steps:
                 if step.action != "settle":
                     self._tell(step.action)
                     self._do(step)
+        if any(step.action == "settle" for step in steps):
+            self._finish(steps)
+        return self._kept.directory
+
+    def _finish(self, steps: Sequence[Step]) -> None:
         self._tell("settle")
         self._settle()
         self._tell("offsets")
-        if any(step.action == "offsets" for step in plan.steps):
+        if any(step.action == "offsets" for step in steps):
             with hold(self._files.paths, self._medium):
                 # Those of groups were brought back when the store was opened.
                 bring_delay_offsets_back(self._files.root, self._files.given, self._medium)
         self._tell("owners")
         self._give_owners()
-        return self._kept.directory
 
     def _begin(self) -> None:
         self._tell("begin")
         self._medium.make_directories(self._kept.directory)
         take_after(self._kept.directory, self._files.root)
+        self._undo.remember(self._files.root, (names.CHECKPOINT, names.ABORT, names.ABORT_BACKUP))
+        self._undo.remember(self._files.root / names.CONFIG)
+        self._undo.remember(self._files.paths.own)
         NoteFile(_journal_path(self._files), self._medium, _Journal).save(self._journal)
 
     def _do(self, step: Step) -> None:
@@ -217,38 +257,45 @@ class _Repairer:
             "move-away": self._move_away,
             "resize": self._resize,
             "restore": self._restore,
-            "end-mark": self._write_end_mark,
-            "stand-in": self._put_stand_in,
-            "fill": self._fill,
-            "cut": self._cut,
+            "end-mark": self._log.write_end_mark,
+            "mend-place": self._log.mend,
+            "stand-in": self._log.put_stand_in,
+            "fill": self._log.fill,
+            "cut": self._log.cut,
             "drop-timer": lambda _: self._drop(_TIMER_FILES),
             "offsets": self._keep_offsets,
-            "checkpoint": lambda _: self._drop_checkpoint(),
-            "queues": lambda _: self._drop_derived(_QUEUE_FOLDERS),
-            "index": lambda _: self._drop_derived((names.INDEX,)),
-            "rename": lambda step: rename(step, self._medium),
+            "checkpoint": lambda _: self._drop_derived(names.CHECKPOINT),
+            "queues": lambda _: self._drop_derived(),
+            "index": lambda _: self._drop_derived(),
+            "rename": self._rename,
         }
         actions[step.action](step)
 
     # ------------------------------------------------------------------ files
 
-    def _name(self, path: Path) -> str:
-        root = self._files.root
-        return str(path.relative_to(root)) if path.is_relative_to(root) else f"{names.COMMIT_LOG}/{path.name}"
-
     def _move_away(self, step: Step) -> None:
         path = Path(step.file or "")
         if self._medium.exists(path):
-            self._kept.move(path, self._name(path))
+            self._undo.moved(path, self._kept.move(path, name_of(self._files, path)))
+
+    def _rename(self, step: Step) -> None:
+        done = rename(step, self._medium)
+        if done is not None:
+            self._undo.renamed(*done)
 
     def _resize(self, step: Step) -> None:
         path = Path(step.file or "")
         size = self._files.config.mapped_file_size_commit_log
         info = self._medium.stat(path)
-        if info is not None and info.size > size:
+        if info is None:
+            return
+        behind = b""
+        if info.size > size:
             raw = self._medium.open(path)
-            self._kept.keep_bytes(f"{self._name(path)}.behind-{size}", bytes(raw.buffer[size:]))
+            behind = bytes(raw.buffer[size:])
+            self._kept.keep_bytes(f"{name_of(self._files, path)}.behind-{size}", behind)
             raw.close()
+        self._undo.resized(path, info.size, behind)
         working = path.with_name(f".{path.name}.flintlog-new")
         copy_file(self._medium, path, working, size=size)
         take_after(working, path)
@@ -259,7 +306,7 @@ class _Repairer:
     def _restore(self, step: Step) -> None:
         path = Path(step.file or "")
         good = self._medium.read(path.with_name(path.name + names.BACKUP_SUFFIX))
-        self._kept.keep_bytes(self._name(path), self._medium.read(path))
+        self._kept.keep_bytes(name_of(self._files, path), self._medium.read(path))
         self._tell("restored")
         self._medium.replace(path, good)
 
@@ -268,15 +315,12 @@ class _Repairer:
             path = self._files.root / name
             if self._medium.exists(path):
                 self._tell(f"away {name}")
-                self._kept.move(path, name)
+                self._undo.moved(path, self._kept.move(path, name))
 
-    def _drop_checkpoint(self) -> None:
+    def _drop_derived(self, *others: str) -> None:
+        """Whatever of it is dropped: once the checkpoint vouches for nothing, an opening builds all of it again."""
         self._mark_unclean()
-        self._drop((names.CHECKPOINT,))
-
-    def _drop_derived(self, folders: tuple[str, ...]) -> None:
-        self._mark_unclean()
-        self._drop(folders)
+        self._drop((*_DERIVED, *others))
 
     def _mark_unclean(self) -> None:
         paths = self._files.paths
@@ -294,66 +338,11 @@ class _Repairer:
             checkpoint.flush()
             checkpoint.close()
 
-    # ------------------------------------------------------------------ bytes of the log
-
-    def _overwrite(self, path: Path, start: int, data: bytes) -> None:
-        """Put other bytes in a place of the log; those that were there are kept first."""
-        raw = self._medium.open(path, writable=True)
-        try:
-            old = bytes(raw.buffer[start : start + len(data)])
-            if old != data:
-                self._kept.keep_bytes(f"{self._name(path)}.at-{start}", old)
-                self._tell("kept")
-                raw.write_at(start, memoryview(data))
-                raw.sync(start, start + len(data))
-        finally:
-            raw.close()
-
-    def _write_end_mark(self, step: Step) -> None:
-        path, start = Path(step.file or ""), step.offset or 0
-        info = self._medium.stat(path)
-        if info is not None:
-            self._overwrite(path, start, encode_blank(info.size - start))
-
-    def _put_stand_in(self, step: Step) -> None:
-        path, start = Path(step.file or ""), step.offset or 0
-        view = self._files.read(str(path), start, start + step.size)
-        try:
-            record = parse_record(view)
-        except FormatError:
-            return
-        self._overwrite(path, start, stand_in(record))
-
-    def _fill(self, step: Step) -> None:
-        path, start = Path(step.file or ""), step.offset or 0
-        data = fill_range(self._files, path, start, step.size)
-        if data is not None:
-            self._overwrite(path, start, data)
-        elif ends_with(self._files, (step.physical_offset or 0) + step.size):
-            self._cut(step)
-
-    def _cut(self, step: Step) -> None:
-        end = step.physical_offset or 0
-        for file in self._files.log:
-            if file.end <= end:
-                continue
-            path, start = Path(file.path), max(0, end - file.base)
-            raw = self._medium.open(path, writable=True)
-            try:
-                stop = kernel.written_end(raw.buffer, start, max(start, raw.data_end(start)))
-                if stop > start:
-                    self._kept.keep_bytes(f"{self._name(path)}.from-{start}", bytes(raw.buffer[start:stop]))
-                    self._tell("kept")
-                    raw.clear(start, stop)
-                    raw.sync(start, stop)
-            finally:
-                raw.close()
-
     # ------------------------------------------------------------------ the rest
 
     def _keep_offsets(self, step: Step) -> None:
         path = Path(step.file or "")
-        self._kept.keep_bytes(self._name(path), self._medium.read(path))
+        self._kept.keep_bytes(name_of(self._files, path), self._medium.read(path))
 
     def _settle(self) -> None:
         """Recovery builds what is missing, and writes checkpoint and stop marker."""
@@ -372,7 +361,7 @@ class _Repairer:
         if not files.log:
             return
         file, folder = Path(files.log[0].path), Path(files.log[0].path).parent
-        for name in (*_QUEUE_FOLDERS, names.INDEX, "flintlog"):
+        for name in (*_DERIVED, "flintlog"):
             take_all_after(files.root / name, file, folder)
         for name in (names.CHECKPOINT, names.LOCK):
             if self._medium.exists(files.root / name):

@@ -7,6 +7,7 @@
     torn-tail                                          cut           the log ends there; the bytes go aside
     damaged-record                                     stand-in      a record that says so takes the lost one's place
     damaged-range                                      fill          the same for all that lay there
+    misplaced-record                                   mend-place    the bit that names another place is set right
     damaged-blank                                      end-mark      the mark is written again
     damaged-config                                     restore       from its .bak
     timer-beyond-log, damaged-timer                    drop-timer    the timer reads its queue again
@@ -33,6 +34,7 @@ _SIMPLE: Final = {
     "foreign-file": ("move-away", "move the file away"),
     "torn-tail": ("cut", "end the log here; the bytes behind, which are no whole record, go aside"),
     "damaged-record": ("stand-in", "put a record that says so in the place of the lost one"),
+    "misplaced-record": ("mend-place", "set the bit of the record right that names another place"),
     "damaged-range": ("fill", "put records that say so in the place of what is lost"),
     "damaged-blank": ("end-mark", "write the mark at the file's end again"),
     "timer-beyond-log": ("drop-timer", "move the timer's files away: it reads its queue again"),
@@ -67,6 +69,7 @@ _ORDER: Final = (
     "resize",
     "restore",
     "end-mark",
+    "mend-place",
     "stand-in",
     "fill",
     "cut",
@@ -79,6 +82,12 @@ _ORDER: Final = (
     "settle",
 )
 """Renames come last, because the steps before them know the files by the names they have now."""
+
+_STAGES: Final = (
+    frozenset({"move-away", "resize", "rename"}),
+    frozenset({"end-mark", "mend-place", "stand-in", "fill", "cut"}),
+)
+"""The files of the log, then what is in them; the store is looked at again after each."""
 
 MISNAMED: Final = "misnamed-log-file"
 
@@ -152,6 +161,18 @@ def plan_steps(
         steps.append(Step("settle", "open and stop the store once, so that everything agrees with its log"))
     steps.sort(key=lambda step: _ORDER.index(step.action))
     return steps, left
+
+
+def next_steps(planned: Sequence[Step], done: Sequence[Step]) -> list[Step]:
+    """What of a plan is done now: first all that concerns the log, then the rest; nothing if it was done before.
+
+    The log is whole before anything derived is given up: queues know which messages lay in its damaged places.
+    """
+    for stage in _STAGES:
+        found = [step for step in planned if step.action in stage and step not in done]
+        if found:
+            return found
+    return [] if set(planned) <= set(done) else list(planned)
 
 
 def _actions(steps: Sequence[Step]) -> set[str]:

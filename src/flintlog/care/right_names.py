@@ -59,17 +59,18 @@ def _renames(waiting: Sequence[Misnamed]) -> Iterator[Step]:
         waiting = [*others, replace(first, path=aside)]
 
 
-def rename(step: Step, medium: Medium) -> None:
-    """Do one of these steps; no file is ever replaced by it."""
+def rename(step: Step, medium: Medium) -> tuple[Path, Path] | None:
+    """Do one of these steps, and say which name became which; no file is ever replaced by it."""
     source = Path(step.file or "")
     base = step.physical_offset
     target = source.with_name(f"{source.name}.moved" if base is None else segment_name(base))
     if not medium.exists(source):
-        return
+        return None
     if medium.exists(target):
         raise DamagedStore(f"this file of the log should be called {target.name}, and there is one", path=source)
     medium.rename(source, target)
     medium.sync_directory(target.parent)
+    return source, target
 
 
 def _is_copy(file: Misnamed, files: StoreFiles) -> bool:

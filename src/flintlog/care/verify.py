@@ -24,7 +24,7 @@ from flintlog.care.member_files import check_member, find_given_up
 from flintlog.care.queue_ends import dispatched_to, log_end_of_queues
 from flintlog.care.side_files import check_side_files
 from flintlog.care.store_files import StoreFiles, look_at
-from flintlog.derive.derived_files import DataFile, DerivedFiles
+from flintlog.derive.derived_files import DataFile, DerivedFiles, QueueKey
 from flintlog.derive.finding import ERROR, Finding
 from flintlog.derive.findings import (
     IndexSequence,
@@ -40,6 +40,7 @@ from flintlog.derive.findings import (
     plan_ranges,
 )
 from flintlog.derive.index_files import IndexFileView
+from flintlog.derive.offset_order import Gap, find_gaps
 from flintlog.derive.side_checks import check_checkpoint
 from flintlog.disk.lock import is_locked
 from flintlog.disk.medium import Advice, Medium, RawFile
@@ -93,6 +94,8 @@ class Verification:
     byte_count: int = 0
     min_offset: int = 0
     max_offset: int = 0
+    gaps: dict[QueueKey, list[Gap]] = field(default_factory=dict)
+    """Queue offsets that no record has, by queue; without batch queues."""
 
 
 def verify(
@@ -424,3 +427,6 @@ class _Verifier:
         answer.queue_count = len(self._files.queues)
         answer.byte_count = sum(file.size for file in self._files.log)
         answer.min_offset, answer.max_offset = judgement.log.min_offset, judgement.log.end
+        for key, tally in judgement.queues.items():
+            if key[0] not in self._files.batch_topics:
+                answer.gaps[key] = find_gaps(tally.records.in_log_order())

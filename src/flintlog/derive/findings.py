@@ -91,6 +91,7 @@ def judge(
             facts,
             logics_physical_offset=logics_physical_offset,
             known_topics=known_topics,
+            files=files,
         )
         judgement.findings += told.findings
         judgement.notes += told.notes

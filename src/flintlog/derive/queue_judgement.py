@@ -8,15 +8,17 @@ so it is a note. Where neither that nor a torn end explains entries behind the l
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
 from flintlog import kernel
-from flintlog.derive.derived_files import DerivedFiles, QueueFilesView, QueueKey, Read
+from flintlog.derive.derived_files import DataFile, DerivedFiles, QueueFilesView, QueueKey, Read
 from flintlog.derive.entries import can_be_topic
 from flintlog.derive.finding import ERROR, WARNING, Finding
 from flintlog.derive.log_judgement import LogFacts, LogJudgement
+from flintlog.derive.misplaced import find_gap, mend_place
+from flintlog.derive.offset_order import find_doubtful, find_gaps
 from flintlog.derive.stretches import QueueTally, Stretch
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
@@ -60,9 +62,13 @@ def judge_queues(
     *,
     logics_physical_offset: int = 0,
     known_topics: frozenset[str] | None = None,
+    files: Sequence[DataFile] = (),
 ) -> QueueJudgement:
-    """`known_topics` are those of `topics.json`: the queues of a topic that was deleted are not missed."""
-    return _Judge(derived, log, facts, logics_physical_offset, known_topics).run(tallies)
+    """`known_topics` are those of `topics.json`: the queues of a topic that was deleted are not missed.
+
+    `files` are those of the log.
+    """
+    return _Judge(derived, log, facts, logics_physical_offset, known_topics, files).run(tallies)
 
 
 class _Judge:
@@ -73,7 +79,9 @@ class _Judge:
         facts: LogFacts,
         logics_physical_offset: int,
         known_topics: frozenset[str] | None,
+        files: Sequence[DataFile],
     ) -> None:
+        self._files = files
         self._derived = derived
         self._log = log
         self._facts = facts
@@ -115,13 +123,15 @@ class _Judge:
         if key not in self._derived.queues:
             self._judge_missing_queue(key, tally)
             return
-        for stretch in self._absent(key, tally)[:MAX_STRETCHES]:
+        is_batch = self._derived.queues[key].is_batch
+        doubtful = [] if is_batch else find_doubtful(tally.records.in_log_order())
+        for stretch in _believed(self._absent(key, tally), doubtful)[:MAX_STRETCHES]:
             if self._is_lagging(stretch):
                 self._result.lagging_count += stretch.count
                 continue
             evidence = f"{_messages(key, stretch)} have no queue entry"
             self._tell("missing-queue-entries", evidence, key, stretch)
-        for stretch in tally.wrong.items[:MAX_STRETCHES]:
+        for stretch in _believed(tally.wrong.items, doubtful)[:MAX_STRETCHES]:
             if self._facts.is_late(stretch.first_physical_offset):
                 continue  # it may have been read while it was written
             evidence = f"the entry of {_messages(key, stretch)}: {stretch.evidence}"
@@ -185,7 +195,7 @@ class _Judge:
 
     def _judge_offsets(self, key: QueueKey, tally: QueueTally) -> None:
         """Queue offsets count up without gaps, but where records were lost."""
-        items = tally.records.items
+        items = tally.records.in_log_order()
         for before, after in islice(pairwise(items), MAX_STRETCHES):
             at = after.first_physical_offset
             where = f"{key[0]}/{key[1]}"
@@ -210,6 +220,8 @@ class _Judge:
                 pass
             elif physical_offset >= self._log.end and self._may_run_ahead():
                 self._result.ahead_count += 1
+            elif self._is_misplaced(queue, tally, path, place, physical_offset):
+                self._tell_misplaced(queue, physical_offset)
             elif not self._log.is_damaged(physical_offset):
                 first = first or (path, place, physical_offset)
                 count += 1
@@ -220,6 +232,44 @@ class _Judge:
             self._result.findings.append(
                 Finding("dangling-queue-entries", WARNING, evidence, REBUILD, path, place, inside, count)
             )
+
+    def _is_misplaced(
+        self, queue: QueueFilesView, tally: QueueTally, path: str, place: int, physical_offset: int
+    ) -> bool:
+        """Whether an entry points at its record, which names another place because one of its bits is wrong."""
+        file = next((file for file in self._files if file.base <= physical_offset < file.end), None)
+        base = next(each.base for each in queue.files if each.path == path)
+        offset = (base + place) // ENTRY_SIZE
+        gap = None if queue.is_batch else find_gap(find_gaps(tally.records.in_log_order()), offset, physical_offset)
+        if file is None or gap is None or self._points_at(queue, gap.first - 1) != gap.after:
+            return False
+        start = physical_offset - file.base
+        record = bytes(self._derived.read(file.path, start, min(file.size, start + self._size_at(path, place))))
+        return mend_place(record, physical_offset, queue.topic, queue.queue_id, offset) is not None
+
+    def _points_at(self, queue: QueueFilesView, queue_offset: int) -> int:
+        at = queue_offset * ENTRY_SIZE
+        for _, _, view in queue.pieces(self._derived.read, at, at + ENTRY_SIZE):
+            if len(view) == ENTRY_SIZE:
+                offset: int = _OFFSET.unpack_from(view)[0]
+                return offset
+        return -1
+
+    def _tell_misplaced(self, queue: QueueFilesView, physical_offset: int) -> None:
+        file = next(file for file in self._files if file.base <= physical_offset < file.end)
+        where = f"{queue.topic}/{queue.queue_id}"
+        evidence = f"{where} has an entry for this record, and a gap there; a bit of the record says another place"
+        self._result.findings.append(
+            Finding(
+                "misplaced-record",
+                ERROR,
+                evidence,
+                "`repair` sets the bit right",
+                file.path,
+                physical_offset - file.base,
+                physical_offset,
+            )
+        )
 
     def _is_gone(self, physical_offset: int) -> bool:
         """Whether the log had a message there.
@@ -266,7 +316,15 @@ class _Judge:
                     if is_before:
                         break  # what lies before is older still
                     continue
-                yield path, place, at
+                if not self._is_lost_place(queue, path, place, entry):
+                    yield path, place, at
+
+    def _is_lost_place(self, queue: QueueFilesView, path: str, place: int, entry: memoryview) -> bool:
+        """Whether an entry repeats the one before it: a message is lost there (`store/gap_filling.py`)."""
+        base = next(file.base for file in queue.files if file.path == path)
+        at = base + place
+        before = [bytes(view) for _, _, view in queue.pieces(self._derived.read, at - ENTRY_SIZE, at)]
+        return before == [bytes(entry)]
 
     def _stray_batches(self, queue: QueueFilesView, tally: QueueTally) -> Iterator[tuple[str, int, int]]:
         """Batch entries in excess of those that records account for; the last ones are named."""
@@ -281,6 +339,21 @@ class _Judge:
                     inside.append((file.path, place, at))
         excess = len(inside) - (tally.entry_count - len(tally.absent))
         yield from inside[len(inside) - excess :] if excess > 0 else ()
+
+
+def _believed(items: Sequence[Stretch], doubtful: Sequence[tuple[Stretch, int]]) -> list[Stretch]:
+    """Those that are not all of records whose queue offset is not believed: such a record has no entry."""
+
+    def is_explained(item: Stretch) -> bool:
+        at = item.first_physical_offset
+        return any(
+            part.first <= item.first
+            and item.stop <= stop
+            and part.first_physical_offset <= at <= part.last_physical_offset
+            for part, stop in doubtful
+        )
+
+    return [item for item in items if not is_explained(item)] if doubtful else list(items)
 
 
 def _uncovered(tally: QueueTally, queue: QueueFilesView) -> Iterator[tuple[int, int, bool]]:

@@ -8,7 +8,7 @@ kept grows with the damage and not with the log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(slots=True)
@@ -60,6 +60,13 @@ class Stretches:
 
     def __len__(self) -> int:
         return len(self.items)
+
+    def in_log_order(self) -> list[Stretch]:
+        """Sorted and joined: records with several entries were added after the others of their range."""
+        ordered = Stretches()
+        for stretch in sorted(self.items, key=lambda stretch: stretch.first_physical_offset):
+            ordered.add(replace(stretch))
+        return ordered.items
 
     @property
     def count(self) -> int:

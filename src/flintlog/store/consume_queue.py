@@ -90,6 +90,23 @@ class ConsumeQueue(LogicalQueue):
         return self.segments.max_offset // ENTRY_SIZE
 
     @property
+    def next_offset(self) -> int | None:
+        """The offset of the next message; None before the first entry, when any may be."""
+        first = self.segments.first
+        is_empty = first is None or (first is self.segments.last and not first.wrote_position)
+        return None if is_empty or self._has_only_fillers else self.max_offset
+
+    @property
+    def last_entry(self) -> bytes:
+        """The bytes of the last entry; there must be one."""
+        place = self.segments.max_offset - ENTRY_SIZE
+        segment = self.segments.find(place)
+        selected = None if segment is None else segment.select(place - segment.base, ENTRY_SIZE)
+        assert selected is not None
+        with selected:
+            return bytes(selected.view)
+
+    @property
     def max_physical_offset(self) -> int:
         return self.end.max_physical_offset
 
@@ -147,6 +164,18 @@ class ConsumeQueue(LogicalQueue):
             if self.ext is not None and is_extended:
                 tags_code = self.ext.put(tags_code, store_timestamp, bitmap)
             self._append(segment, physical_offset, size, tags_code)
+        return True
+
+    def fill(self, entry: bytes, count: int) -> bool:
+        """Append one entry several times, in place of lost messages; False when no file could be made."""
+        with self._tails.writing(self):
+            while count:
+                segment = self._segment_for(self.segments.max_offset)
+                if segment is None:
+                    return False
+                fits = min(count, (segment.size - segment.wrote_position) // ENTRY_SIZE)
+                write_at_end(segment, entry * fits, self._tails, self.end)
+                count -= fits
         return True
 
     def _segment_for(self, place: int) -> Segment | None:

@@ -36,7 +36,7 @@ from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.covered_queues import QueueClaim
 from flintlog.store.damage import DamageMap
 from flintlog.store.dispatch_thread import DispatchThread
-from flintlog.store.gap_filling import gap_fillers
+from flintlog.store.gap_filling import GapFiller
 from flintlog.store.index import IndexService
 from flintlog.store.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queue_table import QueueTable
@@ -82,6 +82,7 @@ class Dispatcher:
         self._index = index
         self._readable_end = readable_end
         self._damage = damage
+        self._gaps = GapFiller(commit_log.segments, damage, self._is_batch, lambda: self.lane.lmq)
         self._delay_levels_ms = tuple(delay_levels_ms)
         self._listeners: list[Listener] = []
         self._waits: dict[str, set[ArrivalWait]] = {}
@@ -409,20 +410,23 @@ class Dispatcher:
             return
         for number, place in enumerate(places):
             if not self._queues.is_deleted(place.topic, place.queue_id, row.physical_offset):
-                self._put_place(row, record, place, is_own=not number)
+                # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
+                self._put_place(row, place, None if number else record)
         queue = self._queues.get(topic, queue_id)
         if isinstance(queue, ConsumeQueue) and not self.lane.all_slow:
             self.lane.set_queue(topic, queue_id, queue.end)
 
-    def _put_place(self, row: Row, record: bytes, place: Place, *, is_own: bool) -> None:
-        queue = self._queues.get_or_create(place.topic, place.queue_id)
-        if not is_own or not isinstance(queue, ConsumeQueue):
-            # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
-            self._put_entry(queue, row, place, is_extended=is_own)
+    def _put_place(self, row: Row, place: Place, extended: bytes | None) -> None:
+        """Put the entry of a record where it says, if that can be."""
+        if self._is_batch(place.topic):
+            self._put_entry(self._queues.get_or_create(place.topic, place.queue_id), row, place)
             return
-        for filler, lost in gap_fillers(queue, row, self._damage, self._log.segments.segment_size):
-            self._put_entry(queue, filler, lost)
-        self._put_entry(queue, row, place, self._bitmap_of(record))
+        found = self._queues.get(place.topic, place.queue_id)
+        if not self._gaps.make_way(found if isinstance(found, ConsumeQueue) else None, row, place):
+            return
+        queue = self._queues.get_or_create(place.topic, place.queue_id)
+        bitmap = None if extended is None else self._bitmap_of(extended)
+        self._put_entry(queue, row, place, bitmap, is_extended=extended is not None)
 
     def _is_batch(self, topic: str) -> bool:
         return self._queues.type_of(topic) is QueueType.BATCH

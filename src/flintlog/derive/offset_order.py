@@ -1,0 +1,107 @@
+"""Which of a queue's records are believed about their queue offset.
+
+Offsets of a queue count up along the log. Where a record breaks the order, others are lost, or it is wrong itself:
+
+    5 6 7 | 10 11 12        7 is followed by 10, and others go on from there: 8 and 9 are lost, the rest is believed
+    5 6 7 | 42 | 8 9 10     those that follow 42 contradict it: its own offset, or its queue, is wrong
+    5 6 7 | 3 | 8 9 10      an offset that was given before: the first record that has it keeps it
+
+A record that is not believed has no place in the queue. This is the one rule for whoever builds a queue and for
+whoever checks one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple
+
+from flintlog.derive.stretches import Stretch
+
+FOLLOWING: Final = 5
+"""How many records of the same queue are asked about one that leaves offsets out."""
+FAR: Final = 1 << 62
+"""No offset is that high."""
+MAX_UNSEEN_GAP: Final = 1 << 16
+"""The last record of a queue is believed if it leaves out no more offsets than this."""
+
+
+def is_believed(expected: int | None, queue_offset: int, following: Iterable[int]) -> bool:
+    """Whether a record has the queue offset that it names.
+
+    `expected` is the queue's next offset, None before its first entry; `following` are the offsets of the queue's next
+    records in the log.
+    """
+    low = 0 if expected is None else expected
+    if queue_offset <= low:
+        return queue_offset == low
+    after = list(islice(following, FOLLOWING))
+    if not after:
+        return expected is None or queue_offset - low <= MAX_UNSEEN_GAP
+    # Believed, it would cost each of these its place; not believed, it costs its own.
+    return not any(low <= offset <= queue_offset for offset in after)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Queue offsets [first, stop) that no record has; the records beside them lie at `after` and `before`.
+
+    One that `is_open` lies before all records of the queue, or behind them: it may be that nothing is lost there.
+    """
+
+    first: int
+    stop: int
+    after: int
+    before: int
+    is_open: bool = False
+
+
+def find_doubtful(records: Sequence[Stretch]) -> list[tuple[Stretch, int]]:
+    """Stretches of a queue's records of which those below an offset are not believed, and that offset.
+
+    The stretches are in the order of the log.
+    """
+    return [(part.stretch, part.believed_from) for part in _walk(records) if part.believed_from > part.stretch.first]
+
+
+def find_gaps(records: Sequence[Stretch]) -> list[Gap]:
+    """The offsets that believed records leave out, and those before and behind them."""
+    gaps: list[Gap] = []
+    next_offset, after, is_open = 0, -1, True
+    for part in _walk(records):
+        stretch, first = part.stretch, part.believed_from
+        if first < stretch.stop:
+            if first > next_offset:
+                gaps.append(Gap(next_offset, first, after, stretch.first_physical_offset, is_open))
+            next_offset, after, is_open = stretch.stop, stretch.last_physical_offset, False
+    return [*gaps, Gap(next_offset, FAR, after, FAR, True)]
+
+
+class _Part(NamedTuple):
+    """A stretch, of which the records from an offset on are believed; its `stop` if none is."""
+
+    stretch: Stretch
+    believed_from: int
+
+
+def _walk(records: Sequence[Stretch]) -> Iterator[_Part]:
+    expected: int | None = None
+    for number, stretch in enumerate(records):
+        offset = stretch.first
+        while offset < stretch.stop:
+            if expected is not None and offset < expected:
+                offset = min(expected, stretch.stop)
+            elif is_believed(expected, offset, _following(records, number, offset + 1)):
+                break
+            else:
+                offset += 1
+        if offset < stretch.stop:
+            expected = stretch.stop
+        yield _Part(stretch, offset)
+
+
+def _following(records: Sequence[Stretch], number: int, first: int) -> Iterator[int]:
+    yield from range(first, records[number].stop)
+    for stretch in islice(records, number + 1, None):
+        yield from range(stretch.first, stretch.stop)
