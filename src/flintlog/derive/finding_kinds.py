@@ -73,8 +73,8 @@ _ALL = (
     Kind(
         "misplaced-record",
         "A message that names another queue or offset than its queue does",
-        "One bit of its topic, queue id or queue offset changed on the disk. Its queue still has an entry for it, at an "
-        "offset that no other message has.",
+        "One bit of its topic, queue id or queue offset changed on the disk. Its queue still has an entry for it, at "
+        "an offset that no other message has.",
         "Reading it by its queue is an error. A queue that is built from the log shows it elsewhere, or not at all.",
         "`flintlog repair` sets the bit right.",
     ),
