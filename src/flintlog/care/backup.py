@@ -34,6 +34,7 @@ from flintlog.care.backup_files import (
     save_manifest,
     stored_path,
 )
+from flintlog.care.delay_levels import format_levels
 from flintlog.care.store_files import StoreFiles, look_at, refuse_member
 from flintlog.derive.derived_files import DataFile
 from flintlog.derive.log_end import records_end
@@ -43,6 +44,7 @@ from flintlog.disk.medium import Medium
 from flintlog.errors import DamagedStore, DiskError, StoreInUse
 from flintlog.format import names
 from flintlog.store.paths import LEDGER_PREFIX, MEMBER_TERM
+from flintlog.store.written_with import DELAY_LEVELS
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
@@ -57,6 +59,7 @@ _SIZES = (
     "enable_consume_queue_ext",
     "max_hash_slot_num",
     "max_index_num",
+    "enabled_append_prop_crc",
 )
 
 
@@ -131,6 +134,7 @@ class _Copying:
         config = self._files.config
         told: dict[str, int | bool | str | dict[str, str]] = {name: getattr(config, name) for name in _SIZES}
         told["topic_queue_types"] = dict(config.topic_queue_types)
+        told[DELAY_LEVELS] = format_levels(self._files.delay_levels_ms)
         if self._files.paths.ledger is not None:
             told["enable_dleger_commit_log"] = True
             told["dleger_self_id"] = self._files.paths.ledger.name.removeprefix(LEDGER_PREFIX)
