@@ -24,7 +24,7 @@ _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 _MODULE = re.compile(r"`(flintlog(?:\.\w+)+)")
 _FILE = re.compile(r"`((?:tests|examples|benchmarks|scripts|docs|src|flintlog)/[\w./-]+)`")
 _OF_A_STORE = re.compile(
-    r"flintlog/(writer|(?:stop|queues|cut|delay|swap|batches|deleted|polled|reign)\.json|rebuild/?|cut(?:/.*)?)$"
+    r"flintlog/(writer|(?:stop|queues|cut|delay|swap|batches|deleted|options|polled|reign)\.json|rebuild/?|cut(?:/.*)?)$"
 )
 _MACHINE = re.compile(r"/(?:work|root|home/\w+|tmp/golden)\b")
 

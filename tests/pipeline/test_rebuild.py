@@ -183,7 +183,7 @@ def test_a_store_is_rebuilt_in_place_and_opens_cleanly(spark: SparkSession, stor
     assert (report.record_count, report.entry_count, report.queue_count) == (COUNT, COUNT, 4)
     assert report.key_count == sum(2 * bool(n % 4) + bool(n % 5) for n in range(COUNT))
     assert (copy / "checkpoint").read_bytes() == checkpoint
-    assert sorted(path.name for path in (copy / "flintlog").iterdir()) == ["stop.json"]
+    assert sorted(path.name for path in (copy / "flintlog").iterdir()) == ["options.json", "stop.json"]
     assert not (copy / "abort").exists()
     with open_store(copy, small_config()) as opened:
         assert opened.recovery.clean and not opened.recovery

@@ -7,16 +7,20 @@ message has its delivery time. So an opening for writing leaves these options in
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from flintlog.disk.medium import Medium
+from flintlog.errors import DiskError, DiskFull
 from flintlog.store.note_file import NoteFile
 from flintlog.store.paths import StorePaths
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
+
+log = logging.getLogger(__name__)
 
 Value = int | bool | str | dict[str, str]
 
@@ -46,7 +50,10 @@ def note_options(paths: StorePaths, config: StoreConfig, medium: Medium) -> None
     options: dict[str, Value] = {name: getattr(config, name) for name in OPTIONS}
     options["topic_queue_types"] = dict(config.topic_queue_types)
     if load_options(paths, medium) != options:
-        _note(paths, medium).save(_Options(options))
+        try:
+            _note(paths, medium).save(_Options(options))
+        except (DiskError, DiskFull) as error:
+            log.warning("the options of the store are not noted: %s", error)  # nothing that is served depends on it
 
 
 def load_options(paths: StorePaths, medium: Medium) -> dict[str, Value]:
