@@ -6,7 +6,6 @@ The quick tests read for seconds, the slow ones for minutes.
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -29,7 +28,10 @@ from tests.beside.busy_writer import config_with
 from tests.beside.conftest import ENVIRONMENT, Begin
 
 SMALL, LARGE = 128 * 1024, 16 * 1024 * 1024
-LENGTHS = [pytest.param(2.0, id="seconds"), pytest.param(120.0, id="minutes", marks=pytest.mark.slow)]
+LENGTHS = [
+    pytest.param(2.0, id="seconds"),
+    pytest.param(120.0, id="minutes", marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
+]
 WRITERS = [pytest.param(SMALL, 0.002, id="small-files"), pytest.param(LARGE, 0.0005, id="large-files")]
 
 pytestmark = pytest.mark.parametrize(("file_bytes", "pause_s"), WRITERS)
@@ -75,7 +77,7 @@ def following(store: Path, output: Path) -> Iterator[None]:
             yield
             time.sleep(0.6)
         finally:
-            tail.send_signal(signal.SIGINT)
+            tail.terminate()
             tail.wait(timeout=30)
 
 

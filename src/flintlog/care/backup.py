@@ -30,6 +30,7 @@ from flintlog.care.backup_files import (
     Manifest,
     check_files,
     copy_hashed,
+    find_damage,
     load_manifest,
     save_manifest,
     stored_path,
@@ -73,6 +74,8 @@ class BackupReport:
     byte_count: int
     copied_files: int
     copied_bytes: int
+    healed_files: int
+    """Copies of the backup before that no longer matched their digest, and were copied again."""
 
 
 def backup(
@@ -113,6 +116,7 @@ class _Copying:
         self._before = {file.name: file for file in before}
         self._copied_files = 0
         self._copied_bytes = 0
+        self._healed_files = 0
 
     def run(self) -> BackupReport:
         config = [*self._copy_config(), *self._copy_member()]
@@ -128,7 +132,8 @@ class _Copying:
         save_manifest(self._target, manifest, self._medium)
         self._sweep(manifest)
         total = sum(file.length for file in manifest.files)
-        return BackupReport(begin, end, len(manifest.files), total, self._copied_files, self._copied_bytes)
+        copied = self._copied_files, self._copied_bytes, self._healed_files
+        return BackupReport(begin, end, len(manifest.files), total, *copied)
 
     def _options(self) -> dict[str, int | bool | str | dict[str, str]]:
         config = self._files.config
@@ -239,12 +244,14 @@ class _Copying:
             raw.close()
 
     def _unchanged(self, name: str, length: int, modified_ms: int) -> BackupFile | None:
-        """The copy of a file that nothing was written to since."""
+        """The copy of a file that nothing was written to since, if it is intact: a backup vouches for all it names."""
         before = self._before.get(name)
         if before is None or (before.length, before.modified_ms) != (length, modified_ms):
             return None
-        info = self._medium.stat(stored_path(self._target, before))
-        return before if info is not None and info.size == length else None
+        if find_damage(self._target, before, self._medium) is None:
+            return before
+        self._healed_files += 1
+        return None
 
     def _copy(self, source: Path, name: str, length: int, modified_ms: int, base: int | None = None) -> BackupFile:
         working = self._target / FILES / WORKING
