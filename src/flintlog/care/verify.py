@@ -46,7 +46,7 @@ from flintlog.disk.lock import is_locked
 from flintlog.disk.medium import Advice, Medium, RawFile
 from flintlog.errors import FormatError
 from flintlog.format import names
-from flintlog.format.checkpoint import parse_checkpoint
+from flintlog.format.checkpoint import Checkpoint, parse_checkpoint
 from flintlog.kernel import Crc, ScanStop
 
 if TYPE_CHECKING:
@@ -170,13 +170,15 @@ class _Verifier:
             results, chains = self._look([file for file in to_read if file.base < given_up], facts, derived, index)
         if facts.is_clean and any(place.end is None for result in results for place in result.bad_places):
             facts = replace(facts, queues_end=log_end_of_queues(files))
+        checkpoint = self._checkpoint()
         judgement = judge(
             results,
             files.log,
             derived,
             index,
             facts,
-            logics_physical_offset=self._vouched(),
+            logics_physical_offset=checkpoint.logics_physical_offset,
+            index_safe_timestamp=checkpoint.index_msg_timestamp,
             known_topics=files.known_topics,
         )
         answer.findings += judgement.findings + chains
@@ -208,23 +210,19 @@ class _Verifier:
 
     def _earlier_cut(self) -> int | None:
         """Where Java's last recovery ended the log, if nothing was put since then; its checkpoint tells."""
-        data = self._files.small(self._files.paths.checkpoint)
-        try:
-            values = parse_checkpoint(data or b"")
-        except FormatError:
-            return None
+        values = self._checkpoint()
         confirmed = values.confirm_physical_offset
         if confirmed <= 0 or values.logics_physical_offset != confirmed:
             return None
         size = self._record_size(confirmed)
         return confirmed + size if size else None
 
-    def _vouched(self) -> int:
-        data = self._files.small(self._files.paths.checkpoint)
+    def _checkpoint(self) -> Checkpoint:
+        """As far as it can be read: nothing is known without it."""
         try:
-            return parse_checkpoint(data or b"").logics_physical_offset
+            return parse_checkpoint(self._files.small(self._files.paths.checkpoint) or b"")
         except FormatError:
-            return 0
+            return Checkpoint()
 
     def _files_to_read(self, facts: LogFacts) -> list[DataFile]:
         """The log files to look at; of the others, in quick mode, only the first record."""

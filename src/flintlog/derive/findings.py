@@ -73,11 +73,13 @@ def judge(
     facts: LogFacts,
     *,
     logics_physical_offset: int = 0,
+    index_safe_timestamp: int = 0,
     known_topics: frozenset[str] | None = None,
 ) -> Judgement:
     """Findings of a whole store from the results of its ranges, in the order of the log.
 
-    Without `derived` queues are not judged; `index` is None when the store keeps none.
+    Without `derived` queues are not judged; `index` is None when the store keeps none. The offset and the time are the
+    checkpoint's: up to there an opening believes queues and index after an unclean stop.
     """
     log = judge_log(results, files, facts)
     queues = merge_queues(results)
@@ -97,12 +99,17 @@ def judge(
         judgement.notes += told.notes
         dispatched_to = told.dispatched_to
     if index is not None:
-        _judge_index(judgement, results, index, facts, dispatched_to)
+        _judge_index(judgement, results, index, facts, dispatched_to, index_safe_timestamp)
     return judgement
 
 
 def _judge_index(
-    judgement: Judgement, results: Sequence[RangeResult], index: IndexSequence, facts: LogFacts, dispatched_to: int
+    judgement: Judgement,
+    results: Sequence[RangeResult],
+    index: IndexSequence,
+    facts: LogFacts,
+    dispatched_to: int,
+    safe_timestamp: int,
 ) -> None:
     tally = IndexTally()
     for result in results:
@@ -114,7 +121,8 @@ def _judge_index(
             judgement.findings.append(Finding("missing-index", WARNING, evidence, "build the index from the log"))
         return
     _judge_missing_keys(judgement, tally, facts, dispatched_to)
-    _judge_odd_entries(judgement, tally, index, facts)
+    believed = frozenset[str]() if facts.is_clean else index.believed(safe_timestamp)
+    _judge_odd_entries(judgement, tally, believed, facts)
 
 
 def _judge_missing_keys(judgement: Judgement, tally: IndexTally, facts: LogFacts, dispatched_to: int) -> None:
@@ -145,14 +153,15 @@ def _judge_missing_keys(judgement: Judgement, tally: IndexTally, facts: LogFacts
         )
 
 
-def _judge_odd_entries(judgement: Judgement, tally: IndexTally, index: IndexSequence, facts: LogFacts) -> None:
+def _judge_odd_entries(judgement: Judgement, tally: IndexTally, believed: frozenset[str], facts: LogFacts) -> None:
+    """`believed` are the files that the next opening keeps as they are: what runs ahead there stays."""
     log = judgement.log
     may_run_ahead = not facts.is_clean or facts.is_running or facts.cut_at is not None
     ahead = 0
     for odd in tally.odd:
         if facts.is_late(odd.physical_offset):
             continue
-        if odd.physical_offset >= log.end and may_run_ahead:
+        if odd.physical_offset >= log.end and may_run_ahead and odd.file not in believed:
             ahead += 1
         elif not log.is_damaged(odd.physical_offset):
             judgement.findings.append(

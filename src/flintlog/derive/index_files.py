@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from flintlog import kernel
 from flintlog.derive.derived_files import Read
 from flintlog.derive.finding import WARNING, Finding
+from flintlog.derive.index_plan import count_believed
 from flintlog.format.index_file import ENTRY_SIZE, IndexHeader, IndexLayout, parse_index_header
 
 REBUILD = "build the index again from the log"
@@ -64,6 +65,11 @@ class IndexSequence:
 
     def __len__(self) -> int:
         return self.files[-1].stop_position if self.files else 0
+
+    def believed(self, safe_timestamp: int) -> frozenset[str]:
+        """The files that an opening believes after a crash, with a checkpoint that knows this time to be safe."""
+        headers = [parse_index_header(self.view(file)) for file in self.files]
+        return frozenset(file.path for file in self.files[: count_believed(headers, safe_timestamp)])
 
     def file_at(self, position: int) -> IndexFileView:
         """The file that holds a position."""

@@ -37,6 +37,17 @@ class IndexFilePlan:
     previous: KeyRange | None
 
 
+def count_believed(headers: Sequence[IndexHeader], safe_timestamp: int) -> int:
+    """How many leading files an opening believes after a crash; the others are built again from the log.
+
+    A file is whole if it does not reach beyond the time that the checkpoint knows to be safe and a later file has keys:
+    time alone does not tell two files apart that were filled within one millisecond.
+    """
+    with_keys = [place for place, header in enumerate(headers) if header.next_entry > 1]
+    last = with_keys[-1] if with_keys else 0
+    return next((place for place in range(last) if headers[place].end_timestamp > safe_timestamp), last)
+
+
 def plan_index_files(key_counts: Sequence[int], layout: IndexLayout) -> list[IndexFilePlan]:
     """The files that so many keys a split make.
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from flintlog.derive.index_plan import name_behind
+from flintlog.derive.index_plan import count_believed, name_behind
 from flintlog.disk.medium import FileInfo, Medium
 from flintlog.errors import DiskError, FlintlogError, StoreClosed, WrongFileSize
 from flintlog.format.index_file import IndexHeader, IndexLayout, index_key
@@ -92,7 +92,8 @@ class IndexService:
         for info in found:
             self._check_size(info)
         files = [IndexFile(self.directory / info.name, self.layout, self._medium) for info in found if info.size]
-        unsafe = [] if last_exit_ok else _unsafe(files, index_safe_timestamp)
+        believed = len(files) if last_exit_ok else count_believed([file.header for file in files], index_safe_timestamp)
+        unsafe = files[believed:]
         if not self.read_only:
             for info in empty:
                 self._medium.remove(self.directory / info.name)
@@ -281,15 +282,6 @@ class IndexService:
         """Delete every file."""
         self._drop(self._files)
         self._medium.remove_tree(self.directory)
-
-
-def _unsafe(files: list[IndexFile], safe_timestamp: int) -> list[IndexFile]:
-    """The files that may not be whole after a crash: what follows an unsafe one is unsafe too."""
-    headers = [file.header for file in files]
-    with_keys = [place for place, header in enumerate(headers) if header.next_entry > 1]
-    last = with_keys[-1] if with_keys else 0
-    believed = next((place for place in range(last) if headers[place].end_timestamp > safe_timestamp), last)
-    return files[believed:]
 
 
 def _is_index_name(info: FileInfo) -> bool:

@@ -54,6 +54,7 @@ from flintlog.store.queue_doubts import (
     find_other_ends,
     find_out_of_step,
     find_reaching_behind,
+    find_wrong_batch,
 )
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.record_crc import RecordCrc
@@ -186,7 +187,7 @@ class Recovery:
         if doubt is None and self._open.is_others:
             self._forget_queues()
             return self._min
-        doubt = doubt or self._doubt_stopped()
+        doubt = doubt or self._doubt_stopped() or find_wrong_batch(queues, self._open.record_at)
         if doubt is not None:
             return self._build_again(*doubt)
         # What deleted queues held was dispatched as well.
@@ -247,6 +248,7 @@ class Recovery:
             find_lost_files(queues, self._min)  # asked now: a crash may lose any file after the checkpoint
             or find_broken(queues, covered)
             or find_reaching_behind(queues, self._end_of(covered))
+            or find_wrong_batch(queues, self._open.record_at)
         )
         if doubt is not None:
             return self._build_again(*doubt)
@@ -341,6 +343,10 @@ class Recovery:
         if self._clean:
             return FAR
         last = index.last_header.end_physical_offset
+        if not self._ends_with_a_record(index):
+            evidence = f"the last file that was full says that it ends with the message at {last}, and does not"
+            self._note("wrong-index-header", evidence, "the index was built again from the log")
+            return self._forget_index(index)
         # The last record of a kept file may have more keys than that file holds: take it out and put it in again.
         # The checkpoint first stops vouching for the file, in case of a crash while it is changed.
         before = index.files[-2].header.end_timestamp if len(index.files) > 1 else 0
@@ -348,6 +354,14 @@ class Recovery:
         self._open.checkpoint.flush()
         index.truncate(last, self._open.store_time_at)
         return max(last, self._min)
+
+    def _ends_with_a_record(self, index: IndexService) -> bool:
+        """Records are dispatched again from the index's end on: elsewhere than at a record some would be passed."""
+        header = index.last_header
+        last = header.end_physical_offset
+        if index.files[-1].last_offset_at(header.next_entry) not in (None, last):
+            return False
+        return last < self._min or self._open.store_time_at(last) == header.end_timestamp
 
     def _forget_index(self, index: IndexService) -> int:
         self._open.checkpoint.set(index_msg_timestamp=0)
