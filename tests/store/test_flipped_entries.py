@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flintlog import DamagedRecord, Message, Store, open_store
+from flintlog import DamagedRecord, Message, Store, StoredMessage, open_store
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.format.client_batch import ClientMessage, encode_client_batch
 from flintlog.testing import FakeClock
@@ -110,16 +110,36 @@ def batches() -> tuple[FaultyMedium, Path]:
     return medium, ROOT / "batchconsumequeue" / relative
 
 
-@pytest.mark.parametrize("base", [3, 0, 18, 1 << 40], ids=str)
-def test_a_batch_entry_with_a_wrong_offset_costs_its_batch_alone(base: int) -> None:
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("change", ["base 3", "base 0", "base 18", "base 1099511627776", "count 3", "count 32000"])
+def test_a_wrong_batch_entry_costs_its_batch_alone(number: int, change: str) -> None:
     medium, path = batches()
     data = bytearray(medium.read(path))
-    struct.pack_into("!q", data, 46 + 28, base)
+    field, value = change.split()
+    struct.pack_into("!q" if field == "base" else "!h", data, 46 * number + (28 if field == "base" else 36), int(value))
     medium.write(path, bytes(data))
     with opened(medium, BATCH) as store:
-        for offset in (0, 1, 4, 5, 6, 7):
+        for offset in {0, 1, 2, 3, 4, 5, 6, 7} - {2 * number, 2 * number + 1}:
             page = store.get("batches", 0, offset, 1)
             assert page.messages[0].queue_offset == offset // 2 * 2, offset
+        assert {message.queue_offset for message in consumed(store)} >= {0, 2, 4, 6} - {2 * number}
+
+
+def consumed(store: Store) -> list[StoredMessage]:
+    """All that a consumer meets that goes on after damage."""
+    found: list[StoredMessage] = []
+    offset = store.min_offset("batches", 0)
+    while offset < 8:
+        try:
+            page = store.get("batches", 0, offset)
+        except DamagedRecord as damaged:
+            following = damaged.next_queue_offset
+        else:
+            found += page.messages
+            following = page.next_offset
+        assert following is not None and following > offset
+        offset = following
+    return found
 
 
 def test_a_query_gives_only_messages_that_have_the_key() -> None:
@@ -144,3 +164,40 @@ def test_a_scan_passes_a_damaged_record_and_goes_on(at: int) -> None:
     with opened(medium) as store:
         found = [body for batch in store.scan() for body in batch.column("body").to_pylist()]
         assert found == [b"%d" % number for number in range(9) if number != 2]
+
+
+@pytest.mark.parametrize("at", [0, 9, 19], ids=["size", "tags code", "bitmap size"])
+def test_a_damaged_extension_unit_hands_out_no_other_tags(at: int) -> None:
+    medium = FaultyMedium()
+    with open_store(ROOT, EXTENDED, medium=medium, clock=FakeClock()) as store:
+        for number in range(6):
+            store.put(Message("orders", b"%d" % number, tags="ac"[number % 2])).check()
+    (relative,) = [path for path, _ in files_below(medium, ROOT / "consumequeue_ext")]
+    medium.flip_bit(ROOT / "consumequeue_ext" / relative, at, 1)
+    with opened(medium, EXTENDED) as store:
+        assert {message.tags for message in store.get("orders", 0, 0, filter="a").messages} == {"a"}
+        assert {message.tags for message in store.get("orders", 0, 0, filter="c").messages} == {"c"}
+
+
+def test_a_damaged_tags_code_hands_out_no_other_tags() -> None:
+    medium = FaultyMedium()
+    with open_store(ROOT, ASYNC, medium=medium, clock=FakeClock()) as store:
+        for number in range(6):
+            store.put(Message("orders", b"%d" % number, tags="ac"[number % 2])).check()
+    medium.flip_bit(queue_file("orders"), 19, 1)  # the hash of "a" becomes that of "c"
+    with opened(medium) as store:
+        assert {message.tags for message in store.get("orders", 0, 0, filter="c").messages} == {"c"}
+
+
+@pytest.mark.parametrize("change", ["base 7", "base 2", "base 1099511627782", "count 3", "count 32000"])
+def test_a_wrong_last_batch_entry_moves_no_offset(change: str) -> None:
+    """The next offset follows from the last entry: its record tells that it is wrong."""
+    medium, path = batches()
+    data = bytearray(medium.read(path))
+    field, value = change.split()
+    struct.pack_into("!q" if field == "base" else "!h", data, 46 * 3 + (28 if field == "base" else 36), int(value))
+    medium.write(path, bytes(data))
+    with opened(medium, BATCH) as store:
+        assert [finding.id for finding in store.recovery] == ["damaged-queues"]
+        assert store.max_offset("batches", 0) == 8
+        assert [message.queue_offset for message in consumed(store)] == [0, 2, 4, 6]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import MutableMapping
+from typing import NamedTuple
 
 from flintlog import kernel
 from flintlog.derive.derived_files import DerivedFiles, QueueFilesView, QueueKey
@@ -18,11 +19,14 @@ from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.batch_queue_entry import BatchQueueEntry, encode_batch_queue_entry
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
 from flintlog.format.queue_extension import is_extension_address, parse_extension_address
-from flintlog.format.record import SCHEDULE_TOPIC
+from flintlog.format.sys_flag import BORN_HOST_V6
 from flintlog.kernel import QueueRun, Row, Scan
 
 _ENTRY = struct.Struct("!qiq")
 _OFFSET = struct.Struct("!q")
+_SYS_FLAG_END = 39
+_STORE_TIME_AT = 56
+_V6_BYTES = 12
 _NO_MESSAGE = ((0, 0, 0), (PREFILL_ENTRY.physical_offset, PREFILL_ENTRY.size, PREFILL_ENTRY.tags_code))
 
 Tallies = MutableMapping[QueueKey, QueueTally]
@@ -38,7 +42,7 @@ def compare_queues(view: memoryview, base: int, scan: Scan, derived: DerivedFile
             continue
         tally = tallies.setdefault(key, QueueTally())
         entries_of_run = expected[run.position : run.position + run.length * ENTRY_SIZE]
-        compare_run(derived, key, run, entries_of_run, tally)
+        compare_run(derived, key, run, entries_of_run, tally, LogBytes(view, base))
     if any(topic in derived.batch_topics for topic, _ in scan.queues):
         marked = frozenset(special)
         special = [index for index in range(scan.count) if index in marked or _is_batch(scan, index, derived)]
@@ -51,7 +55,22 @@ def _is_batch(scan: Scan, index: int, derived: DerivedFiles) -> bool:
     return scan.queues[scan.row(index).queue][0] in derived.batch_topics
 
 
-def compare_run(derived: DerivedFiles, key: QueueKey, run: QueueRun, expected: memoryview, tally: QueueTally) -> None:
+class LogBytes(NamedTuple):
+    """The file of the log that the records of a scan lie in."""
+
+    view: memoryview
+    base: int
+
+    def store_timestamp(self, physical_offset: int) -> int:
+        record = physical_offset - self.base
+        shift = _V6_BYTES if self.view[record + _SYS_FLAG_END] & BORN_HOST_V6 else 0
+        found: int = _OFFSET.unpack_from(self.view, record + _STORE_TIME_AT + shift)[0]
+        return found
+
+
+def compare_run(
+    derived: DerivedFiles, key: QueueKey, run: QueueRun, expected: memoryview, tally: QueueTally, log: LogBytes
+) -> None:
     """Compare the entries of consecutive records with their stretch of the queue."""
     stop = run.first_queue_offset + run.length
     tally.records.add(Stretch(run.first_queue_offset, stop, run.first_physical_offset, run.last_physical_offset))
@@ -67,7 +86,7 @@ def compare_run(derived: DerivedFiles, key: QueueKey, run: QueueRun, expected: m
         if not queue.extension and bytes(actual) == bytes(wanted):
             tally.matched_to = max(tally.matched_to, _OFFSET.unpack_from(wanted, len(wanted) - ENTRY_SIZE)[0])
         else:
-            _compare_entries(derived, queue, file.path, place, actual, wanted, begin // ENTRY_SIZE, tally)
+            _compare_entries(derived, queue, file.path, place, actual, wanted, begin // ENTRY_SIZE, tally, log)
         at = begin + len(actual)
     _absent(tally, expected, at - start, len(expected), run)
 
@@ -90,17 +109,14 @@ def _compare_entries(
     wanted: memoryview,
     queue_offset: int,
     tally: QueueTally,
+    log: LogBytes,
 ) -> None:
     for position in range(0, len(wanted), ENTRY_SIZE):
         here = queue_offset + position // ENTRY_SIZE
         right = _ENTRY.unpack_from(wanted, position)
         whole = len(actual) - position >= ENTRY_SIZE
         found = _ENTRY.unpack_from(actual, position) if whole else (0, 0, 0)
-        if (
-            found == right
-            or (queue.extension and _is_extended(derived, queue, found, right))
-            or (found[:2] == right[:2] and _is_of_doubtful_level(derived, queue))
-        ):
+        if found == right or (queue.extension and _is_extended(derived, queue, found, right, log)):
             tally.matched_to = max(tally.matched_to, right[0])
         elif found in _NO_MESSAGE:
             tally.absent.add(Stretch(here, here + 1, right[0], right[0]))
@@ -109,17 +125,17 @@ def _compare_entries(
             tally.wrong.add(Stretch(here, here + 1, right[0], right[0], evidence, path, place + position))
 
 
-def _is_of_doubtful_level(derived: DerivedFiles, queue: QueueFilesView) -> bool:
-    """Whether nobody knows when the messages of a queue are delivered but the queue itself."""
-    return queue.topic == SCHEDULE_TOPIC and queue.queue_id + 1 in derived.doubtful_levels
+def _is_extended(
+    derived: DerivedFiles, queue: QueueFilesView, found: tuple[int, ...], right: tuple[int, ...], log: LogBytes
+) -> bool:
+    """Whether an entry names the right record and an extension unit with its tags code and store time.
 
-
-def _is_extended(derived: DerivedFiles, queue: QueueFilesView, found: tuple[int, ...], right: tuple[int, ...]) -> bool:
-    """Whether an entry names the right record and an extension unit with the right tags code."""
+    What filters its bitmap was made of, nobody knows any more.
+    """
     if found[:2] != right[:2] or not is_extension_address(found[2]):
         return False
     unit = queue.unit(derived.read, parse_extension_address(found[2]))
-    return unit is not None and unit.tags_code == right[2]
+    return unit is not None and (unit.tags_code, unit.store_timestamp) == (right[2], log.store_timestamp(right[0]))
 
 
 # ---------------------------------------------------------------------- light and batch queues
@@ -153,7 +169,7 @@ def _compare_special(
         elif queue != key:
             run = QueueRun(0, place.queue_offset, 1, 0, row.physical_offset, row.physical_offset)
             expected = memoryview(_ENTRY.pack(row.physical_offset, row.size, row.tags_code))
-            compare_run(derived, queue, run, expected, tally)
+            compare_run(derived, queue, run, expected, tally, LogBytes(view, base))
 
 
 def _compare_batch(
@@ -171,10 +187,11 @@ def _compare_batch(
     file, position = place
     found = bytes(derived.read(file, position, position + BATCH_ENTRY_SIZE))
     # The compacted offset is written by compaction, whenever that comes by.
-    if found[:38] == encode_batch_queue_entry(entry)[:38]:
+    right = encode_batch_queue_entry(entry)
+    if (found[:38], found[42:]) == (right[:38], right[42:]):
         tally.matched_to = max(tally.matched_to, at)
     else:
-        evidence = f"the batch entry is {found.hex()} and should be {encode_batch_queue_entry(entry).hex()}"
+        evidence = f"the batch entry is {found.hex()} and should be {right.hex()}"
         tally.wrong.add(Stretch(entry.base_offset, entry.end_offset, at, at, evidence, file, position))
 
 

@@ -128,12 +128,33 @@ class BatchConsumeQueue(LogicalQueue):
         if not filled:
             self._min_offset, self._max_offset = -1, 0
             return
-        self._min_offset = self._field(filled[0], 0, _BASE_AT)
+        self._min_offset = self._first_offset(filled[0])
         last = filled[-1].select(filled[-1].read_position - ENTRY_SIZE)
         if last is not None:
             with last:
                 _, _, _, _, base, count, _, _ = _ENTRY.unpack_from(last.view)
             self._max_offset = base + count
+
+    def last_unit(self) -> CqUnit | None:
+        """The last entry of the files."""
+        filled = [segment for segment in self.segments.segments if segment.read_position >= ENTRY_SIZE]
+        selected = filled[-1].select(filled[-1].read_position - ENTRY_SIZE) if filled else None
+        if selected is None:
+            return None
+        with selected:
+            return next(iter(BatchConsumeQueueEntries(selected, 0)), None)
+
+    def _first_offset(self, first: Segment) -> int:
+        """Where the first batch begins; by the second, if that says that the first entry is damaged."""
+        selected = first.select(0)
+        if selected is None:
+            return _NOT_FOUND
+        with selected:
+            base, count = _BASE_AND_COUNT.unpack_from(selected.view, _BASE_AT)
+            if len(selected.view) < 2 * ENTRY_SIZE:
+                return int(base)
+            following, _ = _BASE_AND_COUNT.unpack_from(selected.view, ENTRY_SIZE + _BASE_AT)
+        return int(base) if base < following else max(0, following - count)
 
     def _data_end(self, view: memoryview) -> int:
         end = 0
@@ -162,9 +183,10 @@ class BatchConsumeQueue(LogicalQueue):
             return
         with selected:
             whole = selected.view[: len(selected.view) - len(selected.view) % ENTRY_SIZE]
-            for physical_offset, _, _, _, base, count, _, _ in _ENTRY.iter_unpack(whole):
-                self._min_offset = max(self._min_offset, base)
+            for number, (physical_offset, _, _, _, base, count, _, _) in enumerate(_ENTRY.iter_unpack(whole)):
                 if physical_offset >= commit_log_min:
+                    if number or first is not self.segments.first:
+                        self._min_offset = max(self._min_offset, base)
                     break
                 self._min_offset = base + count
 
@@ -175,20 +197,20 @@ class BatchConsumeQueue(LogicalQueue):
         if segment is None:
             return None
         position = self._position_of(segment, queue_offset)
-        if position is not None and not self._is_entry_of(segment, position, queue_offset):
-            segment, position = self._find_covering(queue_offset) or (segment, position + ENTRY_SIZE)
-        selected = None if position is None else segment.select(position)
+        if position is None or not self._covers(segment, position, queue_offset):
+            following = 0 if position is None else position + ENTRY_SIZE
+            segment, position = self._find_covering(queue_offset) or (segment, following)
+        selected = segment.select(position)
         if selected is None or len(selected.view) < ENTRY_SIZE:
             return None
         (base,) = _LONG.unpack_from(selected.view, _BASE_AT)
         return BatchConsumeQueueEntries(selected, base)
 
     def _segment_of(self, queue_offset: int) -> Segment | None:
-        """The last file whose first batch starts at or before the offset."""
-        for segment in reversed(self.segments.segments):
-            if segment.read_position >= ENTRY_SIZE and self._first_base(segment) <= queue_offset:
-                return segment
-        return None
+        """The last file whose first batch starts at or before the offset, or the first."""
+        filled = [segment for segment in self.segments.segments if segment.read_position >= ENTRY_SIZE]
+        first = filled[0] if filled and queue_offset >= self.min_offset else None
+        return next((each for each in reversed(filled) if self._first_base(each) <= queue_offset), first)
 
     def _first_base(self, segment: Segment) -> int:
         base = self._file_bases.get(segment.base)
@@ -208,14 +230,6 @@ class BatchConsumeQueue(LogicalQueue):
                 high = middle - 1
         return found
 
-    def _is_entry_of(self, segment: Segment, position: int, queue_offset: int) -> bool:
-        """Whether the entry that a bisection found holds the offset, and follows the one before it."""
-        before = position - ENTRY_SIZE
-        base = self._field(segment, position, _BASE_AT)
-        if before >= 0 and self._field(segment, before, _BASE_AT) >= base:
-            return False
-        return self._covers(segment, position, queue_offset)
-
     def _covers(self, segment: Segment, position: int, queue_offset: int) -> bool:
         selected = segment.select(position, ENTRY_SIZE)
         if selected is None:
@@ -225,12 +239,23 @@ class BatchConsumeQueue(LogicalQueue):
         return bool(base <= queue_offset < base + count)
 
     def _find_covering(self, queue_offset: int) -> tuple[Segment, int] | None:
-        """The entry of an offset, by looking at all: a damaged one leads a bisection astray, but hides only itself."""
+        """The entry of an offset, by looking at all: a damaged one leads a bisection astray."""
+        return next((place for place in self._positions() if self._covers(*place, queue_offset)), None)
+
+    def covering(self, queue_offset: int) -> list[CqUnit]:
+        """All entries that claim an offset: if one of them is damaged, only their records tell which."""
+        found: list[CqUnit] = []
+        for segment, position in self._positions():
+            selected = segment.select(position, ENTRY_SIZE) if self._covers(segment, position, queue_offset) else None
+            if selected is not None:
+                with selected:
+                    found += BatchConsumeQueueEntries(selected, queue_offset)
+        return found
+
+    def _positions(self) -> Iterator[tuple[Segment, int]]:
         for segment in self.segments.segments:
             for position in range(0, segment.read_position - ENTRY_SIZE + 1, ENTRY_SIZE):
-                if self._covers(segment, position, queue_offset):
-                    return segment, position
-        return None
+                yield segment, position
 
     @staticmethod
     def _field(segment: Segment, position: int, field_at: int) -> int:
@@ -240,6 +265,16 @@ class BatchConsumeQueue(LogicalQueue):
         with selected:
             value: int = _LONG.unpack_from(selected.view)[0]
             return value
+
+    def after(self, unit: CqUnit | None, queue_offset: int) -> int:
+        """Its entry may be what is damaged: the next batch that any other entry knows of."""
+        following = self._max_offset
+        for segment, position in self._positions():
+            base = self._field(segment, position, _BASE_AT)
+            is_other = unit is None or self._field(segment, position, 0) != unit.physical_offset
+            if is_other and queue_offset < base < following:
+                following = base
+        return max(following, queue_offset + 1)
 
     def roll_next(self, queue_offset: int) -> int:
         """Batches have no fixed place: RocketMQ answers 0, and the caller starts again at the min offset."""

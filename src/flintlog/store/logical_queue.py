@@ -124,6 +124,10 @@ class LogicalQueue(ABC):
     def entries_from(self, queue_offset: int) -> EntryRange | None:
         """The entries from here to the end of that file; None when there are none."""
 
+    def after(self, unit: CqUnit | None, queue_offset: int) -> int:
+        """Where a reader goes on that asked for an offset and found this entry, or its record, damaged, or nothing."""
+        return queue_offset + 1
+
     @abstractmethod
     def roll_next(self, queue_offset: int) -> int:
         """Where to go on when a file has nothing at this offset."""

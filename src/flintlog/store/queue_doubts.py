@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 
 from flintlog import kernel
 from flintlog.format.sys_flag import takes_queue_offset
+from flintlog.store.batch_consume_queue import BatchConsumeQueue
 from flintlog.store.consume_queue import ConsumeQueue
+from flintlog.store.entry_home import stranger
 from flintlog.store.logical_queue import QueueType
 from flintlog.store.queue_table import QueueTable
 
@@ -84,6 +86,20 @@ def find_other_ends(queues: QueueTable, known: int | None, when: str) -> Doubt |
     if known is None or known == found:
         return None
     return Doubt(DAMAGED, f"the queues had {known} bytes {when}, and have {found}")
+
+
+def find_wrong_batch(queues: QueueTable, record_at: RecordAt) -> Doubt | None:
+    """The batch queue whose last entry does not cover the offsets that its record names: the next follow from it."""
+    for queue in queues.all():
+        unit = queue.last_unit() if isinstance(queue, BatchConsumeQueue) else None
+        record = None if unit is None else record_at(unit.physical_offset)
+        if unit is None or record is None:
+            continue
+        seen = kernel.scan(record, 0, len(record), unit.physical_offset, check_crc=True)
+        wrong = stranger(queue, unit, seen.row(0), seen.queues[0], record) if seen.count == 1 else None
+        if wrong is not None:
+            return Doubt(DAMAGED, f"the last entry of {queue.topic}/{queue.queue_id} is damaged: {wrong}")
+    return None
 
 
 def find_lost_files(queues: QueueTable, commit_log_min: int) -> Doubt | None:

@@ -20,7 +20,8 @@ from flintlog.format.index_file import index_key, index_keys
 from flintlog.format.message_id import parse_message_id
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.format.record import MIN_RECORD_SIZE
-from flintlog.kernel import ScanStop
+from flintlog.kernel import Scan, ScanStop
+from flintlog.store.batch_consume_queue import BatchConsumeQueue
 from flintlog.store.checks import check_offset
 from flintlog.store.commit_log import CommitLog
 from flintlog.store.config import StoreConfig
@@ -149,7 +150,10 @@ class Reader:
             entries = queue.entries_from(pull.next_offset)
             if entries is None:
                 pull.status = GetStatus.OFFSET_FOUND_NULL
-                pull.next_offset = self._correct(pull.next_offset, queue.roll_next(pull.next_offset))
+                following = queue.roll_next(pull.next_offset)
+                if following <= pull.next_offset:  # for batches: a consumer would go round in a circle
+                    following = queue.after(None, pull.next_offset)
+                pull.next_offset = self._correct(pull.next_offset, following)
                 return
             with entries:
                 self._pull_entries(queue, entries, pull, message_filter)
@@ -187,8 +191,8 @@ class Reader:
     ) -> None:
         log_end = self._log.max_offset
         scan_bytes = max(self._config.max_filter_message_size, pull.max_count * queue.entry_size)
-        for unit in entries:
-            if (unit.queue_offset - pull.offset) * queue.entry_size >= scan_bytes:
+        for number, unit in enumerate(entries):
+            if number and (unit.queue_offset - pull.offset) * queue.entry_size >= scan_bytes:
                 return
             in_memory = log_end - unit.physical_offset <= self._memory_bytes
             if self._is_full(pull, unit, in_memory) or pull.bytes >= pull.max_bytes:
@@ -230,27 +234,57 @@ class Reader:
             pull.skip_until = unit.physical_offset - unit.physical_offset % size + size
             pull.next_offset = behind
             return True
-        fault = _NOWHERE if record is None else self._fault_in(record, unit.physical_offset, queue, unit)
-        if record is None or fault is not None:
-            if pull.messages:
-                return False
-            damaged = DamagedRecord(
-                f"message {behind - unit.batch_count} of the queue is damaged: {fault}",
-                offset=unit.physical_offset,
-                advice=f"everything else is intact; go on at queue offset {behind}",
-            )
-            damaged.next_queue_offset = behind
-            raise damaged
+        seen = None if record is None else self._scan(record, unit.physical_offset)
+        if record is None or seen is None:
+            return self._pass_damage(queue, pull, unit, _NOWHERE)
+        fault = self._fault_in(seen, record, unit.physical_offset, queue, unit)
+        if fault is not None:
+            return self._pass_damage(queue, pull, unit, fault)
         pull.next_offset = behind
         stored = StoredMessage(record, self._delay_levels_ms)
-        if message_filter is not None and not message_filter.matches_message(stored):
-            return True
+        if message_filter is not None:
+            # The entry passed; its tags code, or the extension's, may be what is damaged.
+            own_code = seen.row(0).tags_code
+            if own_code != unit.tags_code and not message_filter.matches_entry(own_code, unit.extension):
+                return True
+            if not message_filter.matches_message(stored):
+                return True
         pull.messages.append(stored)
         pull.bytes += unit.size
         pull.count += unit.batch_count
         pull.status = GetStatus.FOUND
         pull.skip_until = -1
         return True
+
+    def _pass_damage(self, queue: LogicalQueue, pull: _Pull, unit: CqUnit, fault: str) -> bool:
+        """End the page before a damaged entry or record; alone it is an error that says where to go on."""
+        if pull.messages:
+            return False
+        offset = pull.next_offset
+        other = self._other_batch(queue, offset) if isinstance(queue, BatchConsumeQueue) else None
+        if other is not None:
+            pull.messages.append(StoredMessage(other[1], self._delay_levels_ms))
+            pull.status, pull.next_offset = GetStatus.FOUND, other[0].queue_offset + other[0].batch_count
+            return False
+        behind = queue.after(unit, offset)
+        damaged = DamagedRecord(
+            f"message {offset} of the queue is damaged: {fault}",
+            offset=unit.physical_offset,
+            advice=f"everything else is intact; go on at queue offset {behind}",
+        )
+        damaged.next_queue_offset = behind
+        raise damaged
+
+    def _other_batch(self, queue: BatchConsumeQueue, offset: int) -> tuple[CqUnit, bytes] | None:
+        """The batch of an offset that two entries claim, one of them damaged."""
+        for unit in queue.covering(offset):
+            record = self._log.record_at(unit.physical_offset, unit.size)
+            if record is None:
+                continue
+            seen = self._scan(record, unit.physical_offset)
+            if self._fault_in(seen, record, unit.physical_offset, queue, unit) is None:
+                return unit, record
+        return None
 
     def _is_of_missing_file(self, unit: CqUnit) -> bool:
         """Whether the log's file that an entry points into is gone, expired or lost, and others go on behind it.
@@ -263,11 +297,25 @@ class Reader:
         is_gone = segment is None or not segment.available
         return is_gone and 0 <= unit.physical_offset < segments.max_offset
 
+    def _scan(self, record: bytes, physical_offset: int) -> Scan:
+        return kernel.scan(
+            record,
+            0,
+            len(record),
+            physical_offset,
+            check_crc=self._checked_crc,
+            delay_levels_ms=self._delay_levels_ms,
+        )
+
     def _fault_in(
-        self, record: bytes, physical_offset: int, queue: LogicalQueue | None = None, unit: CqUnit | None = None
+        self,
+        seen: Scan,
+        record: bytes,
+        physical_offset: int,
+        queue: LogicalQueue | None = None,
+        unit: CqUnit | None = None,
     ) -> str | None:
         """What is wrong with a record that should lie at this offset, and be that of an entry, if one is given."""
-        seen = kernel.scan(record, 0, len(record), physical_offset, check_crc=self._checked_crc)
         if seen.count == 1 and seen.reason is ScanStop.LIMIT:
             if queue is None or unit is None:
                 return None
@@ -292,7 +340,7 @@ class Reader:
                 break
             for place, offset in enumerate(sorted(offsets)):
                 record = self._log.record_at(offset)
-                if record is None or self._fault_in(record, offset) is not None:
+                if record is None or self._fault_in(self._scan(record, offset), record, offset) is not None:
                     continue
                 stored = StoredMessage(record, self._delay_levels_ms)
                 if place == 0:
@@ -312,7 +360,7 @@ class Reader:
         record = self._log.record_at(physical_offset)
         fault = None
         if record is not None and len(record) >= MIN_RECORD_SIZE:
-            fault = self._fault_in(record, physical_offset)
+            fault = self._fault_in(self._scan(record, physical_offset), record, physical_offset)
             if fault is None:
                 return StoredMessage(record, self._delay_levels_ms)
         known = self._damage.at(physical_offset)
