@@ -46,6 +46,8 @@ class Prepared(msgspec.Struct, frozen=True):
     message: Message
     capacity: int | None = None
     service: Service | None = None
+    is_plain: bool = False
+    """Whether it goes to the end of its queue as it is, which need not be looked at again."""
 
 
 class Appender:
@@ -114,22 +116,25 @@ class Appender:
             message = plainly_named(message)
         self._check_topic(message)
         try:
-            if (
-                self._hooks
-                or message.sys_flag & _SPECIAL_FLAGS
-                or message.delay_level != 0
-                or message.deliver_at_ms is not None
-                or message.compress is not None
-                or _has_inner_count(message)
-                or self._has_batch_topics
-                or self._multi_dispatch
-                or self._log.locked_since is not None
-            ):
+            if self._is_special(message) or self._log.locked_since is not None:
                 return self._append_special(message)
             return self._log.put(message)
         except (TypeError, AttributeError, ValueError):
             check_types(message)
             raise
+
+    def _is_special(self, message: Message) -> bool:
+        """Whether a message asks for more than to be stored as it is, or the store does more with each."""
+        return bool(
+            self._hooks
+            or message.sys_flag & _SPECIAL_FLAGS
+            or message.delay_level != 0
+            or message.deliver_at_ms is not None
+            or message.compress is not None
+            or _has_inner_count(message)
+            or self._has_batch_topics
+            or self._multi_dispatch
+        )
 
     def _append_special(self, message: Message) -> Receipt:
         prepared = self._prepare(message)
@@ -146,11 +151,17 @@ class Appender:
             return self._refuse()
         if type(message) is not Message:
             raise InvalidMessage(f"a batch holds Messages, not {type(message).__name__}")
-        return self._prepare(plainly_named(message))
+        message = plainly_named(message)
+        self._check_topic(message)
+        try:
+            return self._prepare(message) if self._is_special(message) else Prepared(message, is_plain=True)
+        except (TypeError, AttributeError, ValueError):
+            check_types(message)
+            raise
 
     def append_held(self, prepared: Prepared) -> Receipt:
         """Append what was prepared, for a caller that holds the put lock and tells its service afterwards."""
-        placement = self._place(prepared.message)
+        placement = None if prepared.is_plain else self._place(prepared.message)
         if isinstance(placement, Receipt):
             return placement
         if placement is None:
@@ -162,10 +173,14 @@ class Appender:
         check = self._log.make_check()
 
         def run(prepared: Prepared) -> Receipt | None:
-            placement = self._place(prepared.message)
+            placement = None if prepared.is_plain else self._place(prepared.message)
             if isinstance(placement, Receipt):
                 return placement
-            check(prepared.message if placement is None else placement.prepare()[0], prepared.capacity)
+            try:
+                check(prepared.message if placement is None else placement.prepare()[0], prepared.capacity)
+            except (TypeError, AttributeError, ValueError):
+                check_types(prepared.message)
+                raise
             return None
 
         return run
