@@ -87,6 +87,25 @@ def test_a_file_that_was_mended_meanwhile_is_copied_again(tmp_path: Path) -> Non
     assert backup(tmp_path / "store", tmp_path / "backup").copied_files >= 2
 
 
+@pytest.mark.parametrize("harm", ["flip", "shorten", "remove"])
+def test_a_copy_that_has_rotted_is_healed_by_the_next_backup(tmp_path: Path, harm: str) -> None:
+    with open_store(tmp_path / "store", SMALL) as store:
+        for _ in range(200):
+            store.put(Message("orders", bytes(900)))
+    first = backup(tmp_path / "store", tmp_path / "backup")
+    copy = min((tmp_path / "backup" / "files").glob(f"{0:020d}*"))
+    data = copy.read_bytes()
+    if harm == "remove":
+        copy.unlink()
+    else:
+        copy.write_bytes(data[:300] + bytes([data[300] ^ 1]) + data[301:] if harm == "flip" else data[:-1])
+    assert len(verify_backup(tmp_path / "backup")[1]) == 1
+    healed = backup(tmp_path / "store", tmp_path / "backup")
+    assert (first.healed_files, healed.healed_files) == (0, 1)
+    assert verify_backup(tmp_path / "backup")[1] == []
+    assert copy.read_bytes() == data
+
+
 def test_a_backup_beside_a_writer_holds_all_that_was_acknowledged_before(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITER, str(tmp_path / "store")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -130,3 +131,31 @@ def test_messages_that_cannot_be_in_one_batch_are_not_encoded(change: dict[str, 
         encoded_batch([Message("orders", b"x"), Message(**fields)])  # type: ignore[arg-type]
     with pytest.raises(InvalidMessage):
         encoded_batch([])
+
+
+@pytest.mark.parametrize("append_crc", [False, True])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_properties_that_end_in_a_zero_are_refused(tmp_path: Path, place: int, append_crc: bool) -> None:
+    """After a kill their record could not be told from one that was cut off, and would be cut off the log."""
+    inner = [ClientMessage(b"x", b"KEYS\x01k\x02")] * 3
+    inner[place] = ClientMessage(b"x", b"KEYS\x01k\x02a\x01b\0")
+    with open_store(tmp_path, SMALL.with_changes(enabled_append_prop_crc=append_crc)) as store:
+        with pytest.raises(InvalidMessage, match="zero byte"):
+            store.put_encoded(Message("orders", encode_client_batch(inner)))
+        with pytest.raises(InvalidMessage, match="zero byte"):  # on the long way
+            store.put_encoded(Message("orders", encode_client_batch(inner), properties={}))
+        inner[place] = ClientMessage(b"x", b"KEYS\x01k\x02a\x01b\0\x02")
+        assert store.put_encoded(Message("orders", encode_client_batch(inner))).check()[0].queue_offset == 0
+
+
+@pytest.mark.parametrize("values", [{"a": "b\0"}, {"a": "\0"}], ids=["last", "only"])
+def test_values_that_end_in_a_zero_survive_a_kill(tmp_path: Path, values: dict[str, str]) -> None:
+    """A separator follows them in the record."""
+    with open_store(tmp_path / "store", SMALL) as store:
+        store.put(Message("orders", b"one", properties=values)).check()
+        store.put_batch([Message("orders", b"two", properties=values)] * 2).check()
+        store.put_encoded(encoded_batch([Message("orders", b"three", tags="t\0")])).check()
+        killed = shutil.copytree(tmp_path / "store", tmp_path / "killed")
+    with open_store(killed, SMALL) as store:
+        assert store.max_offset("orders", 0) == 4
+        assert not list(store.recovery)

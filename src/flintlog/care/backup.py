@@ -30,10 +30,12 @@ from flintlog.care.backup_files import (
     Manifest,
     check_files,
     copy_hashed,
+    find_damage,
     load_manifest,
     save_manifest,
     stored_path,
 )
+from flintlog.care.delay_levels import format_levels
 from flintlog.care.store_files import StoreFiles, look_at, refuse_member
 from flintlog.derive.derived_files import DataFile
 from flintlog.derive.log_end import records_end
@@ -43,6 +45,7 @@ from flintlog.disk.medium import Medium
 from flintlog.errors import DamagedStore, DiskError, StoreInUse
 from flintlog.format import names
 from flintlog.store.paths import LEDGER_PREFIX, MEMBER_TERM
+from flintlog.store.written_with import DELAY_LEVELS
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
@@ -57,6 +60,7 @@ _SIZES = (
     "enable_consume_queue_ext",
     "max_hash_slot_num",
     "max_index_num",
+    "enabled_append_prop_crc",
 )
 
 
@@ -70,6 +74,8 @@ class BackupReport:
     byte_count: int
     copied_files: int
     copied_bytes: int
+    healed_files: int
+    """Copies of the backup before that no longer matched their digest, and were copied again."""
 
 
 def backup(
@@ -110,6 +116,7 @@ class _Copying:
         self._before = {file.name: file for file in before}
         self._copied_files = 0
         self._copied_bytes = 0
+        self._healed_files = 0
 
     def run(self) -> BackupReport:
         config = [*self._copy_config(), *self._copy_member()]
@@ -125,12 +132,14 @@ class _Copying:
         save_manifest(self._target, manifest, self._medium)
         self._sweep(manifest)
         total = sum(file.length for file in manifest.files)
-        return BackupReport(begin, end, len(manifest.files), total, self._copied_files, self._copied_bytes)
+        copied = self._copied_files, self._copied_bytes, self._healed_files
+        return BackupReport(begin, end, len(manifest.files), total, *copied)
 
     def _options(self) -> dict[str, int | bool | str | dict[str, str]]:
         config = self._files.config
         told: dict[str, int | bool | str | dict[str, str]] = {name: getattr(config, name) for name in _SIZES}
         told["topic_queue_types"] = dict(config.topic_queue_types)
+        told[DELAY_LEVELS] = format_levels(self._files.delay_levels_ms)
         if self._files.paths.ledger is not None:
             told["enable_dleger_commit_log"] = True
             told["dleger_self_id"] = self._files.paths.ledger.name.removeprefix(LEDGER_PREFIX)
@@ -235,12 +244,14 @@ class _Copying:
             raw.close()
 
     def _unchanged(self, name: str, length: int, modified_ms: int) -> BackupFile | None:
-        """The copy of a file that nothing was written to since."""
+        """The copy of a file that nothing was written to since, if it is intact: a backup vouches for all it names."""
         before = self._before.get(name)
         if before is None or (before.length, before.modified_ms) != (length, modified_ms):
             return None
-        info = self._medium.stat(stored_path(self._target, before))
-        return before if info is not None and info.size == length else None
+        if find_damage(self._target, before, self._medium) is None:
+            return before
+        self._healed_files += 1
+        return None
 
     def _copy(self, source: Path, name: str, length: int, modified_ms: int, base: int | None = None) -> BackupFile:
         working = self._target / FILES / WORKING

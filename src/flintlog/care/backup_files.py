@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from flintlog.disk.medium import Advice, Medium
-from flintlog.errors import DamagedStore, FormatError
+from flintlog.errors import DamagedStore, DiskError, FormatError
 from flintlog.store.note_file import decode_json
 
 MANIFEST = "manifest.json"
@@ -149,12 +149,22 @@ def check_files(target: Path, manifest: Manifest, medium: Medium) -> list[Damage
     """Every file that is missing, has another length, or other bytes than it should."""
     found: list[Damage] = []
     for file in manifest.files:
-        path = stored_path(target, file)
-        info = medium.stat(path)
-        if info is None:
-            found.append(Damage(file.name, f"{path.name} is missing"))
-        elif info.size != file.length:
-            found.append(Damage(file.name, f"{path.name} has {info.size} bytes, not {file.length}"))
-        elif hash_file(medium, path) != file.sha256:
-            found.append(Damage(file.name, f"{path.name} does not match its digest"))
+        problem = find_damage(target, file, medium)
+        if problem is not None:
+            found.append(Damage(file.name, problem))
     return found
+
+
+def find_damage(target: Path, file: BackupFile, medium: Medium) -> str | None:
+    """What is wrong with a file of a backup; None when it is what the manifest says."""
+    path = stored_path(target, file)
+    info = medium.stat(path)
+    if info is None:
+        return f"{path.name} is missing"
+    if info.size != file.length:
+        return f"{path.name} has {info.size} bytes, not {file.length}"
+    try:
+        is_right = hash_file(medium, path) == file.sha256
+    except DiskError as error:
+        return f"{path.name}: {error.what}"
+    return None if is_right else f"{path.name} does not match its digest"

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
+from flintlog.care.delay_levels import bring_times_back
 from flintlog.care.delay_offsets import bring_delay_offsets_back
 from flintlog.care.fill import Gaps
 from flintlog.care.held_store import hold
@@ -235,6 +236,10 @@ class _Repairer:
     def _finish(self, steps: Sequence[Step]) -> None:
         self._tell("settle")
         self._settle()
+        old, new = self._undo.first_moved(names.CONSUME_QUEUE), self._files.root / names.CONSUME_QUEUE
+        if old is not None:
+            with hold(self._files.paths, self._medium):
+                bring_times_back(old, new, self._files.doubtful_levels, self._medium)
         self._tell("offsets")
         if any(step.action == "offsets" for step in steps):
             with hold(self._files.paths, self._medium):

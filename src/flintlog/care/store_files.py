@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flintlog.care.delay_levels import format_levels, see_levels, with_seen
 from flintlog.care.inference import Inferred, common_size, index_layout, log_file_size
 from flintlog.derive.derived_files import DataFile, DeletedPart, DerivedFiles, LedgerView, QueueFilesView, QueueKey
 from flintlog.derive.finding import ERROR, WARNING, Finding
@@ -30,7 +31,7 @@ from flintlog.format.names import parse_segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.kernel import Crc
 from flintlog.store.checkpoint import CheckpointFile
-from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
+from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS, parse_delay_levels
 from flintlog.store.deleted_queues import FOR_EVER, DeletedQueues
 from flintlog.store.misnamed import Misnamed, find_misnamed, list_log
 from flintlog.store.paths import (
@@ -45,6 +46,7 @@ from flintlog.store.paths import (
 from flintlog.store.published_end import WrittenLog, published_end
 from flintlog.store.record_crc import crc_to_check
 from flintlog.store.stop_marker import StopMarker
+from flintlog.store.written_with import DELAY_LEVELS, Value, load_options
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
@@ -80,6 +82,10 @@ class StoreFiles:
     known_end: int | None = None
     known_topics: frozenset[str] | None = None
     topic_queue_types: dict[str, str] = field(default_factory=dict)
+    noted: dict[str, Value] = field(default_factory=dict)
+    """Options that the last writer left, where no configuration was named."""
+    doubtful_levels: frozenset[int] = frozenset()
+    """Delay levels whose length is not known: delivery times of their messages are neither judged nor changed."""
     _end: int | None = None
 
     @property
@@ -102,12 +108,16 @@ class StoreFiles:
         """What was given, completed by what was inferred."""
         from flintlog.store.config import StoreConfig  # late: most looks do without
 
-        base = StoreConfig() if self.given is None else self.given
+        base = StoreConfig().with_changes(**self.noted) if self.given is None else self.given
         return base.with_changes(**self.inferred.values)
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:
-        return DEFAULT_DELAY_LEVELS_MS if self.given is None else self.given.delay_levels_ms
+        """By the configuration that was named or, without one, by queue entries, the last writer or the default."""
+        if self.given is not None:
+            return self.given.delay_levels_ms
+        text = self.inferred.values.get(DELAY_LEVELS, self.noted.get(DELAY_LEVELS))
+        return parse_delay_levels(DELAY_LEVELS, text) if isinstance(text, str) else DEFAULT_DELAY_LEVELS_MS
 
     @property
     def checked_crc(self) -> Crc:
@@ -128,7 +138,12 @@ class StoreFiles:
     def derived(self) -> DerivedFiles:
         """The queues, as the checks take them."""
         return DerivedFiles(
-            self.read, self.queues, self.batch_topics, ledger=self.ledger, deleted=find_deleted(self.paths, self.medium)
+            self.read,
+            self.queues,
+            self.batch_topics,
+            ledger=self.ledger,
+            deleted=find_deleted(self.paths, self.medium),
+            doubtful_levels=self.doubtful_levels,
         )
 
     def small(self, path: Path) -> bytes | None:
@@ -174,11 +189,14 @@ def look_at(
         checkpoint.load()
         marker.load(checkpoint.values)
         files.known_end = marker.log_end
+    files.noted = load_options(paths, medium) if config is None else {}
     given = frozenset() if config is None else _named_sizes(config)
     _find_log(files, is_given="mapped_file_size_commit_log" in given, every_name=every_name)
     _find_queues(files)
     _judge_rocksdb(files)
     _find_index(files, is_given=not given.isdisjoint({"max_hash_slot_num", "max_index_num"}))
+    if config is None:
+        _infer_levels(files)
     timer = root / names.TIMER_LOG
     files.timer_log = tuple(sorted(_segments(files, timer), key=lambda file: file.base))
     return files
@@ -368,6 +386,15 @@ def _read_topics(files: StoreFiles, types: dict[str, str]) -> None:
         kind = attributes.get("queue.type") if isinstance(attributes, dict) else None
         if kind == "BatchCQ":
             types[str(topic)] = kind
+
+
+def _infer_levels(files: StoreFiles) -> None:
+    seen = see_levels(files)
+    files.doubtful_levels = seen.doubtful
+    known = files.delay_levels_ms
+    right = with_seen(known, seen)
+    if right != known:
+        files.inferred.add(DELAY_LEVELS, format_levels(right), "queue entries of delayed messages")
 
 
 def _judge_rocksdb(files: StoreFiles) -> None:

@@ -27,6 +27,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 def backup(first: Path, target: Path, config: StoreConfig | None, output: Output) -> int:
     """Copy the store in STORE to TARGET, also while it runs; a second time, only what is new.
 
+    What is there already is read, and copied again if it no longer matches its digest.
+
     The member of a ledger has to be stopped.
 
     `backup verify TARGET` reads all of a backup and says what does not match its digests.

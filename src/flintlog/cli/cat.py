@@ -174,12 +174,12 @@ def _write(messages: Iterable[StoredMessage], body: str, output: Output) -> None
         columns = [name for name in TABLE_FIELDS if name != "body" or body != "none"]
         output.rows((_table_row(message, body) for message in messages), columns)
     else:
-        columns = [name for name in FIELDS if name != "body" or body != "none"]
+        columns = [name for name in FIELDS if name not in ("body", "body_form") or body != "none"]
         output.rows((to_row(message, body) for message in messages), columns)
 
 
 def _table_row(message: StoredMessage, body: str) -> dict[str, object]:
-    row = to_row(message, body)
+    row = to_row(message, body, is_for_people=True)
     row["store_timestamp"] = format_ms(message.store_timestamp)
     text = str(row.get("body", ""))
     if len(text) > TABLE_BODY_CHARS:

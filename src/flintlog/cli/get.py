@@ -88,7 +88,7 @@ def _relative(place: Mapping[str, object], store: Path) -> dict[str, object]:
 
 
 def _show(message: StoredMessage, places: list[dict[str, object]], body: str, output: Output) -> None:
-    row = to_row(message, body)
+    row = to_row(message, body, is_for_people=isinstance(output, TableOutput))
     if isinstance(output, TableOutput):
         for name in ("born_timestamp", "store_timestamp"):
             row[name] = format_ms(row[name])

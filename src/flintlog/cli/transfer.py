@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,19 +10,16 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from flintlog.cli.exit_codes import ExitCode
-from flintlog.cli.messages import BODY_FORMS, to_row
+from flintlog.cli.messages import BODY_FORMS, body_fields, to_row
 from flintlog.cli.names import GROUP, TOPIC
-from flintlog.cli.output import Output
+from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import Seconds, look, output_option, store_argument, store_config_option
 from flintlog.cli.times import parse_ms
 from flintlog.errors import DamagedStore, DiskError, InvalidOffset
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
-    from flintlog.store.message import Message
     from flintlog.store.store import Store
-
-_STORE_ADDS = frozenset({"__CRC32#"})
 
 
 def _open(store: Path, config: StoreConfig | None, output: Output, create: bool | None = None) -> Store:
@@ -70,13 +66,13 @@ def consume(
 
         def rows() -> Iterator[dict[str, object]]:
             for count, message in enumerate(consumer, 1):
-                yield to_row(message, body)
+                yield to_row(message, body, is_for_people=isinstance(output, TableOutput))
                 consumer.acknowledge(message)
                 if count == limit:
                     return
 
-        columns = ("topic", "queue_id", "queue_offset", "tags", "keys", "body")
-        output.rows(rows(), columns if body != "none" else columns[:-1])
+        columns = ("topic", "queue_id", "queue_offset", "tags", "keys")
+        output.rows(rows(), columns if body == "none" else (*columns, *body_fields(output)))
 
 
 def _require_topic(store: Path, config: StoreConfig | None, topic: str) -> None:
@@ -116,6 +112,7 @@ def export(
     """
     from flintlog.care.log_reader import LogReader, Wanted
     from flintlog.care.store_files import look_at
+    from flintlog.store.batch_markers import MARKER_TOPIC
 
     damage: list[tuple[int, int, str]] = []
     times = [None if text is None else parse_ms(text) for text in (start, stop)]
@@ -123,6 +120,8 @@ def export(
     count = 0
     with _open_file(file) as lines:
         for message in reader.messages(Wanted(topic, queue_id, *times)):
+            if topic is None and message.topic == MARKER_TOPIC:
+                continue  # it closes a batch of this store, and is no message
             lines.write(json.dumps(to_row(message, "base64"), ensure_ascii=False) + "\n")
             count += 1
     if file != "-":
@@ -144,41 +143,22 @@ def _open_file(file: str) -> IO[str]:
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
 @click.option("--topic", type=TOPIC, help="Put all of them under this topic.")
 @click.option("--create", is_flag=True, help="Make the store if there is none.")
+@click.option("--again", is_flag=True, help="Put them even if the same lines were imported before.")
 @store_config_option
 @output_option
 def import_(
-    store: Path, file: IO[str], topic: str | None, create: bool, config: StoreConfig | None, output: Output
-) -> int:
-    """Put messages that `flintlog export` wrote into the store in STORE; they get new offsets and store times."""
+    store: Path, file: IO[str], topic: str | None, create: bool, again: bool, config: StoreConfig | None, output: Output
+) -> None:
+    """Put messages that `flintlog export` wrote into the store in STORE; they get new offsets and store times.
+
+    All of them are put, or none: every line is checked before. A rerun with the same lines puts nothing.
+    """
+    from flintlog.cli.importing import ImportedLines, put_lines
+
+    lines = ImportedLines(file, topic)
+    count, name = lines.check()
     with _open(store, config, output, create) as opened:
-        count = refused = 0
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                receipt = opened.put(_message(line, number, topic))
-                count += bool(receipt)
-                refused += not receipt
-    output.record({"messages": count, "refused": refused})
-    return ExitCode.PARTIAL if refused else ExitCode.FINE
-
-
-def _message(line: str, number: int, topic: str | None) -> Message:
-    from flintlog.errors import InvalidMessage
-    from flintlog.format.sys_flag import BORN_HOST_V6, STORE_HOST_V6
-    from flintlog.store.message import Message
-
-    try:
-        told = json.loads(line)
-        properties = {name: value for name, value in told.get("properties", {}).items() if name not in _STORE_ADDS}
-        return Message(
-            told["topic"] if topic is None else topic,
-            base64.b64decode(told["body"], validate=True),
-            queue_id=told.get("queue_id", 0),
-            properties=properties,
-            flag=told.get("flag", 0),
-            sys_flag=told.get("sys_flag", 0) & ~(BORN_HOST_V6 | STORE_HOST_V6),
-            born_timestamp=told.get("born_timestamp"),
-            born_host=told.get("born_host"),
-            reconsume_times=told.get("reconsume_times", 0),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidMessage(f"line {number} is no exported message: {error}") from error
+        put = put_lines(opened, lines, None if again else f"import-{name}") if count else 0
+    output.record({"messages": put, "skipped": count - put})
+    if put < count:
+        output.note("these lines were imported before, and nothing was put; --again puts them once more")

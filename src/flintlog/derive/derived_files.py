@@ -96,6 +96,8 @@ class DerivedFiles:
     """The ledger that the log is, or ends with."""
     deleted: Mapping[QueueKey, DeletedPart] = field(default_factory=dict)
     """The queues that were deleted: their records are still in the log, and have no entries."""
+    doubtful_levels: frozenset[int] = frozenset()
+    """Delay levels whose length is not known."""
 
 
 def pieces_of(

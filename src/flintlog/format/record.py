@@ -114,7 +114,8 @@ class Record:
     def lacks_its_end(self) -> bool:
         """Whether its last text ends in a zero, as where nothing was written yet: no length and no body's CRC tells.
 
-        No text of RocketMQ's does: a topic has no such character, and properties end in a separator.
+        No text of RocketMQ's does: a topic has no such character, and properties end in a separator. A client's batch
+        whose properties end otherwise is refused when it is put.
         """
         return (self.properties or self.topic_bytes).endswith(b"\0")
 

@@ -41,6 +41,8 @@ cdef bint measure_encoded(const Plan *plan, bint with_crc, Py_ssize_t *total, Py
     while at < end:
         if not read_client(at, end, &part) or part.properties.size + added > MAX_PROPERTIES_SIZE:
             return False
+        if part.properties.size and part.properties.at[part.properties.size - 1] == 0:
+            return False
         total[0] += around + part.body.size + part.properties.size
         count[0] += 1
         at += part.size

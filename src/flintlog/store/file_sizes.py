@@ -13,7 +13,9 @@ from pathlib import Path
 from flintlog.disk.medium import FileInfo, Medium
 from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from flintlog.store.config import StoreConfig
+from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS
 from flintlog.store.paths import StorePaths
+from flintlog.store.written_with import DELAY_LEVELS, load_options
 
 
 def with_found_sizes(root: Path, config: StoreConfig, medium: Medium) -> StoreConfig:
@@ -28,6 +30,9 @@ def with_found_sizes(root: Path, config: StoreConfig, medium: Medium) -> StoreCo
         "mapped_file_size_consume_queue_ext": _first_size(_queue_files(root / CONSUME_QUEUE_EXT, medium)),
     }
     changes.update({name: size for name, size in found.items() if size is not None})
+    noted = load_options(paths, medium).get(DELAY_LEVELS)
+    if isinstance(noted, str) and config.delay_levels_ms == DEFAULT_DELAY_LEVELS_MS:
+        changes[DELAY_LEVELS] = noted
     if found["mapped_file_size_consume_queue_ext"] is not None:
         changes["enable_consume_queue_ext"] = True
     batch = {info.name: "BatchCQ" for info in medium.listing(root / BATCH_CONSUME_QUEUE) if info.is_directory}

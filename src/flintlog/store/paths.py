@@ -134,6 +134,11 @@ class StorePaths:
         return self.own / "writer"
 
     @property
+    def options(self) -> Path:
+        """The options that the files depend on, as the last writer had them."""
+        return self.own / "options.json"
+
+    @property
     def batches(self) -> Path:
         """What is known of batches that are stored whole or not at all."""
         return self.own / "batches.json"

@@ -54,6 +54,7 @@ from flintlog.store.stats import StoreStatsService
 from flintlog.store.subscriptions import Subscriptions
 from flintlog.store.topics import Topics
 from flintlog.store.writable import Writable
+from flintlog.store.written_with import DELAY_LEVELS, load_options, note_options
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ def open_store(
     ...     [message.body for message in store.get("orders", queue_id=0, offset=0, filter="paid || shipped").messages]
     [b'42 pieces']
     """
+    is_given = config is not None
     config = StoreConfig() if config is None else config
     if not isinstance(config, StoreConfig):
         raise InvalidConfig(f"a store is opened with a StoreConfig, not {type(config).__name__}")
@@ -95,6 +97,9 @@ def open_store(
     if medium is None:
         path = Path(path).absolute()  # the process may go elsewhere, its store stays
     config = _with_ledger(Path(path), config, disk, read_only=read_only)
+    noted = {} if is_given else load_options(StorePaths.of(Path(path), config), disk)
+    if DELAY_LEVELS in noted:  # whoever names no configuration has no other levels in mind
+        config = config.with_changes(message_delay_level=noted[DELAY_LEVELS])
     if read_only:
         disk = OverlayMedium(disk)
     else:
@@ -105,6 +110,8 @@ def open_store(
     store = Store(engine, Background(clock))
     try:
         store._load_config_folder()
+        if not read_only:
+            note_options(StorePaths.of(Path(path), config), config, disk)
         store._start_services()
     except BaseException:
         for finding in store.recovery:  # the next opening has nothing to tell of what this one has mended

@@ -129,6 +129,9 @@ class Encoder:
         if not inner:
             raise InvalidMessage("a batch has at least one message")
         for index, each in enumerate(inner):
+            if each.properties.endswith(b"\0"):
+                # After a crash nobody could tell its record from one that was cut off (`Record.lacks_its_end`).
+                raise InvalidMessage("the properties end in a zero byte", advice="end them with a separator (0x02)")
             message = _Inner(batch, each)
             record = self.encode(message, queue_offset + index, offsets[-1], store_timestamp, each.properties, True)
             offsets.append(offsets[-1] + len(record))
