@@ -20,6 +20,7 @@ from flintlog.format.record import Record, body_crc, encode_record
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.testing import temporary_store
 from tests.store.golden_cases import config_of, lines, records
+from tests.store.small_store import SMALL
 
 Golden = Callable[[str], Path]
 
@@ -270,3 +271,15 @@ def test_bodies_that_hold_records_do_not_deceive() -> None:
         for range_bytes in (300, 1000):
             answer = verify(store.path, range_bytes=range_bytes)
             assert (answer.findings, answer.record_count) == ([], 200)
+
+
+def test_a_note_of_which_both_copies_are_damaged_is_a_finding(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.put_closed([Message("orders", b"x")], writer_id="etl")
+    note = tmp_path / "flintlog" / "batches.json"
+    data = note.read_bytes()
+    note.write_bytes(data.replace(b"etl", b"et1", 1))
+    assert verify(tmp_path).findings == []
+    note.write_bytes(data.replace(b"etl", b"et1"))
+    (finding,) = verify(tmp_path).findings
+    assert (finding.id, finding.severity, finding.file) == ("damaged-note", "warning", str(note))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from flintlog import Message, open_store
-from flintlog.errors import InvalidConfig, InvalidMessage, StoreInUse
+from flintlog.errors import DamagedStore, InvalidConfig, InvalidMessage, StoreInUse
 from flintlog.pipeline.logs import find_end, find_logs
 from flintlog.pipeline.sink import StagedRows, StagingArea
 from flintlog.pipeline.sink_options import SinkOptions, parse_sink_options
@@ -297,6 +297,18 @@ def test_an_attempt_that_still_writes_does_not_fail_a_batch_that_is_in_the_store
     again = area.append([area.write(iter([rows(4, 2)]))], "w", 1)
     assert again is not None
     assert not staged_files(area)
+
+
+def test_a_flipped_bit_in_what_was_staged_stores_nothing(area: StagingArea) -> None:
+    written = area.write(iter([rows(0, 4)]))
+    (file,) = staged_files(area)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(DamagedStore, match="staged"):
+        area.append([written], None, 0)
+    with open_store(area.root, area._config()) as store:
+        assert store.max_physical_offset == 0
 
 
 def test_what_a_killed_driver_staged_goes_after_a_day(area: StagingArea) -> None:

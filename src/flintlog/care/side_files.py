@@ -1,4 +1,4 @@
-"""Checks of the files beside log, queues and index: `config/*.json`, the timer's files."""
+"""Checks of the files beside log, queues and index: `config/*.json`, notes of our own, the timer's files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from flintlog.derive.findings import Judgement, LogFacts
 from flintlog.derive.side_checks import check_consumer_offsets, check_delay_offsets, parse_config
 from flintlog.derive.timer_check import RECORD_HEAD_SIZE, TimerFilesView, check_timer
 from flintlog.format import names
+from flintlog.store.note_file import Trust, damaged_note, parse_note
 
 _CHECKS = {
     "consumerOffset.json": check_consumer_offsets,
@@ -22,7 +23,7 @@ _CHECKS = {
 
 
 def check_side_files(files: StoreFiles, judgement: Judgement, facts: LogFacts, *, is_quick: bool) -> list[Finding]:
-    """Everything under `config/`, and the timer's files."""
+    """Everything under `config/`, the notes under `flintlog/`, and the timer's files."""
     findings: list[Finding] = []
 
     def max_offset(key: QueueKey) -> int | None:
@@ -42,9 +43,23 @@ def check_side_files(files: StoreFiles, judgement: Judgement, facts: LogFacts, *
         findings += broken
         if table is not None and name in _CHECKS and not files.is_running:
             findings += _CHECKS[name](table, str(path), max_offset)
+    findings += _check_notes(files)
     return findings + check_timer(
         _timer(files), files.read, _record_heads(files), judgement.log, facts, max_offset, is_quick=is_quick
     )
+
+
+def _check_notes(files: StoreFiles) -> list[Finding]:
+    """Notes of ours of which neither copy is as it was written."""
+    own = files.paths.own
+    paths = [own / info.name for info in files.medium.listing(own) if info.name.endswith(".json")]
+    read = {path: files.small(path) for path in paths}
+    found = {path: parse_note(data, object) for path, data in read.items() if data is not None}
+    return [
+        damaged_note(path, note.problem, "open the store: it takes what it can from the log")
+        for path, note in found.items()
+        if note.trust is Trust.DAMAGED
+    ]
 
 
 def _timer(files: StoreFiles) -> TimerFilesView:

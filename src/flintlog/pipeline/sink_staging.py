@@ -1,6 +1,6 @@
 """What tasks leave for the driver: messages in files of their own, under names that no other attempt has.
 
-    flintlog/staged/<whose>/<attempt>-<number>        msgpack: an array of messages, at most a few MiB
+    flintlog/staged/<whose>/<attempt>-<number>        CRC-32, then msgpack: an array of messages, at most a few MiB
 
 An attempt that fails or is run twice leaves files that nobody asks for; they go with the writer's directory when the
 batch is done. What a killed driver leaves goes with the next batch of the same stream; a batch that is no stream's has
@@ -10,7 +10,9 @@ a directory of its own, and what nobody has written to for a day goes with the n
 from __future__ import annotations
 
 import hashlib
+import struct
 import time
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,13 +22,14 @@ import msgspec
 
 from flintlog.disk.leftovers import remove_leftovers
 from flintlog.disk.local import LocalMedium
-from flintlog.errors import DiskError
+from flintlog.errors import DamagedStore, DiskError
 from flintlog.pipeline.sink_rows import StagedMessage
 from flintlog.pipeline.tasks import attempt_name
 
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 STALE_MS: Final = 24 * 60 * 60 * 1000
 _OVERHEAD_BYTES: Final = 64
+_CRC: Final = struct.Struct(">I")
 
 
 def folder_name(whose: str) -> str:
@@ -42,7 +45,8 @@ def stage(messages: Iterable[StagedMessage], folder: Path) -> tuple[tuple[str, .
     count = 0
     for part in _cut(messages):
         names.append(f"{attempt}-{len(names):06d}")
-        medium.replace(folder / names[-1], msgspec.msgpack.encode(part))
+        data = msgspec.msgpack.encode(part)
+        medium.replace(folder / names[-1], _CRC.pack(zlib.crc32(data)) + data)
         count += len(part)
     return tuple(names), count
 
@@ -65,7 +69,10 @@ def staged(folder: Path, names: Iterable[str]) -> Iterator[StagedMessage]:
     medium = LocalMedium()
     decoder = msgspec.msgpack.Decoder(list[StagedMessage])
     for name in names:
-        yield from decoder.decode(medium.read(folder / name))
+        data = memoryview(medium.read(folder / name))
+        if len(data) < _CRC.size or zlib.crc32(data[_CRC.size :]) != _CRC.unpack_from(data)[0]:
+            raise DamagedStore("what a task staged is damaged", path=folder / name, advice="run the job again")
+        yield from decoder.decode(data[_CRC.size :])
 
 
 def clear(folder: Path) -> None:
