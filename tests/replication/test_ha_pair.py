@@ -15,10 +15,12 @@ from tests.replication.ha_pair import LOOPBACK, MASTER, SLAVE, files, fill, runn
 from tests.store.small_store import SMALL
 
 from flintlog import Message, PutStatus, open_store
-from flintlog.errors import DamagedRecord, DamagedStore
+from flintlog.errors import DamagedRecord, DamagedStore, PutFailed
 from flintlog.format.record import encode_blank
 from flintlog.replication.ha import master_line, master_shell
 from flintlog.replication.ha.wire import encode_frame, encode_report
+from flintlog.store.appending import Prepared
+from flintlog.store.message import Receipt
 
 
 @pytest.mark.parametrize("flush", ["sync", "async"])
@@ -284,3 +286,25 @@ def test_what_is_put_while_a_report_is_awaited_does_not_wait_for_it(
             assert len(slow.recv(size, socket.MSG_WAITALL)) == size
         slow.sendall(encode_report(offset + size))
         assert put.result(10).status is PutStatus.PUT_OK
+
+
+def test_a_slave_gets_nothing_of_a_batch_that_its_master_gave_up(tmp_path: Path) -> None:
+    """Else it would be ahead of its master, whose next opening cuts that part."""
+    batch = [Message("orders", b"batch" + bytes(500)) for _ in range(300)]
+    with running_master(tmp_path / "a") as (store, _, port), running_slave(tmp_path / "b", port) as (copy, _):
+        fill(store, 5)
+        append, left, end = store._appender.append_held, iter(range(200)), store.raw_log.end
+
+        def fail_after(prepared: Prepared) -> Receipt:
+            return append(prepared) if next(left, None) is not None else Receipt(PutStatus.CREATE_MAPPED_FILE_FAILED)
+
+        store._appender.append_held = fail_after  # type: ignore[method-assign]
+        with pytest.raises(PutFailed):
+            store.put_closed(batch)
+        time.sleep(0.5)
+        assert copy.raw_log.end == end
+    with running_master(tmp_path / "a") as (store, _, port), running_slave(tmp_path / "b", port) as (copy, _):
+        closed = store.put_closed(batch)
+        assert closed is not None and closed.start == end
+        wait_until(lambda: copy.raw_log.end == closed.end)
+        wait_until(lambda: copy.max_offset("orders", 0) == store.max_offset("orders", 0))
