@@ -88,6 +88,15 @@ def test_deleting_stops_at_a_file_that_someone_holds(aged: SegmentQueue) -> None
     assert bases(aged) == [1, 2, 3, 4]
 
 
+def test_files_after_one_that_hangs_are_flushed(aged: SegmentQueue) -> None:
+    first = aged.first
+    assert first is not None and first.hold()
+    assert aged.delete_expired(0, now_ms=5 * HOUR_MS) == 0
+    aged.flush_all()
+    assert aged.flushed_where == 5 * SEGMENT_SIZE
+    assert [segment.flushed_position for segment in aged.segments[1:]] == [SEGMENT_SIZE] * 4
+
+
 def test_a_hanging_first_file_is_retried_and_forced(aged: SegmentQueue) -> None:
     first = aged.first
     assert first is not None

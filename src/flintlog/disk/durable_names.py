@@ -1,4 +1,4 @@
-"""Names that another process may have left without syncing them.
+"""Names and files that another process may have left without syncing them.
 
 A medium sees to the names of what it has made itself (see `local`). What a process that was killed has made is found by
 the next one, and is not necessarily on the disk: an acknowledged message in such a file would go with its name.
@@ -12,6 +12,16 @@ from pathlib import Path
 
 from flintlog.disk.medium import Medium
 from flintlog.errors import SyncFailed
+
+
+def sync_files(folders: Iterable[Path], medium: Medium) -> None:
+    """Make every file in these directories durable, and its name."""
+    folders = list(folders)
+    for folder in folders:
+        for info in medium.listing(folder):
+            if not info.is_directory:
+                medium.sync(folder / info.name)
+    sync_names(folders, medium)
 
 
 def sync_names(folders: Iterable[Path], medium: Medium) -> None:

@@ -137,11 +137,14 @@ class SegmentQueue(SegmentList):
             return is_unmoved
 
     def _next_from(self, where: int) -> Segment | None:
-        """The segment at an offset, or the next one if that was deleted before its turn came."""
+        """The segment at an offset, or the next one if that was deleted before its turn came.
+
+        One that a reader keeps from being deleted is passed over too: those after it have to be flushed all the same.
+        """
         segment = self.find(where)
-        if segment is not None:
+        if segment is not None and segment.available:
             return segment
-        return next((segment for segment in self._segments if segment.base >= where), None)
+        return next((segment for segment in self._segments if segment.end > where and segment.available), None)
 
     def flush_all(self) -> None:
         """Flush everything that can be read; ends because each round moves on or stops."""

@@ -25,6 +25,7 @@ from flintlog.care.store_files import StoreFiles, look_at
 from flintlog.derive.chains import QueueKey, Span, find_log_end, find_mismatch, join_spans
 from flintlog.derive.index_plan import index_file_names, plan_index_files
 from flintlog.derive.splits import SPLIT_BYTES, Split
+from flintlog.disk.durable_names import sync_files
 from flintlog.disk.leftovers import remove_leftovers
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import LockFile, Medium
@@ -175,6 +176,7 @@ class _Rebuild:
 
     def _replace_derived(self) -> None:
         finish_swap(self._paths, self._medium)
+        sync_files(self._paths.commit_logs, self._medium)  # the new checkpoint vouches for what is read of them
         room = rebuild_room(self._paths)
         self._medium.remove_tree(room)
         try:

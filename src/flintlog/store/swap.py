@@ -28,6 +28,7 @@ from pathlib import Path
 import msgspec
 
 from flintlog.derive.log_files import log_files
+from flintlog.disk.durable_names import sync_names
 from flintlog.disk.leftovers import remove_leftovers
 from flintlog.disk.medium import Medium
 from flintlog.format.checkpoint import Checkpoint
@@ -94,6 +95,7 @@ def finish_swap(paths: StorePaths, medium: Medium, at_step: Callable[[str], None
     """
     if not medium.exists(paths.swap):
         return False
+    sync_names([paths.root, paths.own], medium)  # the process that wrote the journal may have been killed
     note = NoteFile(paths.swap, medium, SwapJournal)
     journal = note.load().checked
     tell = at_step or (lambda step: None)
