@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.disk.medium import FileInfo, Medium
@@ -26,12 +26,16 @@ from flintlog.store.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queue_files import DIRECTORIES, QueueFiles, QueueMaker
 from flintlog.store.queue_tail import TailKeeper
 
-_RECOVER_AT_ONCE: Final = 64
+_HANDED_OVER: Final = 64
 """Queues that are handed to a thread together: one alone takes less time than the handing over."""
+
+_SYNCS_AT_ONCE: Final = 16
+"""Syncs under way together, where there are many: the disk then answers several with one flush of its cache."""
 
 _MAX_QUEUE_ID: Final = 2**31 - 1
 
 QueueKey = tuple[str, int]
+Item = TypeVar("Item")
 
 
 class QueueTable:
@@ -160,15 +164,11 @@ class QueueTable:
 
     def find_ends(self, was_clean: bool, commit_log_min: int) -> None:
         """Find the end of every queue, several at a time. Nothing is changed yet."""
-        queues = self.all()
 
-        def find_some(start: int) -> None:
-            for queue in queues[start : start + _RECOVER_AT_ONCE]:
-                queue.find_end(was_clean, commit_log_min)
+        def find(queue: LogicalQueue) -> None:
+            queue.find_end(was_clean, commit_log_min)
 
-        with ThreadPoolExecutor(max(1, self._recover_threads), "recover-queues") as pool:
-            for _ in pool.map(find_some, range(0, len(queues), _RECOVER_AT_ONCE)):
-                pass
+        _do_each(find, self.all(), max(1, self._recover_threads))
 
     def cut_ends(self, was_clean: bool, *, is_durable: bool = False) -> None:
         """Cut every queue at the end that was found. Unless they are durable, the next flush makes them so."""
@@ -212,8 +212,7 @@ class QueueTable:
         }
         # From the top: a directory whose own name is lost takes everything in it along.
         above = {parent for folder in folders for parent in folder.parents if parent.is_relative_to(self.root)}
-        for folder in sorted(folders | above):
-            self._medium.sync_directory(folder)
+        _do_each(self._medium.sync_directory, sorted(folders | above), _SYNCS_AT_ONCE)
 
     @property
     def file_count(self) -> int:
@@ -360,10 +359,12 @@ class QueueTable:
 
     def flush_all(self) -> None:
         """Make every queue durable to its end, and the removal of those that were deleted."""
-        for queue in list(self._tails.written):
-            while not self._flush(queue, 0):
-                pass
+        _do_each(self._flush_whole, list(self._tails.written), _SYNCS_AT_ONCE)
         self._sync_removals()
+
+    def _flush_whole(self, queue: LogicalQueue) -> None:
+        while not self._flush(queue, 0):
+            pass
 
     def _sync_removals(self) -> None:
         """What was deleted does not come back: what is counted next is without it."""
@@ -474,6 +475,21 @@ class QueueTable:
             self._destroy_queue(topic, queue_id)
             self._maker.remove_folders(topic)
         self._emptied.clear()  # what is built in their place is made durable with its names
+
+
+def _do_each(work: Callable[[Item], object], items: list[Item], threads: int) -> None:
+    """Do something with each item: in threads, where there are many."""
+
+    def do_some(start: int) -> None:
+        for item in items[start : start + _HANDED_OVER]:
+            work(item)
+
+    if len(items) <= _HANDED_OVER:
+        do_some(0)
+        return
+    with ThreadPoolExecutor(threads, "flintlog-queues") as pool:
+        for _ in pool.map(do_some, range(0, len(items), _HANDED_OVER)):
+            pass
 
 
 def _is_queue(info: FileInfo) -> bool:
