@@ -153,6 +153,7 @@ class FaultyMedium:
             self._names.sync_names(path)
 
     def sync(self, path: Path) -> None:
+        """Make all bytes of a file durable, also those that a killed process wrote."""
         node = self._file(path)
         self.sync_node(node, path, 0, len(node.live))
 

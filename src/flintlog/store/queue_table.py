@@ -487,7 +487,7 @@ def _do_each(work: Callable[[Item], object], items: list[Item], threads: int) ->
     if len(items) <= _HANDED_OVER:
         do_some(0)
         return
-    with ThreadPoolExecutor(threads, "flintlog-queues") as pool:
+    with ThreadPoolExecutor(threads, thread_name_prefix="flintlog-queues") as pool:
         for _ in pool.map(do_some, range(0, len(items), _HANDED_OVER)):
             pass
 
