@@ -220,9 +220,11 @@ class Producer:
         """Transactions of the lives before this one: some are decided now."""
         service = self._transactions
         for left in service.undecided():
-            if self._chance.random() < 0.5:
+            key = key_of(left.message.body)
+            is_new = int(key.split(".")[1]) == self._life.number  # of another thread of this life
+            if not is_new and self._chance.random() < 0.5:
                 commit, roll_back = partial(service.commit, left.id), partial(service.rollback, left.id)
-                self._decide(key_of(left.message.body), left.topic, left.queue_id, commit, roll_back)
+                self._decide(key, left.topic, left.queue_id, commit, roll_back)
 
     def _decide(
         self, key: str, topic: str, queue_id: int, commit: Callable[[], Receipt], roll_back: Callable[[], Receipt]
