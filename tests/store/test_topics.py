@@ -273,6 +273,24 @@ def test_deleting_while_others_put_and_read() -> None:
             assert store.queue_ids("orders") == []
 
 
+def test_what_was_put_before_is_deleted_with_its_topic_also_from_the_write_buffers(tmp_path: Path) -> None:
+    config = ASYNC.with_changes(
+        transient_store_pool_enable=True,
+        commit_interval_commit_log=60_000,
+        commit_commit_log_thorough_interval=60_000,
+        wake_commit_when_put_message=False,
+    )
+    with open_store(tmp_path, config) as store:
+        store.topics.create("orders")
+        store.put(Message("orders", b"seen")).check()
+        store.wait_dispatched()
+        store.put(Message("orders", b"gathered")).check()
+        store.topics.delete("orders")
+        store.wait_dispatched()
+        assert store.queues() == []
+        assert store.put(Message("orders", b"after")).queue_offset == 2
+
+
 def test_a_listener_may_delete() -> None:
     with temporary_store(SMALL) as store:
         store.topics.create("orders")

@@ -150,6 +150,7 @@ class ConfigFolder:
     def _remove_topic(self, topic: str) -> None:
         self.offsets.remove_topic(topic)
         self.offsets.save()
+        self._engine.flushing.make_readable()  # what was put before is deleted too, and must have its queue by then
         self._engine.dispatcher.remove_topic(topic)
         self._engine.figures.broker.forget_topic(topic)
 

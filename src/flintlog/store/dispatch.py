@@ -20,7 +20,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Final
 
 from flintlog import kernel
@@ -153,9 +153,12 @@ class Dispatcher:
         finally:
             self.advance()
 
-    def exclusively(self) -> AbstractContextManager[None]:
-        """As `alone`, for whoever deletes queues: nobody outside writes them meanwhile either."""
-        return self.alone()
+    @contextmanager
+    def exclusively(self) -> Iterator[None]:
+        """As `alone`, to delete queues: what can be read was dispatched before, so it is deleted with its queue."""
+        self.advance_and_wait()
+        with self.alone():
+            yield
 
     @property
     def leaves_puts_to_lane(self) -> bool:

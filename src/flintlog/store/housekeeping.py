@@ -50,6 +50,7 @@ class QueueFlush:
         self._thorough_interval_s = thorough_interval_ms / 1000
         self._on_tick = on_tick
         self._passed_at = self._thorough_at = -1
+        self._passing = threading.Lock()  # an older count must not follow a newer one
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flintlog-queue-flush", daemon=True)
 
@@ -88,12 +89,23 @@ class QueueFlush:
             self.flush_all()
             self._thorough_at = position
 
-    def flush_all(self) -> None:
-        """A thorough pass: everything dispatched so far is durable, and the checkpoint says so."""
-        (offset, timestamp), claims = self._dispatcher.claim_queues()
-        self._segments.flush_all()
-        self._queues.flush_all()
-        if offset >= 0 and claims is not None:
-            self._queues.covered.write(CoveredNote(offset, claims))
-            self._checkpoint.set(logics_physical_offset=offset, logics_msg_timestamp=timestamp)
-        self._checkpoint.flush()
+    def flush_all(self) -> bool:
+        """A thorough pass: everything dispatched so far is durable; whether the checkpoint could say so."""
+        with self._passing:
+            (offset, timestamp), claims = self._dispatcher.claim_queues()
+            self._segments.flush_all()
+            self._queues.flush_all()
+            if offset >= 0 and claims is not None:
+                self._queues.covered.write(CoveredNote(offset, claims))
+                self._checkpoint.set(logics_physical_offset=offset, logics_msg_timestamp=timestamp)
+            self._checkpoint.flush()
+        return claims is not None
+
+    def cover(self, end: int) -> bool:
+        """Whether it is durable how far the records below `end` brought their queues; a pass is made if need be.
+
+        Without those records nothing else could tell, so they are not deleted before.
+        """
+        if self._checkpoint.values.logics_physical_offset >= end:
+            return True
+        return self._dispatcher.position >= end and self.flush_all()

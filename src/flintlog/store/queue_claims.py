@@ -69,7 +69,7 @@ class _Cutting:
         return claim.log_end <= self._min or self._queues.is_deleted(claim.topic, claim.queue_id, self._covered)
 
     def _cut_unnoted(self, queue: LogicalQueue) -> None:
-        queue.truncate(self._covered + 1)
+        queue.truncate(max(self._covered + 1, self._min))  # of what has expired nothing else knows
         if queue.end_byte and queue.log_end > self._min:
             claim = QueueClaim(queue.topic, queue.queue_id, 0, 0, 0)
             self._doubt(DAMAGED, claim, "has entries from before the checkpoint that were not noted", self._min)

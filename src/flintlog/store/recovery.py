@@ -222,6 +222,7 @@ class Recovery:
         queues.cut_ends(was_clean=False)
         queues.finish_deletions(self._min)
         belief = cut_to_note(queues, note, self._min, self._open.record_at)
+        self._is_believed_unnoted = covered < self._min
         for kind, evidence in join_doubts(belief.doubts):
             self._note(kind, evidence, "what is missing of these queues was built again from the log")
         return belief.dispatch_from
@@ -243,7 +244,7 @@ class Recovery:
             return self._build_again(*doubt)
         queues.cut_ends(was_clean=False)
         queues.finish_deletions(self._min)
-        queues.truncate(covered + 1)
+        queues.truncate(self._cut_after(covered))
         doubt = (
             find_lost_files(queues, self._min)  # asked now: a crash may lose any file after the checkpoint
             or find_broken(queues, covered)
@@ -282,6 +283,10 @@ class Recovery:
         record = self._open.record_at(covered)
         is_intact = record is not None and kernel.scan(record, 0, len(record), covered, check_crc=True).count == 1
         return covered if is_intact else None
+
+    def _cut_after(self, covered: int) -> int:
+        """Where queues are cut. What lies between the checkpoint and the log's beginning is known to them alone."""
+        return max(covered + 1, self._min)
 
     def _end_of(self, covered: int) -> int:
         """Where the checkpoint's record ends; after every log when it has expired."""
@@ -373,7 +378,9 @@ class Recovery:
     def _without_index(self) -> int:
         if self._clean and self._open.marker.index_file_count == 0:
             return FAR
-        self._is_index_missing = not self._open.dropped_index_files
+        # A power loss may take an index that was never synced; only what a stop or the checkpoint speaks of is missing.
+        was_synced = self._clean or self._open.checkpoint.values.index_msg_timestamp > 0
+        self._is_index_missing = was_synced and not self._open.dropped_index_files
         return self._min
 
     # ------------------------------------------------------------------ reading the log
@@ -482,7 +489,7 @@ class Recovery:
         stopped_at = (self._open.marker.log_end or 0) if self._clean else 0
         if stopped_at > end:
             self._findings += note_short_log(end, stopped_at, "the last stop left")
-        elif self._clean or self._vouched >= end:
+        elif self._clean or (self._vouched > 0 and self._vouched >= end):
             # Behind the checkpoint's record queues may know more than a crash has left of the log.
             self._findings += note_short_log(end, self._built_end, "the queues know")
 

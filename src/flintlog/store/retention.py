@@ -63,6 +63,8 @@ class Retention:
         """From where on nothing may go, however full the disk is: what a ledger's group needs to go on."""
         self.let_go: Callable[[int], bool] = lambda end: True
         """Called before a file that ends there is deleted; False keeps it."""
+        self.covers: Callable[[int], bool] = lambda end: True
+        """Called before that: whether queues keep their next offsets without the records of the file."""
         self._keepers = Keepers(parts)
         self._said: str | None = None
         self._config = config
@@ -179,7 +181,7 @@ class Retention:
         """Whether the oldest file is to be deleted now, and may be."""
         if first is None or first is self._parts.segments.last or (below is not None and first.end > below):
             return False
-        return (at_once or self._is_first_expired()) and self.let_go(first.end)
+        return (at_once or self._is_first_expired()) and self.covers(first.end) and self.let_go(first.end)
 
     def _is_first_expired(self) -> bool:
         first = self._parts.segments.first

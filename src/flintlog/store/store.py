@@ -244,6 +244,8 @@ class Store(Writable):
         self._retention = Retention(engine.config, engine.parts, engine.lifecycle, engine.dispatcher, engine.now_ms)
         # A group that has gone back, and is not saved yet, must not lose what it went back to.
         self._retention.before_look = self._folder.offsets.save
+        if engine.flushing.queue_flush is not None:
+            self._retention.covers = engine.flushing.queue_flush.cover
         if self._is_ledger:
             self._retention.bound = lambda: 0 if self._member is None else self._member.needed_from()
             self._retention.let_go = self._let_go

@@ -1,0 +1,64 @@
+"""Power losses that cost nothing that anybody could rely on: no finding, and no offset given again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from flintlog import Message, Store, open_store
+from flintlog.disk.faulty import FaultyMedium
+from flintlog.testing import FakeClock
+from tests.faults.world import ROOT, small_config
+
+NOON_MS = int(datetime(2026, 3, 10, 12).timestamp() * 1000)
+NIGHT_MS = int(datetime(2026, 3, 14, 4).timestamp() * 1000)
+EXPLAINED = {"torn-tail", "damaged-range"}
+"""What a power loss leaves of records that were never synced."""
+
+
+@pytest.mark.parametrize("flush", ["sync", "async"])
+def test_queues_and_an_index_that_were_never_synced_are_not_missing(flush: str) -> None:
+    for seed in range(30):
+        medium = FaultyMedium()
+        store = open_store(ROOT, small_config(flush), medium=medium)
+        for number in range(20):
+            store.put(Message("orders", b"%d" % number, keys=[f"k{number}"])).check()
+        after = medium.crash(seed)
+        store.shutdown()
+        with open_store(ROOT, small_config(flush), medium=after) as again:
+            found = {finding.id for finding in again.recovery}
+            assert found <= EXPLAINED, f"seed {seed}: {found}"
+
+
+def filled(store: Store, *, files: int) -> dict[tuple[str, int], int]:
+    """Messages in several files of the log, of which one queue has none in the last; the next offset of each queue."""
+    ends: dict[tuple[str, int], int] = {}
+    number = 0
+    while len(store._engine.parts.segments.segments) < files:
+        topic, queue_id = ("early", 0) if number < 7 else ("orders", number % 3)
+        receipt = store.put(Message(topic, b"%d " % number + b"x" * 900, queue_id=queue_id)).check()
+        ends[topic, queue_id] = receipt.queue_offset + 1
+        number += 1
+    store.wait_dispatched()
+    return ends
+
+
+@pytest.mark.parametrize("flush", ["sync", "async"])
+def test_a_log_file_is_not_deleted_before_the_ends_of_its_queues_are_durable(flush: str) -> None:
+    """The checkpoint was never written before: without the records nothing could tell which offsets were given."""
+    for seed in range(6):
+        config = small_config(flush, file_reserved_time=72, delete_commit_log_files_interval=0)
+        medium, clock = FaultyMedium(clock_ms=lambda: NOON_MS), FakeClock(NOON_MS)
+        store = open_store(ROOT, config, medium=medium, clock=clock)
+        ends = filled(store, files=4)
+        store.flush()
+        clock.set(NIGHT_MS)
+        assert store.min_physical_offset == 3 * config.mapped_file_size_commit_log
+        after = medium.crash(seed)
+        store.shutdown()
+        with open_store(ROOT, config, medium=after, clock=clock) as again:
+            assert not list(again.recovery)
+            for (topic, queue_id), end in ends.items():
+                assert again.max_offset(topic, queue_id) == end
+                assert again.put(Message(topic, b"next", queue_id=queue_id)).queue_offset == end
