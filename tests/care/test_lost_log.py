@@ -107,11 +107,15 @@ def crash(root: Path, vouched: int) -> None:
     (root / "checkpoint").write_bytes(checkpoint)
 
 
-def test_after_a_crash_queues_may_run_ahead_of_the_log(plain: Path, golden: Golden) -> None:
-    last_file(plain).unlink()
+def test_after_a_crash_queues_may_run_ahead_of_the_log_but_not_of_its_files(plain: Path, golden: Golden) -> None:
+    path = last_file(plain)
+    path.write_bytes(bytes(FILE_SIZE))
     crash(plain, 0)
     assert "short-log" not in ids(verify(plain))
     assert plan_repair(plain).lost == ()
+    path.unlink()
+    assert "short-log" in ids(verify(plain))
+    assert len(plan_repair(plain).lost) == 201
 
 
 def test_a_crash_may_cost_a_young_log_everything(plain: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog.care.delay_levels import format_levels, see_levels, with_seen
+from flintlog.care.gone_files import find_gone
 from flintlog.care.inference import Inferred, common_size, index_layout, log_file_size
 from flintlog.derive.derived_files import DataFile, DeletedPart, DerivedFiles, LedgerView, QueueFilesView, QueueKey
 from flintlog.derive.finding import ERROR, WARNING, Finding
@@ -253,6 +254,7 @@ def _find_log(files: StoreFiles, *, is_given: bool, every_name: bool) -> None:
             reason = f"{len(whole)} log files, by their names and lengths"
             files.inferred.add("mapped_file_size_commit_log", size, reason)
     _judge_sizes(files, found, size, is_log=True)
+    files.findings += find_gone(directories, found, size or 0, files.medium)
     files.log = tuple(whole)
     if files.given is None and any(_has_sealed_record(files, file) for file in {*files.log[:1], *files.log[-2:]}):
         files.inferred.add(_SEALED, True, "a record ends in the CRC over all of it")

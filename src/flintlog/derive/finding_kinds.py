@@ -81,7 +81,7 @@ _ALL = (
     Kind(
         "missing-log-file",
         "A file of the log is not there",
-        "It was deleted or never copied.",
+        "It was deleted or never copied; or a directory, an empty file or a link that leads nowhere has its name.",
         "Its messages are lost; queue and index entries that point at it are answered with an error.",
         _RESTORE,
     ),

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flintlog.derive.derived_files import DataFile, DerivedFiles, QueueKey
-from flintlog.derive.finding import WARNING, Finding
+from flintlog.derive.finding import ERROR, WARNING, Finding
 from flintlog.derive.index_check import IndexTally
 from flintlog.derive.index_files import REBUILD, IndexSequence, check_index_file, open_index
 from flintlog.derive.log_judgement import LogFacts, LogJudgement, judge_log
@@ -25,6 +25,7 @@ from flintlog.derive.log_ranges import join_ranges, plan_ranges
 from flintlog.derive.queue_judgement import judge_queues
 from flintlog.derive.range_check import LogRange, RangeResult, check_range
 from flintlog.derive.stretches import QueueTally
+from flintlog.format.index_file import parse_index_header
 
 FAR = 1 << 62
 
@@ -100,6 +101,8 @@ def judge(
         dispatched_to = told.dispatched_to
     if index is not None:
         _judge_index(judgement, results, index, facts, dispatched_to, index_safe_timestamp)
+        if not facts.is_running and facts.cut_at is None:
+            _judge_end_of_index(judgement, index, files[-1].end if files else 0)
     return judgement
 
 
@@ -151,6 +154,21 @@ def _judge_missing_keys(judgement: Judgement, tally: IndexTally, facts: LogFacts
                 missing.key_count,
             )
         )
+
+
+def _judge_end_of_index(judgement: Judgement, index: IndexSequence, files_end: int) -> None:
+    """Tell that the log lost files which the index knows of, if nobody has.
+
+    The index is believed if its last entry and its header agree.
+    """
+    last = index.entry(len(index) - 1)[1] if len(index) else -1
+    is_told = any(finding.id == "short-log" for finding in judgement.findings)
+    if last < files_end or is_told or parse_index_header(index.view(index.files[-1])).end_physical_offset != last:
+        return
+    end = judgement.log.end
+    evidence = f"the index knows a message at {last}, and the files of the log end at {files_end}"
+    remedy = "is a disk of the log not mounted? restore the messages from a replica or a backup"
+    judgement.findings.append(Finding("short-log", ERROR, evidence, remedy, None, None, end, last - end))
 
 
 def _judge_odd_entries(judgement: Judgement, tally: IndexTally, believed: frozenset[str], facts: LogFacts) -> None:

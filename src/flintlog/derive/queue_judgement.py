@@ -274,14 +274,18 @@ class _Judge:
     def _is_gone(self, physical_offset: int) -> bool:
         """Whether the log had a message there.
 
-        It had if it was stopped cleanly since, or if the checkpoint vouches for it; and a log of which no file is left
+        It had if it was stopped cleanly since, or if the checkpoint vouches for it. A crash loses the end of a log, but
+        no file that has one: what lies after all files was in one that is gone; and a log of which no file is left
         was not lost by a crash.
         """
         facts, log = self._facts, self._log
         if not log.end <= physical_offset < FAR or facts.is_running or facts.cut_at is not None:
             return False
-        had_it = facts.is_clean or physical_offset <= self._vouched > 0 or not log.has_files
+        had_it = facts.is_clean or physical_offset <= self._vouched > 0 or self._is_after_files(physical_offset)
         return had_it and not log.is_damaged(log.end)
+
+    def _is_after_files(self, physical_offset: int) -> bool:
+        return not self._files or physical_offset >= self._files[-1].end
 
     def _size_at(self, path: str, place: int) -> int:
         at = place + _OFFSET.size
@@ -291,6 +295,8 @@ class _Judge:
     def _tell_short_log(self) -> None:
         end, log_end = self._gone_end, self._log.end
         said = "and the last stop was clean" if self._facts.is_clean else "and the checkpoint vouches for them"
+        if not self._facts.is_clean and self._is_after_files(end - 1) and self._vouched < log_end:
+            said = "and no file of the log holds them"
         said = said if self._log.has_files else "and the log has no file"
         evidence = f"{self._gone_count} queue entries point behind the log's end {log_end}, up to {end}, {said}"
         remedy = "is a disk of the log not mounted? restore the messages from a replica or a backup"
