@@ -254,7 +254,7 @@ def _find_log(files: StoreFiles, *, is_given: bool, every_name: bool) -> None:
             reason = f"{len(whole)} log files, by their names and lengths"
             files.inferred.add("mapped_file_size_commit_log", size, reason)
     _judge_sizes(files, found, size, is_log=True)
-    files.findings += find_gone(directories, found, size or 0, files.medium)
+    files.findings += find_gone(directories, found, size or 0)
     files.log = tuple(whole)
     if files.given is None and any(_has_sealed_record(files, file) for file in {*files.log[:1], *files.log[-2:]}):
         files.inferred.add(_SEALED, True, "a record ends in the CRC over all of it")
