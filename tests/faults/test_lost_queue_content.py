@@ -173,3 +173,16 @@ def test_a_garbage_entry_at_the_end_of_a_queue_is_no_bare_error(
         assert [finding.id for finding in store.recovery] == ["damaged-queues"]
         if not read_only:
             assert store.put(Message("t", b"next")).queue_offset == 5
+
+
+def test_an_index_that_the_power_took_is_no_finding() -> None:
+    """No checkpoint vouches for an index file that was never full: a power loss may take it with its name."""
+    medium = FaultyMedium()
+    config = small_config()
+    with open_store(ROOT, config, medium=medium) as store:
+        store.put(Message("t", b"x", keys=["a"])).check()
+        medium = medium.kill()
+    medium.remove_tree(ROOT / "index")
+    with open_store(ROOT, config, medium=medium) as store:
+        assert list(store.recovery) == []
+        assert len(store.query("t", "a")) == 1

@@ -93,7 +93,6 @@ class Loader:
         self._read_only = read_only
         self._cut = PendingCut(parts.paths, parts.medium)
         self._is_cutting = False
-        self._dropped_index_files: list[str] = []
         self._is_others = False
         self._misnamed: list[Misnamed] = []
         self._findings: list[Finding] = []
@@ -138,7 +137,7 @@ class Loader:
         self.published = self._load_published()
         if parts.index is not None:
             safe = parts.checkpoint.values.index_msg_timestamp
-            self._dropped_index_files = parts.index.load(self.was_clean or self.published is not None, safe)
+            parts.index.load(self.was_clean or self.published is not None, safe)
             if not self._is_durable:
                 parts.index.take_over()
         move_to(State.LOAD_INDEX_OK)
@@ -285,7 +284,6 @@ class Loader:
             mark_unclean=self.mark_unclean,
             store_time_at=parts.commit_log.store_time_at,
             record_at=parts.commit_log.record_at,
-            dropped_index_files=self._dropped_index_files,
             progress=progress,
             read_only=self._read_only,
             is_durable=self._is_durable,

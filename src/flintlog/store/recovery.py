@@ -84,7 +84,6 @@ class Opening:
     mark_unclean: Callable[[], None]
     store_time_at: Callable[[int], int]
     record_at: Callable[[int], bytes | None]
-    dropped_index_files: list[str]
     progress: Callable[[int, int], None] | None = None
     read_only: bool = False
     is_durable: bool = False
@@ -161,7 +160,7 @@ class Recovery:
             self._note("unpublished", f"what was published is not there: {mismatch.what}", "the checkpoint is believed")
             if parts.index is not None:
                 safe = parts.checkpoint.values.index_msg_timestamp
-                parts.dropped_index_files = parts.index.load(last_exit_ok=False, index_safe_timestamp=safe)
+                parts.index.load(last_exit_ok=False, index_safe_timestamp=safe)
             return self._check_queues(), self._check_index()
         end = max(parts.published.end, self._min)
         if parts.index is None:
@@ -378,9 +377,7 @@ class Recovery:
     def _without_index(self) -> int:
         if self._clean and self._open.marker.index_file_count == 0:
             return FAR
-        # A power loss may take an index that was never synced; only what a stop or the checkpoint speaks of is missing.
-        was_synced = self._clean or self._open.checkpoint.values.index_msg_timestamp > 0
-        self._is_index_missing = was_synced and not self._open.dropped_index_files
+        self._is_index_missing = self._clean  # a power loss may take all that was not synced
         return self._min
 
     # ------------------------------------------------------------------ reading the log
