@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from flintlog import DamagedRecord, DamagedStore, GetStatus, Message, Store, StoreConfig, open_store
 from flintlog.derive.finding import Finding
+from flintlog.errors import DiskError
 from tests.store.small_store import ASYNC, SMALL, bytes_of, read_all
 
 FILE_BYTES = SMALL.mapped_file_size_commit_log
@@ -61,11 +64,79 @@ def test_the_last_log_file_is_missing(root: Path, is_clean: bool) -> None:
         (found,) = [finding for finding in store.recovery if finding.severity == "error"]
         assert (found.id, found.physical_offset) == ("short-log", end)
         assert found.size > 20_000
-        kept = len(read_all(store, "orders"))
-        assert 0 < kept < COUNT and store.max_physical_offset == end
+        assert store.max_physical_offset == end + found.size
+        assert store.max_offset("orders", 0) == COUNT
+        with pytest.raises(DamagedRecord):
+            store.get("orders", 0, COUNT - 1, 1)
+        receipt = store.put(Message("orders", b"next")).check()
+        assert (receipt.queue_offset, receipt.physical_offset) == (COUNT, end + found.size)
     with open_store(root, ASYNC) as store:
-        assert ids(store) == []
-        assert len(read_all(store, "orders")) == kept
+        (again,) = store.recovery
+        assert (again.id, again.physical_offset, again.size) == ("damaged-range", end, found.size)
+        assert [message.body for message in store.get("orders", 0, COUNT).messages] == [b"next"]
+
+
+class Loss(NamedTuple):
+    """What is done to each log file that is lost."""
+
+    name: str
+    change: Callable[[Path], object]
+
+
+def _replace_by(make: Callable[[Path], object]) -> Callable[[Path], object]:
+    def change(file: Path) -> None:
+        file.unlink()
+        make(file)
+
+    return change
+
+
+LOSSES = [
+    Loss("gone", Path.unlink),
+    Loss("zeros", lambda file: file.write_bytes(bytes(file.stat().st_size))),
+    Loss("a directory", _replace_by(Path.mkdir)),
+    Loss("a dangling link", _replace_by(lambda file: file.symlink_to("/nowhere/to/be/found"))),
+]
+
+
+@pytest.mark.parametrize("from_file", [0, 1, -1])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("notes", ["all", "no stop", "none"])
+@UNCLEAN
+def test_no_offset_is_given_again_when_the_log_lost_its_end(
+    root: Path, is_clean: bool, loss: Loss, from_file: int, notes: str
+) -> None:
+    """By the marker of the stop, by the note of the checkpoint, or by the queues alone, as in a store of RocketMQ's."""
+    for file in log_files(root)[from_file:]:
+        loss.change(file)
+    if not is_clean:
+        crash(root)
+    for name in {"all": (), "no stop": ("stop.json",), "none": ("stop.json", "queues.json")}[notes]:
+        (root / "flintlog" / name).unlink()
+    try:
+        with open_store(root, ASYNC) as store:
+            assert store.put(Message("orders", b"next")).check().queue_offset == COUNT
+    except DamagedStore:
+        assert from_file == 0 or loss.name.startswith("a ")
+        return
+    with open_store(root, ASYNC) as store:
+        assert [message.body for message in store.get("orders", 0, COUNT).messages] == [b"next"]
+        assert store.put(Message("orders", b"next")).check().queue_offset == COUNT + 1
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_no_offset_is_given_again_where_no_checkpoint_was_written(root: Path, loss: Loss) -> None:
+    crash(root)
+    for path in ("checkpoint", "flintlog/stop.json", "flintlog/queues.json"):
+        (root / path).unlink()
+    for file in log_files(root):
+        loss.change(file)
+    try:
+        with open_store(root, ASYNC) as store:
+            receipt = store.put(Message("orders", b"next"))
+            assert receipt.queue_offset == COUNT or receipt.physical_offset < 0
+    except DiskError:
+        assert loss.name.startswith("a ")
 
 
 def test_after_a_crash_the_log_may_be_shorter_than_what_nobody_vouched_for(root: Path) -> None:

@@ -99,7 +99,7 @@ _ALL = (
         "short-log",
         "The log ends before the place where the last stop, the queues or the checkpoint know it ended",
         "A disk is not mounted, the last files were deleted or replaced by older ones, or overwritten with zeros.",
-        "The messages at the end are lost, and the next ones would take their offsets.",
+        "The messages at the end are lost. An opening goes on after them: their offsets are not given again.",
         "Restore the files from a replica or a backup. `repair --plan` names the messages; `--apply` gives them up.",
     ),
     Kind(

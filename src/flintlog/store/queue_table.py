@@ -57,6 +57,7 @@ class QueueTable:
         self._medium = medium
         self._types = {} if topic_queue_types is None else topic_queue_types
         self._now_ms = now_ms
+        self._read_only = read_only
         self._recover_threads = min(8, os.cpu_count() or 1) if recover_threads is None else recover_threads
         self._tails = TailKeeper()
         files = QueueFiles() if files is None else files
@@ -71,6 +72,7 @@ class QueueTable:
         self._deleted = DeletedQueues(root / "flintlog" / "deleted.json", medium)
         self.covered = CoveredQueues(root, medium)
         self._handed_out_by_removed = 0
+        self._given: dict[QueueKey, int] = {}  # the next offset of each queue, as an opening found its files
         self._emptied: set[Path] = set()  # folders of which something was removed that may come back
 
     # Queues
@@ -168,7 +170,9 @@ class QueueTable:
         def find(queue: LogicalQueue) -> None:
             queue.find_end(was_clean, commit_log_min)
 
-        _do_each(find, self.all(), max(1, self._recover_threads))
+        queues = self.all()
+        _do_each(find, queues, max(1, self._recover_threads))
+        self._given = {(queue.topic, queue.queue_id): given for queue in queues if (given := queue.found_offset)}
 
     def cut_ends(self, was_clean: bool, *, is_durable: bool = False) -> None:
         """Cut every queue at the end that was found. Unless they are durable, the next flush makes them so."""
@@ -284,6 +288,26 @@ class QueueTable:
         light = (key for key in simple if key[0].startswith(LMQ_PREFIX) and key[1] == 0)
         self._next_light = {key[0]: simple[key] for key in light}
         self._go_on_behind_deleted(commit_log_min)
+
+    def keep_given_offsets(self, *, is_log_short: bool) -> None:
+        """Give no offset again for which the files had an entry when the store was opened.
+
+        A queue of which the log has no record goes on where its files ended. One of which it has some does so if the
+        log has lost what it had; else a crash took records that were never durable, and their offsets are free.
+        """
+        given, self._given = self._given, {}
+        lost = []
+        for (topic, queue_id), offset in given.items():
+            queue = self._queues.get((topic, queue_id))
+            if self._deleted.has(topic, queue_id) or self.next_offset(topic, queue_id) >= offset:
+                continue
+            if queue is None or not queue.end_byte:
+                lost.append(DeletedQueue(topic, queue_id, offset, FOR_EVER))
+            elif not is_log_short:
+                continue
+            self.set_next_offset(topic, queue_id, offset)
+        if lost and not self._read_only:
+            self._deleted.add(lost)
 
     def _go_on_behind_deleted(self, commit_log_min: int) -> None:
         self._deleted_light.clear()

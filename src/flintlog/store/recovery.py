@@ -40,7 +40,7 @@ from flintlog.store.dispatch import Dispatcher
 from flintlog.store.dispatch_journal import Progress
 from flintlog.store.index import IndexService
 from flintlog.store.log_recovery import LogRecovery
-from flintlog.store.lost_log import note_missing_files, note_short_log
+from flintlog.store.lost_log import Reached, note_missing_files, note_short_log, reached_by_queues
 from flintlog.store.published import set_back
 from flintlog.store.queue_claims import cut_to_note, join_doubts
 from flintlog.store.queue_doubts import (
@@ -59,7 +59,7 @@ from flintlog.store.queue_doubts import (
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.record_crc import RecordCrc
 from flintlog.store.recovery_report import Finding, RecoveryReport
-from flintlog.store.segment_bytes import held
+from flintlog.store.segment_bytes import held, written_end
 from flintlog.store.stop_marker import StopMarker
 
 FAR = 1 << 62
@@ -111,6 +111,7 @@ class Recovery:
         self._min = max(0, opening.segments.min_offset)
         self._vouched = opening.checkpoint.values.logics_physical_offset
         self._built_end = -1
+        self._queue_ends: list[int] = []
         self._is_believed_unnoted = False
 
     def run(self) -> RecoveryReport:
@@ -141,9 +142,11 @@ class Recovery:
     def _without_log(self) -> RecoveryReport:
         """No log, no messages: what queues and index say is about nothing."""
         parts = self._open
+        parts.queues.find_ends(self._clean, self._min)
         self._forget_queues()
         if parts.index is not None:
             parts.index.destroy()
+        parts.queues.keep_given_offsets(is_log_short=True)
         parts.dispatcher.start_at(0)
         return RecoveryReport(self._findings, clean=self._clean, log_end=0, dispatched_from=0)
 
@@ -171,7 +174,8 @@ class Recovery:
         """Cut the queues to what is believed; from where on records must be dispatched again."""
         queues = self._open.queues
         queues.find_ends(self._clean, self._min)
-        self._built_end = queues.max_physical_offset()
+        self._queue_ends = [queue.max_physical_offset for queue in queues.all()]
+        self._built_end = max(self._queue_ends, default=-1)
         unknown = self._unknown_deletions()
         if unknown is not None:
             return self._build_again(*unknown)
@@ -209,8 +213,8 @@ class Recovery:
     def _check_crashed(self) -> int:
         queues = self._open.queues
         note = self._note_in_force()
-        covered = self._covered(self._vouched if note is None else note.covered)
-        if self._open.is_others or covered is None:
+        covered = self._covered() if note is None else note.covered
+        if self._open.is_others or self._vouched <= 0 or covered is None:
             self._forget_queues()
             return self._min
         if queues.covered.is_damaged:
@@ -263,22 +267,31 @@ class Recovery:
         doubt = find_broken(queues, covered) or find_holes(queues, covered)
         # One that points behind all files is none of a record that the crash took: its own bits are wrong. Or it is
         # that of a writer beside us, whose log was looked at before its queues.
-        if doubt is None and not self._open.read_only:
-            doubt = find_reaching_behind(queues, self._open.segments.segments[-1].end)
+        files_end = self._open.segments.segments[-1].end
+        if doubt is None and not self._open.read_only and covered < files_end:
+            doubt = find_reaching_behind(queues, files_end)
         return doubt or find_lost_entry(queues, covered, self._open.record_at)
 
     def _build_again(self, kind: str, evidence: str) -> int:
         if kind == DAMAGED:
-            self._built_end = -1  # what such queues know of the log's end is not to be believed either
+            self._built_end, self._queue_ends = -1, []  # what such queues know of the log's end is not believed either
         self._note(kind, evidence, "all queues were built again from the log")
         self._forget_queues()
         return self._min
 
-    def _covered(self, covered: int) -> int | None:
-        """The last record whose queue entry is known to be durable; None when no such record can be told."""
-        if self._vouched <= 0 or covered < self._min:
-            return None if self._vouched <= 0 else covered
-        # A checkpoint that was damaged, or is that of another log, names a place where no record begins.
+    def _covered(self) -> int | None:
+        """The last record whose queue entry is known to be durable, by the checkpoint alone; None when it is wrong.
+
+        A checkpoint that was damaged, or is that of another log, names a place where no record begins. One that names
+        a place after a log that lost its end is right if a queue knows of a record there.
+        """
+        covered = self._vouched
+        if covered < self._min:
+            return covered
+        segment = self._open.segments.find(covered)
+        is_lost = segment is None or written_end(segment, covered - segment.base) == covered - segment.base
+        if is_lost:
+            return covered if any(end > covered for end in self._queue_ends) else None
         record = self._open.record_at(covered)
         is_intact = record is not None and kernel.scan(record, 0, len(record), covered, check_crc=True).count == 1
         return covered if is_intact else None
@@ -417,6 +430,7 @@ class Recovery:
             known_end=parts.marker.log_end if self._clean else None,
             clean_end=self._clean_end(),
             limit=parts.end_beside_writer if parts.ledger_end is None else parts.ledger_end,
+            reached=None if parts.read_only else self._reached,
             record_crc=parts.record_crc,
             progress=parts.progress,
         )
@@ -424,6 +438,21 @@ class Recovery:
         self._findings += reading.findings
         parts.dispatcher.lane.index_enabled = parts.index is not None
         return end
+
+    def _reached(self, end: int) -> Reached | None:
+        """How far a log that ends here is known to have reached."""
+        if self._earlier_cut() == end:
+            return None
+        marked, note = self._open.marker.log_end, self._note_in_force()
+        if self._clean and marked is not None:
+            return Reached(marked, "the last stop left")
+        by_queues = reached_by_queues(self._queue_ends, end, self._open.segments.segment_size)
+        if not self._clean and note is not None:
+            noted = max((note.covered + 1, *(claim.log_end for claim in note.queues)))
+            if noted <= end:
+                return None  # a crash may take any record after those that were noted
+            return Reached(max(noted, by_queues.end if by_queues else 0), "the checkpoint knows")
+        return by_queues if self._clean or self._vouched >= max(1, end) else None
 
     def _clean_end(self) -> int | None:
         """How far the log is known to have been whole at a clean stop: by our marker, or by its queues."""
@@ -465,6 +494,8 @@ class Recovery:
         where = (parts.cut_directory, parts.medium)
         kept = [] if parts.read_only else keep_aside(parts.segments, end, *where, later_files_only=is_known)
         parts.segments.truncate(end)
+        if not parts.read_only:
+            parts.segments.reach(end)
         if kept:
             self._note_kept(end, ", ".join(map(str, kept)))
 
@@ -486,7 +517,7 @@ class Recovery:
         stopped_at = (self._open.marker.log_end or 0) if self._clean else 0
         if stopped_at > end:
             self._findings += note_short_log(end, stopped_at, "the last stop left")
-        elif self._clean or (self._vouched > 0 and self._vouched >= end):
+        elif self._clean or self._vouched >= max(1, end):
             # Behind the checkpoint's record queues may know more than a crash has left of the log.
             self._findings += note_short_log(end, self._built_end, "the queues know")
 
@@ -510,6 +541,7 @@ class Recovery:
         if not parts.read_only:
             parts.queues.settle_deletions()
         parts.queues.rebuild_offsets(self._min)
+        parts.queues.keep_given_offsets(is_log_short=any(found.id == "short-log" for found in self._findings))
         parts.dispatcher.start_at(end)
 
     def _note(self, kind: str, evidence: str, remedy: str) -> None:
