@@ -214,3 +214,19 @@ def test_places_that_hold_something_else_are_refused(golden: Golden, tmp_path: P
         restore(tmp_path / "mine", tmp_path / "new")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
     assert not (root / "backup").exists()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\xff", b"{", b"[" * 100_000, b'{"format":' * 10_000, b'{"format":' + b"9" * 5000 + b"}", b"[]"],
+    ids=range(7),
+)
+def test_a_manifest_that_is_none_has_one_error(tmp_path: Path, data: bytes) -> None:
+    with open_store(tmp_path / "store", SMALL) as store:
+        store.put(Message("orders", b"x")).check()
+    backup(tmp_path / "store", tmp_path / "backup")
+    (tmp_path / "backup" / "manifest.json").write_bytes(data)
+    with pytest.raises(DamagedStore, match="manifest"):
+        verify_backup(tmp_path / "backup")
+    with pytest.raises(DamagedStore, match="manifest"):
+        restore(tmp_path / "backup", tmp_path / "new")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -207,3 +208,18 @@ def test_any_value_comes_back(value: JsonValue, pretty: bool) -> None:
 def test_random_bytes_are_read_or_refused(data: bytes) -> None:
     with suppress(FormatError):
         encode_config_json(parse_config_json(data))
+
+
+def test_called_from_deep_inside_another_program_it_raises_its_own_error() -> None:
+    text = "[" * 150 + "]" * 150
+
+    def parse(depth: int) -> str:
+        if depth:
+            return parse(depth - 1)
+        try:
+            return type(parse_config_json(text)).__name__
+        except (FormatError, RecursionError) as error:
+            return type(error).__name__
+
+    found = {parse(depth) for depth in range(sys.getrecursionlimit() - 600, sys.getrecursionlimit() - 200, 10)}
+    assert found == {"list", "FormatError"}
