@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -225,7 +227,7 @@ def test_after_a_failure_before_the_first_message_the_store_goes_on(
         assert len(bodies(store)) == 6
 
 
-@pytest.mark.parametrize("left", [b"4711", None], ids=["it crashed", "it stopped cleanly"])
+@pytest.mark.parametrize("left", [b"4711", b"%d" % os.getpid(), None], ids=["crashed", "as process 1", "stopped"])
 def test_what_another_program_appended_behind_half_a_batch_is_not_cut(tmp_path: Path, left: bytes | None) -> None:
     leave_half(tmp_path)
     note = tmp_path / "flintlog" / "batches.json"
@@ -267,6 +269,25 @@ def test_notes_that_cannot_be_read_are_not_guessed(tmp_path: Path) -> None:
     (tmp_path / "flintlog" / "batches.json").write_bytes(b"{")
     with pytest.raises(DamagedStore, match="batches"):
         open_store(tmp_path, CONFIG)
+    with open_store(tmp_path, CONFIG, read_only=True) as store:
+        assert [found.id for found in store.recovery] == ["damaged-note"]
+        assert len(bodies(store)) == 1
+
+
+def test_a_log_whose_files_with_the_batch_are_gone_is_not_cut(tmp_path: Path) -> None:
+    leave_half(tmp_path)
+    log = tmp_path / "commitlog"
+    first = (log / f"{0:020d}").read_bytes()
+    (log / f"{0:020d}").unlink()
+    with open_store(tmp_path / "other", CONFIG) as store:
+        for message in batch(100):
+            store.put(message).check()
+    for path in sorted((tmp_path / "other" / "commitlog").iterdir())[1:]:
+        shutil.copy(path, log)
+    assert first
+    with open_store(tmp_path, CONFIG) as store:
+        assert "unclosed-batch" in [found.id for found in store.recovery]
+        assert store.max_physical_offset > len(first)
 
 
 @pytest.mark.parametrize(("writer", "number"), [("", 0), ("\ud800", 0), ("q" * 2000, 0), ("q", -1), ("q", 1 << 63)])

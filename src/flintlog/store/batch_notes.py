@@ -55,6 +55,8 @@ class OpenedBatch(msgspec.Struct, frozen=True):
     index_msg_timestamp: int
     is_remembered: bool = True
     """Whether its writer may come with it again."""
+    abort_ms: int = 0
+    """When its process wrote `abort`. In containers every process has the same id."""
 
 
 class BatchTable(msgspec.Struct):
@@ -180,7 +182,10 @@ def settle_opened_batch(
     if paths.ledger is not None:  # an earlier version opened it; what lies in a ledger is its group's to cut
         notes.forget()
         return _finding(batch, "the log is a group's", "what was written of it stays in the log")
-    if not medium.exists(paths.abort) or medium.read(paths.abort) != encode_abort(batch.process_id):
+    if batch.start < segments.min_offset:
+        notes.forget()
+        return _finding(batch, "the log begins after it", "nothing is cut")
+    if not _is_last_run(batch, paths.abort, medium):
         notes.forget()
         return _finding(batch, "another program has run the store since", "what it left stays in the log")
     if not notes.is_checked:
@@ -198,6 +203,14 @@ def settle_opened_batch(
     notes.forget()
     found = _finding(batch, "its writer was stopped", "the log ends before it; its writer may write it again")
     return replace(found, kept_in=", ".join(map(str, kept)) or None)
+
+
+def _is_last_run(batch: OpenedBatch, abort: Path, medium: Medium) -> bool:
+    """Whether nobody has run the store since: whoever runs it writes `abort` when it begins."""
+    info = medium.stat(abort)
+    if info is None or info.mtime_ms != batch.abort_ms:
+        return False
+    return medium.read(abort) == encode_abort(batch.process_id)
 
 
 def _finding(batch: OpenedBatch, why: str, remedy: str) -> Finding:

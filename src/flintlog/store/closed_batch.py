@@ -170,6 +170,7 @@ class ClosedBatches:
 
     def _opened(self, writer_id: str | None, batch_id: int) -> OpenedBatch:
         before = self._engine.parts.checkpoint.values
+        abort = self._engine.medium.stat(self._engine.parts.paths.abort)
         return OpenedBatch(
             writer_id or uuid.uuid4().hex,
             batch_id,
@@ -179,6 +180,7 @@ class ClosedBatches:
             before.logics_msg_timestamp,
             before.index_msg_timestamp,
             is_remembered=writer_id is not None,
+            abort_ms=0 if abort is None else abort.mtime_ms,
         )
 
 

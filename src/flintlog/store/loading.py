@@ -210,7 +210,14 @@ class Loader:
 
     def _settle_batch(self) -> None:
         parts, batches = self._parts, self._notes.batches
-        batches.load()
+        try:
+            batches.load()
+        except DamagedStore as damage:
+            if not self._read_only:
+                raise
+            remedy = "if a batch was being written, a part of it may be seen"
+            self._findings.append(damaged_note(parts.paths.batches, damage.what, remedy))
+            return
         unclosed = settle_opened_batch(
             batches, parts.segments, parts.checkpoint, paths=parts.paths, medium=self._medium
         )
