@@ -46,12 +46,24 @@ def test_a_file_opened_for_reading_cannot_be_written(medium: Medium, folder: Pat
         file.buffer[0:1] = b"x"
 
 
-def test_a_file_opened_for_reading_refuses_to_be_synced_through_its_map(medium: Medium, folder: Path) -> None:
-    medium.create(folder / "f", SIZE).sync()
-    file = medium.open(folder / "f")
-    with pytest.raises(DiskError, match="read-only"):
+def test_a_file_opened_for_reading_is_synced_by_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    medium, path = LocalMedium(), tmp_path / "f"
+    medium.create(path, SIZE).sync()
+    assert synced == []
+    medium.open(path).sync()
+    medium.sync(path)
+    assert synced == [path.stat().st_ino] * 2
+
+
+def test_a_file_opened_for_reading_is_not_synced_when_another_lies_in_its_place(tmp_path: Path) -> None:
+    medium, path = LocalMedium(), tmp_path / "f"
+    medium.create(path, SIZE).sync()
+    file = medium.open(path)
+    medium.replace(path, bytes(SIZE))
+    with pytest.raises(SyncFailed):
         file.sync()
-    medium.sync(folder / "f")
 
 
 def test_a_read_only_map_never_reports_a_sync(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from flintlog.disk.durable_names import sync_files
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.format.names import segment_name
+from flintlog.format.timer import Slot
+from flintlog.services.timer_wheel import TimerWheel
 from flintlog.store.cutting import keep_aside
 from tests.faults.world import ROOT, small_config
 
@@ -112,6 +114,18 @@ def test_bytes_that_were_kept_aside_before_a_kill_keep_their_name() -> None:
     (kept,) = keep_aside(segments, 100, ROOT / "cut", medium)
     assert kept == ROOT / "cut" / segment_name(100)
     assert all(medium.crash(seed).exists(kept) for seed in SEEDS)
+
+
+def test_slots_of_a_timer_wheel_that_were_found_are_durable() -> None:
+    path, before = ROOT / "timerwheel", FaultyMedium()
+    before.make_directories(ROOT)
+    wheel = TimerWheel.make(path, 64, 1000, before)
+    wheel.put(Slot(5, 0, 0))
+    wheel.flush()
+    before.open(path, writable=True).buffer[9 * 32 : 9 * 32 + 8] = (9).to_bytes(8, "big")  # killed in the next flush
+    medium = before.kill()
+    assert TimerWheel.open(path, 64, 1000, medium) is not None
+    assert all(medium.crash(seed).read(path)[9 * 32 + 7] == 9 for seed in SEEDS)
 
 
 def test_files_of_folders_are_made_durable_with_their_names() -> None:

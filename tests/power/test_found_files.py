@@ -6,11 +6,15 @@ checkpoint, an acknowledgement), the power is cut, and a third life must find al
 
 from __future__ import annotations
 
+import os
 import struct
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from flintlog import Message, Store, open_store
+from flintlog.disk.local import LocalMedium
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.testing.free_ports import free_ports
 from tests.power import found_files_lives as lives
@@ -25,6 +29,27 @@ def bodies(store: Store, filter: str | None = None) -> list[bytes]:
         found += [message.body for message in page.messages]
         offset = max(page.next_offset, offset + 1)
     return found
+
+
+SYNCS: dict[str, Callable[[Path], None]] = {
+    "opened read-only": lambda path: LocalMedium().open(path).sync(),
+    "opened for writing": lambda path: LocalMedium().open(path, writable=True).sync(),
+    "by its name": lambda path: LocalMedium().sync(path),
+}
+
+
+@pytest.mark.parametrize("how", SYNCS)
+def test_bytes_in_the_page_cache_are_durable_after_a_sync(make_device: MakeDevice, how: str) -> None:
+    disk = make_device(size_mib=64)
+    path = disk.mount / "file"
+    path.write_bytes(bytes(65536))
+    os.sync()
+    with open(path, "r+b") as other:
+        other.write(b"found")
+    SYNCS[how](path)
+    disk.cut()
+    disk.restore()
+    assert path.read_bytes()[:5] == b"found"
 
 
 def test_log_of_a_killed_process_is_durable_once_flush_has_returned(make_device: MakeDevice) -> None:

@@ -4,8 +4,8 @@ The fault model
 ---------------
 
 *Data.* A file has live bytes, which the process sees, and durable bytes, which survive. `sync` makes
-the pages of its range durable; a handle that was opened read-only refuses, as a read-only map syncs nothing. `sync` of
-the disk takes any file, with what a killed process wrote. At a crash each 512-byte sector that differs is old or new:
+the pages of its range durable, also those that a killed process wrote, through any handle and without one. At a crash
+each 512-byte sector that differs is old or new, each for itself:
 a record may come back torn in the middle, in any mixture, but a sector is never mixed. `drift` lets the
 system write some dirty pages early, as it may at any time.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flintlog.disk.faulty_state import FaultyNode
-from flintlog.disk.medium import Advice, check_range, check_writable
+from flintlog.disk.medium import Advice, check_range
 from flintlog.errors import DiskError, SyncFailed
 
 SyncNode = Callable[[FaultyNode, Path, int, int], None]
@@ -33,7 +33,6 @@ class FaultyFile:
     def sync(self, start: int = 0, stop: int | None = None) -> None:
         if self._sync_failure is not None:
             raise self._sync_failure
-        check_writable(self)
         try:
             self._sync_node(self._node, self.path, start, self.size if stop is None else stop)
         except SyncFailed as error:

@@ -74,11 +74,11 @@ class MemoryMap:
     A map is shared with everybody, unless it is `private`: then what is written stays in this process.
     """
 
-    __slots__ = ("_address", "_is_writable", "buffer", "size")
+    __slots__ = ("_address", "buffer", "is_writable", "size")
 
     def __init__(self, size: int, descriptor: int | None, *, writable: bool, private: bool = False) -> None:
         self.size = size
-        self._is_writable = writable
+        self.is_writable = writable
         if size == 0:
             self._address = 0
             self.buffer = memoryview(b"")
@@ -106,7 +106,7 @@ class MemoryMap:
         Unlike `fdatasync` this leaves alone the pages that were touched ahead of the writer. Only for a writable map:
         through a read-only one Linux syncs nothing and reports success, also where another process left dirty pages.
         """
-        if not self._is_writable:
+        if not self.is_writable:
             raise OSError(EBADF, "a read-only map syncs nothing")
         address, length = self._pages(start, stop)
         if length and _libc().msync(address, length, MS_SYNC):

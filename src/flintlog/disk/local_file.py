@@ -13,8 +13,8 @@ from collections.abc import Callable
 from errno import ENOSYS, ENOTSUP, ENXIO, EOPNOTSUPP, ESTALE
 from pathlib import Path
 
-from flintlog.disk.libc import MADV_POPULATE_WRITE, MemoryMap, write_out, zero_range
-from flintlog.disk.medium import Advice, check_range, check_writable, os_errors
+from flintlog.disk.libc import MADV_POPULATE_WRITE, MemoryMap, sync_descriptor, write_out, zero_range
+from flintlog.disk.medium import Advice, check_range, os_errors
 from flintlog.errors import DiskError, SyncFailed
 
 _ADVICE = {
@@ -54,13 +54,23 @@ class LocalFile:
     def sync(self, start: int = 0, stop: int | None = None) -> None:
         if self._sync_failure is not None:
             raise self._sync_failure
-        check_writable(self)
+        mapping = self._map()
         try:
-            self._map().sync(start, self.size if stop is None else stop)
+            if mapping.is_writable:
+                mapping.sync(start, self.size if stop is None else stop)
+            else:
+                self._sync_by_descriptor()
             self._sync_name(self.path)
         except OSError as error:
             self._sync_failure = sync_failed(error, self.path, start)
             raise self._sync_failure from error
+
+    def _sync_by_descriptor(self) -> None:
+        descriptor = self._open_again(os.O_RDONLY)
+        try:
+            sync_descriptor(descriptor)
+        finally:
+            os.close(descriptor)
 
     def write_at(self, position: int, data: memoryview) -> None:
         check_range(self, position, position + len(data))
@@ -87,9 +97,9 @@ class LocalFile:
             self._descriptor = self._open_again()
         return self._descriptor
 
-    def _open_again(self) -> int:
-        """Open the mapped file for writing; raises OSError when another lies in its place."""
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+    def _open_again(self, access: int = os.O_RDWR) -> int:
+        """Open the mapped file, for writing unless told otherwise; raises OSError when another lies in its place."""
+        descriptor = os.open(self.path, access | os.O_CLOEXEC)
         status = os.fstat(descriptor)
         if (status.st_dev, status.st_ino) != self._identity:
             os.close(descriptor)

@@ -7,10 +7,9 @@ under the entry point group "flintlog.media" and named in the configuration.
 What an implementation promises, and callers rely on:
 
 - `create` gives a file of exactly `size` zero bytes whose space is allocated, or `DiskFull` and no file.
-- After `RawFile.sync(start, stop)` returned, these bytes, the file's name and its directories survive a crash. It is
-  for files that were opened for writing; of one that was opened read-only it syncs nothing, and raises.
-- After `Medium.sync(path)` returned, all bytes of the file do, whoever wrote them: a process that was killed leaves
-  bytes that only the page cache has. This is the one way to make durable what an opening has found.
+- After `RawFile.sync(start, stop)` returned, these bytes, the file's name and its directories survive a crash, whoever
+  wrote them and however the file was opened: a process that was killed leaves bytes that only the page cache has.
+- `Medium.sync(path)` does that for a whole file that need not be open.
 - After one `sync` of a file failed, every later `sync` of it fails: what the operating system did
   with the lost pages is unknown, so success must never be reported again.
 - `RawFile.close` never raises; a view that someone still holds stays valid until it is dropped.
@@ -78,10 +77,7 @@ class RawFile(Protocol):
         """All bytes of the file; writable if the file was opened so."""
 
     def sync(self, start: int = 0, stop: int | None = None) -> None:
-        """Make these bytes, the file's name and its directories durable; `SyncFailed` for ever after a failure.
-
-        `DiskError` if the file was opened read-only.
-        """
+        """Make these bytes, the file's name and its directories durable; `SyncFailed` for ever after a failure."""
 
     def write_at(self, position: int, data: memoryview) -> None:
         """Write through the file instead of the mapping: no page faults, and the GIL is free."""
@@ -226,13 +222,6 @@ def check_range(file: RawFile, start: int, stop: int) -> None:
     """`DiskError` unless the file holds the range."""
     if not 0 <= start <= stop <= file.size:
         raise DiskError(f"the bytes {start} to {stop} are not in a file of {file.size}", path=file.path, offset=start)
-
-
-def check_writable(file: RawFile) -> None:
-    """`DiskError` unless the file can be synced through its map."""
-    if file.buffer.readonly:
-        advice = "sync it through its medium"
-        raise DiskError("the file was opened read-only: its map syncs nothing", path=file.path, advice=advice)
 
 
 @contextmanager

@@ -120,8 +120,7 @@ class Segment(MappedSegment):
         # Kept here as well as in the file: a file that was unmapped and opened again has forgotten it.
         if self._sync_failure is not None:
             raise self._sync_failure
-        with self._lock:
-            raw = self._raw if self._raw_writable else None
+        raw = self._raw
         try:
             if raw is not None:
                 raw.sync(start, stop)
