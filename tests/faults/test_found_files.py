@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from flintlog import Message, Store, StoreConfig, open_store
+from flintlog.care.backup import backup, verify_backup
 from flintlog.disk.durable_names import sync_files
 from flintlog.disk.faulty import FaultyMedium
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.format.names import segment_name
 from flintlog.format.timer import Slot
+from flintlog.services.timer_log import TimerLog
 from flintlog.services.timer_wheel import TimerWheel
 from flintlog.store.cutting import keep_aside
 from tests.faults.world import ROOT, small_config
@@ -126,6 +129,35 @@ def test_slots_of_a_timer_wheel_that_were_found_are_durable() -> None:
     medium = before.kill()
     assert TimerWheel.open(path, 64, 1000, medium) is not None
     assert all(medium.crash(seed).read(path)[9 * 32 + 7] == 9 for seed in SEEDS)
+
+
+def test_timer_log_that_was_found_is_durable_after_its_flush() -> None:
+    before = FaultyMedium()
+    before.make_directories(ROOT / "timerlog")
+    written = TimerLog(ROOT / "timerlog", 5200, before)
+    written.load()
+    written.room()
+    written.append(b"u" * 52)
+    medium = before.kill()
+    found = TimerLog(ROOT / "timerlog", 5200, medium)
+    assert found.load()
+    found.cut(52)
+    found.flush()
+    path = ROOT / "timerlog" / segment_name(0)
+    assert all(medium.crash(seed).read(path).rstrip(b"\0") == b"u" * 52 for seed in SEEDS)
+
+
+def test_backup_in_directories_of_a_killed_one_keeps_them() -> None:
+    medium = FaultyMedium()
+    with open_store(ROOT, KINDS["plain"], medium=medium) as store:
+        put(store, "plain", 0)
+    medium.sync_directory(ROOT.parent)
+    target = Path("/backups/today")
+    medium.make_directories(target / "files")
+    after = medium.kill()
+    backup(ROOT, target, medium=after)
+    for seed in SEEDS:
+        assert verify_backup(target, medium=after.crash(seed))[1] == [], seed
 
 
 def test_files_of_folders_are_made_durable_with_their_names() -> None:

@@ -39,6 +39,7 @@ from flintlog.care.delay_levels import format_levels
 from flintlog.care.store_files import StoreFiles, look_at, refuse_member
 from flintlog.derive.derived_files import DataFile
 from flintlog.derive.log_end import records_end
+from flintlog.disk.durable_names import sync_names
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.lock import is_locked
 from flintlog.disk.medium import Medium
@@ -93,6 +94,7 @@ def backup(
     medium.make_directories(target / FILES)
     lock = medium.lock(target / names.LOCK)
     try:
+        sync_names([target, target / FILES], medium)  # a backup that was killed may have left directories unsynced
         return _Copying(files, target).run()
     finally:
         lock.release()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from flintlog.disk.durable_names import sync_names
 from flintlog.disk.medium import Medium
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
@@ -42,6 +43,7 @@ class TimerLog:
             self.segments.load()
         except WrongFileSize:
             return False
+        sync_names([self._path], self._medium)  # a process that was killed may have made files
         return not self.segments.gaps()
 
     def remove_files(self) -> None:
