@@ -52,16 +52,16 @@ def common_size(sizes: Iterable[int], *, unit: int = 1) -> int | None:
 def log_file_size(files: Sequence[tuple[int, int]]) -> int | None:
     """The size of log files from (base, length) of each; None when bases and lengths do not fit together.
 
-    >>> log_file_size([(0, 1024), (1024, 1024), (2048, 100)])
-    1024
+    >>> log_file_size([(0, 1024), (1024, 1024), (2048, 100)]), log_file_size([(0, 100), (1024, 1000)])
+    (1024, 1024)
     """
     lengths = [length for _, length in files]
     size = common_size(lengths)
-    steps = [after - before for (before, _), (after, _) in pairwise(files)]
-    is_shared = size is not None and lengths.count(size) > 1 and not any(step % size for step in steps)
-    if steps and size not in steps and not is_shared:  # shared, and far apart: the files between them are missing
-        # One file is cut short and another is whole: the distance of two neighbours is the size of the first.
-        size = min(step for step in steps if step > 0) if any(step > 0 for step in steps) else size
+    steps = [after - before for (before, _), (after, _) in pairwise(files) if after > before]
+    # Lengths that several files share are the size, whatever a name says. Otherwise one file is cut short and another
+    # is whole: the distance of two neighbours is the size of the first.
+    if size is not None and lengths.count(size) == 1 and steps and size not in steps:
+        size = min(steps)
     if size is None or any(base % size for base, _ in files):
         return None
     return size

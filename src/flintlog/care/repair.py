@@ -107,7 +107,7 @@ def _plan(files: StoreFiles, seen: Verification, *, must_settle: bool) -> Repair
 def _guessed(files: StoreFiles, steps: list[Step]) -> list[str]:
     """Sizes of files that are built anew and that neither a configuration nor another file tells."""
     config, journal = files.config, _load_journal(files)
-    known = {**files.inferred.values, **({} if journal is None else journal.inferred)}
+    known = {**files.noted, **files.inferred.values, **({} if journal is None else journal.inferred)}
     actions = {step.action for step in steps} if files.given is None else set()
     made = (("queues", "mapped_file_size_consume_queue"), ("index", "max_hash_slot_num"), ("index", "max_index_num"))
     return [

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flintlog import kernel
 from flintlog.care.delay_levels import format_levels, see_levels, with_seen
 from flintlog.care.gone_files import find_gone
 from flintlog.care.inference import Inferred, common_size, index_layout, log_file_size
@@ -249,10 +250,10 @@ def _find_log(files: StoreFiles, *, is_given: bool, every_name: bool) -> None:
     found.sort(key=lambda file: file.base)
     whole = [file for file in found if file.size]
     if size is None:
-        size = log_file_size([(file.base, file.size) for file in whole])
-        if size is not None:
-            reason = f"{len(whole)} log files, by their names and lengths"
-            files.inferred.add("mapped_file_size_commit_log", size, reason)
+        size = _infer_log_size(files, whole)
+    if size is not None:
+        whole = [file for file in whole if not _is_nobodys(files, file, size)]
+        found = [file for file in found if not file.size or file in whole]
     _judge_sizes(files, found, size, is_log=True)
     files.findings += find_gone(directories, found, size or 0)
     files.log = tuple(whole)
@@ -260,6 +261,30 @@ def _find_log(files: StoreFiles, *, is_given: bool, every_name: bool) -> None:
         files.inferred.add(_SEALED, True, "a record ends in the CRC over all of it")
     if files.paths.ledger is not None:
         _find_ledger(files, files.paths.ledger)
+
+
+def _infer_log_size(files: StoreFiles, whole: Sequence[DataFile]) -> int | None:
+    """By the last writer's word, or by the files that hold anything: one without a record may have any name."""
+    noted = files.noted.get("mapped_file_size_commit_log")
+    if isinstance(noted, int) and any(file.size == noted for file in whole):
+        size, reason = noted, "as the last writer noted, and by the length of a file"
+    else:
+        written = [file for file in whole if any(files.read(file.path, 0, min(8, file.size)))]
+        found = log_file_size([(file.base, file.size) for file in written or whole])
+        if found is None:
+            return None
+        size, reason = found, f"{len(whole)} log files, by their names and lengths"
+    files.inferred.add("mapped_file_size_commit_log", size, reason)
+    return size
+
+
+def _is_nobodys(files: StoreFiles, file: DataFile, size: int) -> bool:
+    """Tell a file without a record whose name can be none of the log's."""
+    view = files.read(file.path, 0, file.size)
+    if not file.base % size or kernel.find_record(view, 0, file.size, file.base) >= 0:
+        return False
+    _note_foreign(files, Path(file.path))
+    return True
 
 
 def _find_ledger(files: StoreFiles, directory: Path) -> None:
