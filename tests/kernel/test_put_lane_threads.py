@@ -43,7 +43,7 @@ def test_a_dispatcher_waits_for_the_put_that_is_in_the_lane() -> None:
 
     def dispatch() -> None:
         assert lane.is_at_work.wait(10)
-        lane.is_owned = True
+        lane.own()
         seen.append(entries.position)
         lane.is_owned = False
 
@@ -58,7 +58,7 @@ def test_a_dispatcher_waits_for_the_put_that_is_in_the_lane() -> None:
 def test_a_put_leaves_its_record_to_the_dispatcher_that_has_the_lane(kernel: ModuleType) -> None:
     lane = kernel.Lane()
     puts = put_lane(kernel, lane, bytearray(4096))
-    lane.is_owned = True
+    lane.own()
     assert puts.put(Message("t", b"x"))
     assert lane.log_offset == 0 and puts.is_behind
 
@@ -75,7 +75,7 @@ def test_each_record_gets_one_entry_whoever_writes_it(kernel: ModuleType) -> Non
     is_over = threading.Event()
 
     def dispatch() -> None:
-        lane.is_owned = True
+        lane.own()
         try:
             lane.run(log, lane.log_offset, tail.position, 0)
             lane.log_offset = lane.position

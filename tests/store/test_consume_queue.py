@@ -450,11 +450,12 @@ def test_map_cache_takes_tails_back_only_inside_a_put(tmp_path: Path) -> None:
 def test_only_the_putting_thread_may_take_tails() -> None:
     tails = TailKeeper()
     answers: list[bool] = []
-    with tails.writing():
-        assert tails.may_take()
-        other = threading.Thread(target=lambda: answers.append(tails.may_take()))
-        other.start()
-        other.join()
+    tails.writer = threading.get_ident()
+    assert tails.may_take()
+    other = threading.Thread(target=lambda: answers.append(tails.may_take()))
+    other.start()
+    other.join()
+    tails.writer = None
     assert answers == [False]
     assert not tails.may_take()
 

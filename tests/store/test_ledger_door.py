@@ -86,7 +86,7 @@ def test_queue_offsets_are_taken_from_the_queues_when_a_member_leads(group: Told
 
 def test_who_does_not_lead_any_more_waits_for_no_put(group: ToldGroup) -> None:
     group.lead()
-    with group.store._engine.log.lock:  # a put is being made
+    with group.store._engine.log.lock():  # a put is being made
         thread = threading.Thread(target=group.door.follow)
         thread.start()
         thread.join(PATIENCE_S)

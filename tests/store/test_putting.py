@@ -497,7 +497,7 @@ def test_puts_that_race_with_shutdown_are_stored_or_refused() -> None:
 def test_a_put_that_finds_the_log_held_for_long_is_told_so() -> None:
     with open_in_memory(ASYNC.with_changes(os_page_cache_busy_time_out_mills=0)) as store:
         store.put(Message("orders", b"x")).check()
-        with store._engine.log.lock:  # as while a new file does not come
+        with store._engine.log.lock():  # as while a new file does not come
             store._engine.log.locked_since = time.monotonic() - 1
             assert store.put(Message("orders", b"x")).status is PutStatus.OS_PAGE_CACHE_BUSY
             assert store.put_batch([Message("orders", b"x")]).status is PutStatus.OS_PAGE_CACHE_BUSY

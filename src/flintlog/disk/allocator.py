@@ -10,10 +10,12 @@ What was made and never asked for is deleted at shutdown; after a crash it remai
 
 from __future__ import annotations
 
-import heapq
 import logging
 import threading
+import time
+from typing import Final
 
+from flintlog.disk.bell import Bell
 from flintlog.disk.buffer_pool import TransientStorePool
 from flintlog.disk.medium import Medium, RawFile
 from flintlog.disk.segment import DEFAULT_TOUCH_AHEAD_BYTES, Segment, WriteBuffer
@@ -23,18 +25,37 @@ from flintlog.errors import DiskError, FlintlogError
 log = logging.getLogger(__name__)
 
 OBTAIN_TIMEOUT_MS = 5_000
+_LOOK_AGAIN_S: Final = 0.5
+"""The thread looks this often by itself: whoever asked may have been interrupted before it rang."""
 
 
 class _Request:
-    """One file to be made; `done` is set with a segment or an error."""
+    """One file to be made; `bell` rings when it has a segment or an error."""
 
-    __slots__ = ("done", "error", "file", "segment")
+    __slots__ = ("bell", "error", "file", "segment")
 
     def __init__(self, file: NewFile) -> None:
         self.file = file
-        self.done = threading.Event()
+        self.bell = Bell()
         self.segment: Segment | None = None
         self.error: FlintlogError | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.segment is not None or self.error is not None
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the log has it: who asked for it may have been interrupted before."""
+        return self.segment is not None and self.segment.is_listed
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until it is done; False when it was not in time."""
+        deadline = time.monotonic() + timeout_s
+        while not self.is_done:
+            if not self.bell.listen(max(0.0, deadline - time.monotonic())) and not self.is_done:
+                return False
+        return True
 
     def __lt__(self, other: _Request) -> bool:
         return (-self.file.size, self.file.base) < (-other.file.size, other.file.base)
@@ -62,8 +83,8 @@ class SegmentAllocator:
         self._timeout_ms = timeout_ms
         self._touch_ahead_bytes = touch_ahead_bytes
         self._for_syncs = for_syncs
-        self._changed = threading.Condition()
-        self._waiting: list[_Request] = []
+        self._lock = threading.Lock()
+        self._bell = Bell()
         self._requests: dict[tuple[int, int], _Request] = {}
         self._thread: threading.Thread | None = None
         self._is_stopping = False
@@ -82,44 +103,55 @@ class SegmentAllocator:
         self._check_buffers(wanted)
         request = self._request(wanted)
         self._request(ahead)
-        if not request.done.wait(self._timeout_ms / 1000):
-            raise DiskError(f"the next file was not made in {self._timeout_ms} ms", path=wanted.path)
-        with self._changed:
-            self._requests.pop((wanted.base, wanted.size), None)
+        self._wait(request)
         if request.segment is None:
             # A failure from when the file was made ahead is old: the disk may have room again.
-            return self._make(wanted)
+            with self._lock:
+                self._requests.pop((wanted.base, wanted.size), None)
+            request = self._request(wanted)
+            self._wait(request)
+        if request.segment is None:
+            assert request.error is not None
+            raise request.error
         return request.segment
+
+    def _wait(self, request: _Request) -> None:
+        self._bell.ring()
+        if not request.wait(self._timeout_ms / 1000):
+            raise DiskError(f"the next file was not made in {self._timeout_ms} ms", path=request.file.path)
 
     def _check_buffers(self, wanted: NewFile) -> None:
         pool = self._pool
         if pool is None or not self._fast_fail or (wanted.base, wanted.size) in self._requests:
             return
-        if pool.available_buffers <= len(self._waiting):
+        if pool.available_buffers <= len(self._waiting()):
             raise DiskError("no write buffer is free", path=wanted.path, advice="raise transientStorePoolSize")
 
     def _request(self, file: NewFile) -> _Request:
         key = (file.base, file.size)
-        with self._changed:
+        with self._lock:
+            self._requests = {each: request for each, request in self._requests.items() if not request.is_taken}
             request = self._requests.get(key)
             if request is None:
                 request = self._requests[key] = _Request(file)
-                heapq.heappush(self._waiting, request)
-                self._changed.notify()
             return request
 
+    def _waiting(self) -> list[_Request]:
+        with self._lock:
+            return [request for request in self._requests.values() if not request.is_done]
+
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._is_stopping)
-                if self._is_stopping:
-                    return
-                request = heapq.heappop(self._waiting)
+        while not self._is_stopping:
+            waiting = self._waiting()
+            if not waiting:
+                self._bell.listen(_LOOK_AGAIN_S)
+                continue
+            request = min(waiting)
             try:
                 request.segment = self._make(request.file)
             except FlintlogError as error:
                 request.error = error
-            request.done.set()
+            request.bell.ring()
 
     def _make(self, file: NewFile) -> Segment:
         buffer = self._borrow(file)
@@ -161,14 +193,15 @@ class SegmentAllocator:
 
     def shut_down(self) -> None:
         """Stop, and delete the files that nobody asked for."""
-        with self._changed:
-            self._is_stopping = True
-            self._changed.notify_all()
-        thread, self._thread = self._thread, None
+        self._is_stopping = True
+        self._bell.ring()
+        thread = self._thread
         if thread is not None:
             thread.join()
-        with self._changed:
-            unused, self._requests, self._waiting = list(self._requests.values()), {}, []
+        self._thread = None
+        with self._lock:
+            unused = [request for request in self._requests.values() if not request.is_taken]
         for request in unused:
             if request.segment is not None:
                 request.segment.destroy(0, 0)
+        self._requests = {}

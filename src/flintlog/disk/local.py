@@ -25,7 +25,7 @@ from flintlog.disk.local_file import LocalFile, sync_failed
 from flintlog.disk.lock import LocalLock
 from flintlog.disk.map_cache import DEFAULT_MAX_MAPS, MapCache
 from flintlog.disk.medium import MAX_SMALL_FILE_BYTES, DiskUsage, FileInfo, disk_error, os_errors
-from flintlog.errors import DiskError, SyncFailed
+from flintlog.errors import DiskError, FlintlogError, SyncFailed
 
 _NAMELESS_UNSUPPORTED = {EISDIR, ENOENT, ENOSYS, ENOTSUP, EOPNOTSUPP, EPERM, EXDEV}
 _FILE_MODE = 0o644
@@ -43,15 +43,24 @@ class LocalMedium:
 
     def create(self, path: Path, size: int) -> LocalFile:
         """A new file of `size` allocated zero bytes, writable; an existing one is an error."""
-        with os_errors(f"make a file of {size} bytes", path):
-            descriptor = self._make_allocated(path, size)
-            try:
-                status = os.fstat(descriptor)
-                mapping = MemoryMap(size, descriptor, writable=True)
-            finally:
-                os.close(descriptor)
+        what = f"make a file of {size} bytes"
+        if path.exists():
+            raise disk_error(FileExistsError(EEXIST, os.strerror(EEXIST)), what, path)
         self._note_fresh(path)
-        return LocalFile(path, mapping, self._sync_name, status)
+        try:
+            with os_errors(what, path):
+                descriptor = self._make_allocated(path, size)
+                try:
+                    status = os.fstat(descriptor)
+                    mapping = MemoryMap(size, descriptor, writable=True)
+                finally:
+                    os.close(descriptor)
+            return LocalFile(path, mapping, self._sync_name, status)
+        except BaseException:
+            # Also what a signal's handler raises: nobody will know of this file.
+            with suppress(FlintlogError):
+                self.remove(path)
+            raise
 
     def _make_allocated(self, path: Path, size: int) -> int:
         try:
@@ -217,8 +226,6 @@ def _make_nameless(path: Path, size: int) -> int:
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None:
         raise OSError(ENOTSUP, os.strerror(ENOTSUP))
-    if path.exists():
-        raise FileExistsError(EEXIST, os.strerror(EEXIST))
     descriptor = os.open(path.parent, flag | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
     try:
         _allocate(descriptor, size)

@@ -55,6 +55,7 @@ class MappedSegment(Counted):
         "committed_position",
         "flushed_position",
         "give_up_tail",
+        "is_listed",
         "path",
         "recently_used",
         "size",
@@ -78,6 +79,7 @@ class MappedSegment(Counted):
         self.committed_position = 0
         self.flushed_position = 0
         self.recently_used = True
+        self.is_listed = False  # whether it is among the segments of a log
         # Set by an owner who hands the tail to others: called, in any thread and without waiting, before
         # an idle tail is unmapped; True promises that nobody has the tail any more.
         self.give_up_tail: Callable[[], bool] | None = None

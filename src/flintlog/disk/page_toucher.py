@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from flintlog.disk.bell import Latch
 from flintlog.disk.segment import DEFAULT_TOUCH_AHEAD_BYTES, Segment
 from flintlog.errors import FlintlogError
 
@@ -37,7 +38,7 @@ class PageToucher:
         self._for_syncs = for_syncs
         self._busy_s = busy_interval_ms / 1000
         self._idle_s = idle_interval_ms / 1000
-        self._stop = threading.Event()
+        self._stop = Latch()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:

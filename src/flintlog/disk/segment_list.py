@@ -191,9 +191,10 @@ class SegmentList:
 
     # Changing the list
 
-    def _add(self, segment: Segment) -> None:
+    def _add(self, segment: Segment) -> Segment:
         with self._lock:
-            self._segments = (*self._segments, segment)
+            self._segments, segment.is_listed = (*self._segments, segment), True
+        return segment
 
     def _forget(self, gone: Segment) -> None:
         with self._lock:

@@ -40,7 +40,10 @@ class SegmentMaker(Protocol):
     """Who makes segments ahead of time."""
 
     def obtain(self, wanted: NewFile, ahead: NewFile) -> Segment:
-        """The wanted segment, with the one behind it under way; raises when it cannot be had."""
+        """The wanted segment, with the next one under way; raises when it cannot be had.
+
+        The same one is given again until it `is_listed`: whoever asked may be interrupted before that.
+        """
 
 
 class SegmentQueue(SegmentList):
@@ -96,14 +99,13 @@ class SegmentQueue(SegmentList):
     def _append_new(self, base: int) -> Segment | None:
         if self.read_only:
             raise StoreClosed("the log was opened read-only", path=self._paths.paths[0])
+        last = self.last
         try:
             segment = self._make(base)
         except FlintlogError as error:
             self.create_failure = error
             return None
         self.create_failure = None
-        last = self.last
-        self._add(segment)
         if last is not None:
             last.unlock_memory()
         return segment
@@ -111,9 +113,15 @@ class SegmentQueue(SegmentList):
     def _make(self, base: int) -> Segment:
         wanted = self._new_file(base)
         if self._allocator is not None:
-            return self._allocator.obtain(wanted, self._new_file(base + self.segment_size))
+            return self._add(self._allocator.obtain(wanted, self._new_file(base + self.segment_size)))
         raw = self.medium.create(wanted.path, wanted.size)
-        return Segment(wanted.path, base, wanted.size, self.medium, raw=raw)
+        try:
+            return self._add(Segment(wanted.path, base, wanted.size, self.medium, raw=raw))
+        except BaseException:
+            # A signal's handler raised: a file that no list has would be in the way of the next one.
+            if self.find(base) is None:
+                self.medium.remove(wanted.path)
+            raise
 
     def _new_file(self, base: int) -> NewFile:
         directory = self._paths.choose(base, self.segment_size)

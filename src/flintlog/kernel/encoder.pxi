@@ -1,5 +1,14 @@
 # The encoder: from messages to records at the tail of the log, by way of a plan.
 
+cdef int move_on(moves) except -1:
+    """Set the next offsets that belong to what was just appended; nothing here lets Python run other code."""
+    if moves is not None:
+        table, new, other_table, other_new = <tuple>moves
+        PyDict_Update(table, new)
+        PyDict_Update(other_table, other_new)
+    return 0
+
+
 cdef class Encoder:
     """Writes messages of one type as records of one store. One thread at a time uses a tail."""
 
@@ -65,18 +74,22 @@ cdef class Encoder:
         self.plain.max_message_size = size
         self.max_body_size = size
 
-    def append(self, Tail tail not None, message, queue_offset, store_timestamp, properties=None):
+    def append(self, Tail tail not None, message, queue_offset, store_timestamp, properties=None, moves=None):
         """Write one record and return its size; 0 (END_OF_FILE) when the file has no room for it."""
         cdef Plan plan
         cdef int64_t offset_in_queue, stored_at
+        cdef Py_ssize_t size
         tail.check_writable()
         if (
             not int64_of(<PyObject *>queue_offset, &offset_in_queue)
             or not int64_of(<PyObject *>store_timestamp, &stored_at)
             or not self.make_plan(<PyObject *>message, <PyObject *>properties, stored_at, &plan)
         ):
-            return self.append_plainly(tail, message, queue_offset, store_timestamp, properties)
-        return self.write(tail, &plan, offset_in_queue, stored_at, NULL)
+            return self.append_plainly(tail, message, queue_offset, store_timestamp, properties, moves)
+        size = self.write(tail, &plan, offset_in_queue, stored_at, NULL)
+        if size:
+            move_on(moves)
+        return size
 
     cdef Py_ssize_t write(
         self, Tail tail, const Plan *plan, int64_t offset_in_queue, int64_t stored_at, Facts *facts
@@ -100,7 +113,7 @@ cdef class Encoder:
         tail.at += plan.size
         return plan.size
 
-    cdef append_plainly(self, Tail tail, message, queue_offset, store_timestamp, properties):
+    cdef append_plainly(self, Tail tail, message, queue_offset, store_timestamp, properties, moves):
         cdef bytes record = self.plain.encode(message, queue_offset, tail.end, store_timestamp, properties)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(record)
         tail.check_writable()  # other code ran
@@ -108,9 +121,10 @@ cdef class Encoder:
             return 0
         publish(tail.data + tail.at, <const uint8_t *>PyBytes_AS_STRING(record), size)
         tail.take_written(tail.data + tail.at, size, store_timestamp)
+        move_on(moves)
         return size
 
-    def append_batch(self, Tail tail not None, messages, queue_offset, store_timestamp):
+    def append_batch(self, Tail tail not None, messages, queue_offset, store_timestamp, moves=None):
         """Write the messages of one queue one behind the other, all or none.
 
         Returns where each record starts, and the end; None when the file has no room for all of them.
@@ -136,11 +150,12 @@ cdef class Encoder:
             into = tail.room_for(total)
             write_batch(into, bodies, frames.data, <int64_t *>offsets.data.as_longlongs, self.append_crc)
             tail.take_written(into, total, store_timestamp)
+            move_on(moves)
         finally:
             free(frames.data)
         return offsets
 
-    def append_encoded(self, Tail tail not None, batch, queue_offset, store_timestamp):
+    def append_encoded(self, Tail tail not None, batch, queue_offset, store_timestamp, moves=None):
         """Write the messages that a client encoded as the body of `batch`, as `append_batch` would."""
         cdef Plan plan
         cdef int64_t offset_in_queue, stored_at
@@ -155,7 +170,7 @@ cdef class Encoder:
             or not self.make_plan(<PyObject *>batch, Py_None, stored_at, &plan)
             or not measure_encoded(&plan, self.append_crc, &total, &count)
         ):
-            return self.append_encoded_plainly(tail, batch, queue_offset, store_timestamp)
+            return self.append_encoded_plainly(tail, batch, queue_offset, store_timestamp, moves)
         if total + END_RESERVE > tail.size - tail.at:
             return None
         # Making the array runs no code of others, so the plan still stands.
@@ -165,9 +180,10 @@ cdef class Encoder:
             into, tail.end_offset(), &plan, offset_in_queue, stored_at, self.append_crc, offsets.data.as_longlongs
         )
         tail.take_written(into, total, stored_at)
+        move_on(moves)
         return offsets
 
-    cdef append_encoded_plainly(self, Tail tail, batch, queue_offset, store_timestamp):
+    cdef append_encoded_plainly(self, Tail tail, batch, queue_offset, store_timestamp, moves):
         cdef uint8_t *into
         records, offsets = self.plain.encode_encoded(batch, queue_offset, tail.end, store_timestamp)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(records)
@@ -177,6 +193,7 @@ cdef class Encoder:
         into = tail.room_for(size)
         publish(into, <const uint8_t *>PyBytes_AS_STRING(records), size)
         tail.take_written(into, size, store_timestamp)
+        move_on(moves)
         return offsets
 
     cdef Py_ssize_t plan_batch(

@@ -103,14 +103,23 @@ cdef class Lane:
         self.slot_inverse = inverse_of(max(self.slot_count, <uint32_t>1))
         self.index_count = <uint32_t>index_count
 
+    def own(self):
+        """Take the lane. See the plain twin."""
+        self.is_owned = True
+
     def run(self, buffer, Py_ssize_t start, Py_ssize_t stop, int64_t base, bint at_index=False):
-        """Apply the records of buffer[start:stop]; `position` is then that of the record it stopped at."""
+        """Apply the records of buffer[start:stop]; `position` is then that of the record it stopped at.
+
+        `log_offset` and `stopped_at_index` go along: what was done is not done again, whatever is raised after this.
+        """
         cdef Py_buffer view
         cdef int reason
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
             check_range(start, stop, view.len)
             reason = self.run_range(<const uint8_t *>view.buf, start, stop, base, at_index)
+            self.log_offset = base + self.position
+            self.stopped_at_index = reason == AT_INDEX
         finally:
             PyBuffer_Release(&view)
         return LANE_STOPS[reason]

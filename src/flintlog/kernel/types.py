@@ -34,6 +34,12 @@ INNER_BATCH: Final = 2
 
 END_OF_FILE: Final = 0
 
+Moves: TypeAlias = tuple[dict[tuple[str, int], int], dict[tuple[str, int], int], dict[str, int], dict[str, int]]
+"""What an append moves on with the end of the log: a table of next offsets and its new values, another table and its.
+
+Both kernels do it without a point at which Python could switch threads or raise the exception of a signal's handler.
+"""
+
 
 class Crc(IntEnum):
     """Which sums of a record are checked; `True` and `False` mean the first two."""

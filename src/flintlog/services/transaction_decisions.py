@@ -16,6 +16,7 @@ puts a record for a transaction has claimed it, and others wait until it is deci
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -34,6 +35,7 @@ from flintlog.store.stored import StoredMessage
 _WORDS: Final = {Decision.COMMIT: "committed", Decision.ROLLBACK: "rolled back"}
 
 _TRIES: Final = 3
+_CLAIM_LOOK_S: Final = 0.002
 
 Rebuild = Callable[[StoredMessage, Half], Rewritten]
 
@@ -49,7 +51,7 @@ class Decisions:
         self._table = TransactionTable(0, 0)
         self._ops = GatheredOps(config.transaction_op_msg_max_size, config.transaction_op_batch_interval)
         self._saved = (-1, -1)
-        self._changed = threading.Condition()
+        self._changed = threading.RLock()
         self._beginning: set[str] = set()
 
     def load(self) -> None:
@@ -131,20 +133,32 @@ class Decisions:
     @contextmanager
     def claimed(self, transaction: Undecided) -> Iterator[None]:
         """Be the one who puts a record for a transaction; an error when it is undecided no more."""
-        self._see_copy_of(transaction)
-        with self._changed:
-            self._changed.wait_for(lambda: not transaction.is_claimed)
-            if not self._table.is_open(transaction):
-                raise self.decided(transaction.half.id)
-            if transaction.copied_to >= self._table.read_to:
-                raise PutFailed(f"a copy of the transaction {transaction.half.id!r} is not on disk yet")
-            transaction.is_claimed = True
+        me = object()
         try:
+            self._claim(transaction, me)
             yield
         finally:
+            # An assignment: nothing that a signal's handler raises comes before it.
+            if transaction.claimed_by is me:
+                transaction.claimed_by = None
+
+    def _claim(self, transaction: Undecided, claimant: object) -> None:
+        self._see_copy_of(transaction)
+        while transaction.claimed_by is not claimant:
+            self._wait_for_claim(transaction)
             with self._changed:
-                transaction.is_claimed = False
-                self._changed.notify_all()
+                if not self._table.is_open(transaction):
+                    raise self.decided(transaction.half.id)
+                if transaction.copied_to >= self._table.read_to:
+                    raise PutFailed(f"a copy of the transaction {transaction.half.id!r} is not on disk yet")
+                if transaction.claimed_by is None:
+                    transaction.claimed_by = claimant
+
+    @staticmethod
+    def _wait_for_claim(transaction: Undecided) -> None:
+        """Wait until nobody has claimed it. It is looked for: who gives it back may be interrupted before a call."""
+        while transaction.claimed_by is not None:
+            time.sleep(_CLAIM_LOOK_S)
 
     def _see_copy_of(self, transaction: Undecided) -> None:
         """A copy that is in the log but was not read would come to life when its transaction is decided without it.
@@ -152,8 +166,8 @@ class Decisions:
         Nobody waits for dispatch with a claim in hand: a listener, which dispatch waits for, may wait for the claim.
         """
         for _ in range(_TRIES):
+            self._wait_for_claim(transaction)
             with self._changed:
-                self._changed.wait_for(lambda: not transaction.is_claimed)
                 if transaction.copied_to < self._table.read_to:
                     return
             self.see_new(wait=True)

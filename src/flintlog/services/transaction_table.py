@@ -41,7 +41,7 @@ class Undecided:
 
     half: Half
     superseded: list[Half] = field(default_factory=list)
-    is_claimed: bool = False
+    claimed_by: object = None
     """Whether somebody is putting a record for it: everyone else waits."""
     copied_to: int = -1
     """Queue offset of the newest copy; until that one was read, nothing may be decided."""

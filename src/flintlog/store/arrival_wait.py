@@ -14,8 +14,9 @@ Looking again between arming and waiting makes it safe: what came before arming 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
+
+from flintlog.disk.bell import Latch
 
 
 class ArrivalWait:
@@ -24,7 +25,7 @@ class ArrivalWait:
     def __init__(self, topics: Iterable[str], arm: Callable[[ArrivalWait], None]) -> None:
         self.topics = tuple(topics)
         self._arm = arm
-        self._woken = threading.Event()
+        self._woken = Latch()
 
     def arm(self) -> None:
         """From now on the next message of one of the topics wakes those who wait."""

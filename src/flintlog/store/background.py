@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from flintlog.disk.bell import Latch
 from flintlog.errors import FlintlogError, StoreClosed
 from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds, system_now_ms
 
@@ -45,7 +46,7 @@ class Job:
         self._seen_ms = now_ms()
         self._run_due = run_due
         self._now_ms = now_ms
-        self._wake = threading.Event()
+        self._wake = Latch()
         self._nudged = False
         self._running = threading.Lock()
         self._stopped = False

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from threading import get_ident
 from typing import Final
 
 from flintlog.disk.segment import Segment
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.format.batch_queue_entry import ENTRY_SIZE, BatchQueueEntry, encode_batch_queue_entry
 from flintlog.store.logical_queue import Boundary, LogicalQueue, QueueType, StoreTimeOf
-from flintlog.store.queue_tail import TailKeeper, write_at_end
+from flintlog.store.queue_tail import TailKeeper, place_at_end
 from flintlog.store.queue_units import CqUnit, EntryRange
 
 _ENTRY = struct.Struct(">qiqqqhii")
@@ -85,19 +86,24 @@ class BatchConsumeQueue(LogicalQueue):
         """`queue_offset` is the batch's first; a record that is no batch has -1 and gets no entry."""
         if queue_offset < 0 or physical_offset <= self._max_physical_offset:
             return True
-        with self._tails.writing(self):
+        self._tails.writer = get_ident()
+        try:
             segment = self.segments.last_or_new(self.segments.max_wrote)
             if segment is None:
                 return False
             if self._has_stale_end:
                 self._erase_stale_end(segment)
             entry = BatchQueueEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, batch_count)
-            write_at_end(segment, encode_batch_queue_entry(entry), self._tails)
-        self._max_physical_offset = physical_offset
-        self._record_bytes += size
-        self._max_offset = queue_offset + batch_count
-        if self._min_offset < 0:
-            self._min_offset = queue_offset
+            tail, stop = place_at_end(segment, encode_batch_queue_entry(entry), self._tails)
+            tail.position = stop
+            self._max_physical_offset = physical_offset
+            self._record_bytes += size
+            self._max_offset = queue_offset + batch_count
+            if self._min_offset < 0:
+                self._min_offset = queue_offset
+        finally:
+            self._tails.writer = None
+            self._tails.written.add(self)
         return True
 
     @property

@@ -121,7 +121,7 @@ class ClosedBatches:
         if notes.opened is not None:
             notes.close()  # an earlier call was interrupted after its marker
         told: list[tuple[Service, Receipt]] = []
-        with engine.log.lock:
+        with engine.log.lock():
             if engine.log.is_closed:
                 raise StoreClosed("the store takes no messages now", path=engine.path)
             batch = self._opened(writer_id, batch_id)

@@ -8,8 +8,8 @@
 
 Invariants. A record's physical offset is its place. Records and batches never span segments; what is left of a
 segment is closed by a blank of eight bytes. The queue offset of a record is assigned, used and advanced under
-the put lock, and advanced only after the append succeeded. `tail.position` moves last, so whatever
-lies below it is a whole record.
+the put lock. `tail.position` moves last, so whatever lies below it is a whole record; the queue's next offset moves
+with it, in the kernel, as one step: an exception that a signal's handler raises comes before both or after both.
 
 Any thread may call `put` and the reading methods; the put lock orders appends.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 from flintlog.disk.scratch import scratch_room
 from flintlog.disk.segment import Segment
@@ -28,7 +28,7 @@ from flintlog.errors import DiskFull, InvalidMessage, InvalidOffset, StoreClosed
 from flintlog.format.client_batch import count_client_messages
 from flintlog.format.properties import encode_properties
 from flintlog.format.record import END_RESERVE, encode_blank
-from flintlog.kernel import Encoder, Lane, PutLane, Tail, scan
+from flintlog.kernel import Encoder, Lane, Moves, PutLane, Tail, scan
 from flintlog.store.clock import Milliseconds, given_clock
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.put_figures import Unqueued
@@ -44,6 +44,10 @@ _TOO_LARGE = "the message does not fit into a segment"
 _LARGER_FILES = "raise mappedFileSizeCommitLog"
 
 
+AppendMany: TypeAlias = Callable[[Tail, int, int, "Moves | None"], "Sequence[int] | None"]
+"""Appends a batch to a tail, given its first queue offset, the time and what moves on with it."""
+
+
 class Placement(Protocol):
     """A put whose queue offset and properties are decided inside the put lock."""
 
@@ -51,11 +55,8 @@ class Placement(Protocol):
     def is_unqueued(self) -> bool:
         """Whether no queue will show the message."""
 
-    def prepare(self) -> tuple[Message, int]:
-        """The message to append and its queue offset."""
-
-    def done(self) -> None:
-        """The append succeeded: advance what was assigned."""
+    def prepare(self) -> tuple[Message, int, Moves]:
+        """The message to append, its queue offset, and the next offsets that move on with it."""
 
 
 class CommitLog:
@@ -107,7 +108,7 @@ class CommitLog:
 
     def close(self) -> None:
         """Take no more: a put that comes too late is refused, whatever it was told before."""
-        with self.lock:
+        with self.lock():
             self.close_held()
 
     def close_held(self) -> None:
@@ -129,17 +130,15 @@ class CommitLog:
 
         `capacity` is that of the Java HashMap which orders the properties, when it is not that of a new message.
         """
-        with self.lock:
+        with self.lock():
             return self.put_held(message, capacity)
 
     def put_held(self, message: Message, capacity: int | None = None) -> Receipt:
         """`put` for a caller that holds the put lock."""
         key = (message.topic, message.queue_id)
-        queue_offset = self.put_lane.next_offsets.get(key, 0)
-        receipt = self._append_one(message, queue_offset, capacity)
-        if receipt.status is _OK:
-            self.put_lane.next_offsets[key] = queue_offset + 1
-        return receipt
+        offsets = self.put_lane.next_offsets
+        queue_offset = offsets.get(key, 0)
+        return self._append_one(message, queue_offset, capacity, (offsets, {key: queue_offset + 1}, {}, {}))
 
     def make_check(self) -> Callable[[Message, int | None], None]:
         """A function that raises what a put of a message would, and appends nothing."""
@@ -155,17 +154,15 @@ class CommitLog:
 
     def put_placed(self, placement: Placement, capacity: int | None = None) -> Receipt:
         """Append a message whose queue offset is not simply the next of its own queue."""
-        with self.lock:
+        with self.lock():
             return self.put_placed_held(placement, capacity)
 
     def put_placed_held(self, placement: Placement, capacity: int | None = None) -> Receipt:
         """`put_placed` for a caller that holds the put lock."""
-        message, queue_offset = placement.prepare()
-        receipt = self._append_one(message, queue_offset, capacity)
-        if receipt.status is _OK:
-            placement.done()
-            if placement.is_unqueued:
-                self.unqueued.add((message.topic, message.queue_id), receipt.size)
+        message, queue_offset, moves = placement.prepare()
+        receipt = self._append_one(message, queue_offset, capacity, moves)
+        if receipt.status is _OK and placement.is_unqueued:
+            self.unqueued.add((message.topic, message.queue_id), receipt.size)
         return receipt
 
     def last_bytes(self, size: int) -> memoryview:
@@ -173,13 +170,13 @@ class CommitLog:
         tail = self._tail
         return memoryview(cast(memoryview, tail.buffer))[tail.position - size : tail.position]
 
-    def _append_one(self, message: Message, queue_offset: int, capacity: int | None) -> Receipt:
+    def _append_one(self, message: Message, queue_offset: int, capacity: int | None, moves: Moves) -> Receipt:
         now = self._now_ms()
         tail = self._ready_tail()
         text = None if capacity is None else encode_properties(message.properties or {}, capacity)
-        size = self._append(tail, message, queue_offset, now, text)
+        size = self._append(tail, message, queue_offset, now, text, moves)
         if not size:
-            rolled = self._append_to_next(message, queue_offset, now, text)
+            rolled = self._append_to_next(message, queue_offset, now, text, moves)
             if rolled is None:
                 return Receipt(self._refusal)
             tail, size = rolled
@@ -190,8 +187,8 @@ class CommitLog:
         """Append messages of one queue as one write, within one segment."""
         most_bytes = sum(len(message.body) for message in messages) + len(messages) * RECORD_SLACK_BYTES
 
-        def append(tail: Tail, queue_offset: int, now: int) -> Sequence[int] | None:
-            return self._encoder.append_batch(tail, messages, queue_offset, now)
+        def append(tail: Tail, queue_offset: int, now: int, moves: Moves | None) -> Sequence[int] | None:
+            return self._encoder.append_batch(tail, messages, queue_offset, now, moves)
 
         return self._put_many(messages[0], append, most_bytes, len(messages))
 
@@ -200,38 +197,39 @@ class CommitLog:
         count = count_client_messages(batch.body)
         most_bytes = len(batch.body) + count * RECORD_SLACK_BYTES
 
-        def append(tail: Tail, queue_offset: int, now: int) -> Sequence[int] | None:
-            return self._encoder.append_encoded(tail, batch, queue_offset, now)
+        def append(tail: Tail, queue_offset: int, now: int, moves: Moves | None) -> Sequence[int] | None:
+            return self._encoder.append_encoded(tail, batch, queue_offset, now, moves)
 
         return self._put_many(batch, append, most_bytes, count)
 
     def _put_many(
         self,
         first: Message,
-        append: Callable[[Tail, int, int], Sequence[int] | None],
+        append: AppendMany,
         most_bytes: int,
         count: int,
     ) -> Receipts:
-        with self.lock:
+        with self.lock():
             key = (first.topic, first.queue_id)
-            queue_offset = self.put_lane.next_offsets.get(key, 0)
+            next_offsets = self.put_lane.next_offsets
+            queue_offset = next_offsets.get(key, 0)
+            moves: Moves = next_offsets, {key: queue_offset + count}, {}, {}
             now = self._now_ms()
             # The file needs no pages of its map made ready.
             tail = self._tail if self._tail.is_through_file else self._ready_tail()
-            offsets = append(tail, queue_offset, now)
+            offsets = append(tail, queue_offset, now, moves)
             if offsets is None:
                 scratch = Tail(scratch_room(min(most_bytes, self.segments.segment_size)), 0)
-                if append(scratch, queue_offset, now) is None:
+                if append(scratch, queue_offset, now, None) is None:
                     raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
-                offsets = append(self._tail, queue_offset, now) if self._roll() else None
+                offsets = append(self._tail, queue_offset, now, moves) if self._roll() else None
                 if offsets is None:
                     return refused(self._refusal, count)
-            self.put_lane.next_offsets[key] = queue_offset + count
             return Receipts(_OK, offsets, queue_offset, now, first.store_host or self._store_host)
 
     def append_raw(self, offset: int, data: bytes) -> None:
         """Write records of another log, whole ones, at the end of this one; an empty log begins where they do."""
-        with self.lock:
+        with self.lock():
             self._check_follows(offset)
             if data and self._refusal is PutStatus.SERVICE_NOT_AVAILABLE:
                 raise StoreClosed("the log takes no more")
@@ -260,7 +258,7 @@ class CommitLog:
         self._use(segment.log_tail)
 
     def _append_to_next(
-        self, message: Message, queue_offset: int, now: int, text: bytes | None
+        self, message: Message, queue_offset: int, now: int, text: bytes | None, moves: Moves
     ) -> tuple[Tail, int] | None:
         """Close the full segment and append to a new one; None when there is no new one."""
         scratch = Tail(bytearray(self._scratch_size), 0)
@@ -268,7 +266,7 @@ class CommitLog:
             raise InvalidMessage(_TOO_LARGE, advice=_LARGER_FILES)
         if not self._roll():
             return None
-        return self._tail, self._append(self._tail, message, queue_offset, now, text)
+        return self._tail, self._append(self._tail, message, queue_offset, now, text, moves)
 
     def _roll(self) -> bool:
         """Close the current segment with a blank and take the next; False when none can be made."""

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
+from flintlog.disk.bell import Latch
 from flintlog.store.flush import join
 from flintlog.store.message import Message, PutStatus
 from flintlog.store.waiting import (
@@ -53,7 +54,7 @@ class Confirmation:
         self._tasks: list[tuple[float, Task]] = []
         self._loop_here = LoopHere()
         self._gate = threading.Lock()
-        self._stopped = threading.Event()
+        self._stopped = Latch()
         self._watcher = threading.Thread(target=self._watch, name="flintlog-confirm-watcher", daemon=True)
 
     def start(self) -> None:
@@ -133,32 +134,40 @@ class Confirmation:
             reached = self.confirmed_where = max(self.confirmed_where, offset)
             if not self._waiting and not self._tasks:
                 return
-            through = [waiting for _, waiting in self._waiting if waiting.target <= reached]
-            self._waiting = [each for each in self._waiting if each[1].target > reached]
-            tasks = [task for _, task in self._tasks if task[1].end_offset <= reached]
-            self._tasks = [each for each in self._tasks if each[1][1].end_offset > reached]
-        self._counted.took(through, tasks)
-        # Outside of the gate: the callback of a future is the user's code, and may put.
-        if tasks:
-            wake_loops(tasks, None)
-        if through:
-            finish_all(through, None)
+        self._finish(lambda _deadline, end: end <= reached, None)
 
     def _give_up(self, now: float) -> None:
-        with self._gate:
-            late = [waiting for deadline, waiting in self._waiting if deadline < now]
-            self._waiting = [each for each in self._waiting if each[0] >= now]
-            tasks = [task for deadline, task in self._tasks if deadline < now]
-            self._tasks = [each for each in self._tasks if each[0] >= now]
-        if not late and not tasks:
-            return
-        # Before those who may look at the figures go on.
-        self._counted.failed(len(late) + len(tasks))
-        self._counted.took(late, tasks)
+        self._finish(lambda deadline, _end: deadline < now, PutStatus.FLUSH_SLAVE_TIMEOUT)
+
+    def _finish(self, is_over: Callable[[float, int], bool], status: PutStatus | None) -> None:
+        """Complete those whose deadline and end are over; `status` replaces the one of their receipts."""
+        group: list[Waiting] = []
+        tasks: list[Task] = []
+        try:
+            with self._gate:
+                over = [waiting for deadline, waiting in self._waiting if is_over(deadline, waiting.target)]
+                left = [each for each in self._waiting if not is_over(each[0], each[1].target)]
+                tasks_over = [task for deadline, task in self._tasks if is_over(deadline, task[1].end_offset)]
+                tasks_left = [each for each in self._tasks if not is_over(each[0], each[1][1].end_offset)]
+                # From here on no call: whoever is taken out of the lists is told, whatever is raised here.
+                group, self._waiting, tasks, self._tasks = over, left, tasks_over, tasks_left
+            if not group and not tasks:
+                return
+            if status is not None:
+                self._counted.failed(len(group) + len(tasks))  # before those who may look at the figures go on
+            self._counted.took(group, tasks)
+            # Outside of the gate: the callback of a future is the user's code, and may put.
+            self._tell(group, tasks, status)
+        except BaseException:
+            self._tell(group, tasks, status)  # others wait for it; what was told already is not told twice
+            raise
+
+    @staticmethod
+    def _tell(group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
         if tasks:
-            wake_loops(tasks, PutStatus.FLUSH_SLAVE_TIMEOUT)
-        if late:
-            finish_all(late, PutStatus.FLUSH_SLAVE_TIMEOUT)
+            wake_loops(tasks, status)
+        if group:
+            finish_all(group, status)
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._timeout_s / _WATCHES_PER_TIMEOUT):

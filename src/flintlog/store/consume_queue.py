@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from threading import get_ident
 from typing import Final
 
 from flintlog.disk.segment import Segment
@@ -24,7 +25,7 @@ from flintlog.kernel import QueueEnd, count_entries
 from flintlog.store.consume_queue_ext import ConsumeQueueExt
 from flintlog.store.covered_queues import QueueClaim
 from flintlog.store.logical_queue import Boundary, LogicalQueue, QueueType, StoreTimeOf
-from flintlog.store.queue_tail import TailKeeper, write_at_end
+from flintlog.store.queue_tail import TailKeeper, place_at_end
 from flintlog.store.queue_time import search_by_time, segment_by_time
 from flintlog.store.queue_units import CqUnit, EntryRange
 
@@ -155,7 +156,8 @@ class ConsumeQueue(LogicalQueue):
         # Asked before a file is made: a repeat must not leave an empty one behind.
         if queue_offset and self.segments.segments and place < self.segments.max_wrote:
             return True
-        with self._tails.writing(self):
+        self._tails.writer = get_ident()
+        try:
             segment = self._segment_for(place)
             if segment is None:
                 return False
@@ -164,18 +166,26 @@ class ConsumeQueue(LogicalQueue):
             if self.ext is not None and is_extended:
                 tags_code = self.ext.put(tags_code, store_timestamp, bitmap)
             self._append(segment, physical_offset, size, tags_code)
+        finally:
+            self._tails.writer = None
+            self._tails.written.add(self)
         return True
 
     def fill(self, entry: bytes, count: int) -> bool:
         """Append one entry several times, in place of lost messages; False when no file could be made."""
-        with self._tails.writing(self):
+        self._tails.writer = get_ident()
+        try:
             while count:
                 segment = self._segment_for(self.segments.max_offset)
                 if segment is None:
                     return False
                 fits = min(count, (segment.size - segment.wrote_position) // ENTRY_SIZE)
-                write_at_end(segment, entry * fits, self._tails, self.end)
+                tail, stop = place_at_end(segment, entry * fits, self._tails, self.end)
+                tail.position = stop
                 count -= fits
+        finally:
+            self._tails.writer = None
+            self._tails.written.add(self)
         return True
 
     def _segment_for(self, place: int) -> Segment | None:
@@ -211,18 +221,21 @@ class ConsumeQueue(LogicalQueue):
     def _prefill(self, segment: Segment, place: int) -> None:
         """A queue that starts in the middle of a file: entries of no message up to its first."""
         position = place - segment.base
-        write_at_end(segment, _PREFILL * (position // ENTRY_SIZE), self._tails, self.end)
+        tail, stop = place_at_end(segment, _PREFILL * (position // ENTRY_SIZE), self._tails, self.end)
+        tail.position = stop
         self._has_only_fillers = True
         self._min_position = place
 
     def _append(self, segment: Segment, physical_offset: int, size: int, tags_code: int) -> None:
         data = _ENTRY.pack(physical_offset, size, tags_code)
-        tail = write_at_end(segment, data, self._tails, self.end)
+        end = self.end
+        tail, stop = place_at_end(segment, data, self._tails, end)
+        tail.position = stop
+        end.max_physical_offset = physical_offset + size
+        end.record_bytes += size
         self._has_only_fillers = False
-        self.end.max_physical_offset = physical_offset + size
-        self.end.record_bytes += size
         if self.ext is None:  # with an extension every entry must come here
-            self.end.tail = tail
+            end.tail = tail
 
     def detach(self) -> None:
         """Take the tail from the lane, so that its file may be unmapped; the next entry comes to `put`."""

@@ -41,6 +41,7 @@ from flintlog.store.index import IndexService
 from flintlog.store.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queue_table import QueueTable
 from flintlog.store.stored import Arrival
+from flintlog.store.turn import Turn
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +87,9 @@ class Dispatcher:
         self._delay_levels_ms = tuple(delay_levels_ms)
         self._listeners: list[Listener] = []
         self._waits: dict[str, set[ArrivalWait]] = {}
-        self._running = threading.Lock()
+        self._running = Turn()
         self._runner: int | None = None
+        self._told = 0  # up to here the listeners know of every record
         self._wanted = False
         self._is_counting = False
         self._segment: Segment | None = None
@@ -101,7 +103,7 @@ class Dispatcher:
     def start_at(self, position: int) -> None:
         """Everything below `position` is known to be dispatched."""
         self._leave_segment()
-        self.position = position
+        self.position = self._told = position
         self.lane.stopped_at_index = False
         if self._index is not None:
             self._show_index()
@@ -111,11 +113,17 @@ class Dispatcher:
         relief, self._relief = self._relief, None
         if relief is not None:
             relief.stop()
-        with self._running:
+        self._running.take(None)
+        try:
             self._leave_segment()
             self.lane.set_index(None)
+        finally:
+            self._running.owner = None
+            self._running.ring()
 
     def add_listener(self, listener: Listener) -> None:
+        if not self._listeners:
+            self._told = self.position
         self._listeners.append(listener)
 
     def arm(self, wait: ArrivalWait) -> None:
@@ -143,14 +151,16 @@ class Dispatcher:
         if self._runner == threading.get_ident():
             yield  # a listener: its thread is the one that dispatches
             return
+        self._running.take(None)
         try:
-            with self._running:
-                self.lane.is_owned = True
-                try:
-                    yield
-                finally:
-                    self.lane.is_owned = False
+            self.lane.own()
+            try:
+                yield
+            finally:
+                self.lane.is_owned = False
         finally:
+            self._running.owner = None
+            self._running.ring()
             self.advance()
 
     @contextmanager
@@ -182,8 +192,12 @@ class Dispatcher:
             try:
                 self._wanted = False
                 self._run_owned()
+            except BaseException:
+                self._wanted = True  # what is left is the next one's
+                raise
             finally:
-                self._running.release()
+                self._running.owner = None
+                self._running.ring()
             if self._relief is not None:
                 # What came meanwhile is not this caller's: there may be no end to it.
                 if self._wanted:
@@ -192,10 +206,10 @@ class Dispatcher:
 
     def _take(self, patience_s: float) -> bool:
         """Become the one who dispatches. Who only counts is waited for, because that takes a moment."""
-        if self._running.acquire(timeout=patience_s):
+        if self._running.take(patience_s):
             return True
         is_waiting = self._is_counting and self._runner != threading.get_ident()
-        return self._running.acquire(timeout=PATIENCE_S if is_waiting else 0)
+        return self._running.take(PATIENCE_S) if is_waiting else False
 
     def keep_up(self) -> None:
         """As `advance`, for whoever puts: while dispatch is far behind, wait for it a moment."""
@@ -210,8 +224,12 @@ class Dispatcher:
         """
         if self._runner == threading.get_ident():
             return
-        with self._running:
+        self._running.take(None)
+        try:
             self._run_owned()
+        finally:
+            self._running.owner = None
+            self._running.ring()
         self.advance()
 
     def check_progress(self) -> None:
@@ -237,12 +255,13 @@ class Dispatcher:
         if not self._take_to_count():
             return self.last_dispatched, None
         try:
-            self.lane.is_owned = True
+            self.lane.own()
             found = self._claims()
         finally:
             self.lane.is_owned = False
-            self._running.release()
-            self._is_counting = False  # only now: whoever sees it finds the lock free
+            self._running.owner = None
+            self._is_counting = False  # only now: whoever sees it finds the turn free
+            self._running.ring()
         if self._wanted:
             time.sleep(HAND_OVER_S)
             if self._wanted:
@@ -252,10 +271,10 @@ class Dispatcher:
     def _take_to_count(self) -> bool:
         """Have nobody dispatch, and whoever wants to wait a moment."""
         self._is_counting = True  # before the lock is had: this thread may have to wait for the interpreter with it
-        if self._running.acquire(blocking=False):
+        if self._running.take():
             return True
         self._is_counting = False  # who puts does not wait for one who waits
-        if not self._running.acquire(timeout=COUNT_PATIENCE_S):
+        if not self._running.take(COUNT_PATIENCE_S):
             return False
         self._is_counting = True
         return True
@@ -282,7 +301,7 @@ class Dispatcher:
     # ------------------------------------------------------------------ the loop
 
     def _run_owned(self) -> None:
-        self.lane.is_owned = True
+        self.lane.own()
         try:
             self._run()
         finally:
@@ -303,20 +322,19 @@ class Dispatcher:
 
     def _run_to(self, end: int) -> None:
         while self.position < end:
+            self._notify()  # of what a run before did, if it was interrupted
             segment = self._segment
             if segment is None or not segment.base <= self.position < segment.base + segment.size:
                 segment = self._find_segment()
                 if segment is None:
                     return
-            before = self.position
             try:
                 goes_on = self._step(segment, end)
             except (FlintlogError, OSError) as failure:
                 self._stall(failure)
                 return
             self.failure = None
-            if self._listeners and self.position > before:
-                self._notify(segment.base, before)
+            self._notify()
             if not goes_on:
                 return
 
@@ -347,8 +365,6 @@ class Dispatcher:
             return False
         lane = self.lane
         reason = lane.run(self._view, start, stop, base, lane.stopped_at_index)
-        lane.stopped_at_index = False
-        self.position = base + lane.position
         if reason is LaneStop.DONE:
             return True
         if reason is LaneStop.BLANK:
@@ -357,7 +373,6 @@ class Dispatcher:
             self._queue_step(self._view, lane.position, base)
             lane.stopped_at_index = True
         elif reason is LaneStop.INDEX:
-            lane.stopped_at_index = True
             self._roll_index()
         else:
             return self._pass_damage(end)
@@ -476,10 +491,19 @@ class Dispatcher:
         assert self._index is not None
         self.lane.set_index(*self._index.lane_buffer())
 
-    def _notify(self, base: int, start: int) -> None:
-        """Tell the listeners of the records from `start` to the position, all in the segment just read."""
-        stop = min(self.position - base, len(self._view))
-        self._tell_rows(kernel.scan(self._view, start - base, stop, base, delay_levels_ms=self._delay_levels_ms))
+    def _notify(self) -> None:
+        """Tell the listeners of the records that they do not know, up to the position, in the segment just read.
+
+        If this is interrupted, a listener may hear of a record twice, but of each.
+        """
+        segment = self._segment
+        if self._told >= self.position or segment is None:
+            return
+        if self._listeners:
+            base, view = segment.base, self._view
+            start, stop = max(self._told - base, 0), min(self.position - base, len(view))
+            self._tell_rows(kernel.scan(view, start, stop, base, delay_levels_ms=self._delay_levels_ms))
+        self._told = self.position
 
     def _tell_rows(self, seen: Scan) -> None:
         for place in range(seen.count):
@@ -489,6 +513,7 @@ class Dispatcher:
                 self._tell(
                     Arrival(topic, queue_id, row.queue_offset, row.physical_offset, row.tags_code, row.store_timestamp)
                 )
+                self._told = row.physical_offset + row.size
 
     def _tell(self, arrival: Arrival) -> None:
         for listener in tuple(self._listeners):

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from flintlog import kernel
+from flintlog.disk.bell import Latch
 from flintlog.errors import FlintlogError, ServiceNotEnabled, StoreInUse
 from flintlog.kernel import ScanStop
 from flintlog.store.dispatch import Dispatcher
@@ -49,7 +50,7 @@ class ExternalDispatcher(Dispatcher):
         self._moved = threading.Condition()
         self._charging = threading.Lock()
         self._is_behind = False
-        self._stopped = threading.Event()
+        self._stopped = Latch()
         self._thread: threading.Thread | None = None
         self._last = (-1, -1)
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from flintlog.disk.bell import Latch
 from flintlog.errors import SyncFailed
 
 log = logging.getLogger(__name__)
@@ -43,8 +44,8 @@ class Tide:
         self._interval_s = interval_ms / 1000
         self._least_pages = least_pages
         self._thorough_interval_s = thorough_interval_ms / 1000
-        self._stopped = threading.Event()
-        self._wake = threading.Event()
+        self._stopped = Latch()
+        self._wake = Latch()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:

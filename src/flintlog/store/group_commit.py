@@ -23,6 +23,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from flintlog.disk.bell import Latch
 from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush import Flushable, join
 from flintlog.store.message import Message, PutStatus
@@ -105,7 +106,7 @@ class GroupCommit:
         self._loop_here = LoopHere()
         self._nudged = False
         self._failed = False
-        self._stopped = threading.Event()
+        self._stopped = Latch()
         self._threads = [
             threading.Thread(target=self._run, name="flintlog-group-commit", daemon=True),
             threading.Thread(target=self._watch, name="flintlog-flush-watcher", daemon=True),
@@ -157,8 +158,8 @@ class GroupCommit:
         future: asyncio.Future[Outcome] = loop.create_future()
         self._tasks.append((future, receipt, time.monotonic(), message))
         if self._sleeping and self._ringer is not loop:
-            self._ringer = loop
             loop.call_soon(self._ring_for_loop)
+            self._ringer = loop  # last: a loop that is noted here rings
         elif self._stopped.is_set():
             self._finish_rest()
         return future
@@ -174,10 +175,10 @@ class GroupCommit:
             self._ring()
 
     def _ring(self) -> None:
-        self._sleeping = False
-        # Two producers may both have seen the thread asleep: the second finds the bell ringing.
-        with contextlib.suppress(RuntimeError):
-            self._bell.release()
+        """Wake the flush thread. Only the bell says whether that was done: a flag could be set before it rings."""
+        if self._bell.locked():
+            with contextlib.suppress(RuntimeError):  # two producers may both have seen the thread asleep
+                self._bell.release()
 
     def _submit(self, waiting: Waiting) -> None:
         self._requests.append(waiting)
@@ -269,8 +270,8 @@ class GroupCommit:
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._timeout_s / WATCHES_PER_TIMEOUT):
-            if self._tasks:
-                self._wake()  # their loop may have been stopped before it came to ring
+            if self._tasks or self._requests or self._nudged:
+                self._wake()  # whoever was to ring may have been stopped or interrupted before
             late_since = time.monotonic() - self._timeout_s
             with self._gate:
                 late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.began < late_since and not w.done]

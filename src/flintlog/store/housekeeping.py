@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from flintlog.disk.bell import Latch
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import FlintlogError
 from flintlog.store.checkpoint import CheckpointFile
@@ -51,7 +52,7 @@ class QueueFlush:
         self._on_tick = on_tick
         self._passed_at = self._thorough_at = -1
         self._passing = threading.Lock()  # an older count must not follow a newer one
-        self._stopped = threading.Event()
+        self._stopped = Latch()
         self._thread = threading.Thread(target=self._run, name="flintlog-queue-flush", daemon=True)
 
     def start(self) -> None:

@@ -162,11 +162,17 @@ class IndexService:
             self.create_failure = error
             return False
         self.create_failure = None
-        file = IndexFile(path, self.layout, self._medium, raw)
-        if full is not None:
-            file.start_after(full.header)
-        with self._lock:
-            self._files = (*self._files, file)
+        try:
+            file = IndexFile(path, self.layout, self._medium, raw)
+            if full is not None:
+                file.start_after(full.header)
+            with self._lock:
+                self._files = (*self._files, file)
+        except BaseException:
+            # A signal's handler raised: a file that no list has would be in the way of the next one.
+            if all(each.path != path for each in self._files):
+                self._medium.remove(path)
+            raise
         return True
 
     def _seal(self, full: IndexFile) -> None:

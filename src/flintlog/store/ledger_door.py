@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flintlog.derive.log_end import records_end
+from flintlog.disk.bell import Latch
 from flintlog.disk.segment_queue import SegmentQueue
 from flintlog.errors import FlintlogError, InvalidConfig
 from flintlog.format.record import END_RESERVE, encode_blank
@@ -77,7 +78,7 @@ class LedgerDoor:
         self._log = commit_log
         self._committed = ledger.committed
         self._proposer: Proposer | None = None
-        self._woken = threading.Event()
+        self._woken = Latch()
         self._is_stopped = False
         self._has_resigned = False
         self.between_steps: Callable[[Callable[[], None]], None] = lambda work: work()

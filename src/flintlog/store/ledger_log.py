@@ -26,9 +26,9 @@ from flintlog.errors import InvalidMessage, StoreClosed
 from flintlog.format.client_batch import count_client_messages
 from flintlog.format.ledger_entry import ENTRY_END_RESERVE, ENTRY_HEAD_SIZE, MAX_ENTRY_SIZE
 from flintlog.format.properties import encode_properties
-from flintlog.kernel import Encoder, Lane, Tail
+from flintlog.kernel import Encoder, Lane, Moves, Tail
 from flintlog.store.clock import Milliseconds
-from flintlog.store.commit_log import RECORD_SLACK_BYTES, CommitLog
+from flintlog.store.commit_log import RECORD_SLACK_BYTES, AppendMany, CommitLog
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.put_lock import PutLock
 
@@ -123,7 +123,7 @@ class LedgerCommitLog(CommitLog):
         self._proposer: Proposer | None = None
         self._tickets = itertools.count()
         self._pending: dict[int, Pending] = {}
-        self._outstanding = 0
+        self._outstanding: dict[int, int] = {}  # the bytes of each put that was proposed and not answered
         self._outstanding_bytes = 0
         self._gate = threading.Lock()
         self._scratch = Tail(bytearray(self._scratch_size), 0)
@@ -138,7 +138,7 @@ class LedgerCommitLog(CommitLog):
 
     def serve(self, proposer: Proposer, next_offsets: dict[tuple[str, int], int]) -> None:
         """This member leads, and everything in its log is committed and dispatched: take puts."""
-        with self.lock:
+        with self.lock():
             self.put_lane.next_offsets = next_offsets
             self._proposer = proposer
 
@@ -158,11 +158,11 @@ class LedgerCommitLog(CommitLog):
     @property
     def outstanding(self) -> int:
         """How many puts were proposed and not answered."""
-        return self._outstanding
+        return len(self._outstanding)
 
     def close(self) -> None:
         """Take no more: a put that comes too late is refused."""
-        with self.lock:
+        with self.lock():
             self.pause()
 
     @property
@@ -172,7 +172,7 @@ class LedgerCommitLog(CommitLog):
 
     # ------------------------------------------------------------------ putting
 
-    def _append_one(self, message: Message, queue_offset: int, capacity: int | None) -> Receipt:
+    def _append_one(self, message: Message, queue_offset: int, capacity: int | None, moves: Moves) -> Receipt:
         proposer = self._proposer
         if proposer is None or self._is_full:
             return Receipt(PutStatus.SERVICE_NOT_AVAILABLE if proposer is None else PutStatus.OS_PAGE_CACHE_BUSY)
@@ -186,7 +186,7 @@ class LedgerCommitLog(CommitLog):
             body = bytes(view[:size])
         self._check_sizes([size])
         host = message.store_host or self._store_host
-        ticket = self._propose(proposer, [body], Pending(Future(), [size], queue_offset, now, host))
+        ticket = self._propose(proposer, [body], Pending(Future(), [size], queue_offset, now, host), moves)
         return Receipt(_OK, ticket, queue_offset, size, now, host)
 
     def put_batch(self, messages: Sequence[Message]) -> Receipts:
@@ -194,7 +194,7 @@ class LedgerCommitLog(CommitLog):
         most_bytes = sum(len(message.body) for message in messages) + len(messages) * RECORD_SLACK_BYTES
         return self._propose_many(
             messages[0],
-            lambda tail, offset, now: self._encoder.append_batch(tail, messages, offset, now),
+            lambda tail, offset, now, _: self._encoder.append_batch(tail, messages, offset, now),
             most_bytes,
             len(messages),
         )
@@ -204,7 +204,7 @@ class LedgerCommitLog(CommitLog):
         count = count_client_messages(batch.body)
         return self._propose_many(
             batch,
-            lambda tail, offset, now: self._encoder.append_encoded(tail, batch, offset, now),
+            lambda tail, offset, now, _: self._encoder.append_encoded(tail, batch, offset, now),
             len(batch.body) + count * RECORD_SLACK_BYTES,
             count,
         )
@@ -212,21 +212,22 @@ class LedgerCommitLog(CommitLog):
     def _propose_many(
         self,
         first: Message,
-        append: Callable[[Tail, int, int], Sequence[int] | None],
+        append: AppendMany,
         most_bytes: int,
         count: int,
     ) -> Receipts:
-        with self.lock:
+        with self.lock():
             proposer = self._proposer
             if proposer is None:
                 return refused(PutStatus.SERVICE_NOT_AVAILABLE, count)
             if self._is_full:
                 return refused(PutStatus.OS_PAGE_CACHE_BUSY, count)
             key = (first.topic, first.queue_id)
-            queue_offset = self.put_lane.next_offsets.get(key, 0)
+            next_offsets = self.put_lane.next_offsets
+            queue_offset = next_offsets.get(key, 0)
             now = self._now_ms()
             scratch = Tail(scratch_room(most_bytes), 0)
-            offsets = append(scratch, queue_offset, now)
+            offsets = append(scratch, queue_offset, now, None)
             if offsets is None:
                 raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
             sizes = [after - before for before, after in itertools.pairwise(offsets)]
@@ -234,8 +235,8 @@ class LedgerCommitLog(CommitLog):
                 bodies = [bytes(view[start : start + size]) for start, size in zip(offsets, sizes, strict=False)]
             self._check_sizes(sizes)
             host = first.store_host or self._store_host
-            ticket = self._propose(proposer, bodies, Pending(Future(), sizes, queue_offset, now, host))
-            self.put_lane.next_offsets[key] = queue_offset + count
+            moves: Moves = next_offsets, {key: queue_offset + count}, {}, {}
+            ticket = self._propose(proposer, bodies, Pending(Future(), sizes, queue_offset, now, host), moves)
             return LedgerReceipts(_OK, [ticket] * count, sizes, queue_offset, now, host)
 
     def _check_sizes(self, sizes: Sequence[int]) -> None:
@@ -244,24 +245,39 @@ class LedgerCommitLog(CommitLog):
 
     @property
     def _is_full(self) -> bool:
-        return self._outstanding >= MAX_OUTSTANDING or self._outstanding_bytes >= MAX_OUTSTANDING_BYTES
+        return len(self._outstanding) >= MAX_OUTSTANDING or self._outstanding_bytes >= MAX_OUTSTANDING_BYTES
 
-    def _propose(self, proposer: Proposer, bodies: Sequence[bytes], pending: Pending) -> int:
-        """Under the put lock: the order of proposals is that of their queue offsets."""
+    def _propose(self, proposer: Proposer, bodies: Sequence[bytes], pending: Pending, moves: Moves) -> int:
+        """Under the put lock: the order of proposals is that of their queue offsets.
+
+        The offsets move on first. What is interrupted between that and the proposal is a gap, as a proposal is that the
+        group did not take; one that is interrupted later may be in the log. In both cases the offsets are settled anew.
+        """
         ticket = _TICKET_BASE - next(self._tickets)
         size = sum(map(len, bodies))
-        with self._gate:
-            self._outstanding += 1
-            self._outstanding_bytes += size
-        self._pending[ticket] = pending
-        pending.answer = proposer.propose(bodies)
-        pending.answer.add_done_callback(lambda done: self._answered(done, size))
+        table, new, other_table, other_new = moves
+        try:
+            table |= new
+            other_table |= other_new
+            with self._gate:
+                self._outstanding[ticket] = size
+                self._outstanding_bytes += size
+            self._pending[ticket] = pending
+            pending.answer = proposer.propose(bodies)
+            pending.answer.add_done_callback(lambda done: self._answered(done, ticket))
+        except BaseException:
+            self._pending.pop(ticket, None)
+            self._end(ticket)
+            self.doubt()
+            raise
         return ticket
 
-    def _answered(self, done: Future[ProposalAnswer], size: int) -> None:
+    def _end(self, ticket: int) -> None:
         with self._gate:
-            self._outstanding -= 1
-            self._outstanding_bytes -= size
+            self._outstanding_bytes -= self._outstanding.pop(ticket, 0)
+
+    def _answered(self, done: Future[ProposalAnswer], ticket: int) -> None:
+        self._end(ticket)
         if not done.result().is_written:
             # Not under the put lock: who holds it may be waiting for this very thread to take a proposal.
             self._proposer = None

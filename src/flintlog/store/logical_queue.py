@@ -321,10 +321,10 @@ class LogicalQueue(ABC):
         Pages are written back in any order, so behind a lost one there may be entries, and the log may since have
         been cut: the next recovery would take them for messages. A file without any is only looked at.
         """
-        self._has_stale_end = False
         end = segment.wrote_position
         if written_end(segment, end) > end:
             segment.clear_behind()
+        self._has_stale_end = False
 
     def truncate(self, physical_offset: int) -> None:
         """Drop the entries of records at or behind this offset.

@@ -22,6 +22,7 @@ from flintlog.format.properties import (
     WAIT_STORE_MSG_OK,
 )
 from flintlog.format.sys_flag import INNER_BATCH
+from flintlog.kernel import Moves
 from flintlog.store.message import Message
 from flintlog.store.queue_table import QueueTable
 
@@ -34,11 +35,8 @@ class Unqueued:
     def __init__(self, message: Message) -> None:
         self._message = message
 
-    def prepare(self) -> tuple[Message, int]:
-        return self._message, 0
-
-    def done(self) -> None:
-        """No queue moves."""
+    def prepare(self) -> tuple[Message, int, Moves]:
+        return self._message, 0, ({}, {}, {}, {})
 
 
 class InBatchQueue:
@@ -51,15 +49,13 @@ class InBatchQueue:
         self._queues = queues
         self._count = inner_count(message)
 
-    def prepare(self) -> tuple[Message, int]:
+    def prepare(self) -> tuple[Message, int, Moves]:
         message = self._message
         offset = self._queues.next_offset(message.topic, message.queue_id)
+        moves = self._queues.moves(message.topic, message.queue_id, self._count)
         if not message.sys_flag & INNER_BATCH:
-            return message, offset
-        return with_properties(message, {INNER_BASE: str(offset)}), offset
-
-    def done(self) -> None:
-        self._queues.advance(self._message.topic, self._message.queue_id, self._count)
+            return message, offset, moves
+        return with_properties(message, {INNER_BASE: str(offset)}), offset, moves
 
 
 class MultiDispatched:
@@ -87,19 +83,15 @@ class MultiDispatched:
         names = {name for name in self._names if name.startswith(LMQ_PREFIX)}
         return sum(not self._queues.has_light_queue(name) for name in names)
 
-    def prepare(self) -> tuple[Message, int]:
+    def prepare(self) -> tuple[Message, int, Moves]:
         message = self._message
         offsets = [
             str(self._queues.next_light_offset(name)) if name.startswith(LMQ_PREFIX) else "" for name in self._names
         ]
         changed = with_properties(message, {INNER_MULTI_QUEUE_OFFSET: ",".join(offsets)}, without=WAIT_STORE_MSG_OK)
-        return changed, self._queues.next_offset(message.topic, message.queue_id)
-
-    def done(self) -> None:
-        self._queues.advance(self._message.topic, self._message.queue_id)
-        for name in self._names:
-            if name.startswith(LMQ_PREFIX):
-                self._queues.advance_light(name)
+        light = [name for name in self._names if name.startswith(LMQ_PREFIX)]
+        moves = self._queues.moves(message.topic, message.queue_id, light=light)
+        return changed, self._queues.next_offset(message.topic, message.queue_id), moves
 
 
 def with_properties(message: Message, added: Mapping[str, str], without: str | None = None) -> Message:

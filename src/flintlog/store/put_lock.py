@@ -1,66 +1,42 @@
 """The lock that orders appends: blocking, or spinning a little before it blocks.
 
 One lock is enough here. RocketMQ takes a lock a queue for the queue offset and a second, global one for the
-append, because its encoding runs between the two, in parallel. Here the interpreter runs one thread of Python
+append, because its encoding runs between the two, in parallel. Here the GIL lets one thread of Python run
 at a time and encoding is part of the append (a fraction of a microsecond), so a lock a queue
 (`topicQueueLockNum`) would only be taken and released: the queue offset is assigned, used and advanced
 under the put lock.
+
+It is taken by `with lock():`, which enters a built-in lock. Python code in its place could be interrupted by a
+signal's handler between taking the lock and the block that gives it back.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from types import TracebackType
-from typing import Protocol
+from typing import Final
 
-SPINS = 64
+SPINS: Final = 64
 
 
-class PutLock(Protocol):
-    """What the commit log needs of a lock; `threading.Lock` is one."""
+class PutLock:
+    """A built-in lock; `spins`: how often to look whether it is free before sleeping, as a holder is soon gone."""
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
-    def release(self) -> None: ...
+    __slots__ = ("_lock", "_spins", "acquire", "locked", "release")
 
-    @property
-    def locked(self) -> Callable[[], bool]:
-        """Tells whether it is taken: a built-in method, so that no other thread runs before a put has the answer."""
-        ...
-
-    def __enter__(self) -> bool: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class SpinningLock:
-    """Tries a few times before it goes to sleep: a holder is gone sooner than a sleeper wakes."""
-
-    __slots__ = ("_lock", "locked")
-
-    def __init__(self) -> None:
+    def __init__(self, spins: int = 0) -> None:
         self._lock = threading.Lock()
+        self._spins = spins
+        self.acquire = self._lock.acquire
+        self.release = self._lock.release
         self.locked = self._lock.locked
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        take = self._lock.acquire
-        for _ in range(SPINS):
-            if take(False):
-                return True
-        return take(blocking, timeout) if blocking else False
-
-    def release(self) -> None:
-        self._lock.release()
-
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lock.release()
+    def __call__(self) -> threading.Lock:
+        """The lock to enter, after spinning."""
+        for _ in range(self._spins):
+            if not self.locked():
+                break
+        return self._lock
 
 
 def make_put_lock(kind: str) -> PutLock:
-    return SpinningLock() if kind == "spinning" else threading.Lock()
+    return PutLock(SPINS if kind == "spinning" else 0)

@@ -55,7 +55,7 @@ def clean_expired_queues(engine: Engine) -> list[tuple[str, int]]:
         topic, queue_id = queue.topic, queue.queue_id
         if is_system_topic(topic) or not queues.is_expired(topic, queue_id, minimum):
             continue
-        with engine.dispatcher.exclusively(), engine.log.lock:
+        with engine.dispatcher.exclusively(), engine.log.lock():
             if queues.is_expired(topic, queue_id, minimum):  # asked again: now nobody can put into it
                 queues.remove(topic, queue_id)
                 gone.append((topic, queue_id))
@@ -73,7 +73,7 @@ def clean_unused_topics(engine: Engine, retained: Collection[str]) -> list[str]:
     unused = sorted({queue.topic for queue in queues.all()} - set(named))
     gone = [topic for topic in unused if not is_system_topic(topic) and not topic.startswith(LMQ_PREFIX)]
     for topic in gone:
-        with engine.dispatcher.exclusively(), engine.log.lock:
+        with engine.dispatcher.exclusively(), engine.log.lock():
             queues.remove_topic(topic, engine.dispatcher.position)
         log.info("the queues of topic %s were deleted", topic)
     return gone

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
@@ -20,6 +20,7 @@ from typing import Final, TypeVar
 from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.disk.medium import FileInfo, Medium
 from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.kernel import Moves
 from flintlog.store.covered_queues import CoveredQueues, QueueClaim
 from flintlog.store.deleted_queues import FOR_EVER, DeletedQueue, DeletedQueues
 from flintlog.store.logical_queue import LogicalQueue, QueueType
@@ -343,10 +344,14 @@ class QueueTable:
         """The queue offset of the next message that is put."""
         return self._offsets_of(topic).get((topic, queue_id), 0)
 
-    def advance(self, topic: str, queue_id: int, by: int = 1) -> None:
-        """Messages were put: move on."""
-        offsets = self._offsets_of(topic)
-        offsets[topic, queue_id] = offsets.get((topic, queue_id), 0) + by
+    def moves(self, topic: str, queue_id: int, by: int = 1, light: Iterable[str] = ()) -> Moves:
+        """What moves on when a message is put that takes so many offsets of its queue, and one of each light queue."""
+        new = {(topic, queue_id): self.next_offset(topic, queue_id) + by}
+        new_light: dict[str, int] = {}
+        for name in light:
+            new_light[name] = new_light.get(name, self.next_light_offset(name)) + 1
+            self._deleted_light.discard(name)
+        return self._offsets_of(topic), new, self._next_light, new_light
 
     def set_next_offset(self, topic: str, queue_id: int, offset: int) -> None:
         """Set a next offset, as a slave does that replays its master's log."""
@@ -366,11 +371,6 @@ class QueueTable:
     def next_light_offset(self, name: str) -> int:
         """The offset of the next message in a light queue."""
         return self._next_light.get(name, 0)
-
-    def advance_light(self, name: str, by: int = 1) -> None:
-        """Messages were put into a light queue: move on."""
-        self._next_light[name] = self._next_light.get(name, 0) + by
-        self._deleted_light.discard(name)
 
     # Keeping and deleting
 

@@ -6,8 +6,6 @@ thread inside a put, when no lane can be writing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING
@@ -28,26 +26,17 @@ class TailKeeper:
     and lanes run one at a time. All others are told no, and the file stays mapped.
     """
 
-    __slots__ = ("_writer", "written")
+    __slots__ = ("writer", "written")
 
     def __init__(self) -> None:
-        self._writer: int | None = None
+        self.writer: int | None = None
+        """The thread inside a `put`, which sets it."""
         self.written: set[LogicalQueue] = set()
-
-    @contextmanager
-    def writing(self, queue: LogicalQueue | None = None) -> Iterator[None]:
-        """Around a put."""
-        self._writer = get_ident()
-        try:
-            yield
-        finally:
-            self._writer = None
-            if queue is not None:
-                self.written.add(queue)  # after the write: whoever flushes now takes it out before looking
+        """Queues are added after a put: a flush that runs now takes them out before it looks."""
 
     def may_take(self) -> bool:
         """Whether the asking thread is the one inside a put."""
-        return self._writer == get_ident()
+        return self.writer == get_ident()
 
     def take(self, end: QueueEnd) -> bool:
         """Take a tail from the lane, if the asking thread may."""
@@ -57,15 +46,25 @@ class TailKeeper:
         return True
 
 
-def write_at_end(segment: Segment, data: bytes, tails: TailKeeper, end: QueueEnd | None = None) -> Tail:
-    """Append to a segment that has room; the map cache may later take its tail from `end`, which a lane has."""
+def write_at_end(segment: Segment, data: bytes, tails: TailKeeper) -> None:
+    """Append to a segment that has room."""
+    tail, stop = place_at_end(segment, data, tails)
+    tail.position = stop
+
+
+def place_at_end(segment: Segment, data: bytes, tails: TailKeeper, end: QueueEnd | None = None) -> tuple[Tail, int]:
+    """Write bytes at the end of a segment that has room; its tail, and the position that counts them in.
+
+    The caller sets that position last, together with what else says that they are there, and without a call in between:
+    an exception that a signal's handler raises comes before all of it or after. The map cache may later take the tail
+    from `end`, which a lane has.
+    """
     segment.give_up_tail = tails.may_take if end is None else partial(tails.take, end)
     tail = segment.tail
     position = tail.position
     with memoryview(_held(tail)).cast("B") as view:
         view[position : position + len(data)] = data
-    tail.position = position + len(data)  # last: readers may look now
-    return tail
+    return tail, position + len(data)
 
 
 def _held(tail: Tail) -> Buffer:

@@ -14,7 +14,7 @@ import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from flintlog.store.message import Message, PutStatus, Receipt, Receipts
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import asyncio  # whoever has no loop does without: a command that looks at a store starts sooner
 
 log = logging.getLogger(__name__)
+
+_PATIENCE_S: Final = 0.05
 
 Outcome: TypeAlias = "Receipt | Receipts"
 
@@ -61,19 +63,25 @@ class WaitingThread(Waiting):
         super().__init__(receipt, message, began)
         self._outcome = receipt
         self._following: WaitingThread | None = None
-        self._has_left = False
+        self._has_left = True  # until it waits: an exception may keep it from doing so
         self._gate = threading.Lock()
         self._gate.acquire()
 
     def wait(self) -> Outcome:
         """Sleep until the put is finished; its outcome."""
         try:
+            self._has_left = False
             self._gate.acquire()
         finally:
-            # Before anything else, and if Ctrl-C ends the waiting too: the others' wake-up depends on it.
+            # Before anything else, and if Ctrl-C ends the waiting too: the others' wake-up depends on it. The lock is
+            # released here and not in `_wake`, at whose entry an exception could come.
             self._has_left = True
-            if self._following is not None:
-                self._following._wake()
+            following = self._following
+            if following is not None:
+                try:  # noqa: SIM105
+                    following._gate.release()
+                except RuntimeError:
+                    pass  # it was woken already
         return self._outcome
 
     def _wake(self) -> None:
@@ -103,8 +111,17 @@ class WaitingFuture(Waiting):
         self.future: Future[Outcome] = Future()
 
     def finish(self, outcome: Outcome) -> None:
-        """Give the future its result, unless it was cancelled."""
-        if self.future.set_running_or_notify_cancel():
+        """Give the future its result, unless it was cancelled or has one."""
+        lock = self.future._condition
+        if not lock.acquire(timeout=_PATIENCE_S):
+            # Whoever waited for the future was interrupted with its lock taken. Only that one may hang.
+            threading.Thread(target=self._finish, args=(outcome,), name="flintlog-late-puts", daemon=True).start()
+            return
+        lock.release()
+        self._finish(outcome)
+
+    def _finish(self, outcome: Outcome) -> None:
+        if not self.future.done() and self.future.set_running_or_notify_cancel():
             self.future.set_result(outcome)
 
 
@@ -132,7 +149,7 @@ class LoopHere:
 
 
 def finish_all(group: Sequence[Waiting], status: PutStatus | None) -> None:
-    """Complete these; `status` replaces the one of their receipts."""
+    """Complete these; `status` replaces the one of their receipts. A second call completes what is left."""
     threads = [waiting for waiting in group if isinstance(waiting, WaitingThread)]
     if threads:
         WaitingThread.finish_row(threads, status)

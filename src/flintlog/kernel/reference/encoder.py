@@ -37,7 +37,7 @@ from flintlog.format.record import (
 )
 from flintlog.format.sys_flag import TRANSACTION_MASK
 from flintlog.kernel.reference.tails import Tail
-from flintlog.kernel.types import END_OF_FILE, Buffer, MessageFields
+from flintlog.kernel.types import END_OF_FILE, Buffer, MessageFields, Moves
 
 MAX_TOPIC_BYTES = 255
 
@@ -73,17 +73,23 @@ class Encoder:
         queue_offset: int,
         store_timestamp: int,
         properties: bytes | None = None,
+        moves: Moves | None = None,
     ) -> int:
         """Write one record and return its size; 0 (END_OF_FILE) when the file has no room for it."""
         tail._writable()
         record = self.encode(message, queue_offset, tail.end, store_timestamp, properties)
         if len(record) + END_RESERVE > tail.capacity - tail.position:
             return END_OF_FILE
-        tail._append(record, store_timestamp)
+        tail._append(record, store_timestamp, moves)
         return len(record)
 
     def append_batch(
-        self, tail: Tail, messages: Sequence[MessageFields], queue_offset: int, store_timestamp: int
+        self,
+        tail: Tail,
+        messages: Sequence[MessageFields],
+        queue_offset: int,
+        store_timestamp: int,
+        moves: Moves | None = None,
     ) -> array[int] | None:
         """Write the messages of one queue one behind the other, all or none.
 
@@ -101,18 +107,23 @@ class Encoder:
         batch = b"".join(records)
         if len(batch) + END_RESERVE > tail.capacity - tail.position:
             return None
-        tail._append(batch, store_timestamp)
+        tail._append(batch, store_timestamp, moves)
         return offsets
 
     def append_encoded(
-        self, tail: Tail, batch: MessageFields, queue_offset: int, store_timestamp: int
+        self,
+        tail: Tail,
+        batch: MessageFields,
+        queue_offset: int,
+        store_timestamp: int,
+        moves: Moves | None = None,
     ) -> array[int] | None:
         """Write the messages that a client encoded as the body of `batch`, as `append_batch` would."""
         tail._writable()
         records, offsets = self.encode_encoded(batch, queue_offset, tail.end, store_timestamp)
         if len(records) + END_RESERVE > tail.capacity - tail.position:
             return None
-        tail._append(records, store_timestamp)
+        tail._append(records, store_timestamp, moves)
         return offsets
 
     def encode_encoded(

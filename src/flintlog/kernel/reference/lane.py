@@ -16,7 +16,7 @@ far the log was dispatched, and `stopped_at_index` says that the record there ha
 from __future__ import annotations
 
 import struct
-import threading
+import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -35,6 +35,7 @@ _INDEX_HEADER: Final = struct.Struct("!qqqqii")
 _INDEX_SLOT: Final = struct.Struct("!i")
 _INDEX_ENTRY: Final = struct.Struct("!iqii")
 _MAX_INT32: Final = (1 << 31) - 1
+_MOMENT_S: Final = 0.0001
 
 
 class _Dispatched(NamedTuple):
@@ -61,7 +62,7 @@ class Lane:
         self.all_slow = False
         self.log_offset = 0
         self.stopped_at_index = False
-        self._use = threading.Lock()
+        self.is_owned = False
         self.position = 0
         self.row_index = 0
         self.hash_index = 0
@@ -73,21 +74,21 @@ class Lane:
         self._slot_count = 0
         self._index_count = 0
 
-    @property
-    def is_owned(self) -> bool:
-        """Whether somebody uses the lane. Setting it waits for a put that is at it, which takes a moment only."""
-        return self._use.locked()
+    def own(self) -> None:
+        """Take the lane. This waits for a put that is at it, which takes a moment; the native kernel never has to wait.
 
-    @is_owned.setter
-    def is_owned(self, is_owned: bool) -> None:
-        if is_owned:
-            self._use.acquire()
-        else:
-            self._use.release()
+        `is_owned = False` gives it back. Both are assignments: no exception of a signal's handler leaves it half done.
+        """
+        while self.is_owned:
+            time.sleep(_MOMENT_S)
+        self.is_owned = True
 
     def try_to_own(self) -> bool:
         """Take the lane if nobody uses it. The native kernel needs no such thing: it runs without a thread switch."""
-        return self._use.acquire(False)
+        if self.is_owned:
+            return False
+        self.is_owned = True
+        return True
 
     def set_queue(self, topic: str, queue_id: int, end: QueueEnd | None) -> None:
         """Name the end of a queue; None makes its next record stop the lane."""
@@ -104,11 +105,16 @@ class Lane:
         self._index, self._slot_count, self._index_count = view, slot_count, index_count
 
     def run(self, buffer: Buffer, start: int, stop: int, base: int, at_index: bool = False) -> LaneStop:
-        """Apply the records of buffer[start:stop]; `position` is then that of the record it stopped at."""
+        """Apply the records of buffer[start:stop]; `position` is then that of the record it stopped at.
+
+        `log_offset` and `stopped_at_index` go along: what was done is not done again, whatever is raised after this.
+        """
         with memoryview(buffer).cast("B") as view:
             check_range(view, start, stop)
             self.position = start
+            self.log_offset = base + start
             while not isinstance(found := record_at(view, self.position, stop, base), ScanStop):
+                behind = place_behind(found, base)
                 facts = facts_of(found, self.delay_levels_ms)
                 end = self._ends.get((found.topic, found.queue_id))
                 record = _Dispatched(
@@ -124,9 +130,12 @@ class Lane:
                 )
                 if (stopped := self._dispatch(record, at_index)) is not LaneStop.DONE:
                     return stopped
-                self.position = place_behind(found, base)
-                at_index = False
+                # No call since the record was done: nothing is raised in between, and nothing is done twice.
+                self.position = behind
+                self.log_offset = base + behind
+                self.stopped_at_index = at_index = False
         self.hash_index = 0
+        self.stopped_at_index = False
         return {ScanStop.LIMIT: LaneStop.DONE, ScanStop.BLANK: LaneStop.BLANK}.get(found, LaneStop.BAD)
 
     def apply(self, scan: Scan, row: int = 0, at_index: bool = False) -> LaneStop:
@@ -155,8 +164,10 @@ class Lane:
     def _dispatch(self, record: _Dispatched, at_index: bool) -> LaneStop:
         if not at_index:
             self.hash_index = 0
+            self.stopped_at_index = False
             if takes_queue_offset(record.sys_flag) and not self._queue_step(record):
                 return LaneStop.QUEUE
+        self.stopped_at_index = True
         if self.index_enabled and not self._index_step(record):
             return LaneStop.INDEX
         self.hash_index = 0
@@ -179,6 +190,7 @@ class Lane:
         if tail.capacity - tail.position < ENTRY_SIZE:
             return False
         _QUEUE_ENTRY.pack_into(view, tail.position, record.physical_offset, record.size, record.tags_code)
+        # The setter moves the position last, and then no call follows.
         tail.position += ENTRY_SIZE
         end.max_physical_offset = record_end
         end.record_bytes += record.size
@@ -189,18 +201,18 @@ class Lane:
             return True
         if self._index is None:
             return False
-        if record.physical_offset < _INDEX_HEADER.unpack_from(self._index)[3]:
+        index = self._index
+        if record.physical_offset < _INDEX_HEADER.unpack_from(index)[3]:
             return True
+        place = record.physical_offset, record.store_timestamp
         for value in record.hashes[self.hash_index :]:
-            if not _insert(
-                self._index,
-                self._slot_count,
-                self._index_count,
-                value,
-                record.physical_offset,
-                record.store_timestamp,
-            ):
+            added = _add_entry(index, self._slot_count, self._index_count, value, *place)
+            if added is None:
                 return False
+            slot_at, slot, header = added
+            # From here on no call: a key is in the file and counted, or neither.
+            index[slot_at : slot_at + SLOT_SIZE] = slot
+            index[:HEADER_SIZE] = header
             self.hash_index += 1
         return True
 
@@ -212,32 +224,38 @@ def index_insert(
     if not 0 <= hash <= _MAX_INT32:
         raise ValueError(f"not an index hash: {hash}")
     with _index_view(buffer, slot_count, index_count) as view:
-        return _insert(view, slot_count, index_count, hash, physical_offset, store_timestamp)
+        added = _add_entry(view, slot_count, index_count, hash, physical_offset, store_timestamp)
+        if added is None:
+            return False
+        slot_at, slot, header = added
+        view[slot_at : slot_at + SLOT_SIZE] = slot
+        view[:HEADER_SIZE] = header
+        return True
 
 
-def _insert(
+def _add_entry(
     view: memoryview, slot_count: int, index_count: int, hash: int, physical_offset: int, store_timestamp: int
-) -> bool:
+) -> tuple[int, bytes, bytes] | None:
+    """Write the entry of a key; where its slot is, and the new bytes of the slot and of the header. None: it is full.
+
+    The entry first, then the slot that names it: a reader beside us never follows a slot to nothing.
+    """
     begin_time, _, begin_offset, _, used_slots, count = _INDEX_HEADER.unpack_from(view)
     count = max(count, 1)  # a file that got no key yet may hold 0
     if count >= index_count:
-        return False
+        return None
     slot_at = HEADER_SIZE + SLOT_SIZE * (hash % slot_count)
     previous = _INDEX_SLOT.unpack_from(view, slot_at)[0]
     if not 0 < previous <= count:
         previous = 0
     seconds = time_difference_s(store_timestamp, begin_time)
     entry_at = HEADER_SIZE + SLOT_SIZE * slot_count + INDEX_ENTRY_SIZE * count
-    # The entry first, then the slot that names it: a reader beside us never follows a slot to nothing.
     _INDEX_ENTRY.pack_into(view, entry_at, hash, physical_offset, seconds, previous)
-    _INDEX_SLOT.pack_into(view, slot_at, count)
     if count == 1:
         begin_time, begin_offset = store_timestamp, physical_offset
     used_slots = _wrapped_int32(used_slots + (previous == 0))
-    _INDEX_HEADER.pack_into(
-        view, 0, begin_time, store_timestamp, begin_offset, physical_offset, used_slots, count + 1
-    )  # fmt: skip
-    return True
+    header = _INDEX_HEADER.pack(begin_time, store_timestamp, begin_offset, physical_offset, used_slots, count + 1)
+    return slot_at, _INDEX_SLOT.pack(count), header
 
 
 def _index_view(buffer: Buffer, slot_count: int, index_count: int) -> memoryview:

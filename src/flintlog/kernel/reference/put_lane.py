@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from flintlog.errors import FormatError
+from flintlog.format.client_batch import count_client_messages
 from flintlog.format.properties import INNER_NUM
 from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK
 from flintlog.kernel.reference.encoder import Encoder
 from flintlog.kernel.reference.lane import Lane
 from flintlog.kernel.reference.tails import Tail
-from flintlog.kernel.types import LaneStop, MessageFields
+from flintlog.kernel.types import MessageFields, Moves
 
 _SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
 
@@ -141,12 +143,17 @@ class PutLane(Generic[R, B]):
         queue_offset = self.next_offsets.get(key, 0)
         start = tail.position
         if isinstance(messages, Sequence):
-            offsets = self.encoder.append_batch(tail, messages, queue_offset, stored_at)
+            moves: Moves = self.next_offsets, {key: queue_offset + len(messages)}, {}, {}
+            offsets = self.encoder.append_batch(tail, messages, queue_offset, stored_at, moves)
         else:
-            offsets = self.encoder.append_encoded(tail, messages, queue_offset, stored_at)
+            try:
+                count = count_client_messages(memoryview(messages.body).cast("B"))
+            except FormatError:
+                return None  # the long way says what is wrong with it
+            moves = self.next_offsets, {key: queue_offset + count}, {}, {}
+            offsets = self.encoder.append_encoded(tail, messages, queue_offset, stored_at, moves)
         if offsets is None:
             return None
-        self.next_offsets[key] = queue_offset + len(offsets) - 1
         if self.dispatches:
             self._dispatch(tail, start, tail.position - start)
         host = first.store_host or self.encoder.store_host
@@ -159,10 +166,10 @@ class PutLane(Generic[R, B]):
         key = (message.topic, message.queue_id)
         queue_offset = self.next_offsets.get(key, 0)
         start = tail.position
-        size = self.encoder.append(tail, message, queue_offset, stored_at)
+        moves: Moves = self.next_offsets, {key: queue_offset + 1}, {}, {}
+        size = self.encoder.append(tail, message, queue_offset, stored_at, None, moves)
         if not size:
             return None
-        self.next_offsets[key] = queue_offset + 1
         if self.dispatches:
             self._dispatch(tail, start, size)
         host = message.store_host or self.encoder.store_host
@@ -176,9 +183,7 @@ class PutLane(Generic[R, B]):
         try:
             if lane.stopped_at_index or lane.log_offset != tail.base + start:
                 return
-            reason = lane.run(tail._writable(), start, start + size, tail.base)
-            lane.log_offset = tail.base + lane.position
-            lane.stopped_at_index = reason is LaneStop.INDEX
+            lane.run(tail._writable(), start, start + size, tail.base)
         finally:
             lane.is_owned = False
 

@@ -8,7 +8,7 @@ because bytes are in place before the position passes them.
 from __future__ import annotations
 
 from flintlog.errors import StoreClosed
-from flintlog.kernel.types import Buffer
+from flintlog.kernel.types import Buffer, Moves
 
 
 class Tail:
@@ -72,8 +72,8 @@ class Tail:
     def leave_file(self) -> None:
         """There is none."""
 
-    def _append(self, records: bytes, store_timestamp: int) -> None:
-        """Put records behind the last one, in their order, the first 8 bytes of each last."""
+    def _append(self, records: bytes, store_timestamp: int, moves: Moves | None = None) -> None:
+        """Put records after the last one, in their order, the first 8 bytes of each last."""
         view, position = self._writable(), self._position
         start = 0
         while start < len(records):
@@ -81,8 +81,13 @@ class Tail:
             view[position + start + 8 : position + end] = records[start + 8 : end]
             view[position + start : position + start + 8] = records[start : start + 8]
             start = end
+        table, new, other_table, other_new = moves or ({}, {}, {}, {})
+        end = position + len(records)
+        # From here on no call and no loop: at those Python may raise the exception of a signal's handler.
         self.store_timestamp = store_timestamp
-        self._position += len(records)
+        self._position = end
+        table |= new
+        other_table |= other_new
 
     def _writable(self) -> memoryview:
         """The bytes to write into, for the kernel's own use."""
