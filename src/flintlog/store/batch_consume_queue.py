@@ -204,8 +204,8 @@ class BatchConsumeQueue(LogicalQueue):
             return None
         position = self._position_of(segment, queue_offset)
         if position is None or not self._covers(segment, position, queue_offset):
-            following = 0 if position is None else position + ENTRY_SIZE
-            segment, position = self._find_covering(queue_offset) or (segment, following)
+            # In a ledger, RocketMQ's entry of an inner batch covers only the first of its offsets.
+            segment, position = self._find_covering(queue_offset) or (segment, position or 0)
         selected = segment.select(position)
         if selected is None or len(selected.view) < ENTRY_SIZE:
             return None

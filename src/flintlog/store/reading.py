@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass
 
 from flintlog import kernel
-from flintlog.derive.entries import told_count
+from flintlog.derive.entries import places_of, told_count
 from flintlog.errors import DamagedRecord, FormatError, InvalidOffset
 from flintlog.format.index_file import index_key, index_keys
 from flintlog.format.message_id import parse_message_id
@@ -191,9 +191,14 @@ class Reader:
     ) -> None:
         log_end = self._log.max_offset
         scan_bytes = max(self._config.max_filter_message_size, pull.max_count * queue.entry_size)
-        for number, unit in enumerate(entries):
-            if number and (unit.queue_offset - pull.offset) * queue.entry_size >= scan_bytes:
+        is_first = True
+        for unit in entries:
+            wanted = pull.next_offset
+            if unit.queue_offset + unit.batch_count <= wanted and not self._was_given(unit, wanted):
+                continue
+            if not is_first and (unit.queue_offset - pull.offset) * queue.entry_size >= scan_bytes:
                 return
+            is_first = False
             in_memory = log_end - unit.physical_offset <= self._memory_bytes
             if self._is_full(pull, unit, in_memory) or pull.bytes >= pull.max_bytes:
                 return
@@ -255,6 +260,18 @@ class Reader:
         pull.status = GetStatus.FOUND
         pull.skip_until = -1
         return True
+
+    def _was_given(self, unit: CqUnit, offset: int) -> bool:
+        """Whether a batch has an offset that its entry does not cover.
+
+        In a ledger, RocketMQ's entry of an inner batch covers only the first of its offsets.
+        """
+        record = self._log.record_at(unit.physical_offset, unit.size)
+        seen = None if record is None else self._scan(record, unit.physical_offset)
+        if record is None or seen is None or seen.count != 1:
+            return False
+        places = places_of(*seen.queues[0], seen.row(0), record, is_batch=lambda _: True, lmq=False)
+        return any(place.queue_offset <= offset < place.queue_offset + place.given_count for place in places)
 
     def _pass_damage(self, queue: LogicalQueue, pull: _Pull, unit: CqUnit, fault: str) -> bool:
         """End the page before a damaged entry or record; alone it is an error that says where to go on."""
