@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +15,12 @@ from flintlog.care.queue_ends import queue_end
 from flintlog.care.store_files import StoreFiles
 from flintlog.derive.derived_files import DataFile, QueueFilesView, QueueKey
 from flintlog.derive.log_end import records_end
-from flintlog.errors import FormatError
-from flintlog.format import names
+from flintlog.errors import DamagedStore
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.batch_queue_entry import parse_batch_queue_entry
-from flintlog.format.config_json import JsonValue, parse_config_object
+from flintlog.format.config_json import JsonValue
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
+from flintlog.store.json_file import read_config
 
 _ENTRY = struct.Struct("!qiq")
 _PREFILL_SIZE = PREFILL_ENTRY.size
@@ -145,16 +146,26 @@ def groups(files: StoreFiles, ends: Mapping[QueueKey, int] | None = None) -> Ite
 
 def offsets_damage(files: StoreFiles) -> str | None:
     """Why the groups' offsets cannot be read, when there is a file of them; `groups` then has none."""
-    path = files.root / names.CONFIG / files.paths.consumer_offsets.name
+    path = files.paths.consumer_offsets
     try:
-        data = files.small(path)
-        table = parse_config_object(data).get("offsetTable", {}) if data else {}
-    except FormatError as error:
+        found = read_config(path, files.medium)
+    except DamagedStore as error:
         return f"{path.name} cannot be read: {error.what}; `flintlog verify` says more"
+    table = {} if found is None else found.value.get("offsetTable", {})
     if not isinstance(table, dict):
         return f"{path.name} has no table of offsets; `flintlog verify` says more"
     wrong = next((key for key, told in table.items() if not isinstance(told, dict)), None)
     return None if wrong is None else f"{path.name} has no offsets for {wrong!r}; `flintlog verify` says more"
+
+
+def offsets_restored(files: StoreFiles) -> str | None:
+    """That the groups' offsets are those of the backup, if they are: the last ones that were saved are missing."""
+    path = files.paths.consumer_offsets
+    with suppress(DamagedStore):
+        found = read_config(path, files.medium)
+        if found is not None and found.is_backup:
+            return f"{path.name} is missing, empty or does not parse: its .bak is shown, as an opening would use it"
+    return None
 
 
 def _end_of(files: StoreFiles, key: QueueKey, ends: Mapping[QueueKey, int] | None) -> int:
@@ -165,14 +176,12 @@ def _end_of(files: StoreFiles, key: QueueKey, ends: Mapping[QueueKey, int] | Non
 
 
 def config_table(files: StoreFiles, name: str, member: str) -> dict[str | int, JsonValue]:
-    """One table of a config file; empty when there is no such file, or it cannot be read."""
-    data = files.small(files.root / names.CONFIG / name)
-    if not data:
-        return {}
+    """One table of a config file, or of its backup as an opening would use it; empty when neither can be read."""
     try:
-        found = parse_config_object(data).get(member)
-    except FormatError:
+        content = read_config(files.paths.consumer_offsets.with_name(name), files.medium)
+    except DamagedStore:
         return {}
+    found = None if content is None else content.value.get(member)
     return found if isinstance(found, dict) else {}
 
 

@@ -311,7 +311,8 @@ class _Repairer:
     def _restore(self, step: Step) -> None:
         path = Path(step.file or "")
         good = self._medium.read(path.with_name(path.name + names.BACKUP_SUFFIX))
-        self._kept.keep_bytes(name_of(self._files, path), self._medium.read(path))
+        if self._medium.exists(path):
+            self._kept.keep_bytes(name_of(self._files, path), self._medium.read(path))
         self._tell("restored")
         self._medium.replace(path, good)
 

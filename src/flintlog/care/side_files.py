@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from pathlib import Path
 
 from flintlog.care.queue_ends import queue_end
 from flintlog.care.store_files import StoreFiles
 from flintlog.derive.derived_files import DataFile, QueueKey
-from flintlog.derive.finding import Finding
+from flintlog.derive.finding import ERROR, Finding
 from flintlog.derive.findings import Judgement, LogFacts
 from flintlog.derive.side_checks import check_consumer_offsets, check_delay_offsets, parse_config
 from flintlog.derive.timer_check import RECORD_HEAD_SIZE, TimerFilesView, check_timer
 from flintlog.format import names
+from flintlog.format.config_json import JsonObject
 from flintlog.store.note_file import Trust, damaged_note, parse_note
 
 _CHECKS = {
@@ -33,13 +35,9 @@ def check_side_files(files: StoreFiles, judgement: Judgement, facts: LogFacts, *
         return max(last, 0 if queue is None else queue_end(files, queue))
 
     directory = files.root / names.CONFIG
-    present = {info.name: info for info in files.medium.listing(directory) if not info.is_directory}
-    for name in sorted(present):
+    for name in sorted(_config_names(files)):
         path = directory / name
-        if not name.endswith(".json") or not present[name].size:
-            continue
-        has_backup = name + names.BACKUP_SUFFIX in present
-        table, broken = parse_config(files.medium.read(path), str(path), has_backup=has_backup)
+        table, broken = _read_config(files, path)
         findings += broken
         if table is not None and name in _CHECKS and not files.is_running:
             findings += _CHECKS[name](table, str(path), max_offset)
@@ -60,6 +58,25 @@ def _check_notes(files: StoreFiles) -> list[Finding]:
         for path, note in found.items()
         if note.trust is Trust.DAMAGED
     ]
+
+
+def _config_names(files: StoreFiles) -> set[str]:
+    """Every config file that is there, or has left its backup."""
+    listed = (info.name for info in files.medium.listing(files.root / names.CONFIG) if not info.is_directory)
+    found = {name.removesuffix(names.BACKUP_SUFFIX) for name in listed}
+    return {name for name in found if name.endswith(".json")}
+
+
+def _read_config(files: StoreFiles, path: Path) -> tuple[JsonObject | None, list[Finding]]:
+    """A config file, read as an opening reads it, and what is wrong with it."""
+    data, backup = files.small(path), files.small(path.with_name(path.name + names.BACKUP_SUFFIX))
+    if data is not None and data.strip():
+        return parse_config(data, str(path), has_backup=backup is not None)
+    table, broken = parse_config(backup, str(path), has_backup=False) if backup and backup.strip() else (None, [])
+    if table is None or (data is None and files.is_running):
+        return table, broken  # a running broker may be replacing it
+    evidence = f"the file is {'missing' if data is None else 'empty'}, and its .bak is not"
+    return table, [Finding("damaged-config", ERROR, evidence, "restore it from its .bak", str(path))]
 
 
 def _timer(files: StoreFiles) -> TimerFilesView:

@@ -26,7 +26,6 @@ from flintlog.disk.source import MappedSource
 from flintlog.errors import DamagedStore, DiskError, FlintlogError, FormatError, InvalidConfig
 from flintlog.format import names
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
-from flintlog.format.config_json import parse_config_object
 from flintlog.format.index_file import IndexLayout
 from flintlog.format.ledger_entry import INDEX_RECORD_SIZE
 from flintlog.format.names import parse_segment_name
@@ -35,6 +34,7 @@ from flintlog.kernel import Crc
 from flintlog.store.checkpoint import CheckpointFile
 from flintlog.store.config_values import DEFAULT_DELAY_LEVELS_MS, parse_delay_levels
 from flintlog.store.deleted_queues import FOR_EVER, DeletedQueues
+from flintlog.store.json_file import read_config
 from flintlog.store.misnamed import Misnamed, find_misnamed, list_log
 from flintlog.store.paths import (
     LEDGER_PREFIX,
@@ -308,15 +308,24 @@ def _has_sealed_record(files: StoreFiles, file: DataFile) -> bool:
 def _judge_sizes(files: StoreFiles, row: Sequence[DataFile], size: int | None, *, is_log: bool) -> None:
     """Judge the lengths of files that follow each other; a running writer may be making the last one."""
     for file in row[:-1] if files.is_running else row:
-        _judge_size(files, file, size, is_log=is_log)
+        if file.size == 0:
+            _note_empty(files, file, is_inside_log=is_log and file is not row[-1])
+        else:
+            _judge_size(files, file, size, is_log=is_log)
+
+
+def _note_empty(files: StoreFiles, file: DataFile, *, is_inside_log: bool) -> None:
+    """An opening removes an empty file, unless its messages are missing between those of others."""
+    evidence, severity = "the file is empty: a crash came while it was made", WARNING
+    remedy = "open the store, which removes it, or repair it, which moves it away"
+    if is_inside_log:
+        evidence, severity = "the file is empty, and others follow it: its messages are lost", ERROR
+        remedy = "restore it from a replica or a backup; repair moves it away, and the store does not open before"
+    files.findings.append(Finding("empty-file", severity, evidence, remedy, file.path))
 
 
 def _judge_size(files: StoreFiles, file: DataFile, size: int | None, *, is_log: bool) -> None:
-    if file.size == 0:
-        evidence = "the file is empty: a crash came while it was made"
-        remedy = "open the store, or repair it: the file is removed"
-        files.findings.append(Finding("empty-file", WARNING, evidence, remedy, file.path))
-    elif size is not None and file.size != size:
+    if size is not None and file.size != size:
         evidence = f"the file has {file.size} bytes, its neighbours {size}"
         severity = ERROR if is_log else WARNING
         remedy = "repair brings it to its length; what was in the missing part is lost" if is_log else "build it again"
@@ -399,13 +408,13 @@ def _infer_sizes(
 
 
 def _read_topics(files: StoreFiles, types: dict[str, str]) -> None:
-    data = files.small(files.paths.topics)
-    if data is None:
-        return
     try:
-        table = parse_config_object(data).get("topicConfigTable")
+        content = read_config(files.paths.topics, files.medium)
     except FlintlogError:
-        return  # told as a damaged config
+        return  # reported as a damaged config
+    if content is None:
+        return
+    table = content.value.get("topicConfigTable")
     topics = table if isinstance(table, dict) else {}
     files.known_topics = frozenset(map(str, topics))
     for topic, told in topics.items():

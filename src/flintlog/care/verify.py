@@ -25,7 +25,7 @@ from flintlog.care.queue_ends import dispatched_to, log_end_of_queues
 from flintlog.care.side_files import check_side_files
 from flintlog.care.store_files import StoreFiles, look_at
 from flintlog.derive.derived_files import DataFile, DerivedFiles, QueueKey
-from flintlog.derive.finding import ERROR, Finding
+from flintlog.derive.finding import ERROR, WARNING, Finding
 from flintlog.derive.findings import (
     IndexSequence,
     Judgement,
@@ -181,6 +181,7 @@ class _Verifier:
             index_safe_timestamp=checkpoint.index_msg_timestamp,
             known_topics=files.known_topics,
         )
+        answer.findings = [_without_loss(finding, judgement) for finding in answer.findings]
         answer.findings += judgement.findings + chains
         answer.notes += judgement.notes
         self._judge_sides(judgement, facts)
@@ -428,3 +429,10 @@ class _Verifier:
         for key, tally in judgement.queues.items():
             if key[0] not in self._files.batch_topics:
                 answer.gaps[key] = find_gaps(tally.records.in_log_order())
+
+
+def _without_loss(finding: Finding, judgement: Judgement) -> Finding:
+    """A log file that ends inside of its blank has another length than it should, and has lost nothing."""
+    if finding.id != "wrong-file-size" or finding.file not in judgement.log.cut_blanks:
+        return finding
+    return replace(finding, severity=WARNING, remedy="repair brings it to its length; only unused bytes are missing")

@@ -93,9 +93,12 @@ def store_argument(command: Command) -> Command:
 
 def tell_offsets_damage(files: StoreFiles, output: Output) -> ExitCode:
     """Say when the offsets of groups could not be read: an answer without them is a part of one."""
-    from flintlog.care.overview import offsets_damage
+    from flintlog.care.overview import offsets_damage, offsets_restored
 
     damage = offsets_damage(files)
+    restored = offsets_restored(files)
+    if restored is not None:
+        output.note(restored)
     if damage is None:
         return ExitCode.FINE
     output.note(damage)

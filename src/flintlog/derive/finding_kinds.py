@@ -119,9 +119,10 @@ _ALL = (
     Kind(
         "empty-file",
         "A file without a byte",
-        "A crash while it was made.",
-        "None.",
-        "Open the store or run `repair`: it is removed.",
+        "A crash while it was made; for a log file before others, something cut it.",
+        "None, if it is derived from the log, or the log's last. The messages of another log file are lost.",
+        "Open the store, which removes it, or run `repair`, which moves it away. A log file before others is to be "
+        "restored from a replica or a backup; the store does not open before `repair` has moved it away.",
     ),
     Kind(
         "foreign-file",

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flintlog.derive.derived_files import DataFile
 from flintlog.derive.finding import ERROR, WARNING, Finding
@@ -60,6 +60,8 @@ class LogJudgement:
     notes: list[str] = field(default_factory=list)
     damages: list[tuple[int, int]] = field(default_factory=list)
     has_files: bool = True
+    cut_blanks: set[str] = field(default_factory=set)
+    """Files that end inside of their blank: only unused bytes are missing."""
 
     def is_damaged(self, start: int, stop: int | None = None) -> bool:
         """Whether an offset lies in a damage, or any damage in [start, stop)."""
@@ -82,17 +84,33 @@ def judge_log(results: Sequence[RangeResult], files: Sequence[DataFile], facts: 
     judgement = LogJudgement(min_offset=files[0].base if files else 0, has_files=bool(files))
     judgement.end = judgement.min_offset
     pending: _OpenEnd | None = None
-    for result in results:
+    bases = {file.base for file in files}
+    for each in results:
+        is_cut_blank = each.blank_to in bases
+        result = _without_blank(each) if is_cut_blank else each
         judgement.record_count += result.record_count
         judgement.damaged_count += len(result.damaged_bodies)
         pending = _join(judgement, pending, result, files)
+        if is_cut_blank and pending is None:
+            judgement.end = result.blank_to
+            judgement.cut_blanks.add(result.range.file.path)
         judgement.findings += result.findings
         if result.last_record >= 0:
             judgement.last_record = result.last_record
             judgement.last_store_timestamp = result.last_store_timestamp
     _judge_end(judgement, pending, files, facts)
+    if files and facts.is_clean and judgement.end == facts.known_end:
+        judgement.cut_blanks.add(files[-1].path)  # whatever its length is, the log ends in it
     judgement.findings.sort(key=lambda finding: finding.physical_offset or 0)
     return judgement
+
+
+def _without_blank(result: RangeResult) -> RangeResult:
+    """The same without what was seen of a blank that lacks its end."""
+    findings = [finding for finding in result.findings if finding.id != "damaged-blank"]
+    return replace(
+        result, findings=findings, bad_places=[place for place in result.bad_places if place.end is not None]
+    )
 
 
 def _join(

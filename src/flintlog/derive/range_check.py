@@ -24,6 +24,9 @@ from flintlog.format.ledger_entry import blank_at, size_at
 from flintlog.kernel import Crc, Scan, ScanStop
 
 SCAN_ROWS = 32768
+_SIZE_BYTES = 4
+_BLANK_BYTES = 8
+"""A blank: its size, and its magic."""
 
 REASONS: Mapping[ScanStop, str] = {
     ScanStop.NO_RECORD: "no record begins here",
@@ -93,6 +96,8 @@ class RangeResult:
     last_store_timestamp: int = -1
     cut_inside_record_at: int = -1
     zeros_from: int = -1
+    blank_to: int = -1
+    """Up to where the blank at the file's end says that it goes, if the file ends before."""
     bad_places: list[BadPlace] = field(default_factory=list)
     damaged_bodies: list[tuple[int, int]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -200,7 +205,13 @@ class _RangeCheck:
             return self._pass_damaged_body(place, _PASSED[reason])
         if reason is ScanStop.BAD_RECORD_CRC and self._goes_on_behind(place):
             return self._pass_damaged_record(place)
+        if reason is ScanStop.SHORT and _SIZE_BYTES <= len(view) - place < _BLANK_BYTES:
+            # The half of a blank's head, if it ends where the next file begins: no record ends so late in a file.
+            self._result.blank_to = self._base + place + int.from_bytes(view[place : place + _SIZE_BYTES], "big")
         found = kernel.find_record(view, place + 1, stop, self._base)
+        if found < 0 and self._was_blank(place):
+            self._note_blank(place, "the blank at the file's end has a damaged magic")
+            return None
         end = None if found < 0 else self._base + found
         behind = place + size_at(view, place) if reason in _SUMS else -1
         record_end = self._base + behind if written <= behind <= stop else -1
@@ -212,13 +223,24 @@ class _RangeCheck:
     def _check_blank(self, place: int) -> None:
         remaining = blank_at(self._view, place)
         right = self._range.file.size - place
+        if remaining is not None and remaining > right:
+            self._result.blank_to = self._base + place + remaining
         if remaining != right:
-            evidence = f"the blank at the file's end says that {remaining} bytes remain, and there are {right}"
-            remedy = "none is needed to read it; repair writes it again"
-            file = self._range.file.path
-            self._result.findings.append(
-                Finding("damaged-blank", WARNING, evidence, remedy, file, place, self._base + place, 8)
+            self._note_blank(
+                place, f"the blank at the file's end says that {remaining} bytes remain, and there are {right}"
             )
+
+    def _was_blank(self, place: int) -> bool:
+        """Whether what begins here ends with the file: a record never does, because a blank has to fit after it."""
+        size = int.from_bytes(self._view[place : place + _SIZE_BYTES], "big")
+        return size == self._range.file.size - place >= _BLANK_BYTES
+
+    def _note_blank(self, place: int, evidence: str) -> None:
+        remedy = "none is needed to read it; repair writes it again"
+        file, size = self._range.file.path, _BLANK_BYTES
+        self._result.findings.append(
+            Finding("damaged-blank", WARNING, evidence, remedy, file, place, self._base + place, size)
+        )
 
     def _goes_on_behind(self, place: int) -> bool:
         following = place + size_at(self._view, place)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from flintlog.derive.finding import Finding
@@ -32,6 +33,39 @@ MAX_BYTES = 256 * 1024 * 1024
 
 Accept = Callable[[JsonObject], object]
 """Raises `FormatError` or `DamagedStore` for a content that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigContent:
+    """What a config file holds, and whether that is from its backup."""
+
+    value: JsonObject
+    data: bytes
+    is_backup: bool
+
+
+def read_config(path: Path, medium: Medium, accept: Accept | None = None) -> ConfigContent | None:
+    """The content that counts, for who opens a store and for who only looks; None when there is none yet."""
+    broken: FormatError | DamagedStore | None = None
+    for place in (path, path.with_name(path.name + BACKUP_SUFFIX)):
+        data = medium.read(place, MAX_BYTES) if medium.exists(place) else b""
+        if not data.strip():
+            continue
+        try:
+            found = parse_config_object(data)
+            if accept is not None:
+                accept(found)
+        except (FormatError, DamagedStore) as error:
+            broken = broken or error
+            continue
+        return ConfigContent(found, data, is_backup=place is not path)
+    if broken is None:
+        return None
+    raise DamagedStore(
+        f"neither this file nor its backup parses: {broken.what}",
+        path=path,
+        advice="nothing was changed; repair it, or move both away to begin anew",
+    )
 
 
 class JsonFile:
@@ -63,31 +97,15 @@ class JsonFile:
         `accept` looks at the content before it is taken.
         """
         self.findings = ()
-        broken: FormatError | DamagedStore | None = None
-        for path in (self.path, self.backup):
-            data = self._medium.read(path, MAX_BYTES) if self._medium.exists(path) else b""
-            if not data.strip():
-                continue
-            try:
-                found = parse_config_object(data)
-                if accept is not None:
-                    accept(found)
-            except (FormatError, DamagedStore) as error:
-                broken = broken or error
-                continue
-            if path is self.backup:
-                log.warning("%s is missing or does not parse: its backup %s is used", self.path, self.backup.name)
-                self.findings = (self._restored(),)
-            else:
-                self._saved = data
-            return found
-        if broken is None:
+        found = read_config(self.path, self._medium, accept)
+        if found is None:
             return None
-        raise DamagedStore(
-            f"neither this file nor its backup parses: {broken.what}",
-            path=self.path,
-            advice="nothing was changed; repair it, or move both away to begin anew",
-        )
+        if found.is_backup:
+            log.warning("%s is missing or does not parse: its backup %s is used", self.path, self.backup.name)
+            self.findings = (self._restored(),)
+        else:
+            self._saved = found.data
+        return found.value
 
     def load_figures(self, accept: Accept | None = None) -> JsonObject | None:
         """`load` for figures: when nothing can be made of the file, there are none, and it is left as it is."""
