@@ -44,7 +44,7 @@ from flintlog.derive.offset_order import Gap, find_gaps
 from flintlog.derive.side_checks import check_checkpoint
 from flintlog.disk.lock import is_locked
 from flintlog.disk.medium import Advice, Medium, RawFile
-from flintlog.errors import FormatError
+from flintlog.errors import DiskError, FormatError
 from flintlog.format import names
 from flintlog.format.checkpoint import Checkpoint, parse_checkpoint
 from flintlog.kernel import Crc, ScanStop
@@ -112,7 +112,13 @@ def verify(
     """Check the store in a directory; see the module. `look` takes the place of the threads."""
     while True:
         files, derived_end = _look_beside_writer(Path(root), config, medium)
-        answer = _Verifier(files, derived_end, mode, threads or os.cpu_count() or 1, progress, range_bytes, look).run()
+        verifier = _Verifier(files, derived_end, mode, threads or os.cpu_count() or 1, progress, range_bytes, look)
+        try:
+            answer = verifier.run()
+        except DiskError as error:
+            if not files.is_running or error.path is None or files.medium.exists(Path(error.path)):
+                raise
+            continue  # the writer's retention has deleted the file since it was listed
         if files.is_running or not is_locked(files.paths.lock):
             return answer  # otherwise a writer came meanwhile, and nothing says what it changed
 

@@ -1,0 +1,81 @@
+"""Verification while a store changes what it consists of: files that expire, a writer that begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flintlog import Message, Store, StoreConfig, open_store
+from flintlog.care import verify as module
+from flintlog.care.store_files import StoreFiles, look_at
+from flintlog.care.verify import verify
+from flintlog.disk.medium import Medium
+
+SMALL = StoreConfig(
+    mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000, max_hash_slot_num=100, max_index_num=400
+)
+
+
+def put(store: Store, count: int) -> None:
+    for number in range(count):
+        store.put(Message("orders", bytes(900), properties={"KEYS": f"k{number}"})).check()
+
+
+class Looks:
+    """Looks at a directory, and does something after some of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+        self.count = 0
+        self.after = after
+        monkeypatch.setattr(module, "look_at", self)
+
+    def __call__(
+        self, root: Path, config: StoreConfig | None, medium: Medium | None, *, every_name: bool
+    ) -> StoreFiles:
+        files = look_at(root, config, medium, every_name=every_name)
+        self.count += 1
+        if self.count == self.after:
+            self.act()
+        return files
+
+    def act(self) -> None:
+        raise NotImplementedError
+
+
+def test_files_that_expire_while_they_are_verified_are_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = Looks(monkeypatch, after=2)
+    with open_store(tmp_path, SMALL) as store:
+        put(store, 400)
+
+        def expire() -> None:
+            for base in (0, 65536):
+                (tmp_path / "commitlog" / f"{base:020d}").unlink()
+            (tmp_path / "consumequeue" / "orders" / "0" / f"{0:020d}").unlink()
+
+        monkeypatch.setattr(looks, "act", expire)
+        assert verify(tmp_path, SMALL).findings == []
+    assert looks.count == 4
+
+
+def test_a_verification_begins_again_if_a_writer_begins_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        put(store, 10)
+    looks, opened = Looks(monkeypatch, after=1), []
+
+    def begin() -> None:
+        opened.append(open_store(tmp_path, SMALL))
+        put(opened[0], 100)
+
+    monkeypatch.setattr(looks, "act", begin)
+    try:
+        answer = verify(tmp_path, SMALL)
+        assert answer.findings == []
+        assert answer.record_count == 110
+    finally:
+        opened[0].shutdown()
+    assert looks.count == 3
