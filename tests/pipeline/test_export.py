@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from flintlog import Message, open_store
@@ -19,9 +20,10 @@ from flintlog.disk.local import LocalMedium
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse
 from flintlog.pipeline import tables as tables_module
 from flintlog.pipeline.export import ExportOptions, _Export, export, follow
-from flintlog.pipeline.export_write import by_topic_and_day
+from flintlog.pipeline.export_write import ExportTask, by_topic_and_day
 from flintlog.pipeline.logs import find_end, find_logs
 from flintlog.pipeline.parquet_table import ParquetTable, TableSpec
+from flintlog.pipeline.partitions import plan
 
 from .conftest import COUNT, fill, small_config
 from .test_source import own_rows
@@ -264,6 +266,24 @@ def test_a_delta_table_has_every_message_once_even_if_a_batch_dies(
     found = pa.table(Reader(str(table)).to_pyarrow_table() if hasattr(Reader, "to_pyarrow_table") else None)
     assert sorted(found["physical_offset"].to_pylist()) == expected_offsets(store)
     assert set(found["topic"].to_pylist()) == {"orders", "payments", "%RETRY%g"}
+
+
+def test_a_topic_of_255_characters_has_a_folder_that_can_be_made(tmp_path: Path) -> None:
+    long = ["t" * 254 + "1", "t" * 254 + "2"]
+    store = tmp_path / "store"
+    with open_store(store, small_config()) as running:
+        for topic in long:
+            running.put(Message(topic, b"x")).check()
+    (log,) = find_logs((str(store),))
+    (planned,) = plan([(log, 0, find_end(log))], split_bytes=1 << 20, least_count=1)
+    task = ExportTask(str(tmp_path / "table"), keep_partitions=True, by_partition=True)
+    written = {file.topic: Path(file.staged) for file in task.write(planned)}
+    assert sorted(written) == long
+    assert len({path.parents[1] for path in written.values()}) == 2
+    for topic, path in written.items():
+        assert pq.ParquetFile(path).read()["topic"].to_pylist() == [topic]
+    with pytest.raises(InvalidConfig, match="too long for the name of a folder"):
+        ExportTask(str(tmp_path / "parquet")).write(planned)
 
 
 def test_rows_are_parted_by_topic_and_day_in_their_order() -> None:

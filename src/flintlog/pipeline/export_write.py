@@ -8,6 +8,7 @@ are written, and no more than `MAX_OPEN_FILES` files are open.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flintlog.disk.parquet_file import ParquetFile
+from flintlog.errors import InvalidConfig
 from flintlog.pipeline.partitions import LogSplit
 from flintlog.pipeline.reading import Reading
 from flintlog.pipeline.rows import BODY, RowShape
@@ -32,6 +34,8 @@ MAX_OPEN_FILES: Final = 64
 DAY_MS: Final = 86_400_000
 VALUE: Final = "value"
 _EPOCH: Final = date(1970, 1, 1)
+MAX_NAME_BYTES: Final = 255
+SHORT_NAME_BYTES: Final = 200
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 PartitionKey = tuple[str, int]
@@ -219,8 +223,9 @@ class _Parts:
             name = f"{self._attempt}-{self._file_count:05d}.parquet"
             folder = Path(self._task.folder)
             if self._task.by_partition:
-                # Delta has topics in its log, and readers differ in how they unescape paths: so nothing is escaped.
-                folder = folder / f"topic={_UNSAFE.sub('_', key[0])}" / f"day={day_name(key[1])}"
+                folder = folder / _plain_folder(key[0]) / f"day={day_name(key[1])}"
+            else:
+                _check_folder(key[0])
             file = self._open[key] = ParquetFile(folder / name, schema, self._task.compression)
         return file
 
@@ -229,3 +234,24 @@ class _Parts:
         file.close()
         unparsed = self._unparsed.pop((topic, day), 0)
         self._written.append(WrittenFile(str(file.path), topic, day_name(day), file.row_count, file.size, unparsed))
+
+
+def _plain_folder(topic: str) -> str:
+    """The folder of a topic in a table that has topics in its own log.
+
+    Readers differ in how they unescape paths, so nothing is escaped; a name that is too long for a file system ends in
+    a digest of the topic.
+    """
+    name = f"topic={_UNSAFE.sub('_', topic)}"
+    if len(name) <= MAX_NAME_BYTES:
+        return name
+    return f"{name[:SHORT_NAME_BYTES]}-{hashlib.sha256(topic.encode()).hexdigest()[:16]}"
+
+
+def _check_folder(topic: str) -> None:
+    """In a table of plain Parquet the name of the folder is the topic, so it cannot be shortened."""
+    if len(f"topic={quote(topic, safe='')}") > MAX_NAME_BYTES:
+        raise InvalidConfig(
+            f"the topic {topic[:80]}… is too long for the name of a folder, and a Parquet table has one for each",
+            advice="export to delta or iceberg, or name the other topics",
+        )
