@@ -78,14 +78,10 @@ def test_rates_are_what_came_by_the_time_that_passed(tmp_path: Path, clock: Cloc
         assert of(pulse, "a").messages_a_second == 30 / 4
         assert of(pulse, "a").bytes_a_second == size_a / 4
         assert of(pulse, "b").messages_a_second == 10 / 4
-        assert pulse.bytes_a_second == (size_a + size_b) / 4
+        assert pulse.bytes_a_second == (size_a + size_b + last) / 4
         assert (of(pulse, "a").messages, of(pulse, "c").messages) == (35, 1)
         assert pulse.max_offset == store.max_physical_offset
-        # The last record of a log may still be being written: it counts when it is seen again.
-        assert of(pulse, "c").messages_a_second == 0
-        clock.seconds += 2.0
-        again = looking.look()
-        assert (of(again, "c").messages_a_second, again.bytes_a_second) == (1 / 2, last / 2)
+        assert of(pulse, "c").messages_a_second == 1 / 4
         clock.seconds += 2.0
         assert looking.look().messages_a_second == 0
 
@@ -117,7 +113,7 @@ def test_a_record_that_is_half_there_is_not_counted_under_a_wrong_name(tmp_path:
     log.write_bytes(before)
     looking = watch(tmp_path / "s", clock)
     looking.look()
-    log.write_bytes(data[:place] + b"wxxxxx" + data[place + 6 :])  # the body is there, the topic not yet
+    log.write_bytes(data[: place + 1] + bytes(len(data) - place - 1))  # the body is there, the topic not yet
     clock.seconds += 1.0
     assert looking.look().messages_a_second == 0
     log.write_bytes(data)
@@ -147,7 +143,7 @@ def test_a_log_that_was_cut_within_its_file_begins_anew(tmp_path: Path, clock: C
         looking.look()
         put(store, "a", 10)
         clock.seconds += 1.0
-        assert looking.look().messages_a_second == 9
+        assert looking.look().messages_a_second == 10
         end = store.max_physical_offset
     log = tmp_path / "s" / "commitlog" / "0".rjust(20, "0")
     data = log.read_bytes()

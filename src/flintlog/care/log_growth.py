@@ -1,21 +1,18 @@
 """What has come to a log since the last look, by topic, read beside whoever writes it.
 
-Each look walks the records behind the last place and no others, so a look costs what was written meanwhile. The last
-record of a log may still be being written: its body is there before its topic is. It is counted at the look after,
-when it is seen a second time, or as soon as another record follows it.
+Each look fixes the log's end first and walks the records from the last look's end to it, so a look costs what was
+written meanwhile, and every record is counted once.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 
 from flintlog import kernel
 from flintlog.care.log_reader import LogReader
 from flintlog.care.store_files import StoreFiles
 from flintlog.derive.derived_files import DataFile
-from flintlog.derive.log_end import records_end
 from flintlog.errors import DiskError
 from flintlog.format.properties import INNER_NUM
 from flintlog.kernel import INNER_BATCH, ROW, Row, ScanStop
@@ -33,27 +30,24 @@ class Arrived:
 
 
 class LogGrowth:
-    """Follows a log's end. `end` is the physical offset behind the last record that was seen."""
+    """Follows a log's end. `end` is the physical offset after the last record that was published."""
 
     def __init__(self) -> None:
         self.end = 0
-        self._position: int | None = None
-        self._last: int | None = None
-        self._last_before: int | None = None
+        self._is_known = False
         self._counted: int | None = None
 
     def advance(self, files: StoreFiles) -> dict[str, Arrived] | None:
         """What came since the last look; None at the first one, and after the log was cut or replaced."""
-        if self._position is None or not self._is_there(files):
-            self.end = self._position = _find_end(files)
-            self._last = self._counted = None
+        start, end = self.end, files.fix_end(self.end)
+        if not self._is_known or end < start or not self._is_there(files):
+            self.end, self._is_known, self._counted = files.fix_end(), True, None
             return None
         arrived: defaultdict[str, Arrived] = defaultdict(Arrived)
-        self._last_before = self._last
-        while (file := LogReader(files).file_of(self._position)) is not None:
-            self._position = self._walk(files, file, self._position, arrived)
-            if self._position < file.end and not self._skip(files, file):
-                break
+        for file in LogReader(files).files:
+            if file.end > start:
+                self._walk(files, file, max(start, file.base), min(file.end, end), arrived)
+        self.end = end
         return dict(arrived)
 
     def _is_there(self, files: StoreFiles) -> bool:
@@ -62,48 +56,25 @@ class LogGrowth:
             return False
         return self._counted is None or LogReader(files).message_at(self._counted) is not None
 
-    def _walk(self, files: StoreFiles, file: DataFile, position: int, arrived: defaultdict[str, Arrived]) -> int:
-        """Count the records of one file from a position on; gives the position behind them."""
+    def _walk(
+        self, files: StoreFiles, file: DataFile, position: int, stop: int, arrived: defaultdict[str, Arrived]
+    ) -> None:
+        """Count the records of one file from a position on; damage is passed over."""
         try:
             view = files.read(file.path, 0, file.size)
         except DiskError:
-            return file.end  # expired meanwhile
-        while position < file.end:
-            seen = kernel.scan(view, position - file.base, file.size, file.base, check_crc=True, max_count=_ROWS)
-            rows = [Row._make(row) for row in ROW.iter_unpack(seen.rows)]
-            is_complete = seen.reason in (ScanStop.LIMIT, ScanStop.BLANK)
-            self.end = max(self.end, file.end if seen.reason is ScanStop.BLANK else file.base + seen.end)
-            if not is_complete and rows and rows[-1].physical_offset != self._last_before:
-                self._last = rows.pop().physical_offset
-            for row in rows:
+            return  # expired meanwhile
+        place, limit = position - file.base, stop - file.base
+        while 0 <= place < limit:
+            seen = kernel.scan(view, place, limit, file.base, check_crc=True, max_count=_ROWS)
+            for row in map(Row._make, ROW.iter_unpack(seen.rows)):
                 _count(arrived[seen.queues[row.queue][0]], row, files)
-                self._counted, position = row.physical_offset, row.physical_offset + row.size
+                self._counted = row.physical_offset
             if seen.reason is ScanStop.BLANK:
-                return file.end
-            if not is_complete or not rows:
-                break
-        return position
-
-    def _skip(self, files: StoreFiles, file: DataFile) -> bool:
-        """Go on with the next file that has records, when damage or a crash has left this one without an end."""
-        for later in files.log:
-            if later.base > file.base and LogReader(files).first_store_time(later) is not None:
-                self._position = later.base
-                return True
-        return False
-
-
-def _find_end(files: StoreFiles) -> int:
-    reader = LogReader(files)
-    for file in reversed(files.log):
-        if reader.first_store_time(file) is not None:
-            view = files.read(file.path, 0, file.size)
-            return records_end(view, file.base, file.base, max(1, _written(files, file)))
-    return files.log[0].base if files.log else 0
-
-
-def _written(files: StoreFiles, file: DataFile) -> int:
-    return min(file.size, files.source.data_end(Path(file.path), 0))
+                return
+            place = seen.end
+            if seen.reason is not ScanStop.LIMIT:
+                place = kernel.find_record(view, place + 1, limit, file.base) if place + 1 < limit else -1
 
 
 def _count(topic: Arrived, row: Row, files: StoreFiles) -> None:
