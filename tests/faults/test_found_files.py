@@ -74,6 +74,23 @@ def test_files_of_a_killed_store_survive_a_power_loss_after_the_next_opening(kin
             assert all(store.query("t", f"k{number}") for number in range(COUNT)), seed
 
 
+def test_end_that_a_slave_reports_after_a_kill_is_durable() -> None:
+    first = FaultyMedium()
+    with running(first, KINDS["plain"]) as store:
+        for number in range(COUNT):
+            put(store, "plain", number)
+        killed = first.kill()
+    second = killed.kill()
+    slave = small_config("sync", broker_role="SLAVE")
+    with running(second, slave) as store:
+        end = store.raw_log.end
+        lost_power = [second.crash(seed) for seed in SEEDS]
+    assert end > COUNT * 50
+    for medium in lost_power:
+        with open_store(ROOT, slave, medium=medium) as store:
+            assert store.raw_log.end == end
+
+
 def test_opening_after_a_clean_stop_syncs_no_queue_file() -> None:
     medium = FaultyMedium()
     with open_store(ROOT, KINDS["plain"], medium=medium) as store:
