@@ -11,7 +11,6 @@ from flintlog.derive.chains import Reach, Span, find_log_end, find_mismatch, joi
 from flintlog.derive.log_files import LogFile
 from flintlog.derive.splits import Gap, Split
 from flintlog.disk.local import LocalMedium
-from flintlog.disk.local_file import LocalFile
 from flintlog.errors import DiskFull, FlintlogError
 from flintlog.format.index_file import IndexLayout
 from flintlog.kernel import ScanStop
@@ -45,7 +44,7 @@ def test_every_file_and_every_name_of_a_tree_is_synced_once(tmp_path: Path, monk
         path.parent.mkdir(parents=True)
         path.write_bytes(b"entry")
     synced: list[Path] = []
-    monkeypatch.setattr(LocalFile, "sync", lambda file: synced.append(file.path))
+    monkeypatch.setattr(LocalMedium, "sync", lambda _, path: synced.append(path))
     monkeypatch.setattr(LocalMedium, "sync_directory", lambda _, folder: synced.append(folder))
     sync_tree(LocalMedium(), tmp_path)
     assert sorted(synced) == sorted([tmp_path, *tmp_path.rglob("*")])
