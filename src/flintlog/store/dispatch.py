@@ -345,8 +345,12 @@ class Dispatcher:
         segment = self._log.segments.find(position)
         if segment is None or not segment.hold():
             return None
-        self._segment = segment
-        self._view = segment.raw().buffer
+        try:
+            view = segment.raw().buffer
+        except BaseException:
+            segment.release()
+            raise
+        self._segment, self._view = segment, view  # both or none: no call comes between
         self.position = position
         return segment
 

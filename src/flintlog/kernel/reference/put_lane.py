@@ -10,9 +10,10 @@ plain message in the plain case: the lock is free, the segment has room, dispatc
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 from flintlog.errors import FormatError
 from flintlog.format.client_batch import count_client_messages
@@ -84,7 +85,9 @@ class PutLane(Generic[R, B]):
         self.dispatches = False
         self.ready_until = 0
         self.when_behind: Callable[[], None] | None = None
-        self._lock = lock
+        # The built-in lock, entered by `with`: if the exception of a signal's handler came between `acquire` and `try`,
+        # it would stay locked. A put that enters it after a look waits for another put at most.
+        self._lock = cast(threading.Lock, lock() if callable(lock) else lock)
         self._receipt_type = receipt_type
         self._batch_type = batch_type
         self._ok = ok
@@ -99,12 +102,10 @@ class PutLane(Generic[R, B]):
         """Append and dispatch a plain message; its receipt, or None when this is no plain case."""
         if not self.is_open or type(message) is not self.encoder.message_type or not _is_plain(message):
             return None
-        if not self._lock.acquire(False):
+        if self._lock.locked():
             return None
-        try:
+        with self._lock:
             receipt = self._append(message, self._now_ms())
-        finally:
-            self._lock.release()
         if self.when_behind is not None and receipt is not None and self.is_behind:
             self.when_behind()
         return receipt
@@ -116,23 +117,19 @@ class PutLane(Generic[R, B]):
         kind = self.encoder.message_type
         if any(type(each) is not kind for each in messages) or not all(map(_is_plain, messages)):
             return None
-        if not self._lock.acquire(False):
+        if self._lock.locked():
             return None
-        try:
+        with self._lock:
             return self._append_batch(messages, self._now_ms())
-        finally:
-            self._lock.release()
 
     def put_encoded(self, batch: PlainMessage) -> B | None:
         """The same for messages that a client encoded as the body of one."""
         if not self.is_open or type(batch) is not self.encoder.message_type or not _is_plain(batch):
             return None
-        if not self._lock.acquire(False):
+        if self._lock.locked():
             return None
-        try:
+        with self._lock:
             return self._append_batch(batch, self._now_ms())
-        finally:
-            self._lock.release()
 
     def _append_batch(self, messages: Sequence[PlainMessage] | PlainMessage, stored_at: int) -> B | None:
         tail = self.tail
