@@ -130,7 +130,7 @@ def _config(chance: Random, *, retains: bool) -> StoreConfig:
     if chance.random() < 0.7:
         config = config.with_changes(
             services={"schedule", "transaction"},
-            message_delay_level="1s 2s",
+            message_delay_level="1s 1s",
             flush_delay_offset_interval=chance.choice((50, 500)),
             transaction_op_batch_interval=chance.choice((20, 500)),
         )
