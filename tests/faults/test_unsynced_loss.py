@@ -8,7 +8,10 @@ import pytest
 
 from flintlog import Message, Store, open_store
 from flintlog.disk.faulty import FaultyMedium
+from flintlog.format.checkpoint import parse_checkpoint
+from flintlog.format.index_file import parse_index_header
 from flintlog.testing import FakeClock
+from tests.faults.stopping import PowerLost, StoppingMedium
 from tests.faults.world import ROOT, small_config
 
 NOON_MS = int(datetime(2026, 3, 10, 12).timestamp() * 1000)
@@ -29,6 +32,34 @@ def test_queues_and_an_index_that_were_never_synced_are_not_missing(flush: str) 
         with open_store(ROOT, small_config(flush), medium=after) as again:
             found = {finding.id for finding in again.recovery}
             assert found <= EXPLAINED, f"seed {seed}: {found}"
+
+
+def test_the_checkpoint_speaks_of_no_index_that_an_interrupted_opening_has_dropped() -> None:
+    config, made = small_config(), FaultyMedium()
+    for number in range(2):  # stopped cleanly with one file of the index, which grows in the next life
+        store = open_store(ROOT, config, medium=made)
+        for key in range(8):
+            store.put(Message("orders", b"x", keys=[f"{number}-{key}"])).check()
+        if number == 0:
+            store.shutdown()
+    killed = made.kill()
+    store.shutdown()
+    for step in range(60):
+        dying = StoppingMedium.over(killed, step)
+        try:
+            opened = open_store(ROOT, config, medium=dying)
+        except PowerLost:
+            opened = None
+        left = dying.crash(step)
+        if opened is not None:
+            dying.left = 10_000
+            opened.shutdown()
+        reached = [parse_index_header(left.read(ROOT / "index" / info.name)) for info in left.listing(ROOT / "index")]
+        vouched = parse_checkpoint(left.read(ROOT / "checkpoint")).index_msg_timestamp
+        assert vouched <= max((header.end_timestamp for header in reached), default=0), f"after {step} steps"
+        with open_store(ROOT, config, medium=left) as again:
+            assert not list(again.recovery), f"after {step} steps"
+            assert len(again.query("orders", "1-7")) == 1
 
 
 def filled(store: Store, *, files: int) -> dict[tuple[str, int], int]:

@@ -42,6 +42,12 @@ class CheckpointFile:
         with self._lock:
             self.values = replace(self.values, **fields)
 
+    def vouch_for_index(self, end_timestamp: int) -> None:
+        """Index files that reach further are about to be deleted: speak of them no more."""
+        if self.values.index_msg_timestamp > end_timestamp:
+            self.set(index_msg_timestamp=end_timestamp)
+            self.flush()
+
     def flush(self) -> None:
         """Write and sync, if anything changed."""
         with self._lock:

@@ -85,8 +85,13 @@ class IndexService:
         files = self._files
         return files[-1].header if files else IndexHeader()
 
-    def load(self, last_exit_ok: bool, index_safe_timestamp: int) -> list[str]:
-        """Find the files; after a crash, drop those that reach beyond the time known to be safe. Their names."""
+    def load(
+        self, last_exit_ok: bool, index_safe_timestamp: int, vouch_to: Callable[[int], None] | None = None
+    ) -> list[str]:
+        """Find the files; after a crash, drop those that reach beyond the time known to be safe. Their names.
+
+        Before that `vouch_to` is called with the time up to which the files that are kept reach.
+        """
         found = [info for info in self._medium.listing(self.directory) if _is_index_name(info)]
         empty = [info for info in found if info.size == 0]  # a crash while a file was made
         for info in found:
@@ -97,6 +102,8 @@ class IndexService:
         if not self.read_only:
             for info in empty:
                 self._medium.remove(self.directory / info.name)
+            if unsafe and vouch_to is not None:
+                vouch_to(files[believed - 1].header.end_timestamp if believed else 0)
             for file in unsafe:
                 file.delete()
             if unsafe:

@@ -137,7 +137,8 @@ class Loader:
         self.published = self._load_published()
         if parts.index is not None:
             safe = parts.checkpoint.values.index_msg_timestamp
-            parts.index.load(self.was_clean or self.published is not None, safe)
+            is_believed = self.was_clean or self.published is not None
+            parts.index.load(is_believed, safe, parts.checkpoint.vouch_for_index)
             if not self._is_durable:
                 parts.index.take_over()
         move_to(State.LOAD_INDEX_OK)

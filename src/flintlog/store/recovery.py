@@ -163,7 +163,7 @@ class Recovery:
             self._note("unpublished", f"what was published is not there: {mismatch.what}", "the checkpoint is believed")
             if parts.index is not None:
                 safe = parts.checkpoint.values.index_msg_timestamp
-                parts.index.load(last_exit_ok=False, index_safe_timestamp=safe)
+                parts.index.load(False, safe, parts.checkpoint.vouch_for_index)
             return self._check_queues(), self._check_index()
         end = max(parts.published.end, self._min)
         if parts.index is None:
