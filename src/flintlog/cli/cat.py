@@ -94,8 +94,8 @@ def cat(store: Path, choice: Choice, limit: int | None, config: StoreConfig | No
     _write(cut, choice.body, output)
     if cut.is_cut:
         output.cut(cut.count, "messages", "--limit shows more")
-    for begin, end, evidence in damage:
-        output.note(f"passed over {end - begin} bytes at {begin}: {evidence}; `flintlog verify` says more")
+    for place in damage:
+        _note_damage(*place, output)
     return ExitCode.PARTIAL if damage else ExitCode.FINE
 
 
@@ -115,7 +115,11 @@ def tail(store: Path, choice: Choice, count: int, follow: bool, config: StoreCon
         _write(_last(files, count, choice), choice.body, output)
         return
     end = files.fix_end()
-    _write_lines(chain(_last(files, count, choice), _follow(store, config, end, choice)), choice.body, output)
+    _write_lines(chain(_last(files, count, choice), _follow(store, config, end, choice, output)), choice.body, output)
+
+
+def _note_damage(begin: int, end: int, evidence: str, output: Output) -> None:
+    output.note(f"passed over {end - begin} bytes at {begin}: {evidence}; `flintlog verify` says more")
 
 
 def _wanted(topic: str | None, queue_id: int | None, start: str | None, stop: str | None) -> Wanted:
@@ -214,7 +218,9 @@ def _last(files: StoreFiles, count: int, choice: Choice) -> list[StoredMessage]:
     return found
 
 
-def _follow(store: Path, config: StoreConfig | None, position: int, choice: Choice) -> Iterator[StoredMessage]:
+def _follow(
+    store: Path, config: StoreConfig | None, position: int, choice: Choice, output: Output
+) -> Iterator[StoredMessage]:
     """The messages from a place on, each as soon as it is published."""
     from flintlog.care.log_reader import LogReader
     from flintlog.care.store_files import look_at
@@ -222,7 +228,7 @@ def _follow(store: Path, config: StoreConfig | None, position: int, choice: Choi
     while True:
         files = look_at(store, config)
         files.fix_end(position)
-        reader = LogReader(files)
+        reader = LogReader(files, lambda begin, end, why: _note_damage(begin, end, why, output))
         reader.position = position
         yield from (message for message in reader.more(choice.wanted) if choice.matches(message))
         position = reader.position
