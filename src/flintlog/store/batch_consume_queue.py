@@ -141,14 +141,21 @@ class BatchConsumeQueue(LogicalQueue):
                 _, _, _, _, base, count, _, _ = _ENTRY.unpack_from(last.view)
             self._max_offset = base + count
 
-    def last_unit(self) -> CqUnit | None:
-        """The last entry of the files."""
-        filled = [segment for segment in self.segments.segments if segment.read_position >= ENTRY_SIZE]
-        selected = filled[-1].select(filled[-1].read_position - ENTRY_SIZE) if filled else None
-        if selected is None:
-            return None
-        with selected:
-            return next(iter(BatchConsumeQueueEntries(selected, 0)), None)
+    def last_units(self) -> list[CqUnit]:
+        """The last two entries of the files, or as many as there are."""
+        places: list[tuple[Segment, int]] = []
+        for segment in reversed(self.segments.segments):
+            end = segment.read_position // ENTRY_SIZE * ENTRY_SIZE
+            places += [(segment, end - back * ENTRY_SIZE) for back in (1, 2) if back * ENTRY_SIZE <= end]
+            if len(places) >= 2:
+                break
+        found: list[CqUnit] = []
+        for segment, position in reversed(places[:2]):
+            selected = segment.select(position, ENTRY_SIZE)
+            if selected is not None:
+                with selected:
+                    found += BatchConsumeQueueEntries(selected, 0)
+        return found
 
     def _first_offset(self, first: Segment) -> int:
         """Where the first batch begins; by the second, if that says that the first entry is damaged."""

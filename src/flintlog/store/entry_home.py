@@ -22,6 +22,8 @@ from flintlog.store.queue_units import CqUnit
 def stranger(queue: LogicalQueue, unit: CqUnit, row: Row, own: tuple[str, int], record: bytes) -> str | None:
     """Why an intact record is not the message of an entry; None when it is. `own` is the queue that it names."""
     is_batch = queue.type is QueueType.BATCH
+    if own == (queue.topic, queue.queue_id) and row.queue_offset == unit.queue_offset and not is_batch:
+        return None
     places = places_of(*own, row, record, is_batch=lambda _: is_batch, lmq=True)
     here = [place for place in places if (place.topic, place.queue_id) == (queue.topic, queue.queue_id)]
     if not here:

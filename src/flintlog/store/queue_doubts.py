@@ -11,12 +11,16 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from flintlog import kernel
+from flintlog.errors import FormatError
+from flintlog.format.client_batch import count_client_messages
+from flintlog.format.record import parse_record
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.store.batch_consume_queue import BatchConsumeQueue
 from flintlog.store.consume_queue import ConsumeQueue
 from flintlog.store.entry_home import stranger
 from flintlog.store.logical_queue import QueueType
 from flintlog.store.queue_table import QueueTable
+from flintlog.store.queue_units import CqUnit
 
 RecordAt = Callable[[int], bytes | None]
 
@@ -91,15 +95,29 @@ def find_other_ends(queues: QueueTable, known: int | None, when: str) -> Doubt |
 def find_wrong_batch(queues: QueueTable, record_at: RecordAt) -> Doubt | None:
     """The batch queue whose last entry does not cover the offsets that its record names: the next follow from it."""
     for queue in queues.all():
-        unit = queue.last_unit() if isinstance(queue, BatchConsumeQueue) else None
-        record = None if unit is None else record_at(unit.physical_offset)
-        if unit is None or record is None:
+        units = queue.last_units() if isinstance(queue, BatchConsumeQueue) else []
+        record = record_at(units[-1].physical_offset) if units else None
+        if record is None:
             continue
+        unit, before = units[-1], units[0] if len(units) > 1 else None
         seen = kernel.scan(record, 0, len(record), unit.physical_offset, check_crc=True)
         wrong = stranger(queue, unit, seen.row(0), seen.queues[0], record) if seen.count == 1 else None
-        if wrong is not None:
+        if wrong is not None and not _is_borne_out(unit, before, record):
             return Doubt(DAMAGED, f"the last entry of {queue.topic}/{queue.queue_id} is damaged: {wrong}")
     return None
+
+
+def _is_borne_out(unit: CqUnit, before: CqUnit | None, record: bytes) -> bool:
+    """Whether an entry follows the one before it and counts the messages in its record's body, which has a CRC.
+
+    Then what the record says of itself is what is damaged.
+    """
+    if before is not None and before.queue_offset + before.batch_count != unit.queue_offset:
+        return False
+    try:
+        return before is not None and count_client_messages(parse_record(record).body) == unit.batch_count
+    except FormatError:  # compressed, or no batch
+        return False
 
 
 def find_lost_files(queues: QueueTable, commit_log_min: int) -> Doubt | None:

@@ -19,7 +19,7 @@ from flintlog.errors import DamagedRecord, FormatError, InvalidOffset
 from flintlog.format.index_file import index_key, index_keys
 from flintlog.format.message_id import parse_message_id
 from flintlog.format.queue_entry import ENTRY_SIZE
-from flintlog.format.record import MIN_RECORD_SIZE
+from flintlog.format.record import MIN_RECORD_SIZE, SCHEDULE_TOPIC
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.batch_consume_queue import BatchConsumeQueue
 from flintlog.store.checks import check_offset
@@ -239,18 +239,21 @@ class Reader:
             pull.skip_until = unit.physical_offset - unit.physical_offset % size + size
             pull.next_offset = behind
             return True
-        seen = None if record is None else self._scan(record, unit.physical_offset)
+        levels = self._delay_levels_ms if queue.topic == SCHEDULE_TOPIC else ()
+        seen = None if record is None else self._scan(record, unit.physical_offset, levels)
         if record is None or seen is None:
             return self._pass_damage(queue, pull, unit, _NOWHERE)
-        fault = self._fault_in(seen, record, unit.physical_offset, queue, unit)
-        if fault is not None:
-            return self._pass_damage(queue, pull, unit, fault)
+        fault = self._fault_in(seen, unit.physical_offset)
+        row = None if fault is not None else seen.row(0)
+        if row is not None:
+            fault = stranger(queue, unit, row, seen.queues[0], record)
+        if row is None or fault is not None:
+            return self._pass_damage(queue, pull, unit, str(fault))
         pull.next_offset = behind
         stored = StoredMessage(record, self._delay_levels_ms)
         if message_filter is not None:
             # The entry passed; its tags code, or the extension's, may be what is damaged.
-            own_code = seen.row(0).tags_code
-            if own_code != unit.tags_code and not message_filter.matches_entry(own_code, unit.extension):
+            if row.tags_code != unit.tags_code and not message_filter.matches_entry(row.tags_code, unit.extension):
                 return True
             if not message_filter.matches_message(stored):
                 return True
@@ -299,7 +302,9 @@ class Reader:
             if record is None:
                 continue
             seen = self._scan(record, unit.physical_offset)
-            if self._fault_in(seen, record, unit.physical_offset, queue, unit) is None:
+            if self._fault_in(seen, unit.physical_offset) is not None:
+                continue
+            if stranger(queue, unit, seen.row(0), seen.queues[0], record) is None:
                 return unit, record
         return None
 
@@ -314,29 +319,15 @@ class Reader:
         is_gone = segment is None or not segment.available
         return is_gone and 0 <= unit.physical_offset < segments.max_offset
 
-    def _scan(self, record: bytes, physical_offset: int) -> Scan:
+    def _scan(self, record: bytes, physical_offset: int, levels_ms: tuple[int, ...] = ()) -> Scan:
         return kernel.scan(
-            record,
-            0,
-            len(record),
-            physical_offset,
-            check_crc=self._checked_crc,
-            delay_levels_ms=self._delay_levels_ms,
+            record, 0, len(record), physical_offset, check_crc=self._checked_crc, delay_levels_ms=levels_ms
         )
 
-    def _fault_in(
-        self,
-        seen: Scan,
-        record: bytes,
-        physical_offset: int,
-        queue: LogicalQueue | None = None,
-        unit: CqUnit | None = None,
-    ) -> str | None:
-        """What is wrong with a record that should lie at this offset, and be that of an entry, if one is given."""
+    def _fault_in(self, seen: Scan, physical_offset: int) -> str | None:
+        """What is wrong with a record that should lie at this offset."""
         if seen.count == 1 and seen.reason is ScanStop.LIMIT:
-            if queue is None or unit is None:
-                return None
-            return stranger(queue, unit, seen.row(0), seen.queues[0], record)
+            return None
         known = self._damage.at(physical_offset)
         return FAULTS.get(seen.reason, seen.reason.name) if known is None else known.evidence
 
@@ -357,7 +348,7 @@ class Reader:
                 break
             for place, offset in enumerate(sorted(offsets)):
                 record = self._log.record_at(offset)
-                if record is None or self._fault_in(self._scan(record, offset), record, offset) is not None:
+                if record is None or self._fault_in(self._scan(record, offset), offset) is not None:
                     continue
                 stored = StoredMessage(record, self._delay_levels_ms)
                 if place == 0:
@@ -377,7 +368,7 @@ class Reader:
         record = self._log.record_at(physical_offset)
         fault = None
         if record is not None and len(record) >= MIN_RECORD_SIZE:
-            fault = self._fault_in(self._scan(record, physical_offset), record, physical_offset)
+            fault = self._fault_in(self._scan(record, physical_offset), physical_offset)
             if fault is None:
                 return StoredMessage(record, self._delay_levels_ms)
         known = self._damage.at(physical_offset)
