@@ -155,8 +155,11 @@ class Reader:
                     following = queue.after(None, pull.next_offset)
                 pull.next_offset = self._correct(pull.next_offset, following)
                 return
+            before = pull.next_offset
             with entries:
                 self._pull_entries(queue, entries, pull, message_filter)
+            if pull.next_offset == before and isinstance(queue, BatchConsumeQueue):
+                pull.next_offset = queue.after(None, before)  # the file has no batch of this offset, nor of a later one
 
     def _plain_page(
         self, queue: ConsumeQueue, offset: int, low: int, high: int, most: int, max_bytes: int
