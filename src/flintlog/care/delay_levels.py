@@ -10,12 +10,10 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flintlog import kernel
 from flintlog.derive.derived_files import QueueFilesView
-from flintlog.disk.medium import Medium
 from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.format.queue_extension import is_extension_address
 from flintlog.format.record import SCHEDULE_TOPIC
@@ -71,29 +69,6 @@ def format_levels(lengths_ms: tuple[int, ...]) -> str:
 def _format(length_ms: int) -> str:
     unit, size = next((each for each in _UNITS if length_ms and length_ms % each[1] == 0), _UNITS[-1])
     return f"{length_ms // size}{unit}"
-
-
-def bring_times_back(old: Path, new: Path, levels: frozenset[int], medium: Medium) -> None:
-    """Give the entries of these levels in a queue folder the delivery times that they had in another."""
-    for level in levels:
-        folder = Path(SCHEDULE_TOPIC) / str(level - 1)
-        for info in medium.listing(old / folder):
-            target = medium.stat(new / folder / info.name)
-            if info.size and target is not None and target.size == info.size:
-                _copy_times(medium, old / folder / info.name, new / folder / info.name)
-
-
-def _copy_times(medium: Medium, old: Path, new: Path) -> None:
-    before, after = medium.open(old), medium.open(new, writable=True)
-    try:
-        for place in range(0, after.size - ENTRY_SIZE + 1, ENTRY_SIZE):
-            had, has = (_ENTRY.unpack_from(raw.buffer, place) for raw in (before, after))
-            if had[:2] == has[:2] and had != has:
-                after.write_at(place, memoryview(_ENTRY.pack(*had)))
-        after.sync()
-    finally:
-        before.close()
-        after.close()
 
 
 def _lengths(files: StoreFiles, queue: QueueFilesView) -> Iterator[int]:

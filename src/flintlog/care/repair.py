@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
-from flintlog.care.delay_levels import bring_times_back
 from flintlog.care.delay_offsets import bring_delay_offsets_back
-from flintlog.care.fill import Gaps
 from flintlog.care.held_store import hold
 from flintlog.care.kept import Kept, copy_file
+from flintlog.care.kept_codes import bring_codes_back, bring_times_back
 from flintlog.care.log_mending import LogMending, name_of
 from flintlog.care.lost_messages import find_lost, is_log_missing, readable_backups
 from flintlog.care.repair_check import find_harm
@@ -149,7 +148,7 @@ def repair(
         report.steps += steps
         report.notes += [note for note in _guessed(files, report.steps) if note not in report.notes]
         report.lost += [message for message in plan.lost if message not in report.lost]
-        report.kept_in = _Repairer(files, seen.gaps, undo, on_step or (lambda step: None)).run(steps)
+        report.kept_in = _Repairer(files, seen, undo, on_step or (lambda step: None)).run(steps)
     harm = None if not report.steps else _find_harm(root, config, medium, before, undo)
     if harm is not None:
         _take_back(files, undo, harm)
@@ -203,14 +202,15 @@ def _load_journal(files: StoreFiles) -> _Journal | None:
 class _Repairer:
     """One round: the steps of one plan."""
 
-    def __init__(self, files: StoreFiles, gaps: Gaps, undo: Undo, tell: OnStep) -> None:
+    def __init__(self, files: StoreFiles, seen: Verification, undo: Undo, tell: OnStep) -> None:
         self._files = files
+        self._seen = seen
         self._undo = undo
         self._medium = files.medium
         self._tell = tell
         self._journal = _load_journal(files) or _Journal(str(self._place()), dict(files.inferred.values))
         self._kept = Kept(Path(self._journal.kept_in), files.medium)
-        self._log = LogMending(files, self._kept, undo, gaps, tell)
+        self._log = LogMending(files, self._kept, undo, seen.gaps, tell)
         self._is_marked = False
 
     def _place(self) -> Path:
@@ -240,6 +240,7 @@ class _Repairer:
         if old is not None:
             with hold(self._files.paths, self._medium):
                 bring_times_back(old, new, self._files.doubtful_levels, self._medium)
+                bring_codes_back(old, new, self._seen.retagged, self._medium)
         self._tell("offsets")
         if any(step.action == "offsets" for step in steps):
             with hold(self._files.paths, self._medium):

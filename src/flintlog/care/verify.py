@@ -42,6 +42,7 @@ from flintlog.derive.findings import (
 from flintlog.derive.index_files import IndexFileView
 from flintlog.derive.offset_order import Gap, find_gaps
 from flintlog.derive.side_checks import check_checkpoint
+from flintlog.derive.stretches import Stretch
 from flintlog.disk.lock import is_locked
 from flintlog.disk.medium import Advice, Medium, RawFile
 from flintlog.errors import DiskError, FormatError
@@ -96,6 +97,8 @@ class Verification:
     max_offset: int = 0
     gaps: dict[QueueKey, list[Gap]] = field(default_factory=dict)
     """Queue offsets that no record has, by queue; without batch queues."""
+    retagged: dict[QueueKey, list[Stretch]] = field(default_factory=dict)
+    """Messages whose tags are not those of their queue entry, by queue."""
 
 
 def verify(
@@ -435,6 +438,8 @@ class _Verifier:
         for key, tally in judgement.queues.items():
             if key[0] not in self._files.batch_topics:
                 answer.gaps[key] = find_gaps(tally.records.in_log_order())
+            if tally.retagged.items:
+                answer.retagged[key] = tally.retagged.items
 
 
 def _without_loss(finding: Finding, judgement: Judgement) -> Finding:

@@ -71,6 +71,14 @@ _ALL = (
         _RESTORE,
     ),
     Kind(
+        "damaged-properties",
+        "A message whose tags or keys are not those it was put with",
+        "Bytes of its properties changed on the disk. Its queue entry and its index entries, which were written when "
+        "it was put, have other hashes.",
+        "Consumers get it with wrong properties. Filters and queries find it by the right ones.",
+        _RESTORE,
+    ),
+    Kind(
         "misplaced-record",
         "A message that names another queue or offset than its queue does",
         "One bit of its topic, queue id or queue offset changed on the disk. Its queue still has an entry for it, at "

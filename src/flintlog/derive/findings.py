@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flintlog.derive.damaged_properties import damaged_properties
 from flintlog.derive.derived_files import DataFile, DerivedFiles, QueueKey
 from flintlog.derive.finding import ERROR, WARNING, Finding
 from flintlog.derive.index_check import IndexTally
@@ -101,6 +102,7 @@ def judge(
         dispatched_to = told.dispatched_to
     if index is not None:
         _judge_index(judgement, results, index, facts, dispatched_to, index_safe_timestamp)
+        _judge_rekeyed(judgement, results, files, facts)
         if not facts.is_running and facts.cut_at is None:
             _judge_end_of_index(judgement, index, files[-1].end if files else 0)
     return judgement
@@ -154,6 +156,17 @@ def _judge_missing_keys(judgement: Judgement, tally: IndexTally, facts: LogFacts
                 missing.key_count,
             )
         )
+
+
+def _judge_rekeyed(
+    judgement: Judgement, results: Sequence[RangeResult], files: Sequence[DataFile], facts: LogFacts
+) -> None:
+    known = {found.physical_offset for found in judgement.findings if found.id == "damaged-properties"}
+    for result in results:
+        for at in result.index.rekeyed:
+            if at not in known and not facts.is_late(at) and not judgement.log.is_damaged(at):
+                evidence = "the index has other keys for it than it names"
+                judgement.findings.append(damaged_properties(files, at, evidence))
 
 
 def _judge_end_of_index(judgement: Judgement, index: IndexSequence, files_end: int) -> None:

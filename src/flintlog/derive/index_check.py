@@ -8,6 +8,7 @@ when it recovers.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from flintlog import kernel
@@ -43,10 +44,16 @@ class IndexTally:
 
     odd: list[OddEntry] = field(default_factory=list)
     odd_count: int = 0
+    rekeyed: list[int] = field(default_factory=list)
+    """Where records are that were indexed by other keys than they have."""
     missing: list[MissingKeys] = field(default_factory=list)
     key_count: int = 0
     matched_first: int = -1
     matched_last: int = -1
+
+    def add_rekeyed(self, physical_offset: int) -> None:
+        if len(self.rekeyed) < MAX_ODD_ENTRIES:
+            self.rekeyed.append(physical_offset)
 
     def add_odd(self, entry: OddEntry) -> None:
         self.odd_count += 1
@@ -70,6 +77,7 @@ class IndexTally:
 
     def merge(self, later: IndexTally) -> None:
         """Add what a later range saw."""
+        self.rekeyed += later.rekeyed[: MAX_ODD_ENTRIES - len(self.rekeyed)]
         self.odd += later.odd[: MAX_ODD_ENTRIES - len(self.odd)]
         self.odd_count += later.odd_count
         for number, keys in enumerate(later.missing):
@@ -202,16 +210,22 @@ class IndexWalk:
         return found, odd
 
     def _judge(self, record: Row, expected: list[int], found: list[tuple[int, int, int]], odd: list[int]) -> None:
+        other: dict[int, int] = {}
         for position, key_hash, seconds in found:
             file = self._sequence.file_at(position)
             right = time_difference_s(record.store_timestamp, file.begin_of(file.entry_of(position)))
             if key_hash not in expected:
-                odd.append(position)
+                other[position] = key_hash
             elif seconds != right:
                 self._odd(position, f"its time is {seconds} s behind the file's begin and should be {right}")
+        lacking = set(expected) - {key_hash for _, key_hash, _ in found}
+        if not odd and _is_rekeyed(other.values(), lacking):
+            self._tally.add_rekeyed(record.physical_offset)
+            self._tally.matched(record.physical_offset)
+            return
+        odd += other
         for position in odd:
             self._odd(position, f"no key of a record accounts for it; the record at {record.physical_offset} is near")
-        lacking = set(expected) - {key_hash for _, key_hash, _ in found}
         if lacking and not odd:
             at = record.physical_offset
             self._tally.add_missing(at, at, len(lacking))
@@ -222,3 +236,9 @@ class IndexWalk:
         path, offset = self._sequence.place(position)
         key_hash, physical_offset, *_ = self._sequence.entry(position)
         self._tally.add_odd(OddEntry(path, offset, physical_offset, f"hash {key_hash}: {evidence}"))
+
+
+def _is_rekeyed(found: Collection[int], lacking: Collection[int]) -> bool:
+    """Whether a record has other keys than those it was indexed by: as many, and no hash with only one wrong bit."""
+    differences = [(one ^ other).bit_count() for one in found for other in lacking]
+    return len(found) == len(lacking) > 0 and min(differences) > 1

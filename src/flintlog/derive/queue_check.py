@@ -123,11 +123,25 @@ def _compare_entries(
             or (found[:2] == right[:2] and _is_of_doubtful_level(derived, queue))
         ):
             tally.matched_to = max(tally.matched_to, right[0])
+        elif found[:2] == right[:2] and _is_retagged(found[2], right[2]):
+            evidence = f"its entry has the tags code {found[2]}, and its tags give {right[2]}"
+            tally.matched_to = max(tally.matched_to, right[0])
+            tally.retagged.add(Stretch(here, here + 1, right[0], right[0], evidence, path, place + position))
         elif found in _NO_MESSAGE:
             tally.absent.add(Stretch(here, here + 1, right[0], right[0]))
         else:
             evidence = f"(offset, size, tags code) is {found} and should be {right}"
             tally.wrong.add(Stretch(here, here + 1, right[0], right[0], evidence, path, place + position))
+
+
+def _is_retagged(found: int, right: int) -> bool:
+    """Whether the properties of a record changed since its entry was written, and not the entry.
+
+    A tags code is a hash of 32 bits. One wrong bit of an entry makes one that differs in a single bit; a wrong
+    character of the tags differs in several.
+    """
+    is_hash = -(1 << 31) <= found < 1 << 31 and found != 0
+    return is_hash and ((found ^ right) & 0xFFFF_FFFF_FFFF_FFFF).bit_count() > 1
 
 
 def _is_of_doubtful_level(derived: DerivedFiles, queue: QueueFilesView) -> bool:

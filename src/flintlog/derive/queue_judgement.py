@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
 from flintlog import kernel
+from flintlog.derive.damaged_properties import damaged_properties
 from flintlog.derive.derived_files import DataFile, DerivedFiles, QueueFilesView, QueueKey, Read
 from flintlog.derive.entries import can_be_topic
 from flintlog.derive.finding import ERROR, WARNING, Finding
@@ -136,6 +137,11 @@ class _Judge:
                 continue  # it may have been read while it was written
             evidence = f"the entry of {_messages(key, stretch)}: {stretch.evidence}"
             self._tell("wrong-queue-entries", evidence, key, stretch)
+
+        for stretch in _believed(tally.retagged.items, doubtful)[:MAX_STRETCHES]:
+            if not self._facts.is_late(stretch.first_physical_offset):
+                found = damaged_properties(self._files, stretch.first_physical_offset, stretch.evidence)
+                self._result.findings.append(found)
 
     def _absent(self, key: QueueKey, tally: QueueTally) -> list[Stretch]:
         """Messages without an entry that should have one: those that were deleted with their topic should not."""

@@ -79,12 +79,14 @@ class QueueTally:
     """What the log said about one queue, against what the queue's files hold.
 
     `records`: every record that has a place there. `absent`: those without an entry. `wrong`: those whose place
-    holds something else. `matched_to` is where the last record with a right entry begins.
+    holds something else. `retagged`: those whose entry has another tags code, by more than one bit. `matched_to` is
+    where the last record with a right entry begins.
     """
 
     records: Stretches = field(default_factory=Stretches)
     absent: Stretches = field(default_factory=Stretches)
     wrong: Stretches = field(default_factory=Stretches)
+    retagged: Stretches = field(default_factory=Stretches)
     matched_to: int = -1
     entry_count: int = 0
 
@@ -93,5 +95,6 @@ class QueueTally:
         self.records.extend(later.records)
         self.absent.extend(later.absent)
         self.wrong.extend(later.wrong)
+        self.retagged.extend(later.retagged)
         self.matched_to = max(self.matched_to, later.matched_to)
         self.entry_count += later.entry_count
