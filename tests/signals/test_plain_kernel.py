@@ -11,7 +11,7 @@ import pytest
 
 from flintlog import kernel
 
-KINDS = ["plain, async", "hook, async", "batch with hook, async"]
+KINDS = ["plain, async", "hook, async"]
 
 
 @pytest.mark.skipif(kernel.name == "reference", reason="the other tests of this folder run with it already")

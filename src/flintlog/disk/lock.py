@@ -90,12 +90,13 @@ class LocalLock:
         return StoreInUse("the store is in use", path=self.path, advice="stop the other process, or open it read-only")
 
     def release(self) -> None:
-        """Give the lock up; a second call does nothing."""
-        descriptors = self._descriptor, self._directory
-        self._descriptor = self._directory = -1
-        for descriptor in descriptors:
-            if descriptor >= 0:
-                os.close(descriptor)
+        """Give the lock up; a second call does nothing, unless the first was interrupted."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+        directory, self._directory = self._directory, -1
+        if directory >= 0:
+            os.close(directory)
 
 
 def _flock(directory: int, kind: int) -> bool:

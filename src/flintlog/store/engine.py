@@ -10,7 +10,6 @@ Its threads are those of `flushing.py` and the allocator's. A put needs none but
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
 from pathlib import Path
 
 from flintlog.disk.medium import LockFile, Medium
@@ -167,16 +166,29 @@ class Engine:
     # ------------------------------------------------------------------ closing
 
     def shutdown(self) -> None:
-        """Stop cleanly: flush everything, dispatch the rest, remove `abort`. A second call does nothing."""
+        """Stop cleanly: flush everything, dispatch the rest, remove `abort`. A second call does nothing.
+
+        If the first was interrupted, the second ends what is left; the stop may then be an unclean one.
+        """
         with self._closing:
-            if self.lifecycle.state is not State.RUNNING:
+            state = self.lifecycle.state
+            if state is State.RUNNING:
+                self.lifecycle.move_to(State.SHUTDOWN_BEGIN)
+            elif state is not State.SHUTDOWN_BEGIN:  # else a signal's handler ended an earlier call in the middle
                 return
-            self.lifecycle.move_to(State.SHUTDOWN_BEGIN)
-            with ExitStack() as ending:  # the last is called first, and all are, whatever one of them raises
-                ending.callback(self.lifecycle.move_to, State.SHUTDOWN_OK)
-                ending.callback(self._give_back)
-                if not self.read_only and self._settle():
+            try:
+                if not self.read_only and self._settle() and state is State.RUNNING:
                     write_off(self.parts, self._side, self._marker)
+            finally:
+                self._end()
+
+    def _end(self) -> None:
+        """Give everything back, whatever was raised before. It is over when the lock was given back, which is last."""
+        try:
+            self._give_back()
+        finally:
+            if self._lock is None:
+                self.lifecycle.move_to(State.SHUTDOWN_OK)
 
     def _settle(self) -> bool:
         """End the threads and make everything durable; whether all of it worked, so that the stop is a clean one."""
