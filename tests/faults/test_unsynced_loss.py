@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -93,3 +96,29 @@ def test_a_log_file_is_not_deleted_before_the_ends_of_its_queues_are_durable(flu
             for (topic, queue_id), end in ends.items():
                 assert again.max_offset(topic, queue_id) == end
                 assert again.put(Message(topic, b"next", queue_id=queue_id)).queue_offset == end
+
+
+def test_retention_does_not_call_durable_what_another_pass_is_syncing() -> None:
+    """The queue flush has taken a queue, and its sync lasts: whoever covers the log's files waits for it."""
+    medium, is_syncing, go_on = FaultyMedium(), threading.Event(), threading.Event()
+
+    def before_sync(path: Path) -> None:
+        if "consumequeue" in path.parts and not is_syncing.is_set():
+            is_syncing.set()
+            go_on.wait(10)
+
+    store = open_store(ROOT, small_config(flush_consume_queue_least_pages=0), medium=medium)
+    queue_flush = store._engine.flushing.queue_flush
+    assert queue_flush is not None
+    store.put(Message("orders", b"x")).check()
+    medium.before_sync = before_sync
+    with ThreadPoolExecutor(2) as threads:
+        passing = threads.submit(queue_flush._pass)
+        assert is_syncing.wait(10)
+        covering = threads.submit(queue_flush.cover, store.max_physical_offset)
+        with pytest.raises(TimeoutError):
+            covering.result(0.3)
+        go_on.set()
+        assert covering.result(10)
+        passing.result(10)
+    store.shutdown()

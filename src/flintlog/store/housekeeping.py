@@ -51,7 +51,9 @@ class QueueFlush:
         self._thorough_interval_s = thorough_interval_ms / 1000
         self._on_tick = on_tick
         self._passed_at = self._thorough_at = -1
-        self._passing = threading.Lock()  # an older count must not follow a newer one
+        # One pass at a time: another would not see the queues that this one is syncing, and call them durable. And an
+        # older count must not follow a newer one.
+        self._passing = threading.Lock()
         self._stopped = Latch()
         self._thread = threading.Thread(target=self._run, name="flintlog-queue-flush", daemon=True)
 
@@ -80,7 +82,8 @@ class QueueFlush:
     def _pass(self) -> None:
         position = self._dispatcher.position
         if position != self._passed_at:
-            self._queues.flush(self._least_pages)
+            with self._passing:
+                self._queues.flush(self._least_pages)
             self._passed_at = position
         self._checkpoint.flush()
 
