@@ -1,8 +1,7 @@
 """Random damage of a store's files, and what must still be true of the store once it was repaired.
 
-A seed picks a golden store, one to three kinds of damage and their places, so each case can be repeated:
-
-    python -m tests.care.random_damage SEED
+A seed picks a golden store, one to three kinds of damage and their places, so each case can be repeated: a failing
+assertion names its seed, and `check(seed, ...)` of `test_random_damage.py` runs it alone.
 
 The truth is read from the undamaged store: every queue entry whose record no damage has touched must be at its queue
 offset after the repair, with the record's bytes where they were.

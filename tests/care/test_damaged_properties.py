@@ -61,3 +61,13 @@ def test_a_wrong_bit_of_an_entry_is_blamed_on_the_entry(store: Path) -> None:
     assert [finding.id for finding in verify(store).findings] == ["wrong-queue-entries"]
     repair(store)
     assert verify(store).findings == []
+
+
+def test_a_stand_in_without_tags_is_not_taken_for_damaged_properties(store: Path) -> None:
+    path = store / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    at = data.index(b"key-7")
+    data[at - 150 : at + 20] = bytes(170)
+    path.write_bytes(data)
+    assert repair(store).left == []
+    assert plan_repair(store).steps == ()

@@ -138,10 +138,10 @@ def _is_retagged(found: int, right: int) -> bool:
     """Whether the properties of a record changed since its entry was written, and not the entry.
 
     A tags code is a hash of 32 bits. One wrong bit of an entry makes one that differs in a single bit; a wrong
-    character of the tags differs in several.
+    character of the tags differs in several. A record without tags may stand in for a lost one: its entry is older.
     """
     is_hash = -(1 << 31) <= found < 1 << 31 and found != 0
-    return is_hash and ((found ^ right) & 0xFFFF_FFFF_FFFF_FFFF).bit_count() > 1
+    return is_hash and right != 0 and ((found ^ right) & 0xFFFF_FFFF_FFFF_FFFF).bit_count() > 1
 
 
 def _is_of_doubtful_level(derived: DerivedFiles, queue: QueueFilesView) -> bool:
