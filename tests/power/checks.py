@@ -37,7 +37,7 @@ def check_cut(path: Path, plan: Plan, model: Model, scratch: Path) -> None:
             model.judge([[found.id, found.severity, found.physical_offset, str(found)] for found in store.recovery])
             begin = store.min_physical_offset
             _check_begin(begin, plan)
-            delivered = _wait_for_deliveries(store, model, begin)
+            _wait_for_deliveries(store, model, begin)
             served = _read_users(store)
             undecided = _undecided(store) if plan.has_services else set()
             check_served(store, served, model, begin)
@@ -48,7 +48,7 @@ def check_cut(path: Path, plan: Plan, model: Model, scratch: Path) -> None:
         compare_with_rebuild(copy, scratch / "rebuilt", plan, model)
     finally:
         shutil.rmtree(copy, ignore_errors=True)
-    model.settle(served, undecided, delivered, begin)
+    model.settle(served, undecided, begin)
 
 
 def _check_begin(begin: int, plan: Plan) -> None:
@@ -91,8 +91,8 @@ def _undecided(store: Store) -> set[str]:
     return {key_of(each.message.body) for each in service.undecided()}
 
 
-def _wait_for_deliveries(store: Store, model: Model, begin: int) -> set[str]:
-    """The delayed messages that were delivered or still wait; every durable one must be delivered in time."""
+def _wait_for_deliveries(store: Store, model: Model, begin: int) -> None:
+    """Every delayed message that is durable must be delivered in time."""
     wanted = {
         key for key, promise in model.delayed.items() if promise.state is State.DURABLE and promise.physical >= begin
     }
@@ -100,7 +100,7 @@ def _wait_for_deliveries(store: Store, model: Model, begin: int) -> set[str]:
     while True:
         keys = {key for key, _ in _read_users(store).values()}
         if wanted <= keys:
-            return keys
+            return
         if time.monotonic() > deadline:
             lost = sorted(wanted - keys)
             raise Broken(f"{len(lost)} delayed messages were not delivered: {lost[:5]} {model.delayed[lost[0]]}")
@@ -145,7 +145,7 @@ def _check_unique(served: Served, model: Model) -> None:
             raise Broken(f"{key} was deleted with its topic, and is back at {place}")
         if key in model.rolled_back and model.rolled_back[key].state is State.DURABLE:
             raise Broken(f"{key} was rolled back, and is served at {place}")
-        if key in places and key not in model.delayed:
+        if key in places and key not in model.ever_delayed:
             raise Broken(f"{key} is stored twice: at {places[key]} and at {place}")
         places[key] = place
         other = model.given.get(place)

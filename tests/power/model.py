@@ -65,6 +65,8 @@ class Model:
     messages: dict[str, Promise] = field(default_factory=dict)
     given: dict[Place, str] = field(default_factory=dict)
     delayed: dict[str, Promise] = field(default_factory=dict)
+    ever_delayed: set[str] = field(default_factory=set)
+    """Keys that may be served at a place of the check's own copy, and more than once."""
     begun: dict[str, Promise] = field(default_factory=dict)
     deciding: set[str] = field(default_factory=set)
     rolled_back: dict[str, Promise] = field(default_factory=dict)
@@ -130,6 +132,7 @@ class Model:
     def _take_delayed(self, is_durable: bool, key: str, topic: str, physical: int, *, is_late: bool) -> None:
         promise = Promise(key, physical, self._state(is_durable, is_late), topic=topic)
         self.delayed[key] = promise
+        self.ever_delayed.add(key)
         self._pending.append(promise)
 
     def _take_begun(
@@ -216,20 +219,18 @@ class Model:
                     raise Broken(f"a cut that damaged nothing was reported: {text} (durable to {end})")
                 self.known_damage.add((kind, physical))
 
-    def settle(
-        self, served: Mapping[Place, tuple[str, int]], undecided: Iterable[str], delivered: Iterable[str], begin: int
-    ) -> None:
+    def settle(self, served: Mapping[Place, tuple[str, int]], undecided: Iterable[str], begin: int) -> None:
         """After a check: what is there stays, what is not durable and not there is forgotten. `begin`: of the log."""
         keys = {key for key, _ in served.values()}
         waiting = set(undecided)
         for lost in self._settle(self.messages, keys, begin):
             if lost.place is not None and lost.physical >= begin:
                 self.given.pop(lost.place, None)  # the log lost it before anybody could rely on it
-        self._settle(self.delayed, set(delivered), begin)
+        self._settle(self.delayed, keys, begin)
         self._settle(self.rolled_back, self.begun.keys() - keys - waiting, begin)
         self._settle(self.begun, keys | waiting | self.rolled_back.keys(), begin)
         for place, (key, physical) in served.items():
-            if key not in self.messages and key not in self.delayed:
+            if key not in self.messages and key not in self.ever_delayed:
                 self.given[place] = key
                 self.messages[key] = Promise(key, physical, State.FOUND, place, place[0])
         self.gone |= self.doomed - keys
