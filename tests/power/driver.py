@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -48,6 +49,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=1, help="each seed so many times")
     parser.add_argument("--keep", type=Path, help="leave in this folder what the last cut left, before any opening")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # devices are unmounted, whoever ends this
     failed = 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         for _ in range(arguments.times):
