@@ -43,6 +43,7 @@ class Interrupter:
     def __init__(self) -> None:
         self.count = 0
         self.where = ""
+        self.raised: Interruption | None = None
         self._target = 0
         self._signal = _Pending(SIGNAL)
         self._codes: dict[Any, bytes] = {}
@@ -53,14 +54,18 @@ class Interrupter:
         signal.signal(SIGNAL, self._before)
 
     def run(self, call: Callable[[], object], target: int = 0) -> bool:
-        """Call it, interrupted at the point with this number, if it has so many; whether it was interrupted."""
-        self.count, self._target, self.where = 0, target, ""
+        """Call it, interrupted at the point with this number, if it has so many; whether it was interrupted.
+
+        The exception is kept, as it is in an `except`: its traceback has the frames and the generators of the call.
+        """
+        self.count, self._target, self.where, self.raised = 0, target, "", None
         self._is_armed = True
         sys.settrace(self._trace)
         try:
             call()
             return False
-        except Interruption:
+        except Interruption as raised:
+            self.raised = raised
             return True
         finally:
             self._is_armed = False  # first: the handler may run after the next call

@@ -76,7 +76,7 @@ class Scene:
             self.took(message, receipt)
 
     def probe(self) -> None:
-        """Another thread puts on the short way and on the long one."""
+        """Another thread puts on the short way and on the long one, and can wait for dispatch, as `close` does."""
 
         def put() -> None:
             for topic in ("orders", "batches"):
@@ -85,6 +85,7 @@ class Scene:
                 self.took(message, self.store.put_async(message).result(SOON_S))
 
         soon(put)
+        soon(self.store.wait_dispatched)
 
     def check(self) -> None:
         """What was acknowledged can be read; closing ends; the next opening and `verify` find nothing."""
@@ -205,6 +206,11 @@ def _commit_offset(scene: Scene) -> None:
     scene.store.consumer_offsets.save()
 
 
+def _arm(scene: Scene) -> None:
+    _put(scene)
+    scene.store.arrival_wait(["orders"]).arm()
+
+
 @dataclass(frozen=True)
 class Kind:
     """A way of putting."""
@@ -249,5 +255,6 @@ KINDS: dict[str, Kind] = {
     "spinning lock, hook, async": Kind(_put, {**ASYNC, "put_lock": "spinning"}, _with_hook),
     "flush": Kind(_flush, ASYNC),
     "wait_dispatched": Kind(_wait_dispatched),
+    "arrival wait": Kind(_arm, ASYNC),
     "consumer offsets": Kind(_commit_offset),
 }

@@ -48,6 +48,11 @@ def test_a_put_that_is_interrupted_at_some_points(name: str, interrupter: Interr
     assert interrupt_everywhere(name, interrupter, QUICK_POINTS)
 
 
+def test_arming_a_wait_is_interrupted_at_every_point(interrupter: Interrupter) -> None:
+    """Few points are open, and a store whose turn is kept cannot be closed."""
+    assert interrupt_everywhere("arrival wait", interrupter, 1_000_000)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_a_put_that_is_interrupted_at_every_point(name: str, interrupter: Interrupter) -> None:

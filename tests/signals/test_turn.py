@@ -7,7 +7,10 @@ import threading
 import time
 
 from flintlog.store.turn import Turn
-from tests.signals.interrupting import QUIET
+from tests.signals.interrupting import QUIET, Interrupter
+from tests.signals.test_every_point import interrupter
+
+__all__ = ["interrupter"]
 
 
 def test_nothing_runs_between_the_look_at_the_owner_and_its_assignment() -> None:
@@ -62,3 +65,14 @@ def test_who_does_not_wait_is_refused_at_once() -> None:
     began = time.monotonic()
     assert not turn.take(0.1)
     assert 0.09 <= time.monotonic() - began < 5
+
+
+def test_work_that_is_interrupted_at_any_point_gives_the_turn_back(interrupter: Interrupter) -> None:
+    turn = Turn()
+    interrupter.run(lambda: turn.run(time.monotonic))
+    total = interrupter.count
+    hits = 0
+    for point in range(1, total + 1):
+        hits += interrupter.run(lambda: turn.run(time.monotonic), point)
+        assert turn.owner is None, f"point {point} of {total}, interrupted at\n{interrupter.where}"
+    assert hits

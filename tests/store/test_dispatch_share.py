@@ -76,8 +76,7 @@ def test_who_has_dispatch_to_itself_does_not_take_what_came_after() -> None:
         store.on_arrival(gate)
 
         def alone() -> None:
-            with store._engine.dispatcher.alone():
-                store.put(Message("orders", b"while nobody dispatches"))
+            store._engine.dispatcher.alone(lambda: store.put(Message("orders", b"while nobody dispatches")))
 
         keeper = _in_thread(alone)
         assert gate.is_entered.wait(30)

@@ -19,9 +19,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from flintlog import kernel
 from flintlog.derive.entries import Place, places_of
@@ -44,6 +43,8 @@ from flintlog.store.stored import Arrival
 from flintlog.store.turn import Turn
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FAR_BEHIND_BYTES: Final = 256 * 1024
 """With more than this to dispatch, who puts waits for whoever dispatches."""
@@ -113,13 +114,11 @@ class Dispatcher:
         relief, self._relief = self._relief, None
         if relief is not None:
             relief.stop()
-        self._running.take(None)
-        try:
-            self._leave_segment()
-            self.lane.set_index(None)
-        finally:
-            self._running.owner = None
-            self._running.ring()
+        self._running.run(self._let_go)
+
+    def _let_go(self) -> None:
+        self._leave_segment()
+        self.lane.set_index(None)
 
     def add_listener(self, listener: Listener) -> None:
         if not self._listeners:
@@ -132,43 +131,38 @@ class Dispatcher:
             # A listener holds up the dispatch that it would wait for.
             wait.wake()
             return
-        with self.alone():
+
+        def forget_queues() -> None:
             for topic in wait.topics:
                 self._waits.setdefault(topic, set()).add(wait)
                 for queue_id in self._queues.queue_ids(topic):
                     self.lane.set_queue(topic, queue_id, None)
 
+        self.alone(forget_queues)
+
     def remove_topic(self, topic: str) -> None:
         """Delete the queues of a topic; a record for it that is dispatched later begins a new one."""
-        with self.exclusively():
+
+        def remove() -> None:
             for queue_id in self._queues.queue_ids(topic):
                 self.lane.set_queue(topic, queue_id, None)
             self._queues.remove_topic(topic, self.position)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Nobody dispatches meanwhile, neither the dispatcher nor a put; what came in the meantime is done after."""
+        self.exclusively(remove)
+
+    def alone(self, work: Callable[[], T]) -> T:
+        """Do this while nobody dispatches, neither the dispatcher nor a put; what came meanwhile is done after."""
         if self._runner == threading.get_ident():
-            yield  # a listener: its thread is the one that dispatches
-            return
-        self._running.take(None)
+            return work()  # a listener: its thread is the one that dispatches
         try:
-            self.lane.own()
-            try:
-                yield
-            finally:
-                self.lane.is_owned = False
+            return self._running.run(lambda: self._own_lane(work))
         finally:
-            self._running.owner = None
-            self._running.ring()
             self.advance()
 
-    @contextmanager
-    def exclusively(self) -> Iterator[None]:
+    def exclusively(self, work: Callable[[], T]) -> T:
         """As `alone`, to delete queues: what can be read was dispatched before, so it is deleted with its queue."""
         self.advance_and_wait()
-        with self.alone():
-            yield
+        return self.alone(work)
 
     @property
     def leaves_puts_to_lane(self) -> bool:
@@ -224,12 +218,7 @@ class Dispatcher:
         """
         if self._runner == threading.get_ident():
             return
-        self._running.take(None)
-        try:
-            self._run_owned()
-        finally:
-            self._running.owner = None
-            self._running.ring()
+        self._running.run(self._run_owned)
         self.advance()
 
     def check_progress(self) -> None:
@@ -301,9 +290,12 @@ class Dispatcher:
     # ------------------------------------------------------------------ the loop
 
     def _run_owned(self) -> None:
+        self._own_lane(self._run)
+
+    def _own_lane(self, work: Callable[[], T]) -> T:
         self.lane.own()
         try:
-            self._run()
+            return work()
         finally:
             self.lane.is_owned = False
 

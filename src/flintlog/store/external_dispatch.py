@@ -15,9 +15,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from flintlog import kernel
 from flintlog.disk.bell import Latch
@@ -30,6 +29,8 @@ from flintlog.store.published import mark_of, progress_of, set_back
 from flintlog.store.segment_bytes import held
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _TELL_ROWS: Final = 65_536
 _LOOK_FOR_DISPATCHER_S: Final = 1.0
@@ -89,8 +90,7 @@ class ExternalDispatcher(Dispatcher):
             super().advance_and_wait()
             return self.backlog_bytes == 0
 
-    @contextmanager
-    def exclusively(self) -> Iterator[None]:
+    def exclusively(self, work: Callable[[], T]) -> T:
         """Have the charge for a while; everything put so far is dispatched before."""
         if self.is_calling_listener:
             raise StoreInUse("an arrival listener cannot delete queues", advice="let another thread do it")
@@ -98,8 +98,7 @@ class ExternalDispatcher(Dispatcher):
             self._take_charge()
             try:
                 super().advance_and_wait()
-                with self.alone():
-                    yield
+                return self.alone(work)
             finally:
                 self._hand_over()
 
@@ -110,46 +109,50 @@ class ExternalDispatcher(Dispatcher):
     def _take_charge(self) -> None:
         self._side.take("store")
         try:
-            with self._running:
-                progress = self._side.load()
-                if progress is None:
-                    raise FlintlogError("the journal of the dispatcher is gone", path=self._side.folder)
-                self._queues.load()  # a dispatcher may have made files that it did not come to publish
-                if self._index is not None:
-                    self._index.load(last_exit_ok=True, index_safe_timestamp=0)
-                    self._index.stop_following()
-                set_back(progress, self._queues, self._index, self._log.store_time_at)
-                for queue in self._queues.all():
-                    queue.correct_min_offset(max(0, self._log.min_offset))
-                self.start_at(progress.end)
-                self._is_in_charge = True
+            self._running.run(self._load)
         except BaseException:
             self._side.release()
             raise
         self._wake_waiting()
 
+    def _load(self) -> None:
+        progress = self._side.load()
+        if progress is None:
+            raise FlintlogError("the journal of the dispatcher is gone", path=self._side.folder)
+        self._queues.load()  # a dispatcher may have made files that it did not come to publish
+        if self._index is not None:
+            self._index.load(last_exit_ok=True, index_safe_timestamp=0)
+            self._index.stop_following()
+        set_back(progress, self._queues, self._index, self._log.store_time_at)
+        for queue in self._queues.all():
+            queue.correct_min_offset(max(0, self._log.min_offset))
+        self.start_at(progress.end)
+        self._is_in_charge = True
+
     def _hand_over(self) -> None:
         """Make everything durable, let the files go, and publish what they hold."""
-        with self._running:
-            self._queues.flush_all()
-            self._leave_segment()
-            self.lane.set_index(None)
-            for queue in self._queues.all():
-                self.lane.set_queue(queue.topic, queue.queue_id, None)
-                queue.let_go()
-            side = self._side
-            if self._index is not None:
-                self._index.flush()
-            progress = progress_of(
-                self._queues, self._index, epoch=side.epoch, sequence=side.next_sequence, end=self.position
-            )
-            if self._index is not None:
-                self._index.let_go()
-                self._index.follow(progress.index_name, progress.end)
-            side.begin(progress)
-            self._is_in_charge = False
+        self._running.run(self._publish)
         self._show()
-        side.release()
+        self._side.release()
+
+    def _publish(self) -> None:
+        self._queues.flush_all()
+        self._leave_segment()
+        self.lane.set_index(None)
+        for queue in self._queues.all():
+            self.lane.set_queue(queue.topic, queue.queue_id, None)
+            queue.let_go()
+        side = self._side
+        if self._index is not None:
+            self._index.flush()
+        progress = progress_of(
+            self._queues, self._index, epoch=side.epoch, sequence=side.next_sequence, end=self.position
+        )
+        if self._index is not None:
+            self._index.let_go()
+            self._index.follow(progress.index_name, progress.end)
+        side.begin(progress)
+        self._is_in_charge = False
 
     # ------------------------------------------------------------------ following
 

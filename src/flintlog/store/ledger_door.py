@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flintlog.derive.log_end import records_end
@@ -175,8 +176,8 @@ class LedgerDoor:
             return
         self._on_committed()
         parts = self._engine.parts
-        with self._engine.dispatcher.alone():
-            parts.queues.rebuild_offsets(max(0, parts.segments.min_offset))
+        minimum = max(0, parts.segments.min_offset)
+        self._engine.dispatcher.alone(partial(parts.queues.rebuild_offsets, minimum))
         if self._proposer is proposer:
             self._log.serve(proposer, parts.queues.next_offsets)
             self._tell_leading()

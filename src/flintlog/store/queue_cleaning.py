@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from functools import partial
 from typing import Final
 
 from flintlog.derive.entries import LMQ_PREFIX
@@ -55,13 +56,20 @@ def clean_expired_queues(engine: Engine) -> list[tuple[str, int]]:
         topic, queue_id = queue.topic, queue.queue_id
         if is_system_topic(topic) or not queues.is_expired(topic, queue_id, minimum):
             continue
-        with engine.dispatcher.exclusively(), engine.log.lock():
-            if queues.is_expired(topic, queue_id, minimum):  # asked again: now nobody can put into it
-                queues.remove(topic, queue_id)
-                gone.append((topic, queue_id))
+        if engine.dispatcher.exclusively(partial(_remove_expired, engine, topic, queue_id, minimum)):
+            gone.append((topic, queue_id))
     for topic, queue_id in gone:
         log.info("queue %s/%d was deleted: the log has none of its messages", topic, queue_id)
     return gone
+
+
+def _remove_expired(engine: Engine, topic: str, queue_id: int, minimum: int) -> bool:
+    queues = engine.parts.queues
+    with engine.log.lock():
+        is_expired = queues.is_expired(topic, queue_id, minimum)  # asked again: now nobody can put into it
+        if is_expired:
+            queues.remove(topic, queue_id)
+        return is_expired
 
 
 def clean_unused_topics(engine: Engine, retained: Collection[str]) -> list[str]:
@@ -73,7 +81,11 @@ def clean_unused_topics(engine: Engine, retained: Collection[str]) -> list[str]:
     unused = sorted({queue.topic for queue in queues.all()} - set(named))
     gone = [topic for topic in unused if not is_system_topic(topic) and not topic.startswith(LMQ_PREFIX)]
     for topic in gone:
-        with engine.dispatcher.exclusively(), engine.log.lock():
-            queues.remove_topic(topic, engine.dispatcher.position)
+        engine.dispatcher.exclusively(partial(_remove_topic, engine, topic))
         log.info("the queues of topic %s were deleted", topic)
     return gone
+
+
+def _remove_topic(engine: Engine, topic: str) -> None:
+    with engine.log.lock():
+        engine.parts.queues.remove_topic(topic, engine.dispatcher.position)

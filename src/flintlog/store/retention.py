@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from flintlog.disk.segment import Segment
@@ -220,13 +221,10 @@ class Retention:
         if minimum <= self._followed_to:
             return
         for queue in parts.queues.all():
-            with self._dispatcher.alone():
-                deleted = parts.queues.delete_expired_of(queue, minimum)
-            if deleted:
+            if self._dispatcher.alone(partial(parts.queues.delete_expired_of, queue, minimum)):
                 yield self._config.delete_consume_queue_files_interval
         if parts.index is not None:
-            with self._dispatcher.alone():
-                parts.index.delete_expired(minimum)
+            self._dispatcher.alone(partial(parts.index.delete_expired, minimum))
         self._followed_to = minimum
 
 

@@ -12,15 +12,21 @@ waits.) A turn is taken by a look and an assignment, and given back by an assign
 
 CPython switches threads and runs handlers at calls, at the entry of functions and at jumps backward, so nothing comes
 between the look and the assignment, nor between the assignment and the `try`. `tests/signals` holds both.
+
+Work that waits for its turn is given to `run` as a function. A context manager would not do: the entry of `__exit__` is
+such a point, and one that is a generator keeps the turn for as long as somebody has the exception's traceback.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from threading import get_ident
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 LOOK_AGAIN_S: Final = 0.02
 """Whoever waits looks this often by itself: who gave the turn back may have been interrupted before it rang."""
@@ -56,6 +62,15 @@ class Turn:
         if self._waiting and self._bell.locked():
             self._waiting -= 1
             self._bell.release()
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Wait for the turn and do this in it."""
+        self.take(None)
+        try:
+            return work()
+        finally:
+            self.owner = None
+            self.ring()
 
     def __enter__(self) -> None:
         """For threads of the store's own, in which no handler runs."""
