@@ -133,24 +133,22 @@ class TransactionService:
         if given:
             self._decisions.see_new(wait=True)
         key = given or self._keys.next()
-        with self._decisions.beginning(key) as is_free:
-            if not is_free:
-                advice = "each transaction needs a UNIQ_KEY of its own"
-                raise InvalidMessage(f"a transaction {key!r} is undecided already", advice=advice)
-            receipt = self._store.put_rewritten(message, lambda seen: records.prepare(seen, group, key))
+        put = partial(self._store.put_rewritten, message, lambda seen: records.prepare(seen, group, key))
+        receipt = self._decisions.begin(key, put)
+        if receipt is None:
+            advice = "each transaction needs a UNIQ_KEY of its own"
+            raise InvalidMessage(f"a transaction {key!r} is undecided already", advice=advice)
         return Transaction(self, key, group, receipt.check())
 
     def commit(self, id: str, producer_group: str | None = None) -> Receipt:
         """Let consumers see the message of a transaction; one that was not stored can be tried again."""
         transaction = self._find(id, producer_group)
-        with self._decisions.claimed(transaction):
-            return self._decisions.commit(transaction)
+        return self._decisions.claimed(transaction, self._decisions.commit)
 
     def rollback(self, id: str, producer_group: str | None = None) -> Receipt:
         """Let nobody ever see the message of a transaction; what was not stored can be tried again."""
         transaction = self._find(id, producer_group)
-        with self._decisions.claimed(transaction):
-            return self._decisions.roll_back(transaction)
+        return self._decisions.claimed(transaction, self._decisions.roll_back)
 
     def undecided(self) -> list[UndecidedTransaction]:
         """All transactions that wait for a decision, oldest first."""
@@ -266,19 +264,21 @@ class TransactionService:
 
     def _check(self, transaction: Undecided, verdict: Verdict) -> None:
         decisions = self._decisions
-        with decisions.claimed(transaction):
-            if verdict is Verdict.GIVE_UP:
-                log.error("the transaction %s was checked too often, or is too old: given up", transaction.half.id)
-                decisions.give_up(transaction, self._rules.check_max).check()
-                return
-            rebuild = records.put_off if verdict is Verdict.PUT_OFF else records.check_again
-            decisions.copy(transaction, rebuild).check()
+        if verdict is Verdict.GIVE_UP:
+            decisions.claimed(transaction, self._give_up).check()
+            return
+        rebuild = records.put_off if verdict is Verdict.PUT_OFF else records.check_again
+        decisions.claimed(transaction, lambda claimed: decisions.copy(claimed, rebuild)).check()
         decisions.see_new(wait=True)
         answer = self._ask(transaction.half) if verdict is Verdict.ASK else Decision.UNKNOWN
         if answer is Decision.UNKNOWN:
             return
-        with decisions.claimed(transaction):
-            (decisions.commit if answer is Decision.COMMIT else decisions.roll_back)(transaction).check()
+        decide = decisions.commit if answer is Decision.COMMIT else decisions.roll_back
+        decisions.claimed(transaction, decide).check()
+
+    def _give_up(self, transaction: Undecided) -> Receipt:
+        log.error("the transaction %s was checked too often, or is too old: given up", transaction.half.id)
+        return self._decisions.give_up(transaction, self._rules.check_max)
 
     def _ask(self, half: Half) -> Decision:
         """The owner's answer; one who fails has none yet, and is asked again."""

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from flintlog.errors import PutFailed, TransactionDecided, TransactionError
@@ -52,7 +51,7 @@ class Decisions:
         self._ops = GatheredOps(config.transaction_op_msg_max_size, config.transaction_op_batch_interval)
         self._saved = (-1, -1)
         self._changed = threading.RLock()
-        self._beginning: set[str] = set()
+        self._beginning: dict[str, object] = {}
 
     def load(self) -> None:
         """Learn from the log what is undecided."""
@@ -114,31 +113,30 @@ class Decisions:
         return stored
 
     # ------------------------------------------------------------------ claiming
+    # Both give back what they hold without a call: nothing that a signal's handler raises comes before it. And both are
+    # given a function, because a context manager would hold it for as long as somebody has the exception.
 
-    @contextmanager
-    def beginning(self, id: str) -> Iterator[bool]:
-        """Hold an id while its half message is put; False when it is in use."""
-        with self._changed:
-            is_free = id not in self._beginning and self._table.find(id) is None
-            if is_free:
-                self._beginning.add(id)
-                self._table.forget(id)
+    def begin(self, id: str, put: Callable[[], Receipt]) -> Receipt | None:
+        """Put a half message while its id is held; None when that is in use."""
+        me = object()
         try:
-            yield is_free
+            with self._changed:
+                if id in self._beginning or self._table.find(id) is not None:
+                    return None
+                self._table.forget(id)
+                self._beginning[id] = me
+            return put()
         finally:
-            if is_free:
-                with self._changed:
-                    self._beginning.discard(id)
+            if id in self._beginning and self._beginning[id] is me:
+                del self._beginning[id]
 
-    @contextmanager
-    def claimed(self, transaction: Undecided) -> Iterator[None]:
+    def claimed(self, transaction: Undecided, put: Callable[[Undecided], Receipt]) -> Receipt:
         """Be the one who puts a record for a transaction; an error when it is undecided no more."""
         me = object()
         try:
             self._claim(transaction, me)
-            yield
+            return put(transaction)
         finally:
-            # An assignment: nothing that a signal's handler raises comes before it.
             if transaction.claimed_by is me:
                 transaction.claimed_by = None
 
