@@ -1,17 +1,22 @@
 """The thread that dispatches what others left: it sleeps until somebody rings, and does a round while one is wanted.
 
-Who rings has said before that a round is wanted, and the thread asks for that after it has said that it sleeps: so no
-ring is lost, and one that is not needed costs a look at a flag.
+Whoever rings has said before that a round is wanted. The thread asks for that before it listens, and a bell that rang
+meanwhile is heard at once. Only the bell says whether it rang: a flag could be set by a thread that a signal interrupts
+before it rings. Such a ring is lost, so the thread looks again by itself.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable
+from typing import Final
+
+from flintlog.disk.bell import Bell
 
 log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S: Final = 1.0
 
 
 class DispatchThread:
@@ -20,9 +25,7 @@ class DispatchThread:
     def __init__(self, is_wanted: Callable[[], bool], do_round: Callable[[], None]) -> None:
         self._is_wanted = is_wanted
         self._do_round = do_round
-        self._bell = threading.Lock()
-        self._bell.acquire()
-        self._is_asleep = False
+        self._bell = Bell()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="flintlog-dispatch", daemon=True)
 
@@ -31,26 +34,18 @@ class DispatchThread:
 
     def ring(self) -> None:
         """Wake it, if it sleeps."""
-        if self._is_asleep:
-            self._is_asleep = False
-            self._wake()
+        self._bell.ring()
 
     def stop(self) -> None:
         """End it; a round that was wanted and not done is left."""
         self._is_stopping = True
-        self._wake()
+        self._bell.ring()
         self._thread.join()
-
-    def _wake(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it rings already
-            self._bell.release()
 
     def _run(self) -> None:
         while not self._is_stopping:
-            self._is_asleep = True
-            if not self._is_wanted() and not self._is_stopping:
-                self._bell.acquire()
-            self._is_asleep = False
+            if not self._is_wanted():
+                self._bell.listen(_LOOK_AGAIN_S)
             try:
                 if self._is_wanted():
                     self._do_round()
