@@ -145,8 +145,12 @@ class Loader:
 
     @property
     def _is_durable(self) -> bool:
-        """Whether the last stop has synced every file: only a clean one of ours says so."""
-        return self.was_clean and self._notes.marker.log_end is not None
+        """Whether the last stop has synced every file: only a clean one of ours says so.
+
+        A marker without a checksum is of an earlier version, which did not sync what its openings took over.
+        """
+        marker = self._notes.marker
+        return self.was_clean and marker.is_checked and marker.log_end is not None
 
     def _load_log(self) -> None:
         """Only who writes has to have the right names: what is read is where the files themselves say it is."""

@@ -69,6 +69,11 @@ class StopMarker:
         self._file.save(stop)
 
     @property
+    def is_checked(self) -> bool:
+        """Whether the marker that was loaded has the right checksum."""
+        return self._found.trust is Trust.CHECKED
+
+    @property
     def problem(self) -> str | None:
         """Why the marker that was loaded is not believed; None when it is, or when there was none."""
         return self._found.problem if self._found.trust is Trust.DAMAGED else None
