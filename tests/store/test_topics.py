@@ -15,6 +15,7 @@ from flintlog.errors import DiskFull, FlintlogError
 from flintlog.format.config_json import parse_config_object
 from flintlog.store.config_table import ConfigTable
 from flintlog.store.json_file import JsonFile
+from flintlog.store.note_file import NoteFile
 from flintlog.store.topics import INHERIT, READ, SYSTEM_TOPICS, WRITE, TopicConfig
 from flintlog.testing import FakeClock, temporary_store
 from tests.conftest import Golden
@@ -424,6 +425,24 @@ def test_a_change_that_cannot_be_saved_is_none(tmp_path: Path, monkeypatch: pyte
         store.put(Message("orders", b"")).check()
         store.wait_dispatched()
         assert store.queues()[0].type == "SimpleCQ"
+
+
+def test_a_deletion_that_cannot_be_noted_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise DiskFull("no space")
+
+    with open_store(tmp_path, SMALL) as store:
+        for topic in ("kept", "deleted"):
+            store.put(Message(topic, b"")).check()
+        store.wait_dispatched()
+        with monkeypatch.context() as patch:
+            patch.setattr(NoteFile, "save", full)
+            with pytest.raises(DiskFull):
+                store.topics.delete("kept")
+        store.topics.delete("deleted")
+    with open_store(tmp_path, SMALL) as store:
+        assert [queue.topic for queue in store.queues()] == ["kept"]
+        assert store.put(Message("kept", b"")).check().queue_offset == 1
 
 
 def test_destroying_a_store_takes_its_configuration_along(tmp_path: Path) -> None:

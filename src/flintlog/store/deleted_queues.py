@@ -80,19 +80,19 @@ class DeletedQueues:
         """The log ends there now: what is put from there on is of no queue that was deleted before."""
         ended = [each for each in self._known.values() if log_end < each.log_end < FOR_EVER]
         if ended:
-            self._known |= {(each.topic, each.queue_id): replace(each, log_end=log_end) for each in ended}
-            self._write()
+            self._write(replace(each, log_end=log_end) for each in ended)
 
     def all(self) -> list[DeletedQueue]:
         return list(self._known.values())
 
     def add(self, gone: Iterable[DeletedQueue]) -> None:
         """Write down queues that are about to go."""
-        found = {(each.topic, each.queue_id): each for each in gone if each.next_offset}
-        if not found:
-            return
-        self._known |= found
-        self._write()
+        found = [each for each in gone if each.next_offset]
+        if found:
+            self._write(found)
 
-    def _write(self) -> None:
-        self._file.save(self.all())
+    def _write(self, changed: Iterable[DeletedQueue] = ()) -> None:
+        """Write the note with what has changed. That counts once it is written: a deletion that fails is none."""
+        known = self._known | {(each.topic, each.queue_id): each for each in changed}
+        self._file.save(list(known.values()))
+        self._known = known
