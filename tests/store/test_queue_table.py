@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,6 +60,20 @@ def reopen(root: Path, types: dict[str, str] | None = None, medium: LocalMedium 
 
 def put(table: QueueTable, topic: str, queue_id: int, physical_offset: int, queue_offset: int) -> None:
     assert table.get_or_create(topic, queue_id).put(physical_offset, 10, 0, queue_offset, 1, None, 1)
+
+
+@pytest.mark.parametrize("stop", ["clean", "unclean"])
+def test_a_folder_whose_name_is_not_utf_8_is_no_queue_to_note(tmp_path: Path, stop: str) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.put(Message("orders", b"")).check()
+    queues = tmp_path / "consumequeue"
+    shutil.copytree(queues / "orders", queues / os.fsdecode(b"caf\xe9"))
+    (tmp_path / "flintlog" / "stop.json").unlink()
+    if stop == "unclean":
+        (tmp_path / "abort").touch()
+    for offset in (1, 2):
+        with open_store(tmp_path, SMALL) as store:
+            assert store.put(Message("orders", b"")).check().queue_offset == offset
 
 
 def test_queues_are_found_again_with_their_next_offsets(tmp_path: Path) -> None:

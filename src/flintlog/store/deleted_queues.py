@@ -23,6 +23,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec.structs import replace
 
+from flintlog.derive.entries import can_be_topic
 from flintlog.disk.medium import Medium
 from flintlog.store.note_file import Loaded, NoteFile, Offset, Trust
 
@@ -86,8 +87,8 @@ class DeletedQueues:
         return list(self._known.values())
 
     def add(self, gone: Iterable[DeletedQueue]) -> None:
-        """Write down queues that are about to go."""
-        found = [each for each in gone if each.next_offset]
+        """Write down queues that are about to go. Of one whose name is no topic's nothing will be put again."""
+        found = [each for each in gone if each.next_offset and can_be_topic(each.topic)]
         if found:
             self._write(found)
 

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from flintlog.derive.entries import LMQ_PREFIX
+from flintlog.derive.entries import LMQ_PREFIX, can_be_topic
 from flintlog.disk.medium import FileInfo, Medium
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.kernel import Moves
@@ -225,9 +225,13 @@ class QueueTable:
         return sum(len(queue.segments.segments) for queue in self.all())
 
     def claims(self) -> list[QueueClaim]:
-        """Where each queue ends, those without an entry left out. Nobody writes them meanwhile."""
+        """Where each queue ends, those without an entry left out. Nobody writes them meanwhile.
+
+        A folder whose name is no topic's, as one that is not UTF-8, holds a queue of no record, and is left out too.
+        """
         claims = (queue.claim() for queue in self.all())
-        return [claim for claim in claims if claim is not None]
+        # `isascii` first: this is asked for each queue, while dispatch stands still.
+        return [each for each in claims if each is not None and (each.topic.isascii() or can_be_topic(each.topic))]
 
     @property
     def wrote_bytes(self) -> int:
