@@ -39,6 +39,27 @@ def test_a_file_in_the_way_is_not_overwritten(medium: Medium, folder: Path) -> N
     assert medium.read(folder / "f") == b"precious"
 
 
+def test_a_link_in_the_way_that_leads_nowhere_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "f").symlink_to(tmp_path / "unplugged")
+    with pytest.raises(DiskError, match="exists"):
+        LocalMedium().create(tmp_path / "f", SIZE)
+    assert (tmp_path / "f").is_symlink()
+
+
+def test_a_file_that_another_process_makes_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f"
+    allocate = local._allocate
+
+    def allocate_slowly(descriptor: int, size: int) -> None:
+        allocate(descriptor, size)
+        path.write_bytes(b"precious")
+
+    monkeypatch.setattr(local, "_allocate", allocate_slowly)
+    with pytest.raises(DiskError, match="exists"):
+        LocalMedium().create(path, SIZE)
+    assert path.read_bytes() == b"precious"
+
+
 def test_a_file_opened_for_reading_cannot_be_written(medium: Medium, folder: Path) -> None:
     medium.write(folder / "f", b"abc")
     file = medium.open(folder / "f")

@@ -44,7 +44,7 @@ class LocalMedium:
     def create(self, path: Path, size: int) -> LocalFile:
         """A new file of `size` allocated zero bytes, writable; an existing one is an error."""
         what = f"make a file of {size} bytes"
-        if path.exists():
+        if os.path.lexists(path):  # a link that leads nowhere is in the way, too
             raise disk_error(FileExistsError(EEXIST, os.strerror(EEXIST)), what, path)
         self._note_fresh(path)
         try:
@@ -56,10 +56,11 @@ class LocalMedium:
                 finally:
                     os.close(descriptor)
             return LocalFile(path, mapping, self._sync_name, status)
-        except BaseException:
-            # Also what a signal's handler raises: nobody will know of this file.
-            with suppress(FlintlogError):
-                self.remove(path)
+        except BaseException as failure:
+            # Also what a signal's handler raises: nobody will know of this file. One that was in the way is not ours.
+            if not isinstance(failure.__cause__, FileExistsError):
+                with suppress(FlintlogError):
+                    self.remove(path)
             raise
 
     def _make_allocated(self, path: Path, size: int) -> int:
