@@ -112,6 +112,21 @@ def test_a_later_queue_that_lost_all_its_entries_is_no_doubt(seed: int | None) -
     world.abandon()
 
 
+def test_a_queue_of_which_the_power_left_only_the_entry_is_not_missed_after_a_clean_stop() -> None:
+    world = covered_world()
+    put(world, "new")
+    (lost,) = world.loose.values()
+    world.loose.clear()
+    found = world.medium.kill()
+    log_file = found.open(ROOT / "commitlog" / f"{0:020d}", writable=True)
+    log_file.clear(lost.receipt.physical_offset, lost.receipt.end_offset)
+    assert reopen(world, found) == []
+    world.store.close()
+    assert reopen(world, world.medium.kill()) == []
+    world.check()
+    world.abandon()
+
+
 def test_a_deleted_topic_is_not_missed_after_a_crash() -> None:
     world = covered_world()
     world.store.topics.delete("single")

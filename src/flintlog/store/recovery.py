@@ -183,10 +183,10 @@ class Recovery:
 
     def _check_stopped(self) -> int:
         queues = self._open.queues
-        file_count = queues.file_count
+        count, file_count = len(queues.all()), queues.file_count  # the stop has counted those that are removed now, too
         queues.cut_ends(was_clean=True, is_durable=self._open.is_durable)
         queues.finish_deletions(self._min)
-        doubt = self._missing_queues(file_count)
+        doubt = self._missing_queues(count, file_count)
         if doubt is None and self._open.is_others:
             self._forget_queues()
             return self._min
@@ -330,9 +330,9 @@ class Recovery:
         self._mark()
         self._open.queues.destroy()
 
-    def _missing_queues(self, file_count: int) -> Doubt | None:
-        """Whether a clean stop left more queues, or queue files, than there are."""
-        count, known = len(self._open.queues.all()), self._open.marker.queue_count
+    def _missing_queues(self, count: int, file_count: int) -> Doubt | None:
+        """Whether a clean stop left more queues, or queue files, than were found."""
+        known = self._open.marker.queue_count
         if not count and known != 0:
             return Doubt(MISSING, "the log has messages and there are no queues")
         if known is not None and count < known:
