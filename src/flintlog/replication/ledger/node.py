@@ -327,6 +327,8 @@ class LedgerNode:
         return int(self._loop.time() * 1000)
 
     def _tick(self) -> None:
+        # The thread that proposed may have been interrupted by a signal before it woke the loop.
+        self._take_from_threads()
         self._take(Tick())
         self._timers["tick"] = self._loop.call_later(TICK_S, self._tick)
 
