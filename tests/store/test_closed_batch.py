@@ -12,9 +12,10 @@ import pytest
 
 from flintlog import Message, PutStatus, Store, StoreConfig, open_store
 from flintlog.disk.faulty import FaultyMedium
-from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, InvalidMessage, PutFailed, StoreClosed
+from flintlog.errors import DamagedStore, DiskFull, FlintlogError, InvalidConfig, InvalidMessage, PutFailed, StoreClosed
 from flintlog.store.appending import Prepared
 from flintlog.store.batch_markers import MARKER_TOPIC
+from flintlog.store.batch_notes import BatchNotes, BatchTable, parse_closed, parse_opened_start
 from flintlog.store.message import Receipt
 from flintlog.testing import FakeClock
 
@@ -337,3 +338,76 @@ def test_a_batch_with_a_message_that_cannot_be_stored_changes_nothing(wrong: Mes
         assert store.put_closed(batch(2)) is not None
         store.wait_dispatched()
         assert bodies(store) == expected(before, [bytes(message.body) for message in batch(2)])
+
+
+def copied(root: Path, target: Path) -> Path:
+    """What a kill would leave now, with the times of the files."""
+    shutil.copytree(root, target)
+    return target
+
+
+def fail_once(notes: BatchNotes, monkeypatch: pytest.MonkeyPatch, *, is_saved: bool) -> None:
+    """Let the next save of the note raise, after or before it has replaced the file."""
+    save = notes._file.save
+
+    def failing(content: BatchTable) -> None:
+        monkeypatch.setattr(notes._file, "save", save)
+        if is_saved:
+            save(content)
+        raise DiskFull("no space left")
+
+    monkeypatch.setattr(notes._file, "save", failing)
+
+
+def test_puts_after_a_note_that_failed_when_it_was_written_are_kept_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path / "store", CONFIG) as store:
+        fail_once(store._engine.batch_notes, monkeypatch, is_saved=True)
+        with pytest.raises(DiskFull):
+            store.put_closed(batch(), writer_id="w", batch_id=1)
+        assert all(store.put(message) for message in batch(5, "after"))
+        store.flush()
+        left = copied(tmp_path / "store", tmp_path / "left")
+    with open_store(left, CONFIG) as store:
+        assert bodies(store) == expected([message.body for message in batch(5, "after")])
+
+
+def test_a_batch_whose_note_was_never_written_is_not_taken_for_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path, CONFIG) as store:
+        fail_once(store._engine.batch_notes, monkeypatch, is_saved=False)
+        with pytest.raises(DiskFull):
+            store.put_closed(batch(), writer_id="w", batch_id=1)
+        assert store.put_closed(batch(3, "other"), writer_id="v", batch_id=1) is not None
+        assert store.put_closed(batch(), writer_id="w", batch_id=1) is not None
+
+
+def test_when_the_note_cannot_be_taken_back_no_put_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: BatchTable) -> None:
+        raise DiskFull("no space left")
+
+    store = open_store(tmp_path, CONFIG)
+    monkeypatch.setattr(store._engine.batch_notes._file, "save", failing)
+    with pytest.raises(DiskFull):
+        store.put_closed(batch(), writer_id="w", batch_id=1)
+    assert store.put(Message("orders", b"late")).status is PutStatus.SERVICE_NOT_AVAILABLE
+    store.close()
+
+
+def test_a_batch_that_was_interrupted_after_its_marker_is_closed_by_a_clean_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path, CONFIG)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._engine.batch_notes, "close", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.put_closed(batch(), writer_id="w", batch_id=1)
+    store.close()
+    notes = (tmp_path / "flintlog" / "batches.json").read_bytes()
+    assert (parse_opened_start(notes), parse_closed(notes)) == (None, {"w": 1})

@@ -16,6 +16,7 @@ from typing import Final
 
 from flintlog.care.backup_files import BackupFile, Manifest, stored_path
 from flintlog.disk.medium import Medium
+from flintlog.errors import DamagedStore
 from flintlog.store.batch_markers import ClosingMarker, find_markers
 from flintlog.store.batch_notes import BatchTable
 from flintlog.store.note_file import NoteFile, encode_note, parse_note
@@ -25,9 +26,15 @@ NAME: Final = "flintlog/batches.json"
 
 
 def parse_table(data: bytes | None) -> BatchTable:
-    """What a store's note says; a store without one, or with a damaged one, has no batches."""
-    found = None if data is None else parse_note(data, BatchTable).content
-    return found or BatchTable()
+    """What a store's note says; a store without one has no batches."""
+    if data is None:
+        return BatchTable()
+    found = parse_note(data, BatchTable)
+    if found.content is None:
+        raise DamagedStore(
+            f"what was noted about batches cannot be read: {found.problem}", advice="open the store, which says more"
+        )
+    return found.content
 
 
 def encode_table(table: BatchTable) -> bytes:

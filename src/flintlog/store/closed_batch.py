@@ -119,21 +119,21 @@ class ClosedBatches:
         engine, notes = self._engine, self._engine.batch_notes
         engine.flush()  # so that the put lock is not held for what others have put
         if notes.opened is not None:
-            notes.close()  # an earlier call was interrupted after its marker
+            notes.close()  # an earlier call was interrupted after its marker: until then the log is closed
         told: list[tuple[Service, Receipt]] = []
         with engine.log.lock():
             if engine.log.is_closed:
                 raise StoreClosed("the store takes no messages now", path=engine.path)
-            batch = self._opened(writer_id, batch_id)
-            notes.open(batch)
-            engine.batch_range, appended_bytes = (batch.start, float("inf")), engine.log.appended_bytes
+            batch, appended_bytes = self._opened(writer_id, batch_id), engine.log.appended_bytes
+            engine.batch_range = (batch.start, float("inf"))
             try:
+                notes.open(batch)
                 count = self._append_all(prepared, batch, told)
+                end = engine.log.end_offset
+                engine.batch_range = (batch.start, end)
             except BaseException:
                 self._give_up(is_begun=engine.log.appended_bytes != appended_bytes)
                 raise
-            end = engine.log.end_offset
-            engine.batch_range = (batch.start, end)
         engine.flushing.after_append()
         engine.flush()
         notes.close()
@@ -159,14 +159,21 @@ class ClosedBatches:
         return receipt
 
     def _give_up(self, *, is_begun: bool) -> None:
-        """Let nobody append after a part of the batch, which the next opening cuts."""
+        """Let nobody append after the place where the note says that a batch begins: the next opening cuts there.
+
+        If nothing was appended and the note is durably gone, the store goes on.
+        """
         engine = self._engine
-        if is_begun:
-            engine.log.close_held()
-            engine.lifecycle.set(Flag.NOT_WRITEABLE)
-        else:
-            engine.batch_notes.forget()
-            engine.batch_range = None
+        is_safe = False
+        try:
+            if not is_begun:
+                engine.batch_notes.forget()
+                engine.batch_range = None
+                is_safe = True
+        finally:
+            if not is_safe:
+                engine.log.close_held()
+                engine.lifecycle.set(Flag.NOT_WRITEABLE)
 
     def _opened(self, writer_id: str | None, batch_id: int) -> OpenedBatch:
         before = self._engine.parts.checkpoint.values

@@ -197,6 +197,8 @@ class Engine:
             is_clean = is_finished and not self.lifecycle.flags & Flag.NOT_WRITEABLE
             if is_clean:
                 flush_everything(self.parts, self.flushing)
+                if self.batch_notes.opened is not None:
+                    self.batch_notes.close()  # put_closed was interrupted after the marker of its batch
             return is_clean
         finally:
             self.parts.allocator.shut_down()
