@@ -35,7 +35,7 @@ def check_cut(path: Path, plan: Plan, model: Model, scratch: Path) -> None:
     try:
         with open_store(copy, plan.config.with_changes(retention="off")) as store:
             model.judge([[found.id, found.severity, found.physical_offset, str(found)] for found in store.recovery])
-            begin = store.min_physical_offset
+            begin, end = store.min_physical_offset, store.recovery.log_end
             _check_begin(begin, plan)
             _wait_for_deliveries(store, model, begin)
             served = _read_users(store)
@@ -48,7 +48,7 @@ def check_cut(path: Path, plan: Plan, model: Model, scratch: Path) -> None:
         compare_with_rebuild(copy, scratch / "rebuilt", plan, model)
     finally:
         shutil.rmtree(copy, ignore_errors=True)
-    model.settle(served, undecided, begin)
+    model.settle(served, undecided, begin, end)
 
 
 def _check_begin(begin: int, plan: Plan) -> None:

@@ -219,8 +219,11 @@ class Model:
                     raise Broken(f"a cut that damaged nothing was reported: {text} (durable to {end})")
                 self.known_damage.add((kind, physical))
 
-    def settle(self, served: Mapping[Place, tuple[str, int]], undecided: Iterable[str], begin: int) -> None:
-        """After a check: what is there stays, what is not durable and not there is forgotten. `begin`: of the log."""
+    def settle(self, served: Mapping[Place, tuple[str, int]], undecided: Iterable[str], begin: int, end: int) -> None:
+        """After a check: what is there stays, what is not durable and not there is forgotten.
+
+        `begin` and `end` are those of the log: services of the check's own copy have put what lies after the end.
+        """
         keys = {key for key, _ in served.values()}
         waiting = set(undecided)
         for lost in self._settle(self.messages, keys, begin):
@@ -230,7 +233,7 @@ class Model:
         self._settle(self.rolled_back, self.begun.keys() - keys - waiting, begin)
         self._settle(self.begun, keys | waiting | self.rolled_back.keys(), begin)
         for place, (key, physical) in served.items():
-            if key not in self.messages and key not in self.ever_delayed:
+            if physical < end and key not in self.messages and key not in self.ever_delayed:
                 self.given[place] = key
                 self.messages[key] = Promise(key, physical, State.FOUND, place, place[0])
         self.gone |= self.doomed - keys

@@ -370,7 +370,7 @@ def test_puts_after_a_note_that_failed_when_it_was_written_are_kept_after_a_kill
         store.flush()
         left = copied(tmp_path / "store", tmp_path / "left")
     with open_store(left, CONFIG) as store:
-        assert bodies(store) == expected([message.body for message in batch(5, "after")])
+        assert bodies(store) == sorted(bytes(message.body) for message in batch(5, "after"))
 
 
 def test_a_batch_whose_note_was_never_written_is_not_taken_for_closed(
