@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from flintlog import Message
 from flintlog.replication.ledger.interface import Role
 from flintlog.replication.ledger.messages import ResponseCode
 from flintlog.testing.java_ledger import ledger_addresses
+from tests.replication.ledger_group import Group
 from tests.replication.ledger_nodes import ThreadedNode, fast_config, wait_until
 from tests.signals.interrupting import Interrupter
-from tests.signals.scenes import SOON_S
+from tests.signals.scenes import SOON_S, soon
 from tests.signals.test_every_point import interrupter
 
 __all__ = ["interrupter"]
@@ -40,3 +42,27 @@ def test_the_node_takes_proposals_after_one_that_was_interrupted(
             raise AssertionError(f"point {point} of {total}, interrupted at\n{interrupter.where}") from failure
         assert answer.code is ResponseCode.SUCCESS
     assert hits
+
+
+def test_no_queue_offset_is_given_twice_after_a_put_that_was_interrupted(
+    tmp_path: Path, interrupter: Interrupter
+) -> None:
+    group = Group(tmp_path, "n0")
+    group.start()
+    try:
+        store = group.leader.store
+        log, message = store._engine.log, Message("orders", b"x")
+        store.put(message).check()
+        interrupter.run(lambda: log.put(message))
+        total = interrupter.count
+        for point in range(1, total + 1):
+            interrupter.run(lambda: log.put(message), point)
+            where = f"point {point} of {total}, interrupted at\n{interrupter.where}"
+            wait_until(lambda: store.ledger.is_serving, where, SOON_S)
+            receipt = store.put_async(message).result(SOON_S).check()
+            store.wait_dispatched()
+            entry = store.entry("orders", 0, receipt.queue_offset)
+            assert entry is not None, where
+            assert entry.physical_offset == receipt.physical_offset, where
+    finally:
+        soon(group.stop_all, 30)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,31 @@ def test_a_plain_store_has_no_door_and_a_ledger_takes_no_bytes(tmp_path: Path, g
         _ = store.ledger
     with pytest.raises(StoreClosed):
         group.store._engine.log.append_raw(0, b"x")
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_put_that_is_interrupted_is_withdrawn_or_outstanding(group: ToldGroup, is_taken: bool) -> None:
+    """Otherwise the next put gets the same queue offset, and the group commits both."""
+    group.lead()
+    answers: list[Future[ProposalAnswer]] = []
+
+    def propose(_: Sequence[bytes], answer: Future[ProposalAnswer]) -> None:
+        answers.append(answer)
+        if is_taken:
+            answer.set_running_or_notify_cancel()
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group, "propose", propose)
+        with pytest.raises(KeyboardInterrupt):
+            group.store.put(Message("orders", b"interrupted"))
+    (answer,) = answers
+    if is_taken:
+        time.sleep(0.2)
+        assert not group.door.is_serving
+        answer.set_result(ProposalAnswer(PutStatus.SERVICE_NOT_AVAILABLE))
+    else:
+        assert not answer.set_running_or_notify_cancel()
+    until(lambda: group.door.is_serving)
+    group.is_quick = True
+    assert group.store.put(Message("orders", b"next")).check().queue_offset == 0

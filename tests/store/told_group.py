@@ -35,11 +35,11 @@ class ToldGroup:
         self.is_quick = False
         """Whether everything is committed and answered at once."""
 
-    def propose(self, bodies: Sequence[bytes]) -> Future[ProposalAnswer]:
-        answer: Future[ProposalAnswer] = Future()
+    def propose(self, bodies: Sequence[bytes], answer: Future[ProposalAnswer]) -> None:
+        answer.set_running_or_notify_cancel()
         if self.refusal is not None:
             answer.set_result(ProposalAnswer(self.refusal))
-            return answer
+            return
         files, positions = self.door.files, []
         for body in bodies:
             place = files.place(files.end_position, 48 + len(body))
@@ -49,7 +49,6 @@ class ToldGroup:
         self.asked.append((positions, files.end, answer))
         if self.is_quick:
             self.commit()
-        return answer
 
     def commit(self, *, answered: bool = True) -> None:
         """Everything written so far, and those are told who wait for it."""

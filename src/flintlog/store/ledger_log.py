@@ -54,8 +54,11 @@ class ProposalAnswer:
 class Proposer(Protocol):
     """Who brings records to the group."""
 
-    def propose(self, bodies: Sequence[bytes]) -> Future[ProposalAnswer]:
-        """Propose the records of one put, behind those proposed before; any thread may call."""
+    def propose(self, bodies: Sequence[bytes], answer: Future[ProposalAnswer]) -> None:
+        """Propose the records of one put, behind those proposed before; any thread may call.
+
+        The proposer marks the future as running when it takes the records. If it was cancelled before, it leaves them.
+        """
 
 
 @dataclass(slots=True)
@@ -250,24 +253,25 @@ class LedgerCommitLog(CommitLog):
     def _propose(self, proposer: Proposer, bodies: Sequence[bytes], pending: Pending, moves: Moves) -> int:
         """Under the put lock: the order of proposals is that of their queue offsets.
 
-        The offsets move on first. What is interrupted between that and the proposal is a gap, as a proposal is that the
-        group did not take; one that is interrupted later may be in the log. In both cases the offsets are settled anew.
+        The offsets move on first. If this is interrupted, the proposal is withdrawn and leaves a gap, as one does that
+        the group did not take. One that cannot be withdrawn any more is answered, and outstanding until then. In both
+        cases the offsets are settled anew.
         """
         ticket = _TICKET_BASE - next(self._tickets)
         size = sum(map(len, bodies))
         table, new, other_table, other_new = moves
         try:
+            pending.answer.add_done_callback(lambda done: self._answered(done, ticket))
             table |= new
             other_table |= other_new
             with self._gate:
                 self._outstanding[ticket] = size
                 self._outstanding_bytes += size
             self._pending[ticket] = pending
-            pending.answer = proposer.propose(bodies)
-            pending.answer.add_done_callback(lambda done: self._answered(done, ticket))
+            proposer.propose(bodies, pending.answer)
         except BaseException:
             self._pending.pop(ticket, None)
-            self._end(ticket)
+            pending.answer.cancel()
             self.doubt()
             raise
         return ticket
@@ -278,7 +282,7 @@ class LedgerCommitLog(CommitLog):
 
     def _answered(self, done: Future[ProposalAnswer], ticket: int) -> None:
         self._end(ticket)
-        if not done.result().is_written:
+        if done.cancelled() or not done.result().is_written:
             # Not under the put lock: who holds it may be waiting for this very thread to take a proposal.
             self._proposer = None
             self.on_refused()

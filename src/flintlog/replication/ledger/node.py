@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from flintlog.errors import FlintlogError, LedgerHalted
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
@@ -61,6 +61,7 @@ from flintlog.replication.ledger.wire import Envelope
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 TICK_S: Final = 0.01
 CHECKPOINT_INTERVAL_S: Final = 3.0
 MAX_PROPOSED_BYTES: Final = 64 * 1024 * 1024
@@ -102,6 +103,16 @@ class LedgerListeners:
         """The node has stopped for good."""
 
 
+@dataclass(frozen=True, slots=True)
+class _HandedOver:
+    """A proposal of another thread's; it is the loop's once it was claimed."""
+
+    bodies: tuple[bytes, ...]
+    term: int | None
+    claim: Callable[[], bool]
+    on_answer: Callable[[AppendResponse], None]
+
+
 class LedgerNode:
     """A node over its storage, which it does not close."""
 
@@ -127,7 +138,7 @@ class LedgerNode:
         self._events: list[Event] = []
         self._proposals: list[Proposal] = []
         self._proposed_bytes = 0
-        self._from_threads: deque[tuple[tuple[bytes, ...], Future[AppendResponse], int | None]] = deque()
+        self._from_threads: deque[_HandedOver] = deque()
         self._is_woken = False
         self._is_scheduled = False
         self._is_stopped = False
@@ -193,7 +204,9 @@ class LedgerNode:
         for on_answer in waiting.values():
             on_answer(refused)
         while self._from_threads:
-            self._from_threads.popleft()[1].set_result(refused)
+            handed = self._from_threads.popleft()
+            if handed.claim():
+                handed.on_answer(refused)
 
     def halt(self, error: Exception) -> None:
         """Stop for good, in the loop: something failed that the group must not rely on."""
@@ -263,11 +276,24 @@ class LedgerNode:
     def propose_from_thread(self, *bodies: bytes, term: int | None = None) -> Future[AppendResponse]:
         """The same for any thread; with a term in that term or not at all. Proposals of one thread keep their order."""
         answer: Future[AppendResponse] = Future()
-        self._from_threads.append((bodies, answer, term))
+        self.hand_over(bodies, answer, lambda response: response, term)
+        return answer
+
+    def hand_over(
+        self, bodies: Sequence[bytes], answer: Future[T], read: Callable[[AppendResponse], T], term: int | None
+    ) -> None:
+        """The same for a future of the caller's, which is set to what `read` makes of the answer.
+
+        Until the node takes the proposal, the future can be cancelled, and the entries are in no log then. So a caller
+        that was interrupted in here can find out whether there will be an answer.
+        """
+        claim = answer.set_running_or_notify_cancel
+        self._from_threads.append(
+            _HandedOver(tuple(bodies), term, claim, lambda response: answer.set_result(read(response)))
+        )
         if not self._is_woken:
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._take_from_threads)
-        return answer
 
     async def transfer_leadership(self, successor: str) -> ResponseCode:
         """Hand over to another node; SUCCESS once it leads."""
@@ -282,8 +308,9 @@ class LedgerNode:
     def _take_from_threads(self) -> None:
         self._is_woken = False
         while self._from_threads:
-            bodies, answer, term = self._from_threads.popleft()
-            self._propose(bodies, answer.set_result, term)
+            handed = self._from_threads.popleft()
+            if handed.claim():
+                self._propose(handed.bodies, handed.on_answer, handed.term)
 
     def _propose(
         self, bodies: Sequence[bytes], on_answer: Callable[[AppendResponse], None], term: int | None = None

@@ -340,12 +340,9 @@ class TermProposer:
     node: LedgerNode
     term: int
 
-    def propose(self, bodies: Sequence[bytes]) -> Future[ProposalAnswer]:
+    def propose(self, bodies: Sequence[bytes], answer: Future[ProposalAnswer]) -> None:
         """Bring the records of one put to the group."""
-        told: Future[ProposalAnswer] = Future()
-        asked = self.node.propose_from_thread(*bodies, term=self.term)
-        asked.add_done_callback(lambda done: told.set_result(answer_of(done.result())))
-        return told
+        self.node.hand_over(bodies, answer, answer_of, self.term)
 
 
 def answer_of(response: AppendResponse) -> ProposalAnswer:
