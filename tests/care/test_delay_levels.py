@@ -55,6 +55,13 @@ def test_a_directory_without_a_note_tells_its_levels_by_its_entries(store: Path)
     assert verify(store).findings == []
 
 
+def test_a_queue_with_an_impossible_number_is_no_level(store: Path) -> None:
+    (store / "flintlog" / "options.json").unlink()
+    queues = store / "consumequeue" / SCHEDULE_TOPIC
+    (queues / "2").rename(queues / str(2**31 - 2))  # as a record with a wrong bit in its queue id makes it
+    assert look_at(store).delay_levels_ms[:2] == CONFIG.delay_levels_ms[:2]
+
+
 @pytest.mark.parametrize("has_note", [True, False])
 def test_a_repair_leaves_delivery_times_as_they_are(store: Path, has_note: bool) -> None:
     before = times(store)

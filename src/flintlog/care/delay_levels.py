@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SAMPLES: Final = 512
 _ENTRY: Final = struct.Struct("!qiq")
+MAX_LEVELS: Final = 1000
+"""A queue of delayed messages with a higher number was made by a damaged record: it is no level."""
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 
 
@@ -39,7 +41,7 @@ def see_levels(files: StoreFiles) -> SeenLevels:
     lengths: dict[int, int] = {}
     doubtful: set[int] = set()
     for (topic, queue_id), queue in files.queues.items():
-        if topic != SCHEDULE_TOPIC:
+        if topic != SCHEDULE_TOPIC or queue_id >= MAX_LEVELS:
             continue
         seen = Counter(_lengths(files, queue))
         often = [length for length, count in seen.items() if count > 1] or list(seen)
