@@ -139,14 +139,18 @@ def test_killed_before_the_end_it_leaves_nothing_that_the_next_run_minds(
             compact(spark, history, new, options=options)
     assert list((new / "flintlog" / "staged").rglob("*-*"))
 
-    def messages_of_a_dying_driver(*_: object) -> Iterator[Message]:
+    readings: list[object] = []
+
+    def messages_of_a_dying_driver(staged: object) -> Iterator[Message]:
+        readings.append(staged)
         for _number in range(5):
             yield Message("orders", b"of a batch that dies", keys=["k1"])
-        shutil.copytree(new, crashed)  # as the disk is now
-        raise KeyboardInterrupt
+        if len(readings) == 2:  # the first reading checks them, the second appends them
+            shutil.copytree(new, crashed)  # as the disk is now
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(sink.StagingArea, "_messages", messages_of_a_dying_driver)
+        patched.setattr(sink._Staged, "__iter__", messages_of_a_dying_driver)
         with pytest.raises(KeyboardInterrupt):
             compact(spark, history, new, options=options)
     assert (crashed / "abort").exists()
