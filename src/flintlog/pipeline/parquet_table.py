@@ -24,9 +24,9 @@ import msgspec
 from flintlog.disk.leftovers import remove_leftovers
 from flintlog.disk.local import LocalMedium
 from flintlog.disk.medium import Medium
-from flintlog.errors import DamagedStore, FormatError, InvalidConfig
+from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.pipeline.export_write import WrittenFile
-from flintlog.store.note_file import decode_json, encode_note, parse_note
+from flintlog.store.note_file import encode_note, parse_note
 
 ROOM: Final = "_flintlog"
 SPEC_FILE: Final = "table.json"
@@ -175,10 +175,8 @@ def check_same(there: TableSpec, now: TableSpec, root: Path) -> None:
 
 def parse_spec(text: bytes | str | None) -> TableSpec | None:
     """How a table of ours was made; None if it is not ours."""
-    try:
-        return decode_json(text or "", TableSpec)
-    except FormatError:
-        return None
+    data = text.encode() if isinstance(text, str) else text or b""
+    return parse_note(data, TableSpec).content
 
 
 def _is_commit(name: str) -> bool:
