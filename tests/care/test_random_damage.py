@@ -62,6 +62,7 @@ def test_a_few_damaged_stores_are_repaired(golden: Golden, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", range(0, MANY, 100))
 def test_many_damaged_stores_are_repaired(first: int, golden: Golden, tmp_path: Path) -> None:
     run(range(first, first + 100), golden, tmp_path)

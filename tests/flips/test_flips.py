@@ -42,6 +42,7 @@ def test_some_bits_of_each_part(kind: str, is_clean: bool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_bit(kind: str, is_clean: bool) -> None:
