@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,10 @@ def put(store: Store, count: int) -> None:
 class Looks:
     """Looks at a directory, and does something after some of them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int, act: Callable[[], None]) -> None:
         self.count = 0
         self.after = after
+        self.act = act
         monkeypatch.setattr(module, "look_at", self)
 
     def __call__(
@@ -39,23 +41,18 @@ class Looks:
             self.act()
         return files
 
-    def act(self) -> None:
-        raise NotImplementedError
-
 
 def test_files_that_expire_while_they_are_verified_are_no_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = Looks(monkeypatch, after=2)
+    def expire() -> None:
+        for base in (0, 65536):
+            (tmp_path / "commitlog" / f"{base:020d}").unlink()
+        (tmp_path / "consumequeue" / "orders" / "0" / f"{0:020d}").unlink()
+
+    looks = Looks(monkeypatch, after=2, act=expire)
     with open_store(tmp_path, SMALL) as store:
         put(store, 400)
-
-        def expire() -> None:
-            for base in (0, 65536):
-                (tmp_path / "commitlog" / f"{base:020d}").unlink()
-            (tmp_path / "consumequeue" / "orders" / "0" / f"{0:020d}").unlink()
-
-        monkeypatch.setattr(looks, "act", expire)
         assert verify(tmp_path, SMALL).findings == []
     assert looks.count == 4
 
@@ -65,13 +62,13 @@ def test_a_verification_begins_again_if_a_writer_begins_meanwhile(
 ) -> None:
     with open_store(tmp_path, SMALL) as store:
         put(store, 10)
-    looks, opened = Looks(monkeypatch, after=1), []
+    opened: list[Store] = []
 
     def begin() -> None:
         opened.append(open_store(tmp_path, SMALL))
         put(opened[0], 100)
 
-    monkeypatch.setattr(looks, "act", begin)
+    looks = Looks(monkeypatch, after=1, act=begin)
     try:
         answer = verify(tmp_path, SMALL)
         assert answer.findings == []

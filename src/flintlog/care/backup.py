@@ -46,7 +46,7 @@ from flintlog.disk.medium import Medium
 from flintlog.errors import DamagedStore, DiskError, StoreInUse
 from flintlog.format import names
 from flintlog.store.paths import LEDGER_PREFIX, MEMBER_TERM
-from flintlog.store.written_with import DELAY_LEVELS
+from flintlog.store.written_with import DELAY_LEVELS, DERIVED_FILES
 
 if TYPE_CHECKING:
     from flintlog.store.config import StoreConfig
@@ -54,15 +54,6 @@ if TYPE_CHECKING:
 WORKING = ".working"
 _LOOKS = 1000
 """How often the log's end is looked for before batches that are begun and closed meanwhile are given way to."""
-_SIZES = (
-    "mapped_file_size_consume_queue",
-    "mapper_file_size_batch_consume_queue",
-    "mapped_file_size_consume_queue_ext",
-    "enable_consume_queue_ext",
-    "max_hash_slot_num",
-    "max_index_num",
-    "enabled_append_prop_crc",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +130,7 @@ class _Copying:
 
     def _options(self) -> dict[str, int | bool | str | dict[str, str]]:
         config = self._files.config
-        told: dict[str, int | bool | str | dict[str, str]] = {name: getattr(config, name) for name in _SIZES}
+        told: dict[str, int | bool | str | dict[str, str]] = {name: getattr(config, name) for name in DERIVED_FILES}
         told["topic_queue_types"] = dict(config.topic_queue_types)
         told[DELAY_LEVELS] = format_levels(self._files.delay_levels_ms)
         if self._files.paths.ledger is not None:

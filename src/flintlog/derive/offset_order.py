@@ -47,7 +47,7 @@ def is_believed(expected: int | None, queue_offset: int, following: Iterable[int
 class Gap:
     """Queue offsets [first, stop) that no record has; the records beside them lie at `after` and `before`.
 
-    One that `is_open` lies before all records of the queue, or behind them: it may be that nothing is lost there.
+    One that `is_open` lies before all records of the queue, or after them: it may be that nothing is lost there.
     """
 
     first: int
@@ -66,7 +66,7 @@ def find_doubtful(records: Sequence[Stretch]) -> list[tuple[Stretch, int]]:
 
 
 def find_gaps(records: Sequence[Stretch]) -> list[Gap]:
-    """The offsets that believed records leave out, and those before and behind them."""
+    """The offsets that believed records leave out, and those before and after them."""
     gaps: list[Gap] = []
     next_offset, after, is_open = 0, -1, True
     for part in _walk(records):

@@ -11,7 +11,7 @@ import time
 from typing import Final
 
 _LOOK_AGAIN_S: Final = 1.0
-"""Who waits looks this often by itself: who sets a latch may be interrupted before it rings."""
+"""A waiter looks this often by itself: the setter of a latch may be interrupted before it rings."""
 
 
 class Bell:

@@ -149,7 +149,7 @@ class Confirmation:
                 left = [each for each in self._waiting if not is_over(each[0], each[1].target)]
                 tasks_over = [task for deadline, task in self._tasks if is_over(deadline, task[1].end_offset)]
                 tasks_left = [each for each in self._tasks if not is_over(each[0], each[1][1].end_offset)]
-                # From here on no call: whoever is taken out of the lists is told, whatever is raised here.
+                # No call from here on: a waiter that leaves the lists is answered, even if an exception is raised here.
                 group, self._waiting, tasks, self._tasks = over, left, tasks_over, tasks_left
             if not group and not tasks:
                 return

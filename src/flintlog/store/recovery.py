@@ -265,8 +265,8 @@ class Recovery:
         if not queues.all():
             return Doubt(MISSING, "the log has messages and there are no queues")
         doubt = find_broken(queues, covered) or find_holes(queues, covered)
-        # One that points behind all files is none of a record that the crash took: its own bits are wrong. Or it is
-        # that of a writer beside us, whose log was looked at before its queues.
+        # A crash takes records from the log's last file, so an entry that points beyond all files is damaged itself.
+        # Read-only it may also be the entry of a running writer, whose log was read before its queues.
         files_end = self._open.segments.segments[-1].end
         if doubt is None and not self._open.read_only and covered < files_end:
             doubt = find_reaching_behind(queues, files_end)

@@ -29,7 +29,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 LOOK_AGAIN_S: Final = 0.02
-"""Whoever waits looks this often by itself: who gave the turn back may have been interrupted before it rang."""
+"""A waiter looks this often by itself: the owner that gave the turn back may have been interrupted before it rang."""
 
 
 class Turn:

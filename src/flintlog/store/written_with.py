@@ -25,9 +25,7 @@ log = logging.getLogger(__name__)
 Value = int | bool | str | dict[str, str]
 
 DELAY_LEVELS: Final = "message_delay_level"
-OPTIONS: Final = (
-    DELAY_LEVELS,
-    "mapped_file_size_commit_log",
+DERIVED_FILES: Final = (
     "mapped_file_size_consume_queue",
     "mapper_file_size_batch_consume_queue",
     "mapped_file_size_consume_queue_ext",
@@ -35,8 +33,9 @@ OPTIONS: Final = (
     "max_hash_slot_num",
     "max_index_num",
     "enabled_append_prop_crc",
-    "topic_queue_types",
 )
+"""Options that the files of queues and index, and the records' CRC, depend on."""
+OPTIONS: Final = (DELAY_LEVELS, "mapped_file_size_commit_log", *DERIVED_FILES, "topic_queue_types")
 
 
 class _Options(msgspec.Struct):
