@@ -106,7 +106,7 @@ def test_a_bad_page_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A page\n\n[a](#a-page) [b](#b) [c](nothing.md) [d](https://example.org/x) [e](page.md#c)\n")
     assert list(broken_links(page)) == ["#b", "nothing.md", "page.md#c"]
-    assert is_there("flintlog.disk.medium.Medium") and not is_there("flintlog.disk.nothing")
+    assert is_there("flintlog.disk.media.medium.Medium") and not is_there("flintlog.disk.nothing")
 
 
 def test_every_page_is_in_the_index() -> None:

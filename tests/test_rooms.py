@@ -140,9 +140,9 @@ def test_every_folder_is_a_room() -> None:
         ("format", "import msgspec"),
         ("format", "from flintlog.kernel import scan"),
         ("kernel", "from flintlog import disk"),
-        ("kernel", "def f():\n    import flintlog.store.config"),
-        ("derive", "from flintlog.disk.local import LocalMedium"),
-        ("store", "from flintlog.services.timer import Timer"),
+        ("kernel", "def f():\n    import flintlog.store.options.store_config"),
+        ("derive", "from flintlog.disk.media.local import LocalMedium"),
+        ("store", "from flintlog.services.timer.timer_service import Timer"),
         ("store", "from flintlog import Message"),
         ("store", "from . import message"),
         ("store", "import flintlog"),
@@ -163,12 +163,12 @@ def test_a_forbidden_line_is_found(room: str, source: str) -> None:
     ("room", "source"),
     [
         ("format", "import struct\nfrom flintlog.errors import FormatError\nfrom flintlog.format import java"),
-        ("store", "from flintlog.disk.local import LocalMedium\nimport pyarrow"),
+        ("store", "from flintlog.disk.media.local import LocalMedium\nimport pyarrow"),
         ("kernel", "import mmap\nBuffer = bytearray | mmap.mmap"),
         ("store", "medium.open(path)\nmedium.read(path)\nmedium.rename(a, b)"),
         ("store", "resources.files('flintlog.store').joinpath('x').read_text('utf-8')"),
         ("disk", "import mmap, os\nos.open('x', 0)\nopen('y')"),
-        ("cli", "open('x')\nfrom flintlog.store.config import StoreConfig\nfrom flintlog.version import VERSION"),
+        ("cli", "open('x')\nfrom flintlog.store.options.store_config import StoreConfig\nfrom flintlog.version import VERSION"),
     ],
 )
 def test_an_allowed_line_is_not(room: str, source: str) -> None:

@@ -48,21 +48,21 @@ def _of_the_package() -> Sequence[str]:
 
 SECTIONS = (
     Section("flintlog", "`from flintlog import …`", "flintlog", _of_the_package()),
-    Section("Topics", "`store.topics`", "flintlog.store.topics", ["Topics", "TopicConfig"]),
-    Section("Groups", "`store.groups`", "flintlog.store.groups", ["Groups", "GroupConfig"]),
+    Section("Topics", "`store.topics`", "flintlog.store.settings.topics", ["Topics", "TopicConfig"]),
+    Section("Groups", "`store.groups`", "flintlog.store.settings.groups", ["Groups", "GroupConfig"]),
     Section(
-        "Subscriptions", "`store.subscriptions`", "flintlog.store.subscriptions", ["Subscriptions", "Subscription"]
+        "Subscriptions", "`store.subscriptions`", "flintlog.store.settings.subscriptions", ["Subscriptions", "Subscription"]
     ),
-    Section("Recovery", "`store.recovery`", "flintlog.store.recovery_report", ["RecoveryReport"]),
-    Section("Findings", "What verification and recovery give", "flintlog.derive.finding", ["Finding"]),
-    Section("Timers", '`store.service("timer")`', "flintlog.services.timer", ["TimerService"]),
+    Section("Recovery", "`store.recovery`", "flintlog.store.recovery.recovery_report", ["RecoveryReport"]),
+    Section("Findings", "What verification and recovery give", "flintlog.checks.finding", ["Finding"]),
+    Section("Timers", '`store.service("timer")`', "flintlog.services.timer.timer_service", ["TimerService"]),
     Section(
         "Transactions",
         '`store.service("transaction")`',
-        "flintlog.services.transaction",
+        "flintlog.services.transaction.transaction_service",
         ["TransactionService", "Transaction"],
     ),
-    Section("Prometheus", "`pip install 'flintlog[metrics]'`", "flintlog.store.prometheus", ["StoreCollector"]),
+    Section("Prometheus", "`pip install 'flintlog[metrics]'`", "flintlog.store.stats.prometheus", ["StoreCollector"]),
     Section("Testing", "`from flintlog.testing import …`", "flintlog.testing", testing.__all__),
     Section("Sessions of Spark", "`pip install 'flintlog[spark]'`", "flintlog.pipeline.session", ["get_session"]),
     Section("Rebuilding on Spark", "", "flintlog.pipeline.rebuild", ["rebuild", "RebuildReport"]),

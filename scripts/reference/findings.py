@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from flintlog.derive.finding_kinds import KINDS
+from flintlog.checks.finding_kinds import KINDS
 
 _HEAD = """# Findings
 
-Made from `flintlog.derive.finding_kinds`; `make docs` writes it again.
+Made from `flintlog.checks.finding_kinds`; `make docs` writes it again.
 
 What `flintlog verify`, `flintlog pipeline verify` and `store.recovery` may find. The ids are fixed: scripts may depend
 on them. `flintlog explain ID` says the same at a terminal.

@@ -30,31 +30,31 @@ if TYPE_CHECKING:
         UnknownTransaction,
         WrongFileSize,
     )
-    from flintlog.services.transaction import (
+    from flintlog.services.transaction.transaction_service import (
         Decision,
     )
-    from flintlog.store.config import (
+    from flintlog.store.options.store_config import (
         StoreConfig,
     )
-    from flintlog.store.consumer import (
+    from flintlog.store.consume.consumer import (
         Consumer,
     )
-    from flintlog.store.encoded_batch import (
+    from flintlog.store.model.encoded_batch import (
         encoded_batch,
     )
-    from flintlog.store.message import (
+    from flintlog.store.model.message import (
         Message,
         PutStatus,
         Receipt,
     )
-    from flintlog.store.sql92 import (
+    from flintlog.store.filters.sql92 import (
         Sql92,
     )
     from flintlog.store.store import (
         Store,
         open_store,
     )
-    from flintlog.store.stored import (
+    from flintlog.store.model.stored_message import (
         Arrival,
         GetStatus,
         Page,
@@ -83,21 +83,21 @@ _HOMES = {
     "TransactionError": "flintlog.errors",
     "UnknownTransaction": "flintlog.errors",
     "WrongFileSize": "flintlog.errors",
-    "Decision": "flintlog.services.transaction",
-    "StoreConfig": "flintlog.store.config",
-    "Consumer": "flintlog.store.consumer",
-    "Message": "flintlog.store.message",
-    "PutStatus": "flintlog.store.message",
-    "Receipt": "flintlog.store.message",
-    "Sql92": "flintlog.store.sql92",
+    "Decision": "flintlog.services.transaction.transaction_service",
+    "StoreConfig": "flintlog.store.options.store_config",
+    "Consumer": "flintlog.store.consume.consumer",
+    "Message": "flintlog.store.model.message",
+    "PutStatus": "flintlog.store.model.message",
+    "Receipt": "flintlog.store.model.message",
+    "Sql92": "flintlog.store.filters.sql92",
     "Store": "flintlog.store.store",
-    "encoded_batch": "flintlog.store.encoded_batch",
+    "encoded_batch": "flintlog.store.model.encoded_batch",
     "open_store": "flintlog.store.store",
-    "Arrival": "flintlog.store.stored",
-    "GetStatus": "flintlog.store.stored",
-    "Page": "flintlog.store.stored",
-    "QueueInfo": "flintlog.store.stored",
-    "StoredMessage": "flintlog.store.stored",
+    "Arrival": "flintlog.store.model.stored_message",
+    "GetStatus": "flintlog.store.model.stored_message",
+    "Page": "flintlog.store.model.stored_message",
+    "QueueInfo": "flintlog.store.model.stored_message",
+    "StoredMessage": "flintlog.store.model.stored_message",
 }
 
 __all__ = [

@@ -60,7 +60,7 @@ def test_an_idle_store_looks_at_no_queue(tmp_path: Path, monkeypatch: pytest.Mon
         wait_until(lambda: tide._thorough_at == tide._passed_at == store.max_physical_offset)
         asked: list[object] = []
         with monkeypatch.context() as patched:
-            patched.setattr("flintlog.store.consume_queue.ConsumeQueue.flush", lambda *given: asked.append(given))
+            patched.setattr("flintlog.store.queues.consume_queue.ConsumeQueue.flush", lambda *given: asked.append(given))
             time.sleep(0.1)
         assert asked == []
 

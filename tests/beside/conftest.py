@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import flintlog
-from flintlog.care.log_reader import LogReader
-from flintlog.care.store_files import look_at
+from flintlog.maintenance.inspect.log_reader import LogReader
+from flintlog.maintenance.inspect.store_files import look_at
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(flintlog.__file__).parents[1])}

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, StoreConfig, open_store
-from flintlog.care.log_reader import LogReader, Wanted
-from flintlog.care.store_files import look_at
-from flintlog.care.verify import verify
-from flintlog.disk.local import LocalMedium
+from flintlog.maintenance.inspect.log_reader import LogReader, Wanted
+from flintlog.maintenance.inspect.store_files import look_at
+from flintlog.maintenance.verify.verify import verify
+from flintlog.disk.media.local import LocalMedium
 
 SMALL = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, max_index_num=400)
 COUNT = 20
@@ -95,7 +95,7 @@ def test_a_reader_goes_on_exactly_where_it_ended(written: WrittenStore) -> None:
 
 
 def test_a_batch_that_is_not_closed_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flintlog.store.batch_notes import BatchNotes
+    from flintlog.store.recovery.batch_notes import BatchNotes
 
     monkeypatch.setattr(BatchNotes, "close", lambda self: None)  # the note says that it is open
     with open_store(tmp_path, SMALL) as store:

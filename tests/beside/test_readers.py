@@ -17,13 +17,13 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 from flintlog import open_store
-from flintlog.care.log_reader import LogReader
-from flintlog.care.store_files import look_at
-from flintlog.care.verify import verify
-from flintlog.pipeline.options import parse_source_options
-from flintlog.pipeline.rows import RowShape
+from flintlog.maintenance.inspect.log_reader import LogReader
+from flintlog.maintenance.inspect.store_files import look_at
+from flintlog.maintenance.verify.verify import verify
+from flintlog.pipeline.reading.options import parse_source_options
+from flintlog.pipeline.reading.rows import RowShape
 from flintlog.pipeline.source import BatchReader
-from flintlog.pipeline.stream import LogStreamReader
+from flintlog.pipeline.reading.stream import LogStreamReader
 from tests.beside.busy_writer import config_with
 from tests.beside.conftest import ENVIRONMENT, Begin
 

@@ -100,7 +100,7 @@ def test_what_is_not_there_offers_nothing(ask: Ask, tmp_path: Path, store: Path)
 def test_a_tab_imports_neither_store_nor_other_commands(store: Path) -> None:
     code = (
         "import os, sys; from flintlog.cli import completion; completion.answer('bash_complete'); "
-        "print([name for name in sys.modules if name.startswith(('pyarrow', 'flintlog.store', 'flintlog.cli.bench'))])"
+        "print([name for name in sys.modules if name.startswith(('pyarrow', 'flintlog.store', 'flintlog.cli.run.bench'))])"
     )
     words = {"COMP_WORDS": f"flintlog\ncat\n'{store}'\n--topic\n", "COMP_CWORD": "4", "PYTHONPATH": str(_SOURCE)}
     command = [sys.executable, "-c", code]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.test_reading import DRY, READING, state_of
+from tests.cli.look.test_reading import DRY, READING, state_of
 
 from flintlog import Message, open_store
 from flintlog.cli import main

@@ -79,7 +79,7 @@ def test_every_command_of_the_table_exists_and_takes_an_output_form() -> None:
 def test_start_imports_neither_the_store_nor_the_table_library() -> None:
     code = (
         "import sys; from flintlog.cli.main import run; run(['--version']);"
-        "sys.exit(any(name in sys.modules for name in ('msgspec', 'pyarrow', 'rich', 'flintlog.store.config')))"
+        "sys.exit(any(name in sys.modules for name in ('msgspec', 'pyarrow', 'rich', 'flintlog.store.options.store_config')))"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(_SOURCE)}, timeout=60, check=False

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.cli.test_serve import OPTIONS
+from tests.cli.run.test_serve import OPTIONS
 from tests.cli.transcript import FORMS, check, masked
 from tests.store.small_store import SMALL
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from flintlog.cli import main
-from flintlog.disk.local import LocalMedium
-from flintlog.disk.medium import DiskUsage
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.medium import DiskUsage
 
 FOLDER = Path(__file__).parent / "transcripts"
 FORMS = ("table", "json")

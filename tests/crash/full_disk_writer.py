@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from flintlog import Message, Receipt, Store, open_store
-from flintlog.disk.local import LocalMedium
+from flintlog.disk.media.local import LocalMedium
 from tests.crash.writer import body_of, config
 
 MAX_PUTS = 20_000

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flintlog import Message, StoreConfig
 from flintlog.replication.ledger.store_node import LedgerStoreNode
-from flintlog.store.message import PutStatus
+from flintlog.store.model.message import PutStatus
 
 
 def config_of(member: str, peers: str) -> StoreConfig:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, open_store
-from flintlog.disk.local import LocalMedium
+from flintlog.disk.media.local import LocalMedium
 from tests.crash import writer
 
 KILLS_PER_STORE = 3

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from flintlog import Store, StoreConfig, open_store
-from flintlog.care.verify import verify
-from flintlog.store.stored import StoredMessage
-from flintlog.testing.java_ledger import ledger_addresses
+from flintlog.maintenance.verify.verify import verify
+from flintlog.store.model.stored_message import StoredMessage
+from interop.java_ledger import ledger_addresses
 from tests.crash.ledger_member import config_of
 
 SCRIPT = Path(__file__).with_name("ledger_member.py")

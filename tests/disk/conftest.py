@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.disk.faulty import FaultyMedium
-from flintlog.disk.local import LocalMedium
-from flintlog.disk.medium import Medium
-from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.medium import Medium
+from flintlog.disk.segments.segment_queue import SegmentQueue
 
 SEGMENT_SIZE = 16384
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from flintlog.disk.faulty import FaultyMedium
-from flintlog.disk.faulty_file import FaultyFile
-from flintlog.disk.faulty_state import FaultyNode
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
+from flintlog.disk.faulty.faulty_file import FaultyFile
+from flintlog.disk.faulty.faulty_state import FaultyNode
 
 
 class PowerLost(Exception):

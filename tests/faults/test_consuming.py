@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from flintlog import DamagedRecord, Store, StoredMessage, open_store
-from flintlog.disk.faulty import FaultyMedium
-from flintlog.store.consumer import Consumer
-from flintlog.store.consumer_queue import ReceivedMessage
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
+from flintlog.store.consume.consumer import Consumer
+from flintlog.store.consume.consumer_queue import ReceivedMessage
 from flintlog.testing import FakeClock
 from tests.faults.world import ROOT, World, small_config
 

@@ -11,11 +11,11 @@ from threading import Event, Thread
 import pytest
 
 from flintlog import Arrival, DiskFull, FlintlogError, Message, PutStatus, open_store
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.format.checkpoint import parse_checkpoint
-from flintlog.store.covered_queues import CoveredNote, CoveredQueues, QueueClaim
-from flintlog.store.queue_table import QueueTable
-from flintlog.store.retention import Retention
+from flintlog.store.queues.covered_queues import CoveredNote, CoveredQueues, QueueClaim
+from flintlog.store.queues.queue_table import QueueTable
+from flintlog.store.retention.retention import Retention
 from tests.faults.stopping import PowerLost, StoppingMedium
 from tests.faults.world import ROOT, World, assert_there, small_config
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import DamagedRecord, Store
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from tests.faults.decaying_world import PROTECTED, DecayingWorld
 from tests.faults.world import ROOT, SEGMENT_BYTES, Sent, World, derived, is_there, small_config
 

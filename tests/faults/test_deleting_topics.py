@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from flintlog import FlintlogError, Message, Store, open_store
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.testing import FakeClock
 from tests.faults.stopping import PowerLost, StoppingMedium
 from tests.faults.world import ROOT, small_config

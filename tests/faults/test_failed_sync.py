@@ -9,8 +9,8 @@ import pytest
 
 from flintlog import Message, PutStatus, Receipt
 from flintlog.errors import SyncFailed
-from flintlog.store.group_commit import GroupCommit
-from flintlog.store.lifecycle import State
+from flintlog.store.flush.group_commit import GroupCommit
+from flintlog.store.runtime.lifecycle import State
 from tests.faults.world import ROOT, World, assert_there, small_config
 
 REFUSED = (PutStatus.FLUSH_DISK_TIMEOUT, PutStatus.SERVICE_NOT_AVAILABLE)

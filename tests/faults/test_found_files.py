@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.care.backup import backup, verify_backup
-from flintlog.disk.durable_names import sync_files
-from flintlog.disk.faulty import FaultyMedium
-from flintlog.disk.segment_queue import SegmentQueue
+from flintlog.maintenance.backup.backup import backup, verify_backup
+from flintlog.disk.media.durable_names import sync_files
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
+from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.format.names import segment_name
 from flintlog.format.timer import Slot
-from flintlog.services.timer_log import TimerLog
-from flintlog.services.timer_wheel import TimerWheel
-from flintlog.store.cutting import keep_aside
+from flintlog.services.timer.timer_log import TimerLog
+from flintlog.services.timer.timer_wheel import TimerWheel
+from flintlog.store.log.set_aside import keep_aside
 from tests.faults.world import ROOT, small_config
 
 COUNT = 130

@@ -9,7 +9,7 @@ import pytest
 
 from flintlog import Message, PutStatus
 from flintlog.errors import DiskFull
-from flintlog.store.lifecycle import State
+from flintlog.store.runtime.lifecycle import State
 from tests.faults.world import ROOT, SEGMENT_BYTES, World, assert_there, small_config
 
 

@@ -19,12 +19,12 @@ from random import Random
 
 import pytest
 
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.errors import DamagedStore
-from flintlog.replication.ledger.file_storage import FileStorage
-from flintlog.replication.ledger.interface import HardState, Truncation
-from flintlog.replication.ledger.messages import Entry
-from flintlog.store.ledger_files import LedgerFiles
+from flintlog.replication.ledger.node.file_storage import FileStorage
+from flintlog.replication.ledger.core.interface import HardState, Truncation
+from flintlog.replication.ledger.core.messages import Entry
+from flintlog.store.ledger.ledger_files import LedgerFiles
 from tests.faults.stopping import PowerLost, StoppingMedium
 
 ROOT = Path("/disk/dledger-n0")

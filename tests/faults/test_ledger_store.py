@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, StoreConfig
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.replication.ledger.store_node import LedgerStoreNode
-from flintlog.store.message import PutStatus
-from flintlog.testing.java_ledger import ledger_addresses
+from flintlog.store.model.message import PutStatus
+from interop.java_ledger import ledger_addresses
 
 ROOT = Path("/disk/store")
 PATIENCE_S = 60.0

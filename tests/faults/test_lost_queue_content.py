@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from tests.faults.world import ROOT, small_config
 
 ENTRIES = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flintlog import Message, open_store
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from tests.faults.stopping import PowerLost, StoppingMedium
 from tests.faults.world import ROOT, small_config
 

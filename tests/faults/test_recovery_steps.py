@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from flintlog import DamagedStore
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from tests.faults.stopping import PowerLost, StoppingMedium
 from tests.faults.world import ROOT, SEGMENT_BYTES, World, small_config
 

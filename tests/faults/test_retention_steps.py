@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, open_store
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.testing import FakeClock
 from tests.faults.stopping import PowerLost, StoppingMedium
 from tests.faults.world import ROOT, TOPICS, Sent, assert_no_gaps, assert_there, small_config

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from flintlog.disk.faulty import FaultyMedium
-from flintlog.disk.faulty_file import FaultyFile
-from flintlog.disk.faulty_state import FaultyNode
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
+from flintlog.disk.faulty.faulty_file import FaultyFile
+from flintlog.disk.faulty.faulty_state import FaultyNode
 from tests.faults.transaction_world import TransactionWorld, transaction_config
 
 Operation = tuple[str, int]

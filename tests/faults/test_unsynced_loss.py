@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, open_store
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.format.checkpoint import parse_checkpoint
 from flintlog.format.index_file import parse_index_header
 from flintlog.testing import FakeClock

@@ -17,10 +17,10 @@ from collections import Counter
 from pathlib import Path
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.errors import FlintlogError
-from flintlog.services.transaction import Decision, UndecidedTransaction
-from flintlog.store.stored import StoredMessage
+from flintlog.services.transaction.transaction_service import Decision, UndecidedTransaction
+from flintlog.store.model.stored_message import StoredMessage
 from flintlog.testing import FakeClock
 from tests.faults.world import NEVER_MS, small_config
 from tests.services.transaction_store import DISCARD, read, service_of

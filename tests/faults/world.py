@@ -37,9 +37,9 @@ from flintlog import (
     SyncFailed,
     open_store,
 )
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.format.index_file import parse_index_header
-from flintlog.store.lifecycle import State
+from flintlog.store.runtime.lifecycle import State
 
 ROOT = Path("/store")
 NEVER_MS = 3_600_000

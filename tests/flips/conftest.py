@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flintlog.services.timer import TimerService
+from flintlog.services.timer.timer_service import TimerService
 from tests.flips.scenes import TIMER_SLOTS
 
 

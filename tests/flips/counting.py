@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
-from flintlog.services.timer import TimerService
+from flintlog.services.timer.timer_service import TimerService
 from tests.flips.flipping import all_bits, flip_all
 from tests.flips.harmless import is_torn, reason_for
 from tests.flips.scenes import KINDS, TIMER_SLOTS, make_scene

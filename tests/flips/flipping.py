@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flintlog import FlintlogError
-from flintlog.care.verify import verify
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.maintenance.verify.verify import verify
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from tests.faults.world import ROOT
 from tests.flips.regions import Region, region_of
 from tests.flips.scenes import Scene

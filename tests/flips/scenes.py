@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import cast
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.disk.faulty import FaultyMedium
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.format.client_batch import ClientMessage, encode_client_batch
 from flintlog.format.ledger_state import LedgerCheckpoint, TermVote, encode_ledger_checkpoint, encode_term_vote
-from flintlog.services.transaction import TransactionService
+from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.testing import FakeClock
 from tests.faults.world import ROOT, files_below, small_config
 from tests.flips.serving import BATCH_TOPIC, Served, look

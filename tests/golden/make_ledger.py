@@ -22,11 +22,11 @@ from pathlib import Path
 import msgspec
 from py4j.protocol import Py4JJavaError
 
-from flintlog.store.message import Message
-from flintlog.testing.java_ledger import QUICK_LEDGER, JavaLedger, ledger_addresses
-from flintlog.testing.java_store import JavaStore
-from flintlog.testing.questions import questions_about
-from flintlog.testing.workload import QUEUE_TYPES, Put, workload
+from flintlog.store.model.message import Message
+from interop.java_ledger import QUICK_LEDGER, JavaLedger, ledger_addresses
+from interop.java_store import JavaStore
+from interop.questions import questions_about
+from interop.workload import QUEUE_TYPES, Put, workload
 
 OPTIONS = {
     "mappedFileSizeCommitLog": str(64 * 1024),

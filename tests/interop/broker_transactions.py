@@ -6,9 +6,9 @@ import time
 
 from tests.services.transaction_replay import GROUP, UNDECIDED, message_of
 
-from flintlog.services import transaction_records as records
-from flintlog.testing.java_broker import HalfMessage, JavaBroker
-from flintlog.testing.java_store import JavaReceipt
+from flintlog.services.transaction.transaction_service import transaction_records as records
+from interop.java_broker import HalfMessage, JavaBroker
+from interop.java_store import JavaReceipt
 
 
 def transactions_through(broker: JavaBroker, count: int = 40) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from flintlog.errors import MissingExtra
-from flintlog.testing.java_runtime import JavaRuntime, java_runtime
+from interop.java_runtime import JavaRuntime, java_runtime
 
 # What follows from the messages alone; the other files of a store hold times and process ids.
 _MESSAGE_DIRECTORIES = ("commitlog", "consumequeue", "batchconsumequeue", "index")

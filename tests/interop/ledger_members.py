@@ -20,8 +20,8 @@ from py4j.protocol import Py4JError
 from flintlog import Message, PutStatus, StoreConfig
 from flintlog.format.ledger_entry import INDEX_RECORD_SIZE, parse_index_record
 from flintlog.replication.ledger.store_node import LedgerStoreNode
-from flintlog.testing.java_ledger import ledger_addresses
-from flintlog.testing.java_member import JavaMember, member_options
+from interop.java_ledger import ledger_addresses
+from interop.java_member import JavaMember, member_options
 
 IDS = ("n0", "n1", "n2")
 GROUP = "orders"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, StoreConfig, open_store
-from flintlog.testing.java_broker import JavaBroker
+from interop.java_broker import JavaBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java")]
 

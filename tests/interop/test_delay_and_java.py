@@ -10,7 +10,7 @@ import pytest
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.testing import FakeClock
-from flintlog.testing.java_broker import JavaBroker
+from interop.java_broker import JavaBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java")]
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.store.config import StoreConfig
-from flintlog.store.message import Message
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.model.message import Message
 from flintlog.store.store import Store, open_store
-from flintlog.testing.java_runtime import JavaRuntime
-from flintlog.testing.java_store import JavaFigures, JavaStore
-from flintlog.testing.questions import GetQuestion
-from flintlog.testing.store_view import StoreView, view_of
-from flintlog.testing.workload import OPTIONS, QUEUE_TYPES, workload
+from interop.java_runtime import JavaRuntime
+from interop.java_store import JavaFigures, JavaStore
+from interop.questions import GetQuestion
+from interop.store_view import StoreView, view_of
+from interop.workload import OPTIONS, QUEUE_TYPES, workload
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

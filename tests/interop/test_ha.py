@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from tests.replication.ha_pair import files, running_master, running_slave, wait_until
 
-from flintlog.store.config import StoreConfig
-from flintlog.store.message import Message
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.model.message import Message
 from flintlog.store.store import Store, open_store
 from flintlog.testing.free_ports import free_ports
-from flintlog.testing.java_store import JavaStore
-from flintlog.testing.store_view import view_of
-from flintlog.testing.workload import OPTIONS, QUEUE_TYPES, Put, workload
+from interop.java_store import JavaStore
+from interop.store_view import view_of
+from interop.workload import OPTIONS, QUEUE_TYPES, Put, workload
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java"), pytest.mark.timeout(300)]
 

@@ -12,9 +12,9 @@ from flintlog import Message, open_store
 from flintlog.remoting.client import RemotingClient
 from flintlog.replication.ha.metadata import PARTS, MetadataFollower
 from flintlog.replication.ha.node import HaNode
-from flintlog.store.config import StoreConfig
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.testing.free_ports import free_ports
-from flintlog.testing.java_broker import JavaBroker
+from interop.java_broker import JavaBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java"), pytest.mark.timeout(300)]
 

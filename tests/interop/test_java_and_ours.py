@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.store.config import StoreConfig
-from flintlog.store.message import Message
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.model.message import Message
 from flintlog.store.store import Store, open_store
-from flintlog.testing.java_store import JavaStore
-from flintlog.testing.questions import Answer, KeyAnswer, KeyQuestion, Question, answers_apart, ask, questions_about
-from flintlog.testing.store_view import StoreView, differences, view_of
-from flintlog.testing.workload import OPTIONS, QUEUE_TYPES, Put, workload
+from interop.java_store import JavaStore
+from interop.questions import Answer, KeyAnswer, KeyQuestion, Question, answers_apart, ask, questions_about
+from interop.store_view import StoreView, differences, view_of
+from interop.workload import OPTIONS, QUEUE_TYPES, Put, workload
 
 Digest = Callable[[Path], dict[str, str]]
 

@@ -8,7 +8,7 @@ import pytest
 
 from flintlog import Message
 from flintlog.errors import FlintlogError
-from flintlog.testing.java_broker import JavaBroker
+from interop.java_broker import JavaBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java")]
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from flintlog.errors import DamagedStore, FlintlogError
-from flintlog.store.message import Message
-from flintlog.testing.java_process import JavaProcess
-from flintlog.testing.java_runtime import JavaRuntime
-from flintlog.testing.java_store import JavaStore
-from flintlog.testing.questions import answers_apart, parse_answer, parse_question
-from flintlog.testing.store_view import differences, make_view, parse_message_view
+from flintlog.store.model.message import Message
+from interop.java_process import JavaProcess
+from interop.java_runtime import JavaRuntime
+from interop.java_store import JavaStore
+from interop.questions import answers_apart, parse_answer, parse_question
+from interop.store_view import differences, make_view, parse_message_view
 
 Golden = Callable[[str], Path]
 
@@ -101,7 +101,7 @@ def _is_running(pid: int) -> bool:
 
 
 def test_java_does_not_outlive_its_parent() -> None:
-    program = "import os; from flintlog.testing.java_process import JavaProcess; print(JavaProcess().pid, flush=True)"
+    program = "import os; from interop.java_process import JavaProcess; print(JavaProcess().pid, flush=True)"
     program += "; os.kill(os.getpid(), 9)"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     deadline = time.monotonic() + 20

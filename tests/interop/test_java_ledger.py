@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.testing.java_ledger import QUICK_LEDGER, SMALL_LEDGER, JavaLedger, ledger_addresses
+from interop.java_ledger import QUICK_LEDGER, SMALL_LEDGER, JavaLedger, ledger_addresses
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java"), pytest.mark.timeout(300)]
 

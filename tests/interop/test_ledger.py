@@ -12,8 +12,8 @@ from random import Random
 import pytest
 from tests.replication.ledger_nodes import GROUP, ThreadedNode, data_files, entries_of, wait_until
 
-from flintlog.replication.ledger.interface import LedgerConfig
-from flintlog.testing.java_ledger import QUICK_LEDGER, JavaLedger, ledger_addresses
+from flintlog.replication.ledger.core.interface import LedgerConfig
+from interop.java_ledger import QUICK_LEDGER, JavaLedger, ledger_addresses
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java"), pytest.mark.timeout(400)]
 IDS = ("n0", "n1", "n2")

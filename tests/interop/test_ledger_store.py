@@ -10,9 +10,9 @@ import pytest
 
 from flintlog import Message, StoreConfig
 from flintlog.replication.ledger.store_node import LedgerStoreNode
-from flintlog.testing.java_ledger import ledger_addresses
-from flintlog.testing.java_store import JavaStore
-from flintlog.testing.store_view import view_of
+from interop.java_ledger import ledger_addresses
+from interop.java_store import JavaStore
+from interop.store_view import view_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java"), pytest.mark.timeout(300)]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from flintlog.format.config_json import parse_config_object
-from flintlog.store.config import StoreConfig
-from flintlog.store.message import Message
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.model.message import Message
 from flintlog.store.store import open_store
 from flintlog.testing.clock import FakeClock
-from flintlog.testing.java_broker import JavaBroker
-from flintlog.testing.java_store import JavaStore
-from flintlog.testing.questions import GetQuestion, ask
-from flintlog.testing.workload import OPTIONS
+from interop.java_broker import JavaBroker
+from interop.java_store import JavaStore
+from interop.questions import GetQuestion, ask
+from interop.workload import OPTIONS
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java"), pytest.mark.timeout(600)]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from tests.golden.make_ledger import await_leader, ledger_options
 from tests.store.golden_cases import config_of, lines
-from tests.store.test_golden_ledger import copied
+from tests.store.ledger.test_golden_ledger import copied
 
-from flintlog.care.backup import backup
-from flintlog.care.repair import plan_repair, repair
-from flintlog.care.restore import restore
-from flintlog.care.verify import verify
-from flintlog.testing.java_store import JavaStore
+from flintlog.maintenance.backup.backup import backup
+from flintlog.maintenance.repair.repair import plan_repair, repair
+from flintlog.maintenance.backup.restore import restore
+from flintlog.maintenance.verify.verify import verify
+from interop.java_store import JavaStore
 
 Golden = Callable[[str], Path]
 

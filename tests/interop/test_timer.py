@@ -13,7 +13,7 @@ from tests.store.small_store import read_all, wait_until
 from flintlog import Message, StoreConfig, open_store
 from flintlog.format.timer import DEFAULT_SLOTS, SLOT_SIZE, UNIT_SIZE, Slot, TimerUnit, parse_slot, parse_unit
 from flintlog.testing import FakeClock
-from flintlog.testing.java_broker import BrokerMessage, JavaBroker
+from interop.java_broker import BrokerMessage, JavaBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java")]
 

@@ -11,10 +11,10 @@ from tests.services.transaction_replay import GROUP, OPTIONS, replay
 from tests.services.transaction_store import OP, bodies, order, service_of
 
 from flintlog import StoreConfig, open_store
-from flintlog.services.transaction import Decision, UndecidedTransaction
+from flintlog.services.transaction.transaction_service import Decision, UndecidedTransaction
 from flintlog.testing import FakeClock
-from flintlog.testing.java_broker import HalfMessage, JavaBroker, TransactionCheck
-from flintlog.testing.java_store import JavaReceipt
+from interop.java_broker import HalfMessage, JavaBroker, TransactionCheck
+from interop.java_store import JavaReceipt
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java")]
 

@@ -12,10 +12,10 @@ import signal
 import sys
 from pathlib import Path
 
-from flintlog.store.config import StoreConfig
-from flintlog.store.message import Message
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.model.message import Message
 from flintlog.store.store import Store, open_store
-from flintlog.testing.workload import OPTIONS, QUEUE_TYPES, Put, workload
+from interop.workload import OPTIONS, QUEUE_TYPES, Put, workload
 
 
 def config(**options: str) -> StoreConfig:

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from flintlog.kernel import reference
-from flintlog.store.message import Message, PutStatus, Receipt, Receipts
+from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts
 
 Duck = Any  # of either kernel
 

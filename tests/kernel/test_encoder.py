@@ -8,7 +8,7 @@ import pytest
 
 from flintlog.errors import InvalidMessage, InvalidTopic
 from flintlog.format.record import MAGIC_V1, MAGIC_V2, has_good_crc_property, parse_record
-from flintlog.store.message import Message
+from flintlog.store.model.message import Message
 
 Duck = Any  # of either kernel, or wrong on purpose
 

@@ -9,7 +9,7 @@ import pytest
 from tests.kernel.put_lanes import Duck, make_put_lane
 
 from flintlog.kernel import native, reference
-from flintlog.store.message import Message
+from flintlog.store.model.message import Message
 
 SEEDS = range(40)
 LEVELS_MS = (1000, 5000, 10000)

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from flintlog.errors import InvalidMessage
-from flintlog.store.message import Message, PutStatus, Receipt, Receipts
+from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts
 
 FIELDS = ("topic", "body", "queue_id", "sys_flag", "delay_level", "deliver_at_ms", "compress", "keys")
 

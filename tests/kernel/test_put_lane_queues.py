@@ -10,8 +10,8 @@ import pytest
 from tests.kernel.put_lanes import Duck, make_put_lane, quick_switches
 
 from flintlog.kernel import native, scan
-from flintlog.store.message import Message
-from flintlog.store.put_lock import PutLock
+from flintlog.store.model.message import Message
+from flintlog.store.log.put_lock import PutLock
 
 QUEUES = [("t", 0), ("u", 0), ("t", 32), ("t", 64), ("t", 1), ("ü", 0)]
 ROUNDS = 5

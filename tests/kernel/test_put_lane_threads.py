@@ -10,7 +10,7 @@ from tests.kernel.put_lanes import make_put_lane, quick_switches
 
 from flintlog.kernel import LaneStop, reference
 from flintlog.kernel.types import Buffer
-from flintlog.store.message import Message, Receipt, Receipts
+from flintlog.store.model.message import Message, Receipt, Receipts
 
 PUTS = 1000
 LOG_BYTES = 1 << 18

@@ -14,7 +14,7 @@ import pytest
 from tests.kernel.put_lanes import make_put_lane
 
 from flintlog.kernel import reference
-from flintlog.store.message import Message
+from flintlog.store.model.message import Message
 
 Duck = Any  # of either kernel
 Make = Callable[..., Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flintlog.format.index_file import IndexLayout
-from flintlog.pipeline.rebuild_scan import BuildPlan
+from flintlog.pipeline.building.rebuild_scan import BuildPlan
 
 
 def make_plan(root: Path, layout: IndexLayout) -> BuildPlan:

@@ -24,7 +24,7 @@ SPARK = Path(pyspark.__file__).parent
 SOURCE = Path(__file__).parents[2]
 DEADLINE_S = 240
 EXECUTOR = "CoarseGrainedExecutorBackend"
-PYTHON_DAEMON = "flintlog.pipeline.daemon"
+PYTHON_DAEMON = "flintlog.pipeline.spark.daemon"
 
 SETTINGS = """
 spark.executor.memory                     600m

@@ -13,7 +13,7 @@ from flintlog.pipeline.export import ExportOptions, export
 from flintlog.pipeline.rebuild import rebuild
 from flintlog.pipeline.session import get_session
 from flintlog.pipeline.verify import verify
-from flintlog.store.config import StoreConfig
+from flintlog.store.options.store_config import StoreConfig
 
 SPLIT_BYTES = 4 * 1024 * 1024
 """Many small tasks: more to kill in the middle of."""

@@ -21,8 +21,8 @@ from unittest import mock
 from flintlog import Message, StoreConfig, open_store
 from flintlog.derive.splits import Window
 from flintlog.kernel import Scan
-from flintlog.pipeline import rebuild_scan
-from flintlog.pipeline.dispatch_tasks import derive_range
+from flintlog.pipeline.building import rebuild_scan
+from flintlog.pipeline.building.dispatch_tasks import derive_range
 from tests.store.outside import dispatching
 
 SIZES = StoreConfig(

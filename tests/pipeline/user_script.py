@@ -77,7 +77,7 @@ def run_jobs(spark: SparkSession, store: str, work: Path) -> dict[str, object]:
     from flintlog.pipeline.rebuild import rebuild
     from flintlog.pipeline.replay import replay
     from flintlog.pipeline.verify import verify
-    from flintlog.store.config import StoreConfig
+    from flintlog.store.options.store_config import StoreConfig
 
     config = StoreConfig.load(work / "broker.conf")
     rebuild(spark, store, config=config, into=work / "rebuilt")

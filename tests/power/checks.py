@@ -13,10 +13,10 @@ from random import Random
 from typing import cast
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.care.verify import verify
-from flintlog.services.transaction import TransactionService
-from flintlog.store.stored import QueueInfo, StoredMessage
-from flintlog.store.topics import is_system_topic
+from flintlog.maintenance.verify.verify import verify
+from flintlog.services.transaction.transaction_service import TransactionService
+from flintlog.store.model.stored_message import QueueInfo, StoredMessage
+from flintlog.store.settings.topics import is_system_topic
 from tests.power.model import Broken, Model, Place, State
 from tests.power.plan import TEMPORARY, Plan, without_services
 from tests.power.worker import body_of, key_of

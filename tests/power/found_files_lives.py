@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from flintlog import Message, StoreConfig, open_store
 from flintlog.replication.ledger.store_node import LedgerStoreNode
-from flintlog.services.schedule import ScheduleService
+from flintlog.services.delay.schedule import ScheduleService
 from tests.power.lives import die, main, say, wait_for_the_cut
 
 COUNT = 200

@@ -19,9 +19,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from flintlog import Message, StoreConfig
-from flintlog.disk.libc import MemoryMap
-from flintlog.disk.local import LocalMedium
-from flintlog.replication.ledger.interface import LedgerConfig
+from flintlog.disk.media.libc import MemoryMap
+from flintlog.disk.media.local import LocalMedium
+from flintlog.replication.ledger.core.interface import LedgerConfig
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from tests.power.found_files_lives import SMALL
 from tests.power.lives import main, say

@@ -15,9 +15,9 @@ from pathlib import Path
 from random import Random
 
 from flintlog import Store, open_store
-from flintlog.care.verify import verify
-from flintlog.store.stored import StoredMessage
-from flintlog.testing.java_ledger import ledger_addresses
+from flintlog.maintenance.verify.verify import verify
+from flintlog.store.model.stored_message import StoredMessage
+from interop.java_ledger import ledger_addresses
 from tests.crash.ledger_member import config_of
 from tests.power.device import Device
 from tests.power.model import Broken

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from flintlog import Store, open_store
-from flintlog.care.verify import verify
+from flintlog.maintenance.verify.verify import verify
 from flintlog.testing.free_ports import free_ports
 from tests.power.checks import check_against_rebuild
 from tests.power.device import Device

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, open_store
-from flintlog.disk.local import LocalMedium
+from flintlog.disk.media.local import LocalMedium
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.testing.free_ports import free_ports
 from tests.power import found_files_lives as lives

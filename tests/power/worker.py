@@ -20,7 +20,7 @@ from functools import partial
 from typing import cast
 
 from flintlog import Message, PutFailed, Receipt, Store, TransactionError, encoded_batch, open_store
-from flintlog.services.transaction import TransactionService
+from flintlog.services.transaction.transaction_service import TransactionService
 from tests.power.plan import BATCHES, ORDERS, QUEUES, STOPS, TEMPORARY, TOPICS, Life, Plan, make_plan
 
 _NOW, _LATER = True, False

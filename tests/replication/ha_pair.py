@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.store.small_store import SMALL
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.replication.ha.master_shell import HaMaster
-from flintlog.replication.ha.slave_shell import HaSlave
+from flintlog.replication.ha.master import HaMaster
+from flintlog.replication.ha.slave import HaSlave
 from flintlog.replication.loop_thread import LoopThread
 
 LOOPBACK = "127.0.0.1"

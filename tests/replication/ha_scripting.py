@@ -33,13 +33,14 @@ from tests.store.small_store import SMALL
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.errors import FlintlogError
 from flintlog.remoting.frame import Command
-from flintlog.replication.ha import master, slave
-from flintlog.replication.ha.comparing import Compared, Comparisons, agreed_end, ask_master
-from flintlog.replication.ha.master import ReplicaFeed
-from flintlog.replication.ha.reign import Reign, ReignFile
-from flintlog.replication.ha.slave import Follower
+from flintlog.replication.ha import feed as master
+from flintlog.replication.ha import follower as slave
+from flintlog.replication.ha.compare import Compared, Comparisons, agreed_end, ask_master
+from flintlog.replication.ha.feed import ReplicaFeed
+from flintlog.replication.ha.master_epoch import Reign, ReignFile
+from flintlog.replication.ha.follower import Follower
 from flintlog.replication.ha.wire import Frame
-from flintlog.store.raw_log import RawLog
+from flintlog.store.read.raw_log import RawLog
 
 RECORD_BYTES = 100
 TOPIC = "messages"

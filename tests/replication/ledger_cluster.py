@@ -21,7 +21,7 @@ from tests.replication.tcp_link import TcpLink
 from flintlog.errors import FlintlogError
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.frame import Command
-from flintlog.replication.ledger.messages import (
+from flintlog.replication.ledger.core.messages import (
     AppendRequest,
     AppendResponse,
     GetRequest,
@@ -32,8 +32,8 @@ from flintlog.replication.ledger.messages import (
     Response,
     ResponseCode,
 )
-from flintlog.replication.ledger.wire import Envelope, encode_request, parse_response
-from flintlog.testing.java_ledger import ledger_addresses
+from flintlog.replication.ledger.node.wire import Envelope, encode_request, parse_response
+from interop.java_ledger import ledger_addresses
 
 IDS = ("n0", "n1", "n2")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from flintlog import Message, StoreConfig
 from flintlog.replication.ledger.store_node import LedgerStoreNode
-from flintlog.store.clock import Clock
-from flintlog.store.message import PutStatus
-from flintlog.testing.java_ledger import ledger_addresses
+from flintlog.store.runtime.clock import Clock
+from flintlog.store.model.message import PutStatus
+from interop.java_ledger import ledger_addresses
 
 FILE_BYTES = 64 * 1024
 PATIENCE_S = 60.0

@@ -11,15 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from flintlog.disk.local import LocalMedium
-from flintlog.replication.ledger.file_storage import FileStorage
-from flintlog.replication.ledger.interface import LedgerConfig, Role, Truncation
-from flintlog.replication.ledger.messages import AppendResponse, Entry, ResponseCode
-from flintlog.replication.ledger.node import LedgerListeners, LedgerNode
-from flintlog.replication.ledger.storage import LedgerStorage, MemoryStorage
+from flintlog.disk.media.local import LocalMedium
+from flintlog.replication.ledger.node.file_storage import FileStorage
+from flintlog.replication.ledger.core.interface import LedgerConfig, Role, Truncation
+from flintlog.replication.ledger.core.messages import AppendResponse, Entry, ResponseCode
+from flintlog.replication.ledger.node.node import LedgerListeners, LedgerNode
+from flintlog.replication.ledger.node.storage import LedgerStorage, MemoryStorage
 from flintlog.replication.loop_thread import LoopThread
-from flintlog.store.ledger_files import LedgerFiles
-from flintlog.testing.java_ledger import ledger_addresses
+from flintlog.store.ledger.ledger_files import LedgerFiles
+from interop.java_ledger import ledger_addresses
 
 GROUP = "orders"
 

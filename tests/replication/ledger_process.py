@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tests.replication.ledger_nodes import GROUP, fast_config, open_files
 
-from flintlog.replication.ledger.interface import LedgerConfig
-from flintlog.replication.ledger.node import LedgerNode
+from flintlog.replication.ledger.core.interface import LedgerConfig
+from flintlog.replication.ledger.node.node import LedgerNode
 
 DATA_FILE_BYTES = 1 << 20
 

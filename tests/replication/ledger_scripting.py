@@ -36,8 +36,8 @@ from tests.replication.scripting import Letter, Player
 
 from flintlog.errors import LedgerHalted
 from flintlog.format.ledger_entry import NO_INDEX
-from flintlog.replication.ledger.core import LedgerCore
-from flintlog.replication.ledger.interface import (
+from flintlog.replication.ledger.core.core import LedgerCore
+from flintlog.replication.ledger.core.interface import (
     Answered,
     Call,
     Event,
@@ -52,8 +52,8 @@ from flintlog.replication.ledger.interface import (
     Synced,
     Tick,
 )
-from flintlog.replication.ledger.memory_log import MemoryLog
-from flintlog.replication.ledger.messages import (
+from flintlog.replication.ledger.node.memory_log import MemoryLog
+from flintlog.replication.ledger.core.messages import (
     JAVA,
     NO_TERM,
     AppendResponse,

@@ -22,7 +22,7 @@ from pathlib import Path
 from flintlog import Message, StoreConfig
 from flintlog.errors import FlintlogError
 from flintlog.replication.ledger.store_node import LedgerStoreNode
-from flintlog.store.message import PutStatus
+from flintlog.store.model.message import PutStatus
 
 ORDERS, LATER, GROUP = "orders", "later", "billing"
 SAVE_EVERY = 10

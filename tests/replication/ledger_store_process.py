@@ -21,7 +21,7 @@ from pathlib import Path
 
 from flintlog import Message, StoreConfig
 from flintlog.replication.ledger.store_node import LedgerStoreNode
-from flintlog.store.message import PutStatus
+from flintlog.store.model.message import PutStatus
 
 TOPIC = "orders"
 PAUSE_S = 0.002

@@ -16,8 +16,8 @@ from pathlib import Path
 from tests.replication.tcp_link import TcpLink, Watch
 
 from flintlog.remoting.frame import Command, FrameReader, encode_frame
-from flintlog.replication.ledger.messages import RequestCode
-from flintlog.testing.java_ledger import QUICK_LEDGER, JavaLedger, ledger_addresses
+from flintlog.replication.ledger.core.messages import RequestCode
+from interop.java_ledger import QUICK_LEDGER, JavaLedger, ledger_addresses
 
 
 class Recorder:

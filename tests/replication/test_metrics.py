@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from tests.replication.ha_pair import fill, wait_until
-from tests.replication.test_ha_node import master_at, slave_at
+from tests.replication.ha.test_ha_node import master_at, slave_at
 
 from flintlog.errors import InvalidConfig
 from flintlog.replication.figures import Node

@@ -18,8 +18,8 @@ from flintlog.format.names import encode_abort, segment_name
 from flintlog.format.queue_entry import QueueEntry, encode_queue_entry
 from flintlog.format.record import encode_blank
 from flintlog.kernel import Encoder, Tail
-from flintlog.store.config import StoreConfig
-from flintlog.store.note_file import encode_note
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.runtime.note_file import encode_note
 
 GIB = 1 << 30
 SEGMENT_BYTES = GIB

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, StoreConfig, open_store
-from flintlog.care.verify import verify
+from flintlog.maintenance.verify.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 _CODE = """
 import resource, sys
-from flintlog.care.verify import verify
+from flintlog.maintenance.verify.verify import verify
 answer = verify(sys.argv[1])
 print(len(answer.findings), answer.record_count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """

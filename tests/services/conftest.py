@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintlog.services.timer import TimerService
+from flintlog.services.timer.timer_service import TimerService
 from flintlog.testing import FakeClock
 from tests.services.timer_store import SLOTS
 

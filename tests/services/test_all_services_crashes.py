@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from flintlog import FlintlogError, Message, Store, open_store
-from flintlog.disk.faulty import FaultyMedium
-from flintlog.services.timer import TimerService
-from flintlog.services.transaction import Decision, TransactionService, UndecidedTransaction
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
+from flintlog.services.timer.timer_service import TimerService
+from flintlog.services.transaction.transaction_service import Decision, TransactionService, UndecidedTransaction
 from flintlog.testing import FakeClock
 from tests.faults.world import ROOT, small_config
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from flintlog import FlintlogError, InvalidConfig, Message, ServiceNotEnabled, StoreClosed, StoreInUse, open_store
-from flintlog.services.transaction import Decision, TransactionService, UndecidedTransaction
-from flintlog.store.stored import Arrival
+from flintlog.services.transaction.transaction_service import Decision, TransactionService, UndecidedTransaction
+from flintlog.store.model.stored_message import Arrival
 from flintlog.testing import SMALL_FILES, FakeClock
-from tests.store.test_forking import in_child
+from tests.store.runtime.test_forking import in_child
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import DamagedStore, Message, Store, StoreConfig, open_store
-from flintlog.services.timer import TimerService
+from flintlog.services.timer.timer_service import TimerService
 from flintlog.store.paths import CONFIG_FILES
 from flintlog.testing import FakeClock
 from tests.crash.test_kill import contents

@@ -21,7 +21,7 @@ from flintlog import (
 )
 from flintlog.format.record import parse_record
 from flintlog.services.retry import send_back
-from flintlog.store.topics import READ
+from flintlog.store.settings.topics import READ
 from flintlog.testing import SMALL_FILES, FakeClock, temporary_store
 from tests.conftest import Golden
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, open_store
-from flintlog.services.transaction import Decision, TransactionService, UndecidedTransaction
+from flintlog.services.transaction.transaction_service import Decision, TransactionService, UndecidedTransaction
 from flintlog.testing import SMALL_FILES, FakeClock
 
 DAY_MS = 86_400_000

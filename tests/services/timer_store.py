@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import cast
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.disk.medium import Medium
-from flintlog.services.timer import TimerService
-from flintlog.services.timer_queue import read_pages
-from flintlog.store.stored import StoredMessage
+from flintlog.disk.media.medium import Medium
+from flintlog.services.timer.timer_service import TimerService
+from flintlog.services.timer.timer_queue import read_pages
+from flintlog.store.model.stored_message import StoredMessage
 from flintlog.testing import FakeClock
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"

@@ -8,8 +8,8 @@ from pathlib import Path
 from flintlog import Message, StoreConfig, StoredMessage, open_store
 from flintlog.format.properties import REAL_TOPIC
 from flintlog.format.properties import TRANSACTION_PREPARED_QUEUE_OFFSET as PREPARED
-from flintlog.services import transaction_records as records
-from flintlog.store.service import Rewritten
+from flintlog.services.transaction.transaction_service import transaction_records as records
+from flintlog.store.runtime.service import Rewritten
 from flintlog.testing import FakeClock
 
 GROUP = "tellers"

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flintlog import Message, Store, StoreConfig, StoredMessage, open_store
-from flintlog.disk.medium import Medium
+from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedRecord
-from flintlog.services.transaction import TransactionService
+from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.testing import FakeClock
 
 CONFIG = StoreConfig(

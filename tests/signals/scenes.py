@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from flintlog import Message, Receipt, Store, StoreConfig, encoded_batch, open_store
-from flintlog.care.verify import verify
-from flintlog.services.transaction import TransactionService
-from flintlog.store.service import Rewritten
+from flintlog.maintenance.verify.verify import verify
+from flintlog.services.transaction.transaction_service import TransactionService
+from flintlog.store.runtime.service import Rewritten
 
 SOON_S = 8.0
 CONFIG = StoreConfig(

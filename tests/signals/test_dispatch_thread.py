@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flintlog.store.dispatch_thread import DispatchThread
+from flintlog.store.dispatch.dispatch_thread import DispatchThread
 from tests.signals.interrupting import Interrupter
 from tests.signals.scenes import SOON_S
 from tests.signals.test_every_point import interrupter

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message
-from flintlog.replication.ledger.interface import Role
-from flintlog.replication.ledger.messages import ResponseCode
-from flintlog.testing.java_ledger import ledger_addresses
+from flintlog.replication.ledger.core.interface import Role
+from flintlog.replication.ledger.core.messages import ResponseCode
+from interop.java_ledger import ledger_addresses
 from tests.replication.ledger_group import Group
 from tests.replication.ledger_nodes import ThreadedNode, fast_config, wait_until
 from tests.signals.interrupting import Interrupter

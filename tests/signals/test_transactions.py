@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from flintlog import Message, Receipt
-from flintlog.services.transaction import TransactionService
-from flintlog.services.transaction_decisions import Decisions
-from flintlog.store.message import PutStatus
+from flintlog.services.transaction.transaction_service import TransactionService
+from flintlog.services.transaction.transaction_decisions import Decisions
+from flintlog.store.model.message import PutStatus
 from tests.signals.interrupting import Interrupter
 from tests.signals.scenes import KINDS, Scene, soon
 from tests.signals.test_every_point import interrupter

@@ -6,7 +6,7 @@ import dis
 import threading
 import time
 
-from flintlog.store.turn import Turn
+from flintlog.store.runtime.turn import Turn
 from tests.signals.interrupting import QUIET, Interrupter
 from tests.signals.test_every_point import interrupter
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from flintlog import kernel
-from flintlog.disk.local import LocalMedium
+from flintlog.disk.media.local import LocalMedium
 from flintlog.format.index_file import IndexLayout
 from flintlog.format.record import Record, parse_record
 from flintlog.kernel import Row
-from flintlog.store.index import IndexService
-from flintlog.store.queue_files import QueueFiles
-from flintlog.store.queue_table import QueueTable
+from flintlog.store.index.index_service import IndexService
+from flintlog.store.queues.queue_files import QueueFiles
+from flintlog.store.queues.queue_table import QueueTable
 
 NOW_MS = 1_800_000_000_000
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flintlog import StoreConfig
-from flintlog.disk.local import LocalMedium
-from flintlog.disk.medium import Medium
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.medium import Medium
 from flintlog.errors import StoreInUse
-from flintlog.pipeline.dispatch_core import DispatchCore
-from flintlog.store.dispatch_claim import is_wanted
+from flintlog.pipeline.building.dispatch_core import DispatchCore
+from flintlog.store.dispatch.external.dispatch_claim import is_wanted
 
 
 @contextmanager

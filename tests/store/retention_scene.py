@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 from flintlog import Message, Store, open_store
-from flintlog.disk.local import LocalMedium
-from flintlog.disk.medium import DiskUsage
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.medium import DiskUsage
 from flintlog.testing import FakeClock
 from tests.store.small_store import SMALL
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import flintlog
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.store.stored import StoredMessage
+from flintlog.store.model.stored_message import StoredMessage
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=64 * 1024,

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 
 from flintlog import Store, StoreConfig
 from flintlog.format.ledger_entry import EntryHead
-from flintlog.store.ledger_log import ProposalAnswer
-from flintlog.store.message import PutStatus
+from flintlog.store.ledger.ledger_commit_log import ProposalAnswer
+from flintlog.store.model.message import PutStatus
 
 PATIENCE_S = 20.0
 CONFIG = StoreConfig(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintlog.errors import MissingExtra
-from flintlog.testing.java_runtime import java_runtime
+from interop.java_runtime import java_runtime
 
 
 def _program(folder: Path, name: str, script: str) -> None:
@@ -52,7 +52,7 @@ def test_two_processes_at_once_fetch_and_compile_once(only_these: Path, tmp_path
     told = tmp_path / "told"
     for name in ("mvn", "javac"):
         _program(only_these, name, f"echo {name} >> {told}; /bin/sleep 0.3")
-    program = "import sys, pathlib, flintlog.testing.java_runtime as made; made.java_runtime(pathlib.Path(sys.argv[1]))"
+    program = "import sys, pathlib, interop.java_runtime as made; made.java_runtime(pathlib.Path(sys.argv[1]))"
     command = [sys.executable, "-c", program, str(tmp_path / "cache")]
     both = [subprocess.Popen(command) for _ in range(2)]
     assert [process.wait(30) for process in both] == [0, 0]

@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from flintlog.bench.tasks import BATCH_COUNT, TOPIC, Measurement, Meter, Task, body_of
-from flintlog.store.config import StoreConfig
-from flintlog.store.encoded_batch import encoded_batch
-from flintlog.store.message import Message
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.model.encoded_batch import encoded_batch
+from flintlog.store.model.message import Message
 from flintlog.store.store import open_store
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from flintlog.bench.tasks import Measurement, Task, Window
-from flintlog.testing.java_process import JavaProcess
-from flintlog.testing.java_runtime import ROCKETMQ_VERSION
+from interop.java_process import JavaProcess
+from interop.java_runtime import ROCKETMQ_VERSION
 
 # A broker's own garbage collector and a heap that it doesn't have to fight for.
 LONG_LIVED = ("-Xms1g", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=4g")

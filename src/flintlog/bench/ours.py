@@ -23,11 +23,11 @@ from flintlog.bench.tasks import (
     Window,
     body_of,
 )
-from flintlog.store.config import StoreConfig
-from flintlog.store.encoded_batch import encoded_batch
-from flintlog.store.message import Message
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.model.encoded_batch import encoded_batch
+from flintlog.store.model.message import Message
 from flintlog.store.store import Store, open_store
-from flintlog.store.stored import Arrival
+from flintlog.store.model.stored_message import Arrival
 from flintlog.version import VERSION
 
 MOST_ARRIVALS = 4_000_000

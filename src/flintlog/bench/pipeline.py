@@ -40,14 +40,14 @@ from flintlog.bench.streaming import SECONDS, measure_streams
 from flintlog.bench.tasks import MIB, TASKS, Window
 from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.pipeline.export import export
-from flintlog.pipeline.export_write import BUFFER_BYTES
-from flintlog.pipeline.logs import find_end, find_logs
-from flintlog.pipeline.partitions import plan
-from flintlog.pipeline.reading import Reading
+from flintlog.pipeline.tables.table_write import BUFFER_BYTES
+from flintlog.pipeline.reading.logs import find_end, find_logs
+from flintlog.pipeline.reading.partitions import plan
+from flintlog.pipeline.reading.reading import Reading
 from flintlog.pipeline.rebuild import rebuild
-from flintlog.pipeline.rows import RowShape
+from flintlog.pipeline.reading.rows import RowShape
 from flintlog.pipeline.session import get_session
-from flintlog.store.config import StoreConfig
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import open_store
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from pathlib import Path
 from flintlog.bench.ours import make_message
 from flintlog.bench.tasks import BATCH_COUNT, MIB, Measurement, Meter, Task, Window, body_of
 from flintlog.kernel import Encoder, Tail
-from flintlog.store.encoded_batch import encoded_batch
-from flintlog.store.message import Message
+from flintlog.store.model.encoded_batch import encoded_batch
+from flintlog.store.model.message import Message
 
 FILE_BYTES = 1024 * MIB
 MIB_A_SECOND = 3072

@@ -28,8 +28,8 @@ import msgspec
 from flintlog.bench.process_tree import cpu_seconds
 from flintlog.bench.replication_worker import DATA_FILE_BYTES, GROUP, Command, Load, Measured, Setup, Status
 from flintlog.errors import FlintlogError
-from flintlog.testing.java_ledger import JavaLedger, ledger_addresses
-from flintlog.testing.java_store import JavaStore
+from interop.java_ledger import JavaLedger, ledger_addresses
+from interop.java_store import JavaStore
 
 REPLICATION_COLUMNS = ("task", "flintlog", "java", "ratio", "cpu_us", "java_cpu_us")
 OURS: Final = "flintlog"

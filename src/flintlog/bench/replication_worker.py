@@ -22,17 +22,17 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from flintlog.disk.local import LocalMedium
-from flintlog.replication.ha.master_shell import HaMaster
-from flintlog.replication.ha.slave_shell import HaSlave
-from flintlog.replication.ledger.file_storage import FileStorage
-from flintlog.replication.ledger.interface import LedgerConfig
-from flintlog.replication.ledger.messages import ResponseCode
-from flintlog.replication.ledger.node import LedgerNode
+from flintlog.disk.media.local import LocalMedium
+from flintlog.replication.ha.master import HaMaster
+from flintlog.replication.ha.slave import HaSlave
+from flintlog.replication.ledger.node.file_storage import FileStorage
+from flintlog.replication.ledger.core.interface import LedgerConfig
+from flintlog.replication.ledger.core.messages import ResponseCode
+from flintlog.replication.ledger.node.node import LedgerNode
 from flintlog.replication.loop_thread import LoopThread
-from flintlog.store.config import StoreConfig
-from flintlog.store.ledger_files import LedgerFiles
-from flintlog.store.message import Message
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.ledger.ledger_files import LedgerFiles
+from flintlog.store.model.message import Message
 from flintlog.store.store import open_store
 
 GROUP: Final = "bench"

@@ -22,7 +22,7 @@ import msgspec
 
 from flintlog.bench.ours import fill_log
 from flintlog.bench.tasks import MIB, Measurement, Task, Window, median
-from flintlog.disk.libc import MADV_POPULATE_WRITE, MemoryMap
+from flintlog.disk.media.libc import MADV_POPULATE_WRITE, MemoryMap
 
 WRITING = frozenset({"put", "batch"})
 _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))

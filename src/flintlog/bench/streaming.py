@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from flintlog.bench.process_tree import cpu_seconds
 from flintlog.errors import JobFailed
 from flintlog.pipeline.dispatch import dispatch
-from flintlog.store.config import StoreConfig
-from flintlog.store.message import Message
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.model.message import Message
 from flintlog.store.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from flintlog.store.stored import Arrival
+    from flintlog.store.model.stored_message import Arrival
 
 RATE: Final = 20_000
 SECONDS: Final = 20.0

@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from flintlog.store.config import StoreConfig
-from flintlog.store.message import Message
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.model.message import Message
 from flintlog.store.store import Store, open_store
 from flintlog.testing.clock import FakeClock
 

@@ -11,7 +11,7 @@ from flintlog.errors import FlintlogError
 from flintlog.format.java import decode_text
 
 if TYPE_CHECKING:
-    from flintlog.store.stored import StoredMessage
+    from flintlog.store.model.stored_message import StoredMessage
 
 FIELDS = (
     *("topic", "queue_id", "queue_offset", "physical_offset", "size", "message_id", "tags", "keys", "uniq_key"),

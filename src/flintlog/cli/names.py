@@ -68,7 +68,7 @@ class FindingName(_Name):
     """The id of a finding."""
 
     def choices(self, ctx: click.Context) -> Iterable[str]:
-        from flintlog.derive.finding_kinds import KINDS
+        from flintlog.checks.finding_kinds import KINDS
 
         return KINDS
 

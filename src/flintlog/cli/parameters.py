@@ -14,8 +14,8 @@ from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import FORMATS, Output, make_output
 
 if TYPE_CHECKING:
-    from flintlog.care.store_files import StoreFiles
-    from flintlog.store.config import StoreConfig
+    from flintlog.maintenance.inspect.store_files import StoreFiles
+    from flintlog.store.options.store_config import StoreConfig
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -25,7 +25,7 @@ def _to_output(_context: click.Context, _parameter: click.Parameter, value: str)
 
 
 def _to_config(_context: click.Context, _parameter: click.Parameter, value: str | None) -> StoreConfig:
-    from flintlog.store.config import StoreConfig
+    from flintlog.store.options.store_config import StoreConfig
 
     return StoreConfig() if value is None else StoreConfig.load(value)
 
@@ -33,7 +33,7 @@ def _to_config(_context: click.Context, _parameter: click.Parameter, value: str 
 def _to_config_if_given(_context: click.Context, _parameter: click.Parameter, value: str | None) -> StoreConfig | None:
     if value is None:
         return None
-    from flintlog.store.config import StoreConfig
+    from flintlog.store.options.store_config import StoreConfig
 
     return StoreConfig.load(value)
 
@@ -93,7 +93,7 @@ def store_argument(command: Command) -> Command:
 
 def tell_offsets_damage(files: StoreFiles, output: Output) -> ExitCode:
     """Say when the offsets of groups could not be read: an answer without them is a part of one."""
-    from flintlog.care.overview import offsets_damage, offsets_restored
+    from flintlog.maintenance.inspect.overview import offsets_damage, offsets_restored
 
     damage = offsets_damage(files)
     restored = offsets_restored(files)
@@ -107,7 +107,7 @@ def tell_offsets_damage(files: StoreFiles, output: Output) -> ExitCode:
 
 def look(store: Path, config: StoreConfig | None, output: Output) -> StoreFiles:
     """The files of a store; what was inferred about them is said, and what is wrong at first sight."""
-    from flintlog.care.store_files import look_at
+    from flintlog.maintenance.inspect.store_files import look_at
 
     files = look_at(store, config)
     for reason in files.inferred.reasons:

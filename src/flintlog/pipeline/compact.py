@@ -25,16 +25,16 @@ import pyarrow.compute as pc
 
 from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.errors import InvalidConfig
-from flintlog.pipeline.compact_target import Part, StoreTarget, TableTarget, Target, Written
-from flintlog.pipeline.failures import plain_errors
-from flintlog.pipeline.known_topics import no_messages_of
-from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
-from flintlog.pipeline.partitions import LogSplit, plan
-from flintlog.pipeline.places import local_path
-from flintlog.pipeline.rows import BODY
-from flintlog.pipeline.selection import keys_by, of_topics, seen_by_consumers
+from flintlog.pipeline.jobs.compact_target import Part, StoreTarget, TableTarget, Target, Written
+from flintlog.pipeline.spark.failures import plain_errors
+from flintlog.pipeline.reading.known_topics import no_messages_of
+from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
+from flintlog.pipeline.reading.partitions import LogSplit, plan
+from flintlog.pipeline.reading.places import local_path
+from flintlog.pipeline.reading.rows import BODY
+from flintlog.pipeline.jobs.selection import keys_by, of_topics, seen_by_consumers
 from flintlog.pipeline.sql import load_messages
-from flintlog.pipeline.tasks import Progress, run_on_rows
+from flintlog.pipeline.spark.tasks import Progress, run_on_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

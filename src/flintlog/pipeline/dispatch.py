@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from flintlog.disk.local import LocalMedium
+from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, JobFailed, StoreInUse
-from flintlog.pipeline.dispatch_core import MAX_BATCH_BYTES, DispatchCore
-from flintlog.pipeline.dispatch_tasks import Derived, DispatchPlan
-from flintlog.pipeline.failures import plain_errors, to_plain
-from flintlog.pipeline.places import local_path
-from flintlog.pipeline.rebuild_scan import BuildPlan
-from flintlog.pipeline.tasks import Progress, Refusal
-from flintlog.store.config import StoreConfig
-from flintlog.store.dispatch_claim import is_wanted, load_owner
-from flintlog.store.parts import load_queue_types
+from flintlog.pipeline.building.dispatch_core import MAX_BATCH_BYTES, DispatchCore
+from flintlog.pipeline.building.dispatch_tasks import Derived, DispatchPlan
+from flintlog.pipeline.spark.failures import plain_errors, to_plain
+from flintlog.pipeline.reading.places import local_path
+from flintlog.pipeline.building.rebuild_scan import BuildPlan
+from flintlog.pipeline.spark.tasks import Progress, Refusal
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.dispatch.external.dispatch_claim import is_wanted, load_owner
+from flintlog.store.components import load_queue_types
 from flintlog.store.paths import StorePaths
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class _Dispatch:
         progress(end - start, (end if readable is None else max(end, readable.end)) - start)
 
     def _start(self, core: DispatchCore, batches: _Batches) -> StreamingQuery:
-        from flintlog.pipeline.dispatch_source import NAME, Asked, DispatchSource
+        from flintlog.pipeline.building.dispatch_source import NAME, Asked, DispatchSource
 
         types = load_queue_types(self._paths.topics, self._medium)
         build = BuildPlan.of(self._config, types, staged=self._paths.root, spill=self._paths.dispatch)

@@ -24,23 +24,23 @@ import pyarrow as pa
 
 from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.errors import DamagedStore, InvalidConfig
-from flintlog.pipeline.export_write import ExportTask, WrittenFile
-from flintlog.pipeline.failures import plain_errors
-from flintlog.pipeline.known_topics import no_messages_of
-from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
-from flintlog.pipeline.new_directory import new_directory
-from flintlog.pipeline.parquet_table import TableSpec
-from flintlog.pipeline.partitions import plan
-from flintlog.pipeline.places import local_path
-from flintlog.pipeline.positions import next_record, stands
+from flintlog.pipeline.tables.table_write import ExportTask, WrittenFile
+from flintlog.pipeline.spark.failures import plain_errors
+from flintlog.pipeline.reading.known_topics import no_messages_of
+from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
+from flintlog.pipeline.spark.new_directory import new_directory
+from flintlog.pipeline.tables.parquet_table import TableSpec
+from flintlog.pipeline.reading.partitions import plan
+from flintlog.pipeline.reading.places import local_path
+from flintlog.pipeline.reading.positions import next_record, stands
 from flintlog.pipeline.source import check_start
-from flintlog.pipeline.tables import Table, make_table
-from flintlog.pipeline.tasks import Progress, run_tasks
+from flintlog.pipeline.tables.table import Table, make_table
+from flintlog.pipeline.spark.tasks import Progress, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from flintlog.pipeline.iceberg_table import IcebergName
+    from flintlog.pipeline.tables.iceberg_table import IcebergName
 
 BATCH_BYTES = 4 * 1024 * 1024 * 1024
 MIN_TASK_BYTES = 32 * 1024 * 1024

@@ -21,38 +21,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog import kernel
-from flintlog.care.store_files import StoreFiles, look_at
+from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
 from flintlog.derive.chains import QueueKey, Span, find_log_end, find_mismatch, join_spans
 from flintlog.derive.index_plan import index_file_names, plan_index_files
 from flintlog.derive.splits import SPLIT_BYTES, Split
-from flintlog.disk.durable_names import sync_files
-from flintlog.disk.leftovers import remove_leftovers
-from flintlog.disk.local import LocalMedium
-from flintlog.disk.medium import LockFile, Medium
-from flintlog.disk.overlay import OverlayMedium
+from flintlog.disk.media.durable_names import sync_files
+from flintlog.disk.media.leftovers import remove_leftovers
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.medium import LockFile, Medium
+from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.format.checkpoint import Checkpoint
 from flintlog.format.index_file import IndexLayout
 from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, segment_name
 from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
 from flintlog.kernel import KEY
-from flintlog.pipeline.known_topics import no_messages_of
-from flintlog.pipeline.logs import Log, committed_end, find_logs
-from flintlog.pipeline.new_directory import new_directory
-from flintlog.pipeline.partitions import plan as plan_log_splits
-from flintlog.pipeline.places import local_path
-from flintlog.pipeline.rebuild_build import QueueTask, build_queue
-from flintlog.pipeline.rebuild_index import IndexTask, build_index_file, thread_count
-from flintlog.pipeline.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, index_layout, read_split
-from flintlog.pipeline.rebuild_serial import rebuild_serially
-from flintlog.pipeline.staging import sync_tree
-from flintlog.pipeline.tasks import Progress, run_tasks
-from flintlog.store.checkpoint import CheckpointFile
-from flintlog.store.config import StoreConfig
-from flintlog.store.dispatch_side import without_dispatcher
-from flintlog.store.parts import load_queue_types, make_parts
+from flintlog.pipeline.reading.known_topics import no_messages_of
+from flintlog.pipeline.reading.logs import Log, committed_end, find_logs
+from flintlog.pipeline.spark.new_directory import new_directory
+from flintlog.pipeline.reading.partitions import plan as plan_log_splits
+from flintlog.pipeline.reading.places import local_path
+from flintlog.pipeline.building.rebuild_build import QueueTask, build_queue
+from flintlog.pipeline.building.rebuild_index import IndexTask, build_index_file, thread_count
+from flintlog.pipeline.building.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, index_layout, read_split
+from flintlog.pipeline.building.rebuild_serial import rebuild_serially
+from flintlog.pipeline.building.staging import sync_tree
+from flintlog.pipeline.spark.tasks import Progress, run_tasks
+from flintlog.store.log.checkpoint import CheckpointFile
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.dispatch.external.handshake import without_dispatcher
+from flintlog.store.components import load_queue_types, make_parts
 from flintlog.store.paths import StorePaths, with_found_ledger
-from flintlog.store.swap import begin_swap, finish_swap, rebuild_room
+from flintlog.store.recovery.swap import begin_swap, finish_swap, rebuild_room
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flintlog.disk.local import LocalMedium
+from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import InvalidConfig
 from flintlog.format.properties import KEYS
 from flintlog.format.sys_flag import COMPRESSED, COMPRESSION_MASK
-from flintlog.pipeline.failures import plain_errors
-from flintlog.pipeline.new_directory import new_directory
-from flintlog.pipeline.places import absolute, local_path
-from flintlog.pipeline.replay_source import Replayed, check_source, load_replayed
-from flintlog.pipeline.selection import keys_by, of_topics, seen_by_consumers, stored_between, typed
-from flintlog.pipeline.sink import StagingArea, check_place
-from flintlog.pipeline.sink_options import parse_sink_options
-from flintlog.pipeline.sink_rows import KAFKA, TYPES
-from flintlog.pipeline.tasks import Progress, watched
-from flintlog.store.batch_notes import parse_closed, parse_opened_start
+from flintlog.pipeline.spark.failures import plain_errors
+from flintlog.pipeline.spark.new_directory import new_directory
+from flintlog.pipeline.reading.places import absolute, local_path
+from flintlog.pipeline.jobs.replay_source import Replayed, check_source, load_replayed
+from flintlog.pipeline.jobs.selection import keys_by, of_topics, seen_by_consumers, stored_between, typed
+from flintlog.pipeline.sink.sink import StagingArea, check_place
+from flintlog.pipeline.sink.sink_options import parse_sink_options
+from flintlog.pipeline.sink.sink_rows import KAFKA, TYPES
+from flintlog.pipeline.spark.tasks import Progress, watched
+from flintlog.store.recovery.batch_notes import parse_closed, parse_opened_start
 from flintlog.store.paths import StorePaths
 
 if TYPE_CHECKING:

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from flintlog.care.overview import groups as group_offsets
-from flintlog.care.store_files import look_at
+from flintlog.maintenance.inspect.overview import groups as group_offsets
+from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.errors import DamagedStore
-from flintlog.pipeline.failures import plain_errors
-from flintlog.pipeline.known_topics import no_messages_of
-from flintlog.pipeline.logs import Log, find_damage, find_logs
+from flintlog.pipeline.spark.failures import plain_errors
+from flintlog.pipeline.reading.known_topics import no_messages_of
+from flintlog.pipeline.reading.logs import Log, find_damage, find_logs
 from flintlog.pipeline.sql import load_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from flintlog.store.config import StoreConfig
+    from flintlog.store.options.store_config import StoreConfig
 
 STEPS_MS: Final = (100, 1000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000, 2_592_000_000)
 MOST_STEPS: Final = 120

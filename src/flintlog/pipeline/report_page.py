@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from flintlog.pipeline.plots import bars, columns
+from flintlog.pipeline.jobs.plots import bars, columns
 from flintlog.pipeline.report import Report
 from flintlog.version import VERSION
 

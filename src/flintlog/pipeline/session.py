@@ -32,7 +32,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.app.name": "flintlog",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.python.daemon.module": "flintlog.pipeline.daemon",
+    "spark.python.daemon.module": "flintlog.pipeline.spark.daemon",
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

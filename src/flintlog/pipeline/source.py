@@ -28,13 +28,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from flintlog.errors import InvalidConfig
-from flintlog.pipeline.known_topics import check_topics
-from flintlog.pipeline.logs import Log, find_end, find_logs, is_glob
-from flintlog.pipeline.options import EARLIEST, LATEST, SourceOptions, check_kind, parse_source_options, resolve
-from flintlog.pipeline.partitions import LogSplit, plan, start_at_time
-from flintlog.pipeline.reading import Reading
-from flintlog.pipeline.rows import RowShape
-from flintlog.pipeline.sink_options import parse_sink_options
+from flintlog.pipeline.reading.known_topics import check_topics
+from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
+from flintlog.pipeline.reading.options import EARLIEST, LATEST, SourceOptions, check_kind, parse_source_options, resolve
+from flintlog.pipeline.reading.partitions import LogSplit, plan, start_at_time
+from flintlog.pipeline.reading.reading import Reading
+from flintlog.pipeline.reading.rows import RowShape
+from flintlog.pipeline.sink.sink_options import parse_sink_options
 
 NAME = "flintlog"
 
@@ -81,21 +81,21 @@ class FlintlogSource(DataSource):
         return kind(self.asked, self.shape)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from flintlog.pipeline.stream import make_stream_reader
+        from flintlog.pipeline.reading.stream import make_stream_reader
 
         self._check_schema(schema)
         check_kind(self.asked, is_streaming=True)
         return make_stream_reader(self.asked, self.shape)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from flintlog.pipeline.sink import BatchWriter, check_sink
+        from flintlog.pipeline.sink.sink import BatchWriter, check_sink
 
         asked = parse_sink_options(self.options, is_streaming=False)
         check_sink(asked, schema, overwrite=overwrite)
         return BatchWriter(asked)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        from flintlog.pipeline.sink import StreamWriter, check_sink
+        from flintlog.pipeline.sink.sink import StreamWriter, check_sink
 
         asked = parse_sink_options(self.options, is_streaming=True)
         check_sink(asked, schema, overwrite=overwrite)

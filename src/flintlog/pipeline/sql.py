@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flintlog.disk.local import LocalMedium
+from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import InvalidConfig
-from flintlog.pipeline.failures import plain_errors
-from flintlog.pipeline.logs import find_logs
-from flintlog.pipeline.places import absolute
+from flintlog.pipeline.spark.failures import plain_errors
+from flintlog.pipeline.reading.logs import find_logs
+from flintlog.pipeline.reading.places import absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

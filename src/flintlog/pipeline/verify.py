@@ -1,10 +1,10 @@
-"""The job `verify`: the checks of `flintlog.derive.findings`, with ranges and index files looked at by Spark's tasks.
+"""The job `verify`: the checks of `flintlog.checks.judge`, with ranges and index files looked at by Spark's tasks.
 
     driver   find the files, plan ranges of the log
     tasks    a range: its records, their queue entries and keys; an index file: its chains
     driver   look again at ranges that met inside a record; judge all results; side files
 
-Planning and judging are `flintlog.care.verify`'s, so both find the same. A task gets names and places, and maps the
+Planning and judging are `flintlog.maintenance.verify.verify`'s, so both find the same. A task gets names and places, and maps the
 files itself: they must be at the same path wherever tasks run. Nothing is changed, and the store may be running.
 """
 
@@ -17,24 +17,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flintlog.care.verify import Mode, Verification
-from flintlog.care.verify import verify as verify_files
-from flintlog.derive.derived_files import DerivedFiles, LedgerView, QueueFilesView, QueueKey
-from flintlog.derive.finding import Finding
-from flintlog.derive.findings import IndexSequence, LogRange, RangeResult, check_index_file, check_range
-from flintlog.derive.index_files import IndexFileView
-from flintlog.disk.local import LocalMedium
-from flintlog.disk.medium import Medium
-from flintlog.disk.remote import RemoteMedium
-from flintlog.disk.source import MappedSource
+from flintlog.maintenance.verify.verify import Mode, Verification
+from flintlog.maintenance.verify.verify import verify as verify_files
+from flintlog.checks.derived_files import DerivedFiles, LedgerView, QueueFilesView, QueueKey
+from flintlog.checks.finding import Finding
+from flintlog.checks.judge import IndexSequence, LogRange, RangeResult, check_index_file, check_range
+from flintlog.checks.index_files import IndexFileView
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.medium import Medium
+from flintlog.disk.media.remote import RemoteMedium
+from flintlog.disk.media.source import MappedSource
 from flintlog.kernel import Crc
-from flintlog.pipeline.logs import open_source
-from flintlog.pipeline.tasks import Progress, run_tasks
+from flintlog.pipeline.reading.logs import open_source
+from flintlog.pipeline.spark.tasks import Progress, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from flintlog.store.config import StoreConfig
+    from flintlog.store.options.store_config import StoreConfig
 
 RANGE_BYTES = 64 * 1024 * 1024
 OPEN_FILES = 256
@@ -83,7 +83,7 @@ def verify(
     range_bytes: int = RANGE_BYTES,
     progress: Progress | None = None,
 ) -> Verification:
-    """Check a store on Spark, by its path or URI; the findings are those of `flintlog.care.verify`."""
+    """Check a store on Spark, by its path or URI; the findings are those of `flintlog.maintenance.verify.verify`."""
     root, medium, uri = place_of(store)
 
     def look(

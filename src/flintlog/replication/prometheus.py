@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from flintlog.errors import FlintlogError, InvalidConfig, MissingExtra
 from flintlog.replication.figures import Node, PeerFigures
-from flintlog.store.prometheus import StoreCollector
+from flintlog.store.stats.prometheus import StoreCollector
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import GaugeMetricFamily, Metric

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from flintlog.errors import FormatError, PeerFailed
-from flintlog.store.note_file import decode_json
+from flintlog.store.runtime.note_file import decode_json
 
 
 @dataclass(frozen=True, slots=True)

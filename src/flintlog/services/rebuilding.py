@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flintlog.store.message import Message
-from flintlog.store.stored import StoredMessage
+from flintlog.store.model.message import Message
+from flintlog.store.model.stored_message import StoredMessage
 
 
 def put_again(stored: StoredMessage, topic: str, queue_id: int, properties: Mapping[str, str]) -> Message:

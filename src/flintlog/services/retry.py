@@ -28,12 +28,12 @@ from flintlog.format.properties import (
     WAIT_STORE_MSG_OK,
 )
 from flintlog.format.sys_flag import BORN_HOST_V6, STORE_HOST_V6
-from flintlog.store.groups import GroupConfig
-from flintlog.store.message import Message, Receipt
-from flintlog.store.service import Rewritten
+from flintlog.store.settings.groups import GroupConfig
+from flintlog.store.model.message import Message, Receipt
+from flintlog.store.runtime.service import Rewritten
 from flintlog.store.store import Store
-from flintlog.store.stored import StoredMessage
-from flintlog.store.topics import dead_letter_topic, retry_topic
+from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.settings.topics import dead_letter_topic, retry_topic
 
 FIRST_RETRY_LEVEL = 3
 

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from flintlog.format.host import parse_host
 from flintlog.format.message_id import UniqueKey, encode_unique_key
-from flintlog.store.clock import Milliseconds
+from flintlog.store.runtime.clock import Milliseconds
 
 _COUNTER_LIMIT = 1 << 16
 _PROCESS_LIMIT = 1 << 16

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from flintlog.errors import DiskFull
-from flintlog.store.dispatch import Dispatcher
-from flintlog.store.dispatch_side import DispatchSide
-from flintlog.store.flushing import Flushing
-from flintlog.store.parts import Parts
-from flintlog.store.stop_marker import StopMarker
+from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.dispatch.external.handshake import DispatchSide
+from flintlog.store.flush.flush_stages import Flushing
+from flintlog.store.components import Parts
+from flintlog.store.recovery.stop_marker import StopMarker
 
 log = logging.getLogger(__name__)
 

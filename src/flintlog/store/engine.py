@@ -12,31 +12,31 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from flintlog.disk.medium import LockFile, Medium
+from flintlog.disk.media.medium import LockFile, Medium
 from flintlog.errors import DamagedStore, StoreClosed
-from flintlog.store.batch_notes import BatchNotes
-from flintlog.store.bloom import BloomFilter
-from flintlog.store.clock import Milliseconds
+from flintlog.store.recovery.batch_notes import BatchNotes
+from flintlog.store.filters.bloom import BloomFilter
+from flintlog.store.runtime.clock import Milliseconds
 from flintlog.store.closing import flush_everything, give_back, write_off
-from flintlog.store.concurrent_dispatch import ConcurrentDispatcher
-from flintlog.store.config import StoreConfig
-from flintlog.store.config_shapes import refuse_broken
-from flintlog.store.dispatch import BitmapHook, Dispatcher
-from flintlog.store.dispatch_side import DispatchSide
-from flintlog.store.external_dispatch import ExternalDispatcher
-from flintlog.store.figures import Figures
-from flintlog.store.flushing import Flushing
-from flintlog.store.forking import close_in_children
-from flintlog.store.json_file import JsonFile
-from flintlog.store.lifecycle import Flag, Lifecycle, State
-from flintlog.store.loading import Loader, Notes, Progress, try_loading
-from flintlog.store.parts import make_parts
+from flintlog.store.dispatch.concurrent_dispatch import ConcurrentDispatcher
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.settings.preflight import refuse_broken
+from flintlog.store.dispatch.dispatcher import BitmapHook, Dispatcher
+from flintlog.store.dispatch.external.handshake import DispatchSide
+from flintlog.store.dispatch.external.follower import ExternalDispatcher
+from flintlog.store.stats.figures import Figures
+from flintlog.store.flush.flush_stages import Flushing
+from flintlog.store.runtime.forking import close_in_children
+from flintlog.store.settings.json_file import JsonFile
+from flintlog.store.runtime.lifecycle import Flag, Lifecycle, State
+from flintlog.store.recovery.loader import Loader, Notes, Progress, try_loading
+from flintlog.store.components import make_parts
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
-from flintlog.store.put_waits import PutWaits
-from flintlog.store.recovery_report import RecoveryReport
-from flintlog.store.stop_marker import StopMarker
-from flintlog.store.subscriptions import Subscriptions
-from flintlog.store.swap import finish_swap
+from flintlog.store.flush.put_timing import PutWaits
+from flintlog.store.recovery.recovery_report import RecoveryReport
+from flintlog.store.recovery.stop_marker import StopMarker
+from flintlog.store.settings.subscriptions import Subscriptions
+from flintlog.store.recovery.swap import finish_swap
 
 
 class Engine:

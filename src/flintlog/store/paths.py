@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flintlog.disk.medium import Medium
+from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore
 
 if TYPE_CHECKING:
-    from flintlog.store.config import StoreConfig
+    from flintlog.store.options.store_config import StoreConfig
 
 PATH_SEPARATOR = ","
 ROCKSDB_MARK = "CURRENT"

@@ -19,42 +19,42 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from flintlog.disk.local import LocalMedium
-from flintlog.disk.medium import Medium, check_medium, load_medium
-from flintlog.disk.overlay import OverlayMedium
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.medium import Medium, check_medium, load_medium
+from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.errors import DamagedStore, InvalidConfig, NotLeading, StoreClosed, StoreInUse
-from flintlog.store.arrival_wait import ArrivalWait
-from flintlog.store.background import Background, Job
-from flintlog.store.broker_stats import BrokerStats
-from flintlog.store.checks import named_topics
-from flintlog.store.clock import Clock, Milliseconds, TurnedClock, as_milliseconds, check_reading
-from flintlog.store.config import StoreConfig
-from flintlog.store.config_folder import ConfigFolder
-from flintlog.store.consumer import MAX_UNACKNOWLEDGED, Consumer
-from flintlog.store.consumer_offsets import ConsumerOffsets
-from flintlog.store.consumers import Consumers
-from flintlog.store.dispatch import BitmapHook, Listener
+from flintlog.store.dispatch.arrival_wait import ArrivalWait
+from flintlog.store.runtime.jobs import Background, Job
+from flintlog.store.stats.broker_stats import BrokerStats
+from flintlog.store.model.arguments import named_topics
+from flintlog.store.runtime.clock import Clock, Milliseconds, TurnedClock, as_milliseconds, check_reading
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.settings.config_folder import ConfigFolder
+from flintlog.store.consume.consumer import MAX_UNACKNOWLEDGED, Consumer
+from flintlog.store.settings.consumer_offsets import ConsumerOffsets
+from flintlog.store.consume.consumer_registry import Consumers
+from flintlog.store.dispatch.dispatcher import BitmapHook, Listener
 from flintlog.store.engine import Engine
-from flintlog.store.filters import MessageFilter
-from flintlog.store.groups import Groups
-from flintlog.store.ledger_door import LedgerDoor
-from flintlog.store.ledger_emptying import finish_emptying
-from flintlog.store.ledger_member import LedgerMember
-from flintlog.store.loading import Progress
-from flintlog.store.message import Message, Receipt
+from flintlog.store.filters.tags import MessageFilter
+from flintlog.store.settings.groups import Groups
+from flintlog.store.member.node_port import LedgerDoor
+from flintlog.store.ledger.ledger_emptying import finish_emptying
+from flintlog.store.member.ledger_member import LedgerMember
+from flintlog.store.recovery.loader import Progress
+from flintlog.store.model.message import Message, Receipt
 from flintlog.store.paths import StorePaths, find_member, refuse_files_for_folders
-from flintlog.store.queue_cleaning import clean_expired_queues, clean_unused_topics
-from flintlog.store.raw_log import RawLog
-from flintlog.store.recovery_report import Finding, RecoveryReport
-from flintlog.store.retention import Retention
-from flintlog.store.service import Service
-from flintlog.store.service_runs import ServiceRuns
-from flintlog.store.shared_state import Part, State
-from flintlog.store.stats import StoreStatsService
-from flintlog.store.subscriptions import Subscriptions
-from flintlog.store.topics import Topics
-from flintlog.store.writable import Writable
-from flintlog.store.written_with import DELAY_LEVELS, load_options, note_options
+from flintlog.store.retention.queue_cleaning import clean_expired_queues, clean_unused_topics
+from flintlog.store.read.raw_log import RawLog
+from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
+from flintlog.store.retention.retention import Retention
+from flintlog.store.runtime.service import Service
+from flintlog.store.put.service_runs import ServiceRuns
+from flintlog.store.settings.shared_state import Part, State
+from flintlog.store.stats.store_stats import StoreStatsService
+from flintlog.store.settings.subscriptions import Subscriptions
+from flintlog.store.settings.topics import Topics
+from flintlog.store.put.writable import Writable
+from flintlog.store.settings.written_with import DELAY_LEVELS, load_options, note_options
 
 log = logging.getLogger(__name__)
 

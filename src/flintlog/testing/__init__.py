@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flintlog.disk.faulty import FaultyMedium
+    from flintlog.disk.faulty.faulty_disk import FaultyMedium
     from flintlog.testing.clock import FakeClock
     from flintlog.testing.stores import SMALL_FILES, temporary_store
 
@@ -19,7 +19,7 @@ __all__ = ["SMALL_FILES", "FakeClock", "FaultyMedium", "temporary_store"]
 
 _HOMES = {
     "FakeClock": "flintlog.testing.clock",
-    "FaultyMedium": "flintlog.disk.faulty",
+    "FaultyMedium": "flintlog.disk.faulty.faulty_disk",
     "SMALL_FILES": "flintlog.testing.stores",
     "temporary_store": "flintlog.testing.stores",
 }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from flintlog.store.config import StoreConfig
+    from flintlog.store.options.store_config import StoreConfig
     from flintlog.store.store import Store
     from flintlog.testing.clock import FakeClock
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from flintlog.disk.medium import Medium
-from flintlog.store.clock import Clock, Milliseconds
-from flintlog.store.config import StoreConfig
+from flintlog.disk.media.medium import Medium
+from flintlog.store.runtime.clock import Clock, Milliseconds
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import Store, open_store
 
 SMALL_FILES: Final = StoreConfig(

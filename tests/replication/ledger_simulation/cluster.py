@@ -16,8 +16,8 @@ from tests.replication.ledger_simulation.invariants import Invariants, Operation
 
 from flintlog.errors import DamagedStore, LedgerHalted
 from flintlog.format.ledger_entry import NO_INDEX
-from flintlog.replication.ledger.core import LedgerCore
-from flintlog.replication.ledger.interface import (
+from flintlog.replication.ledger.core.core import LedgerCore
+from flintlog.replication.ledger.core.interface import (
     Answer,
     Answered,
     Call,
@@ -31,7 +31,7 @@ from flintlog.replication.ledger.interface import (
     Synced,
     Tick,
 )
-from flintlog.replication.ledger.messages import (
+from flintlog.replication.ledger.core.messages import (
     JAVA,
     NO_TERM,
     AppendResponse,

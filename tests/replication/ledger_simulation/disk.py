@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from random import Random
 
 from flintlog.format.ledger_entry import NO_INDEX
-from flintlog.replication.ledger.interface import HardState, Output, Truncation
-from flintlog.replication.ledger.memory_log import MemoryLog
-from flintlog.replication.ledger.messages import Entry
+from flintlog.replication.ledger.core.interface import HardState, Output, Truncation
+from flintlog.replication.ledger.node.memory_log import MemoryLog
+from flintlog.replication.ledger.core.messages import Entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from flintlog.format.ledger_entry import NO_INDEX
-from flintlog.replication.ledger.core import LedgerCore
-from flintlog.replication.ledger.interface import LedgerLog, Output, Role
-from flintlog.replication.ledger.messages import NO_TERM, AppendResponse, Entry
+from flintlog.replication.ledger.core.core import LedgerCore
+from flintlog.replication.ledger.core.interface import LedgerLog, Output, Role
+from flintlog.replication.ledger.core.messages import NO_TERM, AppendResponse, Entry
 
 COMMITTED_IS_KEPT = "committed is kept"
 

@@ -15,8 +15,8 @@ from tests.replication.ledger_simulation.cluster import Cluster, Node
 from tests.replication.ledger_simulation.disk import ShellRules
 
 from flintlog.format.ledger_entry import NO_INDEX
-from flintlog.replication.ledger.interface import SafetyRules
-from flintlog.replication.ledger.messages import Entry, HeartbeatRequest, PushRequest, PushType, VoteRequest
+from flintlog.replication.ledger.core.interface import SafetyRules
+from flintlog.replication.ledger.core.messages import Entry, HeartbeatRequest, PushRequest, PushType, VoteRequest
 
 CHAOS_MS = 6_000
 CALM_MS = 6_000

@@ -1,146 +1,198 @@
-"""What a master does with one slave: a state machine of its own for each connection.
+"""The master's side: listens on the HA port, has a `SlaveLine` for each slave, and counts what they hold.
 
-    waiting ──first report──▶ sending ──▶ (frame, frame, ..., heartbeat when nothing was sent for a while)
-       │                         │
-       └──────── closed ◀────────┘        silence, a report beyond our own end, one below what we still have
+Everything runs in the loop it was started in. A put that begins to wait rings; the log is looked at once for all that
+rang meanwhile, and without such puts every POLL_S. Acknowledgements belong to connections and go with them.
 
-Rules that RocketMQ does not have: an empty slave is served from where the log begins, not from the last file (unless
-`sync_from_last_file` asks for that); a report beyond our own end is refused, so it can never make a put
-succeed; reports of a connection never move its acknowledgement backwards.
-
-Nothing here knows sockets, files or clocks: `step` takes what happened and gives what to do.
+Connections are bounded, for each host and in all. One too many takes the place of the oldest that has not said yet how
+far its log goes; when all have, it is refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import Callable
+from typing import Final
 
-TRANSFER_BYTES: Final = 32 * 1024
-HEARTBEAT_MS: Final = 5_000
-HOUSEKEEPING_MS: Final = 20_000
+from flintlog.remoting.server import naming_the_port
+from flintlog.replication.ha.feed import FeedOptions
+from flintlog.replication.ha.slave_connection import LineOwner, SlaveLine
+from flintlog.replication.ha.wire import MAX_DATA_BYTES
+from flintlog.replication.status import ReplicaStatus
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.store import Store
 
+log = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True)
-class LogBounds:
-    """The master's log at the moment of a step."""
-
-    start: int
-    end: int
-    segment_size: int
-
-    def rest_of_segment(self, offset: int) -> int:
-        return self.segment_size - offset % self.segment_size
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """The slave said how far its log goes."""
-
-    log_end: int
+POLL_S: Final = 0.02
+MOST_LINES: Final = 64
+MOST_LINES_OF_A_HOST: Final = 16
+_FIGURES_S: Final = 0.1
+_MOST_COMPLAINTS: Final = 1000
+_NUMBER: Final = re.compile(r"\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time went on, the log may have grown, or a frame has left: see what is to be done."""
+class HaMaster:
+    """Sends the log of a store to its slaves."""
+
+    def __init__(self, store: Store) -> None:
+        config = store.config
+        self._store = store
+        self._raw = store.raw_log
+        self._config = config
+        self._options = _feed_options(config)
+        self._owner = LineOwner(self._opened, self._tell_store, self._closed)
+        self.on_opened: Callable[[SlaveLine], None] | None = None
+        self._lines: tuple[SlaveLine, ...] = ()  # replaced as a whole: other threads look at it
+        self._complained: set[tuple[str, str]] = set()
+        self._server: asyncio.Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
+        self._keeping: list[asyncio.Task[None]] = []
+        self._is_rung = False
+
+    @property
+    def lines(self) -> tuple[SlaveLine, ...]:
+        """The connections."""
+        return self._lines
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port, which is a free one when 0 was asked for."""
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        with naming_the_port(host, port):
+            self._server = await self._loop.create_server(self._make_line, host, port)
+        self._keeping = [asyncio.create_task(self._keep_figures()), asyncio.create_task(self._keep_looking())]
+        self._store.on_waiting_for_replicas(self.ring)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Close the port and every connection."""
+        self._store.on_waiting_for_replicas(None)
+        for keeping in self._keeping:
+            keeping.cancel()
+        if self._server is not None:
+            self._server.close()
+        lines = self._lines
+        for line in lines:
+            line.close()
+        await asyncio.gather(*self._keeping, *(line.gone for line in lines), return_exceptions=True)
+
+    def ring(self, end: int) -> None:
+        """The log has grown to `end` and somebody waits for it; any thread may say so."""
+        if threading.get_ident() == self._loop_thread:
+            self._ring_here(end)
+        elif not self._is_rung and self._loop is not None and not self._is_heard_of_soon():
+            self._is_rung = True
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _ring_here(self, end: int) -> None:
+        """A coroutine puts: others of this turn may follow, but a whole frame is sent at once."""
+        for line in self._lines:
+            if end - (line.feed.position or end) >= self._options.transfer_bytes:
+                line.look()
+        if not self._is_rung and self._loop is not None:
+            self._is_rung = True
+            self._loop.call_soon(self._wake)
+
+    def _is_heard_of_soon(self) -> bool:
+        """Whether every slave is about to report: then the log is looked at without anyone waking the loop."""
+        for line in self._lines:
+            if not line.is_in_flight:
+                return False
+        return bool(self._lines)
+
+    def _wake(self) -> None:
+        self._is_rung = False
+        self._look()
+        self._tell_store()
+
+    def _look(self) -> None:
+        for line in self._lines:
+            line.look()
+
+    def status(self) -> list[ReplicaStatus]:
+        """Every connected slave. Any thread may ask."""
+        end = self._raw.end
+        return [
+            ReplicaStatus(
+                each.address,
+                each.feed.acknowledged,
+                each.feed.position or 0,
+                end - each.feed.acknowledged,
+                self._is_in_sync(each, end),
+            )
+            for each in sorted(self._lines, key=lambda each: each.address)
+        ]
+
+    # ------------------------------------------------------------------ one slave
+
+    def _make_line(self) -> SlaveLine:
+        config = self._config
+        most = config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else None
+        return SlaveLine(self._raw, self._options, self._owner, most_bytes_a_second=most)
+
+    def _opened(self, line: SlaveLine) -> None:
+        of_host = tuple(each for each in self._lines if each.host == line.host)
+        self._lines = (*self._lines, line)
+        if self.on_opened is not None:
+            self.on_opened(line)
+        for lines, most in ((of_host, MOST_LINES_OF_A_HOST), (self._lines[:-1], MOST_LINES)):
+            if len(lines) >= most:
+                silent = (each for each in lines if each.feed.position is None and not each.is_closing)
+                next(silent, line).close("there are too many connections")
+                return
+
+    def _closed(self, line: SlaveLine, reason: str | None) -> None:
+        self._lines = tuple(each for each in self._lines if each is not line)
+        self._tell_store()
+        if reason is None:
+            log.debug("the connection of slave %s ended", line.address)
+            return
+        complaint = line.host, _NUMBER.sub("", reason)
+        if complaint not in self._complained and len(self._complained) < _MOST_COMPLAINTS:
+            self._complained.add(complaint)
+            log.warning("the connection of slave %s was closed: %s", line.address, reason)
+
+    # ------------------------------------------------------------------ all slaves
+
+    async def _keep_figures(self) -> None:
+        """A slave falls out of sync by our growing, not only by what it says."""
+        while True:
+            self._tell_store()
+            await asyncio.sleep(_FIGURES_S)
+
+    async def _keep_looking(self) -> None:
+        """For puts that wait for nobody, heartbeats and silence."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            self._look()
+
+    def _tell_store(self) -> None:
+        end = self._raw.end
+        acknowledged = sorted((each.feed.acknowledged for each in self._lines), reverse=True)
+        in_sync = 1 + sum(self._is_in_sync(each, end) for each in self._lines)
+        needed = self._needed(in_sync) - 1
+        held = acknowledged[needed - 1] if 0 < needed <= len(acknowledged) else 0
+        confirmed = end if needed <= 0 else held
+        self._store.set_replicas(confirmed_where=confirmed, in_sync_count=in_sync)
+
+    def _needed(self, in_sync_count: int) -> int:
+        config = self._config
+        if not config.enable_auto_in_sync_replicas:
+            return config.in_sync_replicas
+        return max(config.min_in_sync_replicas, min(config.in_sync_replicas, in_sync_count))
+
+    def _is_in_sync(self, line: SlaveLine, end: int) -> bool:
+        return line.feed.position is not None and end - line.feed.acknowledged < self._config.ha_max_gap_not_in_sync
 
 
-Event: TypeAlias = Reported | Tick
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send a frame with this range of the log; an empty one is a heartbeat."""
-
-    offset: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """The slave holds everything below this offset."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """End the connection, and say why."""
-
-    reason: str
-
-
-Action: TypeAlias = Send | Acknowledged | Close
-
-
-@dataclass(frozen=True, slots=True)
-class FeedOptions:
-    """The intervals and sizes of RocketMQ's configuration."""
-
-    transfer_bytes: int = TRANSFER_BYTES
-    heartbeat_ms: int = HEARTBEAT_MS
-    housekeeping_ms: int = HOUSEKEEPING_MS
-    from_last_file: bool = False
-
-
-class ReplicaFeed:
-    """One connection of a slave. `position` is what is sent next; None before the first report."""
-
-    def __init__(self, options: FeedOptions, now_ms: int) -> None:
-        self.position: int | None = None
-        self.acknowledged = 0
-        self._options = options
-        self._heard_at_ms = now_ms
-        self._sent_at_ms = now_ms
-        self._is_closed = False
-
-    def step(self, event: Event, log: LogBounds, now_ms: int, *, can_send: bool = True) -> list[Action]:
-        """What to do now; without `can_send` nothing is to be sent. After a `Close` nothing more is asked for."""
-        if self._is_closed:
-            return []
-        actions: list[Action] = []
-        if isinstance(event, Reported):
-            actions += self._on_report(event.log_end, log, now_ms)
-        if not self._is_closed:
-            actions += self._next(log, now_ms, can_send)
-        return actions
-
-    def _on_report(self, log_end: int, log: LogBounds, now_ms: int) -> list[Action]:
-        self._heard_at_ms = now_ms
-        if log_end < 0 or log_end > log.end:
-            return self._close(f"the slave reports {log_end}, our log ends at {log.end}")
-        if self.position is None:
-            if log_end and log_end < log.start:
-                return self._close(f"the slave is at {log_end}, our log begins at {log.start}: it needs a copy")
-            self.position = log_end or self._first_position(log)
-        if log_end > self.position:
-            return self._close(f"the slave reports {log_end}, it was sent bytes up to {self.position}")
-        if log_end <= self.acknowledged:
-            return []
-        self.acknowledged = log_end
-        return [Acknowledged(log_end)]
-
-    def _first_position(self, log: LogBounds) -> int:
-        return log.end - log.end % log.segment_size if self._options.from_last_file else log.start
-
-    def _next(self, log: LogBounds, now_ms: int, can_send: bool) -> list[Action]:
-        if now_ms - self._heard_at_ms > self._options.housekeeping_ms:
-            return self._close(f"the slave was silent for {now_ms - self._heard_at_ms} ms")
-        position = self.position
-        if position is None:
-            return []
-        if position < log.start:
-            return self._close(f"what the slave needs at {position} was deleted: our log begins at {log.start}")
-        if not can_send:
-            return []
-        size = min(log.end - position, self._options.transfer_bytes, log.rest_of_segment(position))
-        if size > 0:
-            self.position = position + size
-        elif now_ms - self._sent_at_ms < self._options.heartbeat_ms:
-            return []
-        self._sent_at_ms = now_ms
-        return [Send(position, max(0, size))]
-
-    def _close(self, reason: str) -> list[Action]:
-        self._is_closed = True
-        return [Close(reason)]
+def _feed_options(config: StoreConfig) -> FeedOptions:
+    return FeedOptions(
+        transfer_bytes=min(config.ha_transfer_batch_size, MAX_DATA_BYTES),
+        heartbeat_ms=config.ha_send_heartbeat_interval,
+        housekeeping_ms=config.ha_housekeeping_interval,
+        from_last_file=config.sync_from_last_file,
+    )

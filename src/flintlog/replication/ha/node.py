@@ -27,15 +27,15 @@ from flintlog.remoting.codes import ANNOUNCE_REPLICA, COMPARE_LOG, GET_BROKER_HA
 from flintlog.remoting.frame import Command
 from flintlog.replication.broker_ports import BrokerPorts
 from flintlog.replication.figures import NodeFigures, PeerFigures
-from flintlog.replication.ha.announcing import Announced, announce
-from flintlog.replication.ha.comparing import Compared, Comparisons, agreed_end, ask_master
-from flintlog.replication.ha.master_shell import HaMaster
+from flintlog.replication.ha.announce import Announced, announce
+from flintlog.replication.ha.compare import Compared, Comparisons, agreed_end, ask_master
+from flintlog.replication.ha.master import HaMaster
 from flintlog.replication.ha.metadata import POLL_S, MetadataFollower, handlers_of
-from flintlog.replication.ha.reign import FOREIGN, ReignFile
-from flintlog.replication.ha.slave_shell import RECONNECT_S, HaSlave
+from flintlog.replication.ha.master_epoch import FOREIGN, ReignFile
+from flintlog.replication.ha.slave import RECONNECT_S, HaSlave
 from flintlog.replication.loop_thread import LoopThread
 from flintlog.replication.status import NodeStatus, encode_status
-from flintlog.store.config import StoreConfig
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import Store, open_store
 
 log = logging.getLogger(__name__)

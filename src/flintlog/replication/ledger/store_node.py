@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from flintlog.disk.medium import Medium
+from flintlog.disk.media.medium import Medium
 from flintlog.errors import FlintlogError, InvalidConfig, LedgerHalted, LedgerLeftBehind, StoreClosed
 from flintlog.format.host import parse_host
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, RECORD_OFFSET_PLACE
@@ -33,18 +33,18 @@ from flintlog.remoting.frame import Command
 from flintlog.replication.broker_ports import BrokerPorts
 from flintlog.replication.figures import NodeFigures, PeerFigures
 from flintlog.replication.ha.metadata import POLL_S, handlers_for
-from flintlog.replication.ledger.file_storage import FileStorage
-from flintlog.replication.ledger.interface import LedgerConfig, Role, RoleChange
-from flintlog.replication.ledger.messages import AppendResponse, ResponseCode
-from flintlog.replication.ledger.node import LedgerListeners, LedgerNode, LedgerStatus
-from flintlog.replication.ledger.polling import LeaderPoll
+from flintlog.replication.ledger.node.file_storage import FileStorage
+from flintlog.replication.ledger.core.interface import LedgerConfig, Role, RoleChange
+from flintlog.replication.ledger.core.messages import AppendResponse, ResponseCode
+from flintlog.replication.ledger.node.node import LedgerListeners, LedgerNode, LedgerStatus
+from flintlog.replication.ledger.node.polling import LeaderPoll
 from flintlog.replication.loop_thread import LoopThread
 from flintlog.replication.status import NodeStatus, ReplicaStatus, encode_status
-from flintlog.store.clock import Clock, Milliseconds
-from flintlog.store.config import StoreConfig
-from flintlog.store.ledger_emptying import empty_member
-from flintlog.store.ledger_log import ProposalAnswer
-from flintlog.store.message import PutStatus
+from flintlog.store.runtime.clock import Clock, Milliseconds
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.ledger.ledger_emptying import empty_member
+from flintlog.store.ledger.ledger_commit_log import ProposalAnswer
+from flintlog.store.model.message import PutStatus
 from flintlog.store.paths import StorePaths
 from flintlog.store.store import Store, open_store
 

@@ -1,0 +1,1 @@
+"""Benchmarks that run from a clone of the project."""

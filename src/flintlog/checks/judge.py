@@ -1,0 +1,204 @@
+"""One definition of the checks: what a store must fulfil, from ranges of its log to findings.
+
+    plan_ranges ─▶ check_range (anywhere, in any order) ─▶ judge (once, with all results)
+    open_index  ─▶ check_index_file (a file each)       ─┘
+
+Threads of one process run it over mapped files (`flintlog.maintenance.verify.verify`), Spark over ranges on its executors. What is
+checked: every record's magic, lengths, CRC and own offset; every record's queue entry and keys, and that queues and
+index hold no others; that queue offsets have no gaps; that every chain of the index is whole; that checkpoint,
+consumer offsets and timer lie inside the log; that a ledger's entries follow each other and its index has them all.
+
+Nothing here opens a file, and what is in memory does not grow with the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flintlog.checks.damaged_properties import damaged_properties
+from flintlog.checks.derived_files import DataFile, DerivedFiles, QueueKey
+from flintlog.checks.finding import ERROR, WARNING, Finding
+from flintlog.checks.index_check import IndexTally
+from flintlog.checks.index_files import REBUILD, IndexSequence, check_index_file, open_index
+from flintlog.checks.log_judgement import LogFacts, LogJudgement, judge_log
+from flintlog.checks.log_ranges import join_ranges, plan_ranges
+from flintlog.checks.queue_judgement import judge_queues
+from flintlog.checks.range_check import LogRange, RangeResult, check_range
+from flintlog.derive.stretches import QueueTally
+from flintlog.format.index_file import parse_index_header
+
+FAR = 1 << 62
+
+__all__ = [
+    "Finding",
+    "IndexSequence",
+    "Judgement",
+    "LogFacts",
+    "LogRange",
+    "RangeResult",
+    "check_index_file",
+    "check_range",
+    "join_ranges",
+    "judge",
+    "merge_queues",
+    "open_index",
+    "plan_ranges",
+]
+
+
+@dataclass(slots=True)
+class Judgement:
+    """All findings about log, queues and index, and what is only worth a note."""
+
+    log: LogJudgement
+    queues: Mapping[QueueKey, QueueTally]
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    key_count: int = 0
+
+
+def merge_queues(results: Sequence[RangeResult]) -> dict[QueueKey, QueueTally]:
+    """What all ranges saw of each queue; the results are in the order of the log."""
+    merged: dict[QueueKey, QueueTally] = {}
+    for result in results:
+        for key, tally in result.queues.items():
+            merged.setdefault(key, QueueTally()).merge(tally)
+    return merged
+
+
+def judge(
+    results: Sequence[RangeResult],
+    files: Sequence[DataFile],
+    derived: DerivedFiles | None,
+    index: IndexSequence | None,
+    facts: LogFacts,
+    *,
+    logics_physical_offset: int = 0,
+    index_safe_timestamp: int = 0,
+    known_topics: frozenset[str] | None = None,
+) -> Judgement:
+    """Findings of a whole store from the results of its ranges, in the order of the log.
+
+    Without `derived` queues are not judged; `index` is None when the store keeps none. The offset and the time are the
+    checkpoint's: up to there an opening believes queues and index after an unclean stop.
+    """
+    log = judge_log(results, files, facts)
+    queues = merge_queues(results)
+    judgement = Judgement(log, queues, list(log.findings), list(log.notes))
+    dispatched_to = FAR
+    if derived is not None:
+        told = judge_queues(
+            queues,
+            derived,
+            log,
+            facts,
+            logics_physical_offset=logics_physical_offset,
+            known_topics=known_topics,
+            files=files,
+        )
+        judgement.findings += told.findings
+        judgement.notes += told.notes
+        dispatched_to = told.dispatched_to
+    if index is not None:
+        _judge_index(judgement, results, index, facts, dispatched_to, index_safe_timestamp)
+        _judge_rekeyed(judgement, results, files, facts)
+        if not facts.is_running and facts.cut_at is None:
+            _judge_end_of_index(judgement, index, files[-1].end if files else 0)
+    return judgement
+
+
+def _judge_index(
+    judgement: Judgement,
+    results: Sequence[RangeResult],
+    index: IndexSequence,
+    facts: LogFacts,
+    dispatched_to: int,
+    safe_timestamp: int,
+) -> None:
+    tally = IndexTally()
+    for result in results:
+        tally.merge(result.index)
+    judgement.key_count = tally.key_count
+    if not index.files:
+        if tally.missing and not facts.is_late(tally.missing[0].first_physical_offset):
+            evidence = f"messages of the log have {tally.key_count} keys, and there is no index"
+            judgement.findings.append(Finding("missing-index", WARNING, evidence, "build the index from the log"))
+        return
+    _judge_missing_keys(judgement, tally, facts, dispatched_to)
+    believed = frozenset[str]() if facts.is_clean else index.believed(safe_timestamp)
+    _judge_odd_entries(judgement, tally, believed, facts)
+
+
+def _judge_missing_keys(judgement: Judgement, tally: IndexTally, facts: LogFacts, dispatched_to: int) -> None:
+    # After a clean stop whoever opens the store indexes from the first record on that has no queue entry.
+    late_from = dispatched_to if facts.is_clean else tally.matched_last
+    for missing in tally.missing:
+        if facts.is_late(missing.first_physical_offset):
+            continue
+        if missing.first_physical_offset > late_from:
+            note = f"{missing.key_count} keys at the log's end are not indexed yet; the next opening adds them"
+            judgement.notes.append(note)
+            continue
+        evidence = (
+            f"{missing.key_count} keys of the messages from {missing.first_physical_offset} "
+            f"to {missing.last_physical_offset} are not in the index"
+        )
+        judgement.findings.append(
+            Finding(
+                "missing-index-entries",
+                WARNING,
+                evidence,
+                REBUILD,
+                None,
+                None,
+                missing.first_physical_offset,
+                missing.key_count,
+            )
+        )
+
+
+def _judge_rekeyed(
+    judgement: Judgement, results: Sequence[RangeResult], files: Sequence[DataFile], facts: LogFacts
+) -> None:
+    known = {found.physical_offset for found in judgement.findings if found.id == "damaged-properties"}
+    for result in results:
+        for at in result.index.rekeyed:
+            if at not in known and not facts.is_late(at) and not judgement.log.is_damaged(at):
+                evidence = "the index has other keys for it than it names"
+                judgement.findings.append(damaged_properties(files, at, evidence))
+
+
+def _judge_end_of_index(judgement: Judgement, index: IndexSequence, files_end: int) -> None:
+    """Tell that the log lost files which the index knows of, if nobody has.
+
+    The index is believed if its last entry and its header agree.
+    """
+    last = index.entry(len(index) - 1)[1] if len(index) else -1
+    is_told = any(finding.id == "short-log" for finding in judgement.findings)
+    if last < files_end or is_told or parse_index_header(index.view(index.files[-1])).end_physical_offset != last:
+        return
+    end = judgement.log.end
+    evidence = f"the index knows a message at {last}, and the files of the log end at {files_end}"
+    remedy = "is a disk of the log not mounted? restore the messages from a replica or a backup"
+    judgement.findings.append(Finding("short-log", ERROR, evidence, remedy, None, None, end, last - end))
+
+
+def _judge_odd_entries(judgement: Judgement, tally: IndexTally, believed: frozenset[str], facts: LogFacts) -> None:
+    """`believed` are the files that the next opening keeps as they are: what runs ahead there stays."""
+    log = judgement.log
+    may_run_ahead = not facts.is_clean or facts.is_running or facts.cut_at is not None
+    ahead = 0
+    for odd in tally.odd:
+        if facts.is_late(odd.physical_offset):
+            continue
+        if odd.physical_offset >= log.end and may_run_ahead and odd.file not in believed:
+            ahead += 1
+        elif not log.is_damaged(odd.physical_offset):
+            judgement.findings.append(
+                Finding("wrong-index-entry", WARNING, odd.evidence, REBUILD, odd.file, odd.offset, odd.physical_offset)
+            )
+    if tally.odd_count > len(tally.odd):
+        judgement.notes.append(f"{tally.odd_count - len(tally.odd)} more index entries are wrong and are not listed")
+    if ahead:
+        judgement.notes.append(f"{ahead} index entries point behind the log's end; the next opening drops them")

@@ -1,0 +1,237 @@
+"""Whether the queues hold what a scanned range of the log says they should.
+
+An entry's place follows from the record's queue offset, so the entries of a run of records are compared with one
+stretch of the queue's bytes; only where these differ is anything looked at entry by entry. A batch queue is
+dense and is searched by physical offset instead. Nothing is remembered but stretches, see `stretches.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import MutableMapping
+from typing import NamedTuple
+
+from flintlog import kernel
+from flintlog.checks.derived_files import DerivedFiles, QueueFilesView, QueueKey
+from flintlog.derive.entries import places_of
+from flintlog.derive.stretches import QueueTally, Stretch
+from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
+from flintlog.format.batch_queue_entry import BatchQueueEntry, encode_batch_queue_entry
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
+from flintlog.format.queue_extension import is_extension_address, parse_extension_address
+from flintlog.format.record import SCHEDULE_TOPIC
+from flintlog.format.sys_flag import BORN_HOST_V6
+from flintlog.kernel import QueueRun, Row, Scan
+
+_ENTRY = struct.Struct("!qiq")
+_OFFSET = struct.Struct("!q")
+_SYS_FLAG_END = 39
+_STORE_TIME_AT = 56
+_V6_BYTES = 12
+_NO_MESSAGE = ((0, 0, 0), (PREFILL_ENTRY.physical_offset, PREFILL_ENTRY.size, PREFILL_ENTRY.tags_code))
+
+Tallies = MutableMapping[QueueKey, QueueTally]
+
+
+def compare_queues(view: memoryview, base: int, scan: Scan, derived: DerivedFiles, tallies: Tallies) -> None:
+    """Compare the queue entries of a scan's records with the queues' files."""
+    entries, runs, special = kernel.queue_runs(scan)
+    expected = memoryview(entries)
+    for run in runs:
+        key = scan.queues[run.queue]
+        if key[0] in derived.batch_topics:
+            continue
+        tally = tallies.setdefault(key, QueueTally())
+        entries_of_run = expected[run.position : run.position + run.length * ENTRY_SIZE]
+        compare_run(derived, key, run, entries_of_run, tally, LogBytes(view, base))
+    if any(topic in derived.batch_topics for topic, _ in scan.queues):
+        marked = frozenset(special)
+        special = [index for index in range(scan.count) if index in marked or _is_batch(scan, index, derived)]
+    for index in special:
+        row = scan.row(index)
+        _compare_special(view, base, row, scan.queues[row.queue], derived, tallies)
+
+
+def _is_batch(scan: Scan, index: int, derived: DerivedFiles) -> bool:
+    return scan.queues[scan.row(index).queue][0] in derived.batch_topics
+
+
+class LogBytes(NamedTuple):
+    """The file of the log that the records of a scan lie in."""
+
+    view: memoryview
+    base: int
+
+    def store_timestamp(self, physical_offset: int) -> int:
+        record = physical_offset - self.base
+        shift = _V6_BYTES if self.view[record + _SYS_FLAG_END] & BORN_HOST_V6 else 0
+        found: int = _OFFSET.unpack_from(self.view, record + _STORE_TIME_AT + shift)[0]
+        return found
+
+
+def compare_run(
+    derived: DerivedFiles, key: QueueKey, run: QueueRun, expected: memoryview, tally: QueueTally, log: LogBytes
+) -> None:
+    """Compare the entries of consecutive records with their stretch of the queue."""
+    stop = run.first_queue_offset + run.length
+    tally.records.add(Stretch(run.first_queue_offset, stop, run.first_physical_offset, run.last_physical_offset))
+    tally.entry_count += run.length
+    queue = derived.queues.get(key)
+    start = run.first_queue_offset * ENTRY_SIZE
+    at = start
+    for file, place, actual in () if queue is None else queue.pieces(derived.read, start, stop * ENTRY_SIZE):
+        assert queue is not None
+        begin = file.base + place
+        _absent(tally, expected, at - start, begin - start, run)
+        wanted = expected[begin - start : begin - start + len(actual)]
+        if not queue.extension and bytes(actual) == bytes(wanted):
+            tally.matched_to = max(tally.matched_to, _OFFSET.unpack_from(wanted, len(wanted) - ENTRY_SIZE)[0])
+        else:
+            _compare_entries(derived, queue, file.path, place, actual, wanted, begin // ENTRY_SIZE, tally, log)
+        at = begin + len(actual)
+    _absent(tally, expected, at - start, len(expected), run)
+
+
+def _absent(tally: QueueTally, expected: memoryview, begin: int, end: int, run: QueueRun) -> None:
+    """The queue has no file for these entries."""
+    if begin < end:
+        first = _OFFSET.unpack_from(expected, begin)[0]
+        last = _OFFSET.unpack_from(expected, end - ENTRY_SIZE)[0]
+        offset = run.first_queue_offset
+        tally.absent.add(Stretch(offset + begin // ENTRY_SIZE, offset + end // ENTRY_SIZE, first, last))
+
+
+def _compare_entries(
+    derived: DerivedFiles,
+    queue: QueueFilesView,
+    path: str,
+    place: int,
+    actual: memoryview,
+    wanted: memoryview,
+    queue_offset: int,
+    tally: QueueTally,
+    log: LogBytes,
+) -> None:
+    for position in range(0, len(wanted), ENTRY_SIZE):
+        here = queue_offset + position // ENTRY_SIZE
+        right = _ENTRY.unpack_from(wanted, position)
+        whole = len(actual) - position >= ENTRY_SIZE
+        found = _ENTRY.unpack_from(actual, position) if whole else (0, 0, 0)
+        if (
+            found == right
+            or (queue.extension and _is_extended(derived, queue, found, right, log))
+            or (found[:2] == right[:2] and _is_of_doubtful_level(derived, queue))
+        ):
+            tally.matched_to = max(tally.matched_to, right[0])
+        elif found[:2] == right[:2] and _is_retagged(found[2], right[2]):
+            evidence = f"its entry has the tags code {found[2]}, and its tags give {right[2]}"
+            tally.matched_to = max(tally.matched_to, right[0])
+            tally.retagged.add(Stretch(here, here + 1, right[0], right[0], evidence, path, place + position))
+        elif found in _NO_MESSAGE:
+            tally.absent.add(Stretch(here, here + 1, right[0], right[0]))
+        else:
+            evidence = f"(offset, size, tags code) is {found} and should be {right}"
+            tally.wrong.add(Stretch(here, here + 1, right[0], right[0], evidence, path, place + position))
+
+
+def _is_retagged(found: int, right: int) -> bool:
+    """Whether the properties of a record changed since its entry was written, and not the entry.
+
+    A tags code is a hash of 32 bits. One wrong bit of an entry makes one that differs in a single bit; a wrong
+    character of the tags differs in several. A record without tags may stand in for a lost one: its entry is older.
+    """
+    is_hash = -(1 << 31) <= found < 1 << 31 and found != 0
+    return is_hash and right != 0 and ((found ^ right) & 0xFFFF_FFFF_FFFF_FFFF).bit_count() > 1
+
+
+def _is_of_doubtful_level(derived: DerivedFiles, queue: QueueFilesView) -> bool:
+    """Whether nobody knows when the messages of a queue are delivered but the queue itself."""
+    return queue.topic == SCHEDULE_TOPIC and queue.queue_id + 1 in derived.doubtful_levels
+
+
+def _is_extended(
+    derived: DerivedFiles, queue: QueueFilesView, found: tuple[int, ...], right: tuple[int, ...], log: LogBytes
+) -> bool:
+    """Whether an entry names the right record and an extension unit with its tags code and store time.
+
+    What filters its bitmap was made of, nobody knows any more.
+    """
+    if found[:2] != right[:2] or not is_extension_address(found[2]):
+        return False
+    unit = queue.unit(derived.read, parse_extension_address(found[2]))
+    return unit is not None and (unit.tags_code, unit.store_timestamp) == (right[2], log.store_timestamp(right[0]))
+
+
+# ---------------------------------------------------------------------- light and batch queues
+
+
+def _compare_special(
+    view: memoryview, base: int, row: Row, key: QueueKey, derived: DerivedFiles, tallies: Tallies
+) -> None:
+    """A record with more than the one entry of its own, or one of a batch queue."""
+    start = row.physical_offset - base
+    places = places_of(
+        *key,
+        row,
+        bytes(view[start : start + row.size]),
+        is_batch=derived.batch_topics.__contains__,
+        lmq=derived.light_queues,
+    )
+    for place in places:
+        queue = place.topic, place.queue_id
+        tally = tallies.setdefault(queue, QueueTally())
+        if place.topic in derived.batch_topics:
+            entry = BatchQueueEntry(
+                row.physical_offset,
+                row.size,
+                row.tags_code,
+                row.store_timestamp,
+                place.queue_offset,
+                place.batch_count,
+            )
+            _compare_batch(derived, queue, entry, place.given_count, tally)
+        elif queue != key:
+            run = QueueRun(0, place.queue_offset, 1, 0, row.physical_offset, row.physical_offset)
+            expected = memoryview(_ENTRY.pack(row.physical_offset, row.size, row.tags_code))
+            compare_run(derived, queue, run, expected, tally, LogBytes(view, base))
+
+
+def _compare_batch(
+    derived: DerivedFiles, key: QueueKey, entry: BatchQueueEntry, given_count: int, tally: QueueTally
+) -> None:
+    at, stop = entry.physical_offset, entry.end_offset
+    # RocketMQ's ledger goes on behind all offsets that it gave, and after a start behind those that the entry covers.
+    tally.records.add(Stretch(entry.base_offset, stop, at, at, also_next=entry.base_offset + given_count))
+    tally.entry_count += 1
+    queue = derived.queues.get(key)
+    place = None if queue is None else _find_batch(derived, queue, at)
+    if queue is None or place is None:
+        tally.absent.add(Stretch(entry.base_offset, entry.end_offset, at, at))
+        return
+    file, position = place
+    found = bytes(derived.read(file, position, position + BATCH_ENTRY_SIZE))
+    # The compacted offset is written by compaction, whenever that comes by.
+    right = encode_batch_queue_entry(entry)
+    if (found[:38], found[42:]) == (right[:38], right[42:]):
+        tally.matched_to = max(tally.matched_to, at)
+    else:
+        evidence = f"the batch entry is {found.hex()} and should be {right.hex()}"
+        tally.wrong.add(Stretch(entry.base_offset, entry.end_offset, at, at, evidence, file, position))
+
+
+def _find_batch(derived: DerivedFiles, queue: QueueFilesView, physical_offset: int) -> tuple[str, int] | None:
+    """File and place of the entry for a record; entries lie in the log's order."""
+    for file in queue.files:
+        view = derived.read(file.path, 0, file.size)
+        count = -(-kernel.written_end(view, 0, len(view)) // BATCH_ENTRY_SIZE)
+        low, high = 0, min(count, len(view) // BATCH_ENTRY_SIZE)
+        while low < high:
+            middle = (low + high) // 2
+            if _OFFSET.unpack_from(view, middle * BATCH_ENTRY_SIZE)[0] < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        position = low * BATCH_ENTRY_SIZE
+        if position + BATCH_ENTRY_SIZE <= len(view) and _OFFSET.unpack_from(view, position)[0] == physical_offset:
+            return file.path, position
+    return None

@@ -1,0 +1,399 @@
+"""From the tallies of all ranges to findings about queues: entries that are missing, wrong, or of no record.
+
+What damage in the log explains is not told again: a gap where records were lost, an entry that points at a torn
+record. Queues may lag behind the log's end, and after an unclean stop run ahead of it: the next opening sees to that,
+so it is a note. Where neither that nor a torn end explains entries behind the log's end, the log has lost its end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice, pairwise
+
+from flintlog import kernel
+from flintlog.checks.damaged_properties import damaged_properties
+from flintlog.checks.derived_files import DataFile, DerivedFiles, QueueFilesView, QueueKey, Read
+from flintlog.derive.entries import can_be_topic
+from flintlog.checks.finding import ERROR, WARNING, Finding
+from flintlog.checks.log_judgement import LogFacts, LogJudgement
+from flintlog.checks.misplaced import find_gap, mend_place
+from flintlog.derive.offset_order import find_doubtful, find_gaps
+from flintlog.derive.stretches import QueueTally, Stretch
+from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
+
+REBUILD = "build this queue again from the log"
+OF_THE_LOG = {
+    "queue-gap": "look at the two messages beside the gap; `repair` leaves it, because the log itself says so",
+    "repeated-queue-offset": "look at both messages with `cat`, and put the hidden one again; `repair` leaves it",
+}
+"""What no rebuild helps against: the offsets are those of the records."""
+
+MAX_STRETCHES = 100
+FAR = 1 << 62
+"""No log is that long: an entry that points there is damaged itself."""
+
+_OFFSET = struct.Struct("!q")
+_SIZE = struct.Struct("!i")
+_PREFILL = encode_queue_entry(PREFILL_ENTRY)
+
+
+@dataclass(slots=True)
+class QueueJudgement:
+    """What is wrong with the queues, and what is only worth a note.
+
+    `dispatched_to`: where the last record begins that has an entry. Whoever opens the store goes on from there, so
+    what lies behind is late and not lost.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lagging_count: int = 0
+    ahead_count: int = 0
+    dispatched_to: int = -1
+
+
+def judge_queues(
+    tallies: Mapping[QueueKey, QueueTally],
+    derived: DerivedFiles,
+    log: LogJudgement,
+    facts: LogFacts,
+    *,
+    logics_physical_offset: int = 0,
+    known_topics: frozenset[str] | None = None,
+    files: Sequence[DataFile] = (),
+) -> QueueJudgement:
+    """`known_topics` are those of `topics.json`: the queues of a topic that was deleted are not missed.
+
+    `files` are those of the log.
+    """
+    return _Judge(derived, log, facts, logics_physical_offset, known_topics, files).run(tallies)
+
+
+class _Judge:
+    def __init__(
+        self,
+        derived: DerivedFiles,
+        log: LogJudgement,
+        facts: LogFacts,
+        logics_physical_offset: int,
+        known_topics: frozenset[str] | None,
+        files: Sequence[DataFile],
+    ) -> None:
+        self._files = files
+        self._derived = derived
+        self._log = log
+        self._facts = facts
+        self._vouched = logics_physical_offset
+        self._known_topics = known_topics
+        self._result = QueueJudgement()
+        self._gone_count = 0
+        self._gone_end = 0
+
+    def run(self, tallies: Mapping[QueueKey, QueueTally]) -> QueueJudgement:
+        result = self._result
+        if tallies and not self._derived.queues and not self._facts.is_late(self._log.min_offset):
+            count = sum(tally.entry_count for tally in tallies.values())
+            evidence = f"the log has {count} messages for {len(tallies)} queues, and there are no queues"
+            result.findings.append(Finding("missing-queues", WARNING, evidence, "build the queues from the log"))
+        else:
+            result.dispatched_to = max((tally.matched_to for tally in tallies.values()), default=-1)
+            for key in sorted(tallies):
+                self._judge_records(key, tallies[key])
+        for key in sorted(tallies):
+            self._judge_offsets(key, tallies[key])
+        for key in sorted(self._derived.queues):
+            self._judge_strays(self._derived.queues[key], tallies.get(key) or QueueTally())
+        if self._gone_count:
+            self._tell_short_log()
+        if result.lagging_count and not self._facts.is_running:
+            result.notes.append(
+                f"{result.lagging_count} messages at the log's end have no queue entry yet; the next opening adds them"
+            )
+        if result.ahead_count:
+            result.notes.append(
+                f"{result.ahead_count} queue entries point behind the log's end; the next opening drops them"
+            )
+        return result
+
+    # ------------------------------------------------------------------ the log's side
+
+    def _judge_records(self, key: QueueKey, tally: QueueTally) -> None:
+        if key not in self._derived.queues:
+            self._judge_missing_queue(key, tally)
+            return
+        is_batch = self._derived.queues[key].is_batch
+        doubtful = [] if is_batch else find_doubtful(tally.records.in_log_order())
+        for stretch in _believed(self._absent(key, tally), doubtful)[:MAX_STRETCHES]:
+            if self._is_lagging(stretch):
+                self._result.lagging_count += stretch.count
+                continue
+            evidence = f"{_messages(key, stretch)} have no queue entry"
+            self._tell("missing-queue-entries", evidence, key, stretch)
+        for stretch in _believed(tally.wrong.items, doubtful)[:MAX_STRETCHES]:
+            if self._facts.is_late(stretch.first_physical_offset):
+                continue  # it may have been read while it was written
+            evidence = f"the entry of {_messages(key, stretch)}: {stretch.evidence}"
+            self._tell("wrong-queue-entries", evidence, key, stretch)
+
+        for stretch in _believed(tally.retagged.items, doubtful)[:MAX_STRETCHES]:
+            if not self._facts.is_late(stretch.first_physical_offset):
+                found = damaged_properties(self._files, stretch.first_physical_offset, stretch.evidence)
+                self._result.findings.append(found)
+
+    def _absent(self, key: QueueKey, tally: QueueTally) -> list[Stretch]:
+        """Messages without an entry that should have one: those that were deleted with their topic should not."""
+        gone = self._derived.deleted.get(key)
+        if gone is None:
+            return tally.absent.items
+        return [
+            stretch
+            if stretch.first_physical_offset >= gone.log_end
+            else replace(stretch, first=max(stretch.first, gone.next_offset))
+            for stretch in tally.absent
+            if stretch.first_physical_offset >= gone.log_end or stretch.stop > gone.next_offset
+        ]
+
+    def _judge_missing_queue(self, key: QueueKey, tally: QueueTally) -> None:
+        if not can_be_topic(key[0]) or key[1] < 0:
+            evidence = f"{tally.entry_count} records are for {key[0][:80]!a}/{key[1]}, which cannot be a queue"
+            remedy = "look at the records with `cat`; nobody can read them by queue"
+            first = tally.records.items[0].first_physical_offset
+            self._result.findings.append(Finding("impossible-queue", WARNING, evidence, remedy, None, None, first))
+            return
+        absent = self._absent(key, tally)
+        is_deleted = not absent and bool(tally.absent.items)
+        if not is_deleted and all(self._is_lagging(stretch) for stretch in absent):
+            self._result.lagging_count += sum(stretch.count for stretch in absent)
+        elif is_deleted or (self._known_topics is not None and key[0] not in self._known_topics):
+            self._result.notes.append(f"the topic {key[0]} was deleted; the log still has messages of it")
+        else:
+            evidence = f"the log has {tally.entry_count} messages for {key[0]}/{key[1]}, and there is no such queue"
+            first = absent[0].first_physical_offset
+            self._result.findings.append(
+                Finding("missing-queue", WARNING, evidence, REBUILD, None, None, first, tally.entry_count)
+            )
+
+    def _is_lagging(self, stretch: Stretch) -> bool:
+        """Whether these were not dispatched yet; after an unclean stop, or their entries were not flushed."""
+        at = stretch.first_physical_offset
+        if self._facts.is_running:
+            return self._facts.is_late(at)
+        return at > self._result.dispatched_to or (not self._facts.is_clean and 0 < self._vouched < at)
+
+    def _tell(self, kind: str, evidence: str, key: QueueKey, stretch: Stretch) -> None:
+        file, offset = stretch.file, stretch.offset
+        remedy = OF_THE_LOG.get(kind, REBUILD)
+        if file is None:
+            file, offset = self._place(self._derived.queues.get(key), stretch.first)
+        self._result.findings.append(
+            Finding(kind, WARNING, evidence, remedy, file, offset, stretch.first_physical_offset, stretch.count)
+        )
+
+    def _place(self, queue: QueueFilesView | None, queue_offset: int) -> tuple[str | None, int | None]:
+        at = queue_offset * ENTRY_SIZE
+        for file in () if queue is None or queue.is_batch else queue.files:
+            if file.base <= at < file.end:
+                return file.path, at - file.base
+        return None, None
+
+    def _judge_offsets(self, key: QueueKey, tally: QueueTally) -> None:
+        """Queue offsets count up without gaps, but where records were lost."""
+        items = tally.records.in_log_order()
+        for before, after in islice(pairwise(items), MAX_STRETCHES):
+            at = after.first_physical_offset
+            where = f"{key[0]}/{key[1]}"
+            if after.first < before.stop:
+                evidence = f"queue offset {after.first} of {where} was given twice; {before.stop} was next"
+                self._tell("repeated-queue-offset", evidence, key, after)
+            elif not self._log.is_damaged(before.last_physical_offset + 1, at):
+                evidence = f"queue offsets {before.stop} to {after.first - 1} of {where} were never given"
+                self._tell("queue-gap", evidence, key, after)
+
+    # ------------------------------------------------------------------ the queue's side
+
+    def _judge_strays(self, queue: QueueFilesView, tally: QueueTally) -> None:
+        strays = self._stray_batches(queue, tally) if queue.is_batch else self._stray_entries(queue, tally)
+        first: tuple[str, int, int] | None = None
+        count = 0
+        for path, place, physical_offset in strays:
+            if self._is_gone(physical_offset):
+                self._gone_count += 1
+                self._gone_end = max(self._gone_end, physical_offset + self._size_at(path, place))
+            elif self._facts.is_late(physical_offset):
+                pass
+            elif physical_offset >= self._log.end and self._may_run_ahead():
+                self._result.ahead_count += 1
+            elif self._is_misplaced(queue, tally, path, place, physical_offset):
+                self._tell_misplaced(queue, physical_offset)
+            elif not self._log.is_damaged(physical_offset):
+                first = first or (path, place, physical_offset)
+                count += 1
+        if first is not None:
+            path, place, at = first
+            evidence = f"{count} entries of {queue.topic}/{queue.queue_id} point at no message of it, the first at {at}"
+            inside = at if 0 <= at < FAR else None
+            self._result.findings.append(
+                Finding("dangling-queue-entries", WARNING, evidence, REBUILD, path, place, inside, count)
+            )
+
+    def _is_misplaced(
+        self, queue: QueueFilesView, tally: QueueTally, path: str, place: int, physical_offset: int
+    ) -> bool:
+        """Whether an entry points at its record, which names another place because one of its bits is wrong."""
+        file = next((file for file in self._files if file.base <= physical_offset < file.end), None)
+        base = next(each.base for each in queue.files if each.path == path)
+        offset = (base + place) // ENTRY_SIZE
+        gap = None if queue.is_batch else find_gap(find_gaps(tally.records.in_log_order()), offset, physical_offset)
+        if file is None or gap is None or self._points_at(queue, gap.first - 1) != gap.after:
+            return False
+        start = physical_offset - file.base
+        record = bytes(self._derived.read(file.path, start, min(file.size, start + self._size_at(path, place))))
+        return mend_place(record, physical_offset, queue.topic, queue.queue_id, offset) is not None
+
+    def _points_at(self, queue: QueueFilesView, queue_offset: int) -> int:
+        at = queue_offset * ENTRY_SIZE
+        for _, _, view in queue.pieces(self._derived.read, at, at + ENTRY_SIZE):
+            if len(view) == ENTRY_SIZE:
+                offset: int = _OFFSET.unpack_from(view)[0]
+                return offset
+        return -1
+
+    def _tell_misplaced(self, queue: QueueFilesView, physical_offset: int) -> None:
+        file = next(file for file in self._files if file.base <= physical_offset < file.end)
+        where = f"{queue.topic}/{queue.queue_id}"
+        evidence = f"{where} has an entry for this record, and a gap there; a bit of the record says another place"
+        self._result.findings.append(
+            Finding(
+                "misplaced-record",
+                ERROR,
+                evidence,
+                "`repair` sets the bit right",
+                file.path,
+                physical_offset - file.base,
+                physical_offset,
+            )
+        )
+
+    def _is_gone(self, physical_offset: int) -> bool:
+        """Whether the log had a message there.
+
+        It had if it was stopped cleanly since, or if the checkpoint vouches for it. A crash loses the end of a log, but
+        no file that has one: what lies after all files was in one that is gone; and a log of which no file is left
+        was not lost by a crash.
+        """
+        facts, log = self._facts, self._log
+        if not log.end <= physical_offset < FAR or facts.is_running or facts.cut_at is not None:
+            return False
+        had_it = facts.is_clean or physical_offset <= self._vouched > 0 or self._is_after_files(physical_offset)
+        return had_it and not log.is_damaged(log.end)
+
+    def _is_after_files(self, physical_offset: int) -> bool:
+        return not self._files or physical_offset >= self._files[-1].end
+
+    def _size_at(self, path: str, place: int) -> int:
+        at = place + _OFFSET.size
+        size: int = _SIZE.unpack(self._derived.read(path, at, at + _SIZE.size))[0]
+        return max(0, size)
+
+    def _tell_short_log(self) -> None:
+        end, log_end = self._gone_end, self._log.end
+        said = "and the last stop was clean" if self._facts.is_clean else "and the checkpoint vouches for them"
+        if not self._facts.is_clean and self._is_after_files(end - 1) and self._vouched < log_end:
+            said = "and no file of the log holds them"
+        said = said if self._log.has_files else "and the log has no file"
+        evidence = f"{self._gone_count} queue entries point behind the log's end {log_end}, up to {end}, {said}"
+        remedy = "is a disk of the log not mounted? restore the messages from a replica or a backup"
+        self._result.findings.append(
+            Finding("short-log", ERROR, evidence, remedy, None, None, log_end, max(0, end - log_end))
+        )
+
+    def _may_run_ahead(self) -> bool:
+        return not self._facts.is_clean or self._facts.is_running or self._facts.cut_at is not None
+
+    def _stray_entries(self, queue: QueueFilesView, tally: QueueTally) -> Iterator[tuple[str, int, int]]:
+        """Entries at places that no record accounts for: file, place, physical offset."""
+        low = max(self._log.min_offset, self._facts.checked_from)
+        end = max((stretch.stop for stretch in tally.records), default=0)
+        for start, stop, is_before in _uncovered(tally, queue):
+            if start >= end and self._facts.is_running:
+                return  # a writer may be putting an entry there, and half of it may be seen
+            for path, place, entry in _backwards(queue, self._derived.read, start, stop):
+                at: int = _OFFSET.unpack_from(entry)[0]
+                if not any(entry):
+                    continue
+                if bytes(entry) == _PREFILL or (0 <= at < low):
+                    if is_before:
+                        break  # what lies before is older still
+                    continue
+                if not self._is_lost_place(queue, path, place, entry):
+                    yield path, place, at
+
+    def _is_lost_place(self, queue: QueueFilesView, path: str, place: int, entry: memoryview) -> bool:
+        """Whether an entry repeats the one before it: a message is lost there (`store/gap_filling.py`)."""
+        base = next(file.base for file in queue.files if file.path == path)
+        at = base + place
+        before = [bytes(view) for _, _, view in queue.pieces(self._derived.read, at - ENTRY_SIZE, at)]
+        return before == [bytes(entry)]
+
+    def _stray_batches(self, queue: QueueFilesView, tally: QueueTally) -> Iterator[tuple[str, int, int]]:
+        """Batch entries in excess of those that records account for; the last ones are named."""
+        low = max(self._log.min_offset, self._facts.checked_from)
+        inside: list[tuple[str, int, int]] = []
+        for file in queue.files:
+            view = self._derived.read(file.path, 0, file.size)
+            end = kernel.written_end(view, 0, len(view))
+            for place in range(0, end, BATCH_ENTRY_SIZE):
+                at: int = _OFFSET.unpack_from(bytes(view[place : place + 8]).ljust(8, b"\0"))[0]
+                if (at >= low or at < 0) and not self._facts.is_late(at):
+                    inside.append((file.path, place, at))
+        excess = len(inside) - (tally.entry_count - len(tally.absent))
+        yield from inside[len(inside) - excess :] if excess > 0 else ()
+
+
+def _believed(items: Sequence[Stretch], doubtful: Sequence[tuple[Stretch, int]]) -> list[Stretch]:
+    """Those that are not all of records whose queue offset is not believed: such a record has no entry."""
+
+    def is_explained(item: Stretch) -> bool:
+        at = item.first_physical_offset
+        return any(
+            part.first <= item.first
+            and item.stop <= stop
+            and part.first_physical_offset <= at <= part.last_physical_offset
+            for part, stop in doubtful
+        )
+
+    return [item for item in items if not is_explained(item)] if doubtful else list(items)
+
+
+def _uncovered(tally: QueueTally, queue: QueueFilesView) -> Iterator[tuple[int, int, bool]]:
+    """Queue offsets in the files' reach that no record has; whether they lie before all records."""
+    if not queue.files:
+        return
+    begin, end = queue.files[0].base // ENTRY_SIZE, queue.files[-1].end // ENTRY_SIZE
+    at = begin
+    for stretch in sorted(tally.records, key=lambda stretch: stretch.first):
+        if at < stretch.first:
+            yield at, min(stretch.first, end), at == begin
+        at = max(at, stretch.stop)
+    if at < end:
+        yield at, end, at == begin
+
+
+def _backwards(queue: QueueFilesView, read: Read, start: int, stop: int) -> Iterator[tuple[str, int, memoryview]]:
+    """Written entries [start, stop) of a queue, the last first."""
+    for file, place, view in reversed(list(queue.pieces(read, start * ENTRY_SIZE, stop * ENTRY_SIZE))):
+        end = kernel.written_end(view, 0, len(view))
+        last = (end - 1) // ENTRY_SIZE * ENTRY_SIZE if end else -1
+        for position in range(last, -1, -ENTRY_SIZE):
+            entry = view[position : position + ENTRY_SIZE]
+            if len(entry) == ENTRY_SIZE:
+                yield file.path, place + position, entry
+
+
+def _messages(key: QueueKey, stretch: Stretch) -> str:
+    if stretch.count == 1:
+        return f"queue offset {stretch.first} of {key[0]}/{key[1]}"
+    return f"queue offsets {stretch.first} to {stretch.stop - 1} of {key[0]}/{key[1]}"

@@ -1,0 +1,195 @@
+"""`flintlog forecast STORE`: how the log has grown in the last days, and when its disk is full if that goes on.
+
+The store is neither opened nor read through: a few records of each file tell when it was written. Without `--config`
+the answer is for RocketMQ's defaults, because most directories come from a broker.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flintlog.cli.output import Output, TableOutput
+from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
+from flintlog.cli.times import format_ms
+from flintlog.cli.drawing import bar, can_draw, show_bytes
+
+if TYPE_CHECKING:
+    from flintlog.maintenance.inspect.forecast import Disk, Forecast, Limit
+    from flintlog.maintenance.inspect.store_files import StoreFiles
+    from flintlog.store.options.store_config import StoreConfig
+
+DAY_MS = 86_400_000
+DEFAULT_DAYS = 7
+_BAR_WIDTH = 40
+
+
+@click.command()
+@store_argument
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=DEFAULT_DAYS,
+    show_default=True,
+    help="How many of the last days are looked at.",
+)
+@store_config_option
+@output_option
+def forecast(store: Path, days: int, config: StoreConfig | None, output: Output) -> None:
+    """Say how STORE's log grows, when its disk comes to each limit, and for how long messages could be kept."""
+    from flintlog.store.options.store_config import StoreConfig
+
+    files = look(store, config, output)
+    if config is None:
+        config = StoreConfig.from_rocketmq({})
+        output.note(f"no --config: RocketMQ's defaults ({config.file_reserved_time} hours, deleted at 04:00)")
+    now_ms = time.time_ns() // 1_000_000
+    told, disk = foresee(files, config, days, now_ms)
+    if isinstance(output, TableOutput):
+        _write(told, disk, config, output)
+    else:
+        output.record({"path": str(files.root), **_plain(told, disk)})
+
+
+def foresee(files: StoreFiles, config: StoreConfig, days: int, now_ms: int) -> tuple[Forecast, Disk | None]:
+    """Look at a store's files, and forecast."""
+    from flintlog.maintenance.inspect.forecast import forecast as calculate
+    from flintlog.maintenance.inspect.log_samples import derived_bytes, sample_log
+    from flintlog.store.retention.retention_rules import RetentionRules
+
+    samples = sample_log(files, now_ms - days * DAY_MS)
+    length = samples[-1].physical_offset - samples[0].physical_offset if samples else 0
+    disk, rules = _disk_of(files), RetentionRules.of(config)
+    told = calculate(
+        samples,
+        disk,
+        _limits(config),
+        now_ms=now_ms,
+        days=days,
+        reserved_ms=None if rules is None else rules.reserved_ms,
+        derived_ratio=derived_bytes(files) / length if length else 0.0,
+    )
+    return told, disk
+
+
+def _limits(config: StoreConfig) -> list[Limit]:
+    """What happens at which fill, by the rules of retention; a store that keeps everything only stops taking puts."""
+    from flintlog.maintenance.inspect.forecast import Limit
+    from flintlog.store.retention.retention_rules import RetentionRules
+
+    rules = RetentionRules.of(config)
+    if rules is None:
+        plain = "nothing is deleted by this configuration"
+        return [Limit(75, plain), Limit(85, plain), Limit(90, plain)]
+    forced = "files go at any age" if rules.may_force else "expired files go"
+    return [
+        Limit(rules.expired_above_percent, "expired files go at any hour"),
+        Limit(rules.forced_above_percent, forced),
+        Limit(rules.refused_above_percent, "puts are refused"),
+    ]
+
+
+def _disk_of(files: StoreFiles) -> Disk | None:
+    """The disk that counts for the log: of several paths the emptiest, because new files go there."""
+    from flintlog.maintenance.inspect.forecast import Disk
+    from flintlog.errors import FlintlogError
+
+    found = []
+    for path in files.paths.commit_logs:
+        try:
+            usage = files.medium.usage(path if files.medium.exists(path) else files.root)
+        except FlintlogError:
+            continue
+        if usage.used_ratio >= 0:
+            found.append(Disk(usage.used_ratio, usage.free))
+    return min(found, key=lambda disk: disk.used_ratio, default=None)
+
+
+def _plain(told: Forecast, disk: Disk | None) -> dict[str, object]:
+    record = asdict(told)
+    record["disk_used_ratio"] = None if disk is None else disk.used_ratio
+    record["disk_free_bytes"] = None if disk is None else disk.free_bytes
+    return record
+
+
+# ---------------------------------------------------------------------- for people
+
+
+def _write(told: Forecast, disk: Disk | None, config: StoreConfig, output: TableOutput) -> None:
+    greatest = max((day.bytes for day in told.days), default=0)
+    rows = [
+        {
+            "day": f"{_date(day.begin_ms)}{_part(told, day.begin_ms)}",
+            "volume": show_bytes(day.bytes),
+            "": bar(day.bytes / greatest, _BAR_WIDTH, can_draw=can_draw(output.stream))[0] if greatest else "",
+        }
+        for day in told.days
+    ]
+    if rows:
+        output.rows(rows, ("day", "volume", ""))
+    output.record(_summary(told, disk, config))
+    limits = [
+        {
+            "disk at": f"{limit.percent} %",
+            "then": limit.means,
+            "reached": _moment(limit.at_ms, told.until_ms),
+            "at the busiest day's pace": _moment(limit.at_busiest_ms, told.until_ms),
+            "never, if messages are kept": "not even a day" if limit.holds_hours is None else _hours(limit.holds_hours),
+        }
+        for limit in told.limits
+    ]
+    if limits:
+        output.stream.write("\n")
+        output.rows(limits, tuple(limits[0]))
+
+
+def _summary(told: Forecast, disk: Disk | None, config: StoreConfig) -> dict[str, object]:
+    summary: dict[str, object] = {"log": show_bytes(told.log_bytes)}
+    if told.bytes_a_day is None:
+        summary["growth"] = "not known: what the log holds was written within a minute"
+    else:
+        summary["growth"] = (
+            f"{show_bytes(told.bytes_a_day)} a day, and {told.derived_ratio:.1%} of it for queues and index"
+        )
+    if told.kept_bytes:
+        summary["kept"] = f"{show_bytes(told.kept_bytes)} once messages are {config.file_reserved_time} hours old"
+    if disk is not None:
+        summary["disk"] = f"{disk.used_ratio:.0%} full, {show_bytes(disk.free_bytes)} free"
+    return summary
+
+
+def _span(length_ms: int) -> str:
+    minutes = length_ms // 60_000
+    return f"{minutes // 60} hours" if minutes >= 120 else f"{minutes} minutes"
+
+
+def _date(moment_ms: int) -> str:
+    return f"{datetime.fromtimestamp(moment_ms / 1000, UTC):%Y-%m-%d}"
+
+
+def _part(told: Forecast, begin_ms: int) -> str:
+    """The first and the last day are seldom whole."""
+    if begin_ms // DAY_MS == told.until_ms // DAY_MS:
+        return " so far"
+    return " in part" if begin_ms % DAY_MS else ""
+
+
+def _moment(moment_ms: int | None, now_ms: int) -> str:
+    if moment_ms is None:
+        return "never"
+    if moment_ms <= now_ms:
+        return "now"
+    days = (moment_ms - now_ms) / DAY_MS
+    if days > 3650:
+        return "in more than ten years"
+    far = f"in {days:.0f} days" if days >= 2 else f"in {days * 24:.0f} hours"
+    return f"{str(format_ms(moment_ms))[:10]}, {far}"
+
+
+def _hours(hours: int) -> str:
+    return f"{hours:,} hours" if hours < 72 else f"{hours:,} hours ({hours // 24:,} days)"

@@ -1,0 +1,116 @@
+"""`flintlog stats STORE`: what can be told of a store by looking at it, written to by another process or by none.
+
+Without `--by` one record: RocketMQ's names where it has one. Rates, latencies and counts of reads are in the memory of
+the process that runs the store (`store.stats()`, `store.broker_stats`, Prometheus). The log tells how many messages and
+bytes there are, and of when; the groups' offsets tell what still waits for whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.cli.output import Output, Row, TableOutput
+from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
+from flintlog.cli.times import format_ms
+
+if TYPE_CHECKING:
+    from flintlog.store.options.store_config import StoreConfig
+    from flintlog.store.store import Store
+
+_LIVING = ("commitLogDiskRatio", "consumeQueueDiskRatio", "commitLogMinOffset", "commitLogMaxOffset")
+_WAITING = ("group", "topic", "queues", "waiting", "behind_bytes", "oldest_waiting_timestamp")
+_COUNTED = ("messages", "bytes", "average_size", "earliest_store_timestamp", "latest_store_timestamp", "tps")
+
+
+@click.command()
+@store_argument
+@click.option(
+    "--by",
+    type=click.Choice(["topic", "queue", "group"]),
+    help="A row for each topic or queue, read from the log, or for what waits for each group.",
+)
+@store_config_option
+@output_option
+def stats(store: Path, by: str | None, config: StoreConfig | None, output: Output) -> int:
+    """Show figures of the store in directory STORE."""
+    from flintlog.store.store import open_store
+
+    config = config or look(store, None, output).config
+    with open_store(store, config, read_only=True) as opened:
+        if by is None:
+            output.record(figures_of(opened))
+        elif by == "group":
+            output.rows(_shown(waiting_of(opened), output), _WAITING)
+        else:
+            names = ("topic",) if by == "topic" else ("topic", "queue_id")
+            output.rows(_shown(rows_of(opened, names), output), [*names, *_COUNTED])
+    return ExitCode.FINE
+
+
+def _shown(rows: Iterator[Row], output: Output) -> Iterator[Row]:
+    """For people, times as they read them."""
+    if not isinstance(output, TableOutput):
+        yield from rows
+        return
+    for row in rows:
+        yield {name: format_ms(value) if name.endswith("_timestamp") else value for name, value in row.items()}
+
+
+def figures_of(store: Store) -> Row:
+    """The store as a whole; none of it needs the log to be read through."""
+    told = store.stats()
+    queues = store.queues()
+    return {
+        "topics": len({queue.topic for queue in queues}),
+        "queues": len(queues),
+        "groups": len({group for _, group in store.consumer_offsets.pairs()}),
+        "messages": sum(queue.max_offset - queue.min_offset for queue in queues),
+        "bytes": store.max_physical_offset - store.min_physical_offset,
+        **{name: value for name, value in told.items() if name.startswith(_LIVING)},
+        "findings": len(store.recovery.findings),
+    }
+
+
+def waiting_of(store: Store) -> Iterator[Row]:
+    """What each group has not consumed yet of each topic that it reads, wanted or not."""
+    for topic, group in sorted(store.consumer_offsets.pairs(), key=lambda pair: pair[::-1]):
+        offsets = store.consumer_offsets.offsets(group, topic)
+        places = {queue_id: max(offset, store.min_offset(topic, queue_id)) for queue_id, offset in offsets.items()}
+        waiting = {queue_id: store.max_offset(topic, queue_id) - place for queue_id, place in places.items()}
+        next_entries = [
+            store.entry(topic, queue_id, places[queue_id]) for queue_id, count in waiting.items() if count > 0
+        ]
+        oldest = [store.message_at(entry.physical_offset) for entry in next_entries if entry is not None]
+        found = [message for message in oldest if message is not None]
+        yield {
+            "group": group,
+            "topic": topic,
+            "queues": len(offsets),
+            "waiting": sum(max(0, count) for count in waiting.values()),
+            "behind_bytes": max((store.max_physical_offset - each.physical_offset for each in found), default=0),
+            "oldest_waiting_timestamp": min((each.store_timestamp for each in found), default=None),
+        }
+
+
+def rows_of(store: Store, names: tuple[str, ...]) -> Iterator[Row]:
+    """Messages, bytes and times of each topic or queue, as far as the log has them."""
+    import pyarrow as pa
+
+    columns = [*names, "size", "store_timestamp"]
+    batches = [batch.select(columns) for batch in store.scan(include_body=False)]
+    if not batches:
+        return
+    grouped = pa.Table.from_batches(batches).group_by(list(names))
+    asked = [("size", "count"), ("size", "sum"), ("store_timestamp", "min"), ("store_timestamp", "max")]
+    table = grouped.aggregate(asked).sort_by([(name, "ascending") for name in names])
+    for found in table.to_pylist():
+        count, size = found["size_count"], found["size_sum"]
+        first, last = found["store_timestamp_min"], found["store_timestamp_max"]
+        row = {name: found[name] for name in names}
+        rate = (count - 1) * 1000 / (last - first) if last > first else None
+        yield {**row, **dict(zip(_COUNTED, (count, size, size / count, first, last, rate), strict=True))}

@@ -1,0 +1,124 @@
+"""`flintlog repair STORE --plan|--apply`: what would be done, or doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput
+from flintlog.cli.parameters import output_option, store_argument, store_config_option
+
+if TYPE_CHECKING:
+    from flintlog.maintenance.repair.repair import RepairReport
+    from flintlog.maintenance.repair.repair_plan import LostMessage, RepairPlan, Step
+    from flintlog.checks.finding import Finding
+    from flintlog.store.options.store_config import StoreConfig
+
+_STEPS = ("action", "why", "file", "offset", "physical_offset", "size", "what")
+_LOST = ("physical_offset", "size", "topic", "queue_id", "queue_offset", "message_count", "message_id", "why")
+_LEFT = ("id", "severity", "file", "offset", "physical_offset", "evidence", "remedy")
+_ROWS = (
+    *("kind", "action", "why", "file", "offset", "physical_offset", "size"),
+    *("topic", "queue_id", "queue_offset", "message_count", "message_id", "what", "remedy"),
+)
+"""What a row of CSV or JSON lines has: one table for steps, messages and findings, told apart by `kind`."""
+
+
+@click.command()
+@store_argument
+@click.option("--plan", "is_plan", is_flag=True, help="Say what would be done and what is lost; write nothing.")
+@click.option("--apply", "is_apply", is_flag=True, help="Do it. What is replaced is kept beside the store.")
+@store_config_option
+@output_option
+def repair(store: Path, is_plan: bool, is_apply: bool, config: StoreConfig | None, output: Output) -> int:
+    """Mend the store in STORE: cut, build again, restore. What it replaces goes to STORE.repaired-TIME.
+
+    It may be interrupted at any time and run again. A store that runs is refused.
+
+    With `-o csv` and `-o jsonl` each row has a kind: step, kept (how many records of the log stay), lost (a message),
+    or left (a finding that no step helps against).
+    """
+    if is_plan == is_apply:
+        both = "not both" if is_plan else "one of them"
+        raise click.UsageError(f"say --plan to see what would be done, or --apply to do it; {both}")
+    if is_plan:
+        from flintlog.maintenance.repair.repair import plan_repair
+
+        plan = plan_repair(store, config)
+        _show(output, store, "plan", plan, None)
+        return ExitCode.FINDINGS if plan.steps or plan.left else ExitCode.FINE
+    from flintlog.maintenance.repair.repair import repair as run
+
+    report = run(store, config)
+    _show(output, store, "apply", report, report.kept_in)
+    return ExitCode.FINDINGS if report.left else ExitCode.FINE
+
+
+def _show(output: Output, store: Path, mode: str, told: RepairPlan | RepairReport, kept_in: Path | None) -> None:
+    done = [_row(step, _STEPS, store) for step in told.steps]
+    gone = [_row(message, _LOST, store) for message in told.lost]
+    stays = [_row(finding, _LEFT, store) for finding in told.left]
+    if isinstance(output, (CsvOutput, JsonLinesOutput)):
+        output.rows(_rows(done, gone, stays, told.kept_count), _ROWS)
+    elif isinstance(output, TableOutput):
+        _show_tables(output, mode, done, gone, stays)
+        if gone:
+            lost_count = sum(message.message_count for message in told.lost)
+            output.line(f"{told.kept_count} records of the log are kept; lost messages: {lost_count}")
+    else:
+        place = None if kept_in is None else str(kept_in)
+        plan = {"mode": mode, "steps": done, "kept": told.kept_count, "lost": gone, "left": stays}
+        output.record({**plan, "notes": list(told.notes), "kept_in": place})
+    for note in told.notes if isinstance(output, TableOutput) else ():
+        output.note(f"note: {note}")
+    if kept_in is not None:
+        output.note(f"what was replaced is in {kept_in}")
+
+
+def _rows(
+    steps: list[dict[str, object]], lost: list[dict[str, object]], left: list[dict[str, object]], kept_count: int
+) -> list[dict[str, object]]:
+    empty: dict[str, object] = dict.fromkeys(_ROWS)
+    rows = [{**empty, "kind": "step", **step} for step in steps]
+    rows.append({**empty, "kind": "kept", "message_count": kept_count})
+    rows += [{**empty, "kind": "lost", **message} for message in lost]
+    for finding in left:
+        told = {name: finding[name] for name in ("file", "offset", "physical_offset", "remedy")}
+        rows.append({**empty, "kind": "left", "why": finding["id"], "what": finding["evidence"], **told})
+    return rows
+
+
+def _show_tables(
+    output: TableOutput,
+    mode: str,
+    steps: list[dict[str, object]],
+    lost: list[dict[str, object]],
+    left: list[dict[str, object]],
+) -> None:
+    has_batches = any(message["message_count"] != 1 for message in lost)
+    about_lost = [name for name in _LOST if has_batches or name != "message_count"]
+    titles = {"plan": ("to be done", "lost"), "apply": ("done", "lost")}[mode]
+    tables: Iterable[tuple[str, list[dict[str, object]], Sequence[str]]] = (
+        (titles[0], steps, ("action", "why", "file", "offset", "what")),
+        (titles[1], lost, about_lost),
+        ("left as it is", left, ("id", "file", "offset", "evidence", "remedy")),
+    )
+    for title, rows, columns in tables:
+        if rows:
+            output.rows(rows, columns, title)
+    if not steps and not left:
+        output.line("nothing to repair")
+
+
+def _row(value: Step | LostMessage | Finding, columns: Sequence[str], store: Path) -> dict[str, object]:
+    all_of_it = asdict(value)
+    row = {name: all_of_it[name] for name in columns}
+    file = row.get("file")
+    if isinstance(file, str) and Path(file).is_relative_to(store):
+        row["file"] = str(Path(file).relative_to(store))
+    return row

@@ -1,0 +1,127 @@
+"""`flintlog retention STORE --dry-run`: which files of the log would go, when, and why.
+
+A row a file, the oldest first; `needed_by` says who still waits for something in it: groups that have not consumed,
+delay levels, timers, undecided transactions. With `protect_unconsumed` they keep it.
+
+The store is neither opened nor locked, so this may be asked beside a running one. Without `--config` the answer is
+for RocketMQ's defaults, because most directories come from a broker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.cli.output import Output, Row
+from flintlog.cli.parameters import config_option, output_option
+
+if TYPE_CHECKING:
+    from flintlog.maintenance.inspect.forecast import Disk, Forecast
+    from flintlog.store.options.store_config import StoreConfig
+    from flintlog.maintenance.inspect.retention_report import RetentionReport
+    from flintlog.store.retention.retention_rules import PlannedFile
+
+_COLUMNS = ("file", "bytes", "first_stored", "last_written", "goes", "why", "needed_by")
+DAY_MS = 86_400_000
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+@click.command()
+@click.argument("store", type=click.Path(file_okay=False, path_type=Path), metavar="STORE")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
+@config_option
+@output_option
+@click.pass_context
+def retention(context: click.Context, store: Path, dry_run: bool, config: StoreConfig, output: Output) -> int:
+    """Say which files of STORE's log would be deleted, when and why, and who still needs them."""
+    if not dry_run:
+        raise click.UsageError("an open store deletes by itself; this command only says what would go: add --dry-run")
+    from flintlog.maintenance.inspect.store_files import look_at
+    from flintlog.cli.look.forecast import DEFAULT_DAYS, foresee
+    from flintlog.disk.media.local import LocalMedium
+    from flintlog.maintenance.inspect.retention_report import report_retention
+
+    is_given = context.get_parameter_source("config") is ParameterSource.COMMANDLINE
+    if not is_given:
+        config = _rocketmq_defaults()
+        output.note(f"no --config: RocketMQ's defaults ({config.file_reserved_time} hours, deleted at 04:00)")
+    now_ms = time.time_ns() // 1_000_000
+    report = report_retention(store, config, LocalMedium(), lambda: now_ms)
+    output.rows(_rows(report, now_ms), _COLUMNS)
+    told, disk = foresee(look_at(store, config if is_given else None), config, DEFAULT_DAYS, now_ms)
+    if told.bytes_a_day is not None and disk is not None:
+        output.note(describe_growth(told, disk))
+    if report.damage is None:
+        return ExitCode.FINE
+    output.note(f"who still needs which file is not known: {report.damage}")
+    return ExitCode.PARTIAL
+
+
+def _rocketmq_defaults() -> StoreConfig:
+    from flintlog.store.options.store_config import StoreConfig
+
+    return StoreConfig.from_rocketmq({})
+
+
+def _rows(report: RetentionReport, now_ms: int) -> Iterator[Row]:
+    for planned, stored_ms in zip(report.files, report.first_stored_ms, strict=True):
+        yield {
+            "file": str(planned.file.path),
+            "physical_offset": planned.file.base,
+            "bytes": planned.file.size,
+            "first_stored": _time(stored_ms),
+            "last_written": _time(planned.file.modified_ms),
+            "goes": describe_going(planned, now_ms),
+            "why": planned.why,
+            "needed_by": list(dict.fromkeys(each.why for each in planned.holds)),
+            "unconsumed_by": sorted({each.group for each in planned.holds if each.group is not None}),
+            "first_stored_ms": stored_ms,
+            "last_written_ms": planned.file.modified_ms,
+            "expires_at_ms": planned.expires_at_ms,
+            "goes_at_ms": planned.goes_at_ms,
+        }
+
+
+def _time(moment_ms: int | None) -> str | None:
+    return None if moment_ms is None else datetime.fromtimestamp(moment_ms / 1000).isoformat(" ", "seconds")
+
+
+def describe_going(planned: PlannedFile, now_ms: int) -> str:
+    """When a file goes, in the words of a person who asks now."""
+    if planned.goes_at_ms is None:
+        return f"kept: {planned.why}"
+    if planned.goes_at_ms <= now_ms:
+        return "now"
+    now, moment = (datetime.fromtimestamp(each / 1000) for each in (now_ms, planned.goes_at_ms))
+    days = (moment.date() - now.date()) // timedelta(days=1)
+    day = {0: "today", 1: "tomorrow"}.get(days, f"on {moment.date()}")
+    return f"at {moment:%H:%M} {day}"
+
+
+def describe_growth(told: Forecast, disk: Disk) -> str:
+    """What the log's rate means for its disk; the rate is that of `flintlog forecast`."""
+    from flintlog.cli.look.forecast import DEFAULT_DAYS
+
+    text = f"The log grows by about {_size(told.bytes_a_day or 0)} a day, as in the last {DEFAULT_DAYS}"
+    if told.kept_bytes:
+        text += f"; kept as configured that is about {_size(told.kept_bytes)}"
+    text += f". Its disk is {int(disk.used_ratio * 100)} % full"
+    full_ms = told.limits[-1].at_ms if told.limits else None
+    if full_ms is None:
+        return f"{text}, and that is enough."
+    return f"{text}: in about {(full_ms - told.until_ms) / DAY_MS:.1f} days it is nearly full."
+
+
+def _size(count: float) -> str:
+    for unit in _UNITS[:-1]:
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {_UNITS[-1]}"

@@ -1,0 +1,164 @@
+"""`consume`, `export` and `import`: a few messages out of a store and into another, by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.cli.messages import BODY_FORMS, body_fields, to_row
+from flintlog.cli.names import GROUP, TOPIC
+from flintlog.cli.output import Output, TableOutput
+from flintlog.cli.parameters import Seconds, look, output_option, store_argument, store_config_option
+from flintlog.cli.times import parse_ms
+from flintlog.errors import DamagedStore, DiskError, InvalidOffset
+
+if TYPE_CHECKING:
+    from flintlog.store.options.store_config import StoreConfig
+    from flintlog.store.store import Store
+
+
+def _open(store: Path, config: StoreConfig | None, output: Output, create: bool | None = None) -> Store:
+    """Open for writing; a store that is there tells its sizes itself. `create` is None where none can be made."""
+    from flintlog.store.store import open_store
+
+    if store.exists() and any(store.iterdir()):
+        return open_store(store, look(store, config, output).config)
+    if not create:
+        advice = None if create is None else "--create makes one"
+        raise DamagedStore("there is no store here", path=store, advice=advice)
+    return open_store(store, config)
+
+
+@click.command()
+@store_argument
+@click.option("--group", required=True, type=GROUP, help="The group; what it has consumed is kept.")
+@click.option("--topic", required=True, type=TOPIC, help="The topic.")
+@click.option("--filter", "expression", help="Only messages with one of these tags: 'paid || shipped'.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many messages; all that are there by default.")
+@click.option("--start", default="earliest", show_default=True, help="Where a new group begins: earliest or latest.")
+@click.option(
+    "--wait", "wait_s", type=Seconds(0), default=0.0, show_default=True, help="Seconds to wait for the next one."
+)
+@click.option("--body", type=click.Choice(BODY_FORMS), default="text", show_default=True, help="Form of bodies.")
+@store_config_option
+@output_option
+def consume(
+    store: Path,
+    group: str,
+    topic: str,
+    expression: str | None,
+    limit: int | None,
+    start: str,
+    wait_s: float,
+    body: str,
+    config: StoreConfig | None,
+    output: Output,
+) -> None:
+    """Read a topic of the store in STORE for a group; each message is acknowledged when it was written out."""
+    _require_topic(store, config, topic)
+    with _open(store, config, output) as opened:
+        consumer = opened.consumer(group, topic, filter=expression, start=start, timeout_s=wait_s)
+
+        def rows() -> Iterator[dict[str, object]]:
+            for count, message in enumerate(consumer, 1):
+                yield to_row(message, body, is_for_people=isinstance(output, TableOutput))
+                consumer.acknowledge(message)
+                if count == limit:
+                    return
+
+        columns = ("topic", "queue_id", "queue_offset", "tags", "keys")
+        output.rows(rows(), columns if body == "none" else (*columns, *body_fields(output)))
+
+
+def _require_topic(store: Path, config: StoreConfig | None, topic: str) -> None:
+    """Refuse a topic that nothing in the store knows, before it is opened: offsets of it would be kept otherwise."""
+    from flintlog.maintenance.inspect.log_reader import LogReader, Wanted
+    from flintlog.maintenance.inspect.store_files import look_at
+
+    files = look_at(store, config)
+    if topic in (files.known_topics or ()) or any(topic == known for known, _ in files.queues):
+        return
+    if next(LogReader(files).messages(Wanted(topic)), None) is None:  # its queues may have to be built again
+        raise InvalidOffset(f"there is no topic {topic}", path=store, advice="`flintlog ls topics` lists them")
+
+
+@click.command("export")
+@store_argument
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@click.option("--topic", type=TOPIC, help="Only messages of this topic.")
+@click.option("--queue", "queue_id", type=click.IntRange(0), help="Only messages of this queue id.")
+@click.option("--from", "start", help="Stored at or after this time.")
+@click.option("--until", "stop", help="Stored before this time.")
+@store_config_option
+@output_option
+def export(
+    store: Path,
+    file: str,
+    topic: str | None,
+    queue_id: int | None,
+    start: str | None,
+    stop: str | None,
+    config: StoreConfig | None,
+    output: Output,
+) -> int:
+    """Write messages of the store in STORE as JSON lines, bodies in base64, for `flintlog import`.
+
+    They go to FILE, or to standard output; how many there were is told only beside a file.
+    """
+    from flintlog.maintenance.inspect.log_reader import LogReader, Wanted
+    from flintlog.maintenance.inspect.store_files import look_at
+    from flintlog.store.log.batch_markers import MARKER_TOPIC
+
+    damage: list[tuple[int, int, str]] = []
+    times = [None if text is None else parse_ms(text) for text in (start, stop)]
+    reader = LogReader(look_at(store, config), lambda *place: damage.append(place))
+    count = 0
+    with _open_file(file) as lines:
+        for message in reader.messages(Wanted(topic, queue_id, *times)):
+            if topic is None and message.topic == MARKER_TOPIC:
+                continue  # it closes a batch of this store, and is no message
+            lines.write(json.dumps(to_row(message, "base64"), ensure_ascii=False) + "\n")
+            count += 1
+    if file != "-":
+        output.record({"messages": count})
+    for begin, end, evidence in damage:
+        output.note(f"passed over {end - begin} bytes at {begin}: {evidence}")
+    return ExitCode.PARTIAL if damage else ExitCode.FINE
+
+
+def _open_file(file: str) -> IO[str]:
+    try:
+        return click.open_file(file, "w", encoding="utf-8")
+    except OSError as error:
+        raise DiskError(f"the file cannot be written: {error.strerror}", path=file) from error
+
+
+@click.command("import")
+@click.argument("store", type=click.Path(file_okay=False, path_type=Path), metavar="STORE")
+@click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
+@click.option("--topic", type=TOPIC, help="Put all of them under this topic.")
+@click.option("--create", is_flag=True, help="Make the store if there is none.")
+@click.option("--again", is_flag=True, help="Put them even if the same lines were imported before.")
+@store_config_option
+@output_option
+def import_(
+    store: Path, file: IO[str], topic: str | None, create: bool, again: bool, config: StoreConfig | None, output: Output
+) -> None:
+    """Put messages that `flintlog export` wrote into the store in STORE; they get new offsets and store times.
+
+    All of them are put, or none: every line is checked before. A rerun with the same lines puts nothing.
+    """
+    from flintlog.cli.mend.importing import ImportedLines, put_lines
+
+    lines = ImportedLines(file, topic)
+    count, name = lines.check()
+    with _open(store, config, output, create) as opened:
+        put = put_lines(opened, lines, None if again else f"import-{name}") if count else 0
+    output.record({"messages": put, "skipped": count - put})
+    if put < count:
+        output.note("these lines were imported before, and nothing was put; --again puts them once more")

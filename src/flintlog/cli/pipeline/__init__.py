@@ -1,0 +1,1 @@
+"""`flintlog pipeline …`: one module for each job that runs on Spark."""

@@ -1,0 +1,67 @@
+"""`flintlog pipeline …`: the jobs that run on Spark.
+
+A job's command is a module of its own, named in the table below; PySpark is imported when a job runs, not before.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from flintlog.cli.group import Entry, LazyGroup
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+JOBS: Mapping[str, Entry] = {
+    "compact": Entry("flintlog.cli.pipeline.compact", "compact", "Write the latest message of every key elsewhere."),
+    "dispatch": Entry("flintlog.cli.pipeline.dispatch", "dispatch", "Build queues and index for a store that runs."),
+    "export": Entry("flintlog.cli.pipeline.export", "export", "Add messages to a table: Parquet, Delta or Iceberg."),
+    "rebuild": Entry("flintlog.cli.pipeline.rebuild", "rebuild", "Build queues and index again, from the log alone."),
+    "replay": Entry("flintlog.cli.pipeline.replay", "replay", "Put messages of a table or store into a store again."),
+    "report": Entry("flintlog.cli.pipeline.report", "report", "Say what is in a store: tables, and a page with plots."),
+    "sql": Entry("flintlog.cli.pipeline.sql", "sql", "Ask a question about the messages of a store, in SQL."),
+    "verify": Entry("flintlog.cli.pipeline.verify", "verify", "Prove a store, or say what is wrong with it and where."),
+}
+
+pipeline = LazyGroup("pipeline", JOBS, "Run a job on Spark: on all cores of this machine, or on a cluster.")
+
+
+def master_option(command: Command) -> Command:
+    """Give a command `--master`."""
+    return click.option("--master", default="local[*]", show_default=True, help="Spark's master.")(command)
+
+
+@contextmanager
+def session(master: str) -> Iterator[SparkSession]:
+    """A session for one command; one that was running before goes on."""
+    from flintlog.pipeline.session import get_session, is_running
+
+    was_running = is_running()
+    # Spark makes a directory for tables where the user stands, though no command of ours has any.
+    with tempfile.TemporaryDirectory(prefix="flintlog-tables-", ignore_cleanup_errors=True) as tables:
+        spark = get_session(master, {"spark.sql.warehouse.dir": tables})
+        try:
+            yield spark
+        finally:
+            if not was_running:
+                spark.stop()
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error that is told (done, total); none where nobody looks."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

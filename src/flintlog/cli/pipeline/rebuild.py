@@ -1,0 +1,45 @@
+"""`flintlog pipeline rebuild STORE`: queues and index from the log alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flintlog.cli.names import TOPIC
+from flintlog.cli.output import Output
+from flintlog.cli.parameters import look, output_option, store_config_option
+from flintlog.cli.pipeline.commands import master_option, progress_bar, session
+
+if TYPE_CHECKING:
+    from flintlog.store.options.store_config import StoreConfig
+
+
+@click.command("rebuild")
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--topic", "topics", multiple=True, type=TOPIC, help="Only queues of this topic; may be repeated.")
+@click.option("--into", type=click.Path(path_type=Path), help="An empty directory for the result; the store stays.")
+@master_option
+@store_config_option
+@output_option
+def rebuild(
+    store: Path, topics: tuple[str, ...], into: Path | None, master: str, config: StoreConfig | None, output: Output
+) -> None:
+    """Build the consume queues and the index of STORE again, from its log alone.
+
+    The store must not be running. Its queues and index are replaced when the new ones are complete and on disk; a crash
+    at any moment leaves a store that opens.
+    """
+    from flintlog.pipeline.reading.logs import find_logs
+    from flintlog.pipeline.rebuild import guessed_config
+    from flintlog.pipeline.rebuild import rebuild as run
+
+    find_logs((str(store),))  # before anyone waits for Spark to start
+    config = guessed_config(look(store, None, output)) if config is None else config
+    with session(master) as spark, progress_bar("reading the log") as progress:
+        report = run(spark, store, config=config, topics=topics, into=into, progress=progress)
+    output.record(asdict(report))
+    if report.serial_because is not None:
+        output.note(f"It was done one record after another: {report.serial_because}.")

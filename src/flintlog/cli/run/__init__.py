@@ -1,0 +1,1 @@
+"""Commands that run something: put, serve, replica, bench, doctor."""

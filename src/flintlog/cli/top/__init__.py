@@ -1,0 +1,1 @@
+"""`flintlog top`: a live view of a store that another process writes."""

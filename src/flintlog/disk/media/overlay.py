@@ -1,0 +1,205 @@
+"""A medium over another one that is never written: changes stay in memory.
+
+Opening a store read-only runs the same recovery as any opening; through an overlay, what it cuts, clears and builds
+again exists for this process alone. A file that is written is mapped copy-on-write (pages that were not written go on
+showing what another process does to the file); a new file is plain memory; a deletion is remembered.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from flintlog.disk.media.libc import MemoryMap
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.map_cache import MapCache
+from flintlog.disk.media.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, Medium, RawFile, os_errors
+from flintlog.errors import DiskError
+from flintlog.kernel import written_end
+
+
+class OverlayFile:
+    """A file that was written or made through an overlay. It is kept until the overlay is dropped."""
+
+    def __init__(self, path: Path, buffer: memoryview, data_end: Callable[[int], int] | None = None) -> None:
+        """`data_end` tells where the data of the file below ends, and counts until the buffer was asked for."""
+        self.path = path
+        self.size = len(buffer)
+        self._buffer = buffer
+        self._data_end = data_end
+
+    @property
+    def buffer(self) -> memoryview:
+        self._data_end = None  # from here on anything may be written
+        return self._buffer
+
+    def sync(self, start: int = 0, stop: int | None = None) -> None:
+        """Nothing of an overlay is durable."""
+
+    def write_at(self, position: int, data: memoryview) -> None:
+        self.buffer[position : position + len(data)] = data
+
+    def clear(self, start: int, stop: int) -> None:
+        # Only what is not zero: a page that is written here becomes memory of this process.
+        stop = written_end(self._buffer, start, max(start, min(stop, self.data_end(start))))
+        self._buffer[start:stop] = bytes(stop - start)
+
+    def data_end(self, start: int) -> int:
+        return self.size if self._data_end is None else self._data_end(start)
+
+    def touch(self, start: int, stop: int) -> bool:
+        return False
+
+    def prepare(self, start: int, stop: int) -> bool:
+        return False
+
+    def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
+        return False
+
+    def lock_memory(self) -> bool:
+        return False
+
+    def unlock_memory(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """What was written must be there when the file is opened again."""
+
+
+class OverlayLock:
+    """No lock at all: an overlay disturbs nobody."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+class OverlayMedium:
+    """See the module."""
+
+    def __init__(self, below: Medium) -> None:
+        self.maps = MapCache()
+        self._below = below
+        self._files: dict[Path, OverlayFile] = {}
+        self._gone: set[Path] = set()
+
+    def create(self, path: Path, size: int) -> RawFile:
+        if path in self._files:
+            raise DiskError("the file exists", path=path)
+        # One below was made by another process since its directory was listed: for us it is not there.
+        return self._keep(path, MemoryMap(size, None, writable=True).buffer)
+
+    def open(self, path: Path, writable: bool = False) -> RawFile:
+        held = self._files.get(path)
+        if held is not None:
+            return held
+        if self._is_gone(path):
+            raise DiskError("there is no such file", path=path)
+        if not writable:
+            return self._below.open(path)
+        return self._keep(path, self._private(path), lambda start: self._data_end_below(path, start))
+
+    def sync(self, path: Path) -> None:
+        """Nothing of an overlay is durable."""
+
+    def _private(self, path: Path) -> memoryview:
+        if isinstance(self._below, LocalMedium):
+            # Not Python's own map: that keeps a descriptor for each file until it is collected.
+            with os_errors("open", path), open(path, "rb") as file:
+                return MemoryMap(os.fstat(file.fileno()).st_size, file.fileno(), writable=True, private=True).buffer
+        with closing(self._below.open(path)) as file:
+            return memoryview(bytearray(file.buffer))
+
+    def _data_end_below(self, path: Path, start: int) -> int:
+        with closing(self._below.open(path)) as file:
+            return file.data_end(start)
+
+    def _keep(self, path: Path, buffer: memoryview, data_end: Callable[[int], int] | None = None) -> OverlayFile:
+        self._gone.discard(path)
+        file = self._files[path] = OverlayFile(path, buffer, data_end)
+        return file
+
+    def _is_gone(self, path: Path) -> bool:
+        # Asked for every file of a store, and mostly nothing is gone.
+        return bool(self._gone) and (path in self._gone or any(parent in self._gone for parent in path.parents))
+
+    # Names
+
+    def listing(self, directory: Path) -> list[FileInfo]:
+        found = {} if self._is_gone(directory) else {info.name: info for info in self._below.listing(directory)}
+        for name in [name for name in found if directory / name in self._gone]:
+            del found[name]
+        for info in self._own(directory):
+            found[info.name] = info
+        return [found[name] for name in sorted(found)]
+
+    def _own(self, directory: Path) -> Iterator[FileInfo]:
+        for path, file in self._files.items():
+            if path.parent == directory:
+                yield FileInfo(path.name, file.size, 0, False)
+            elif directory in path.parents:
+                yield FileInfo(path.relative_to(directory).parts[0], 0, 0, True)
+
+    def stat(self, path: Path) -> FileInfo | None:
+        held = self._files.get(path)
+        if held is not None:
+            return FileInfo(path.name, held.size, 0, False)
+        if any(path in file.parents for file in self._files):
+            return FileInfo(path.name, 0, 0, True)
+        return None if self._is_gone(path) else self._below.stat(path)
+
+    def exists(self, path: Path) -> bool:
+        return self.stat(path) is not None
+
+    def read(self, path: Path, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
+        held = self._files.get(path)
+        if held is not None:
+            if held.size > limit:
+                raise DiskError(f"the file is longer than {limit} bytes", path=path)
+            return bytes(held.buffer)
+        if self._is_gone(path):
+            raise DiskError("there is no such file", path=path)
+        return self._below.read(path, limit)
+
+    def head(self, path: Path, size: int) -> bytes:
+        held = self._files.get(path)
+        if held is not None:
+            return bytes(held.buffer[:size])
+        if self._is_gone(path):
+            raise DiskError("there is no such file", path=path)
+        return self._below.head(path, size)
+
+    def write(self, path: Path, data: bytes) -> None:
+        self._keep(path, memoryview(bytearray(data)))
+
+    replace = write
+
+    def rename(self, source: Path, target: Path) -> None:
+        data = self.read(source)
+        self.remove(source)
+        self.write(target, data)
+
+    def remove(self, path: Path) -> None:
+        self._files.pop(path, None)
+        self._gone.add(path)
+
+    def remove_tree(self, path: Path) -> None:
+        for held in [held for held in self._files if path in held.parents]:
+            del self._files[held]
+        self.remove(path)
+
+    def make_directories(self, path: Path) -> None:
+        """Directories of an overlay are where its files are."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Nothing of an overlay is durable."""
+
+    def usage(self, path: Path) -> DiskUsage:
+        return self._below.usage(path)
+
+    def lock(self, path: Path) -> OverlayLock:
+        return OverlayLock(path)

@@ -1,0 +1,82 @@
+"""Bytes of a store that are only read, wherever they are.
+
+Verification, export and Spark's executors read ranges of files and never change one. They ask a
+`ByteSource`: on this machine it maps the files, elsewhere (`arrow_source`) it fetches ranges from an object
+store or HDFS. A range is always answered in full or not at all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path, PurePath
+from typing import Protocol
+
+from flintlog.disk.media.medium import FileInfo, Medium, RawFile
+from flintlog.errors import DiskError
+
+DEFAULT_OPEN_FILES = 64
+
+
+class ByteSource(Protocol):
+    """Read-only access to the files of a store."""
+
+    def listing(self, directory: PurePath) -> list[FileInfo]:
+        """The entries of a directory by name; empty when there is none."""
+
+    def size(self, path: PurePath) -> int:
+        """The length of a file; `DiskError` when there is none."""
+
+    def view(self, path: PurePath, start: int, stop: int) -> memoryview:
+        """These bytes, read-only; `DiskError` when the file does not hold them all."""
+
+    def data_end(self, path: PurePath, start: int) -> int:
+        """The place from which on nothing was ever written, at least `start`, as far as the file system can tell."""
+
+
+class MappedSource:
+    """Files of a medium, mapped. Views are not copies; the last `max_files` files stay mapped."""
+
+    def __init__(self, medium: Medium, max_files: int = DEFAULT_OPEN_FILES) -> None:
+        self._medium = medium
+        self._max_files = max_files
+        self._files: OrderedDict[Path, RawFile] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def listing(self, directory: PurePath) -> list[FileInfo]:
+        return self._medium.listing(Path(directory))
+
+    def size(self, path: PurePath) -> int:
+        info = self._medium.stat(Path(path))
+        if info is None:
+            raise DiskError("there is no such file", path=path)
+        return info.size
+
+    def view(self, path: PurePath, start: int, stop: int) -> memoryview:
+        file = self._file(Path(path))
+        check_range(path, start, stop, file.size)
+        return file.buffer[start:stop]
+
+    def forget(self) -> None:
+        """Let all files go; each is unmapped with the last view of it, and mapped again when it is asked for."""
+        with self._lock:
+            self._files.clear()
+
+    def data_end(self, path: PurePath, start: int) -> int:
+        return self._file(Path(path)).data_end(start)
+
+    def _file(self, path: Path) -> RawFile:
+        with self._lock:
+            file = self._files.pop(path, None)
+            if file is None:
+                file = self._medium.open(path)
+            self._files[path] = file
+            if len(self._files) > self._max_files:
+                self._files.popitem(last=False)  # not closed: another thread may be about to slice it
+        return file
+
+
+def check_range(path: PurePath, start: int, stop: int, size: int) -> None:
+    """`DiskError` unless a file of `size` bytes holds the range."""
+    if not 0 <= start <= stop <= size:
+        raise DiskError(f"the bytes {start} to {stop} are not in a file of {size}", path=path, offset=start)

@@ -1,0 +1,288 @@
+"""One file of a log, as far as it is mapped: positions, the map, the growing end.
+
+      0          flushed      committed       wrote          size
+      +------------+-------------+--------------+--------------+
+      |  durable   |  in the page cache         |  zeros       |
+      +------------+-------------+--------------+--------------+
+                                 | only in a write buffer, if the segment has one
+
+flushed <= committed <= wrote, always. Readers see up to `read_position`: committed for a segment with
+a write buffer, wrote otherwise.
+
+A segment is mapped when it is first looked at, and the map cache may unmap it while nobody holds it and its tail is not
+in use. It is destroyed when its last holder has let go, or by force after a while: then it is unlinked and
+served no more, but a view that someone still has stays valid.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from flintlog.disk.segments.counted import Counted
+from flintlog.disk.media.medium import Descriptive, Medium, RawFile
+from flintlog.errors import InvalidOffset, StoreClosed, SyncFailed, WrongFileSize
+from flintlog.kernel import Tail
+
+
+class WriteBuffer:
+    """Memory that takes appends in place of the map, and the way to give it back."""
+
+    __slots__ = ("give_back", "view")
+
+    def __init__(self, view: memoryview, give_back: Callable[[], None]) -> None:
+        self.view = view
+        self.give_back = give_back
+
+
+class MappedSegment(Counted):
+    """One file: its positions, its map and its tail. `Segment` is what is done with it."""
+
+    __slots__ = (
+        "__weakref__",
+        "_medium",
+        "_position",
+        "_raw",
+        "_raw_writable",
+        "_read_view",
+        "_store_timestamp",
+        "_sync_failure",
+        "_tail",
+        "_touched_until",
+        "_write_buffer",
+        "base",
+        "committed_position",
+        "flushed_position",
+        "give_up_tail",
+        "is_listed",
+        "path",
+        "recently_used",
+        "size",
+    )
+
+    def __init__(
+        self,
+        path: Path,
+        base: int,
+        size: int,
+        medium: Medium,
+        *,
+        raw: RawFile | None = None,
+        write_buffer: WriteBuffer | None = None,
+    ) -> None:
+        """`raw` is the file when it is mapped already, as `create` leaves it."""
+        super().__init__()
+        self.path = path
+        self.base = base
+        self.size = size
+        self.committed_position = 0
+        self.flushed_position = 0
+        self.recently_used = True
+        self.is_listed = False  # whether it is among the segments of a log
+        # Set by an owner who hands the tail to others: called, in any thread and without waiting, before
+        # an idle tail is unmapped; True promises that nobody has the tail any more.
+        self.give_up_tail: Callable[[], bool] | None = None
+        self._medium = medium
+        self._raw = raw
+        self._raw_writable = raw is not None
+        self._read_view: memoryview | None = None
+        self._tail: Tail | None = None
+        self._position = 0
+        self._store_timestamp = 0
+        self._sync_failure: SyncFailed | None = None
+        self._touched_until = 0
+        self._write_buffer = write_buffer
+        if raw is not None:
+            medium.maps.add(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({str(self.path)!r}, wrote={self.wrote_position}, flushed={self.flushed_position})"
+        )
+
+    # Positions
+
+    @property
+    def end(self) -> int:
+        """The offset behind the segment's last byte, written or not."""
+        return self.base + self.size
+
+    @property
+    def wrote_position(self) -> int:
+        tail = self._tail
+        return tail.position if tail is not None else self._position
+
+    @wrote_position.setter
+    def wrote_position(self, position: int) -> None:
+        self._position = position
+        if self._tail is not None:
+            self._tail.position = position
+
+    @property
+    def store_timestamp(self) -> int:
+        """The store time of the last record appended since the file was opened; 0 before the first."""
+        tail = self._tail
+        return self._store_timestamp if tail is None else tail.store_timestamp
+
+    @property
+    def read_position(self) -> int:
+        if self._write_buffer is not None:
+            return self.committed_position
+        tail = self._tail
+        return tail.position if tail is not None else self._position
+
+    @property
+    def is_full(self) -> bool:
+        return self.wrote_position == self.size
+
+    @property
+    def is_mapped(self) -> bool:
+        return self._raw is not None
+
+    @property
+    def modified_ms(self) -> int:
+        """When the file was last written, by the file system; 0 when it is gone."""
+        info = self._medium.stat(self.path)
+        return 0 if info is None else info.mtime_ms
+
+    def set_positions(self, position: int) -> None:
+        """Wrote and committed at once, as after loading and recovery. Nothing becomes flushed by that."""
+        if not 0 <= position <= self.size:
+            raise InvalidOffset("a position outside of the segment", path=self.path, offset=position)
+        self.wrote_position = position
+        self.committed_position = position
+        self.flushed_position = min(self.flushed_position, position)
+
+    # Mapping
+
+    def raw(self, writable: bool = False) -> RawFile:
+        """The mapped file; opened if it is not. Hold the segment while using it."""
+        raw = self._raw
+        if raw is not None and (self._raw_writable or not writable):
+            self.recently_used = True
+            return raw
+        with self._lock:
+            raw, is_new = self._open(writable)
+        if is_new:
+            self._medium.maps.add(self)
+        return raw
+
+    def _open(self, writable: bool) -> tuple[RawFile, bool]:
+        if self._raw is not None and (self._raw_writable or not writable):
+            return self._raw, False
+        if self._references <= 0:
+            raise StoreClosed("the segment was destroyed", path=self.path)
+        raw = self._medium.open(self.path, writable)
+        if raw.size != self.size:
+            raw.close()
+            raise WrongFileSize(f"the file has {raw.size} bytes, not {self.size}", path=self.path)
+        was_mapped = self._raw is not None
+        # A map for reading is not closed here: another reader may be about to take its buffer. It goes with the last.
+        self._raw, self._raw_writable, self._read_view = raw, writable, None
+        return raw, not was_mapped
+
+    @property
+    def tail(self) -> Tail:
+        """The growing end. Whoever appends keeps it; the segment stays mapped while it is not full."""
+        tail = self._tail
+        if tail is None:
+            if not self.hold():
+                raise StoreClosed("the segment was destroyed", path=self.path)
+            try:
+                raw = self.raw(writable=True)
+                buffer = raw.buffer if self._write_buffer is None else self._write_buffer.view
+                tail = self._tail = Tail(buffer, self.base, self._position)
+            finally:
+                self.release()
+        self.recently_used = True
+        return tail
+
+    @property
+    def log_tail(self) -> Tail:
+        """`tail`, for a log: batches are written through the file, if this is one of the local disk."""
+        if not self.hold():
+            raise StoreClosed("the segment was destroyed", path=self.path)
+        try:
+            tail = self.tail
+            raw = self.raw(writable=True)
+            if self._write_buffer is None and not tail.has_file and isinstance(raw, Descriptive):
+                descriptor = raw.new_descriptor()
+                if descriptor >= 0 and not tail.take_file(descriptor):
+                    os.close(descriptor)
+            return tail
+        finally:
+            self.release()
+
+    def append(self, data: bytes | memoryview) -> bool:
+        """Write ready bytes at the end, as a replica does; False, and nothing written, when they do not fit."""
+        tail = self.tail
+        buffer = tail.buffer
+        start, stop = tail.position, tail.position + len(data)
+        if stop > self.size or not isinstance(buffer, memoryview):
+            return False
+        buffer[start:stop] = data
+        tail.position = stop
+        return True
+
+    def try_unmap(self) -> bool:
+        """Unmap if nobody holds the segment and its tail is given up. Called by the map cache."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._raw is None:
+                return True
+            if self._references != 1 or self._write_buffer is not None or not self._drop_tail():
+                return False
+            self._unmap()
+            return True
+        finally:
+            self._lock.release()
+
+    def _drop_tail(self) -> bool:
+        tail = self._tail
+        if tail is None:
+            return True
+        # A full segment must be flushed first: a failed write-back is reported only to a map that saw it.
+        # Owners who can rebuild their file (give_up_tail) do without.
+        is_done = tail.position == self.size and self.flushed_position == self.size
+        if not is_done and (self.give_up_tail is None or not self.give_up_tail()):
+            return False
+        self._position = tail.position
+        self._store_timestamp = tail.store_timestamp
+        self._tail = None
+        tail.release()
+        return True
+
+    def _unmap(self) -> None:
+        raw, self._raw, self._read_view, self._raw_writable = self._raw, None, None, False
+        if raw is not None:
+            raw.close()
+
+    # The end
+
+    def _clean_up(self) -> None:
+        """Drop the map; runs once, when the last holder has gone or by force."""
+        if self._tail is not None:
+            self._position = self._tail.position
+            self._store_timestamp = self._tail.store_timestamp
+            self._tail.release()
+            self._tail = None
+        self._unmap()
+        buffer, self._write_buffer = self._write_buffer, None
+        if buffer is not None:
+            buffer.give_back()
+
+    def shut_down(self, force_after_ms: int, now_ms: int) -> bool:
+        """Serve no more; True when nobody holds the segment, or they held it for too long."""
+        if not self.end_serving(force_after_ms, now_ms):
+            return False
+        self._medium.maps.discard(self)
+        return True
+
+    def destroy(self, force_after_ms: int, now_ms: int) -> bool:
+        """Shut down and unlink; False when someone still holds it: call again later."""
+        if not self.shut_down(force_after_ms, now_ms):
+            return False
+        self._medium.remove(self.path)
+        return True

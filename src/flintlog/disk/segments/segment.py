@@ -1,0 +1,232 @@
+"""One fixed-size file of a log: RocketMQ's MappedFile.
+
+`mapped_segment.py` has its positions and its map; here is what is done with it: reading, flushing and committing,
+making pages ready. One thread at a time appends (through `tail`); any thread may select, flush or destroy.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from flintlog.disk.segments.mapped_segment import MappedSegment, WriteBuffer
+from flintlog.disk.media.medium import PAGE_BYTES, Advice
+from flintlog.disk.segments.selected_range import SelectedRange
+from flintlog.errors import SyncFailed
+
+__all__ = ["DEFAULT_TOUCH_AHEAD_BYTES", "Segment", "SelectedRange", "WriteBuffer"]
+
+DEFAULT_TOUCH_AHEAD_BYTES = 16 * 1024 * 1024
+DEAR_PAGE_NS: Final = 20_000
+"""What a page of the map may cost, when many are asked for at once: where the host of a virtual machine has to find
+them it is twice as much and more, elsewhere a tenth."""
+
+
+class Segment(MappedSegment):
+    """One file: read, flushed, committed, made ready."""
+
+    __slots__ = ()
+
+    # Reading
+
+    def select(self, position: int, size: int | None = None) -> SelectedRange | None:
+        """The bytes from `position`, `size` of them or all that can be read; None if they are not there."""
+        limit = self.read_position
+        if size is None:
+            size = limit - position
+            if size <= 0:
+                return None
+        if position < 0 or size < 0 or position + size > limit or not self.hold():
+            return None
+        self.recently_used = True
+        try:
+            view = self._read_view or self._map_for_reading()
+        except BaseException:
+            self.release()
+            raise
+        return SelectedRange(self.release, self.base + position, view[position : position + size])
+
+    def peek(self) -> memoryview | None:
+        """The whole file for a short look, without holding it; None when the segment is on its way out.
+
+        The view stays valid whatever becomes of the segment: a map goes with its last view.
+        """
+        view = self._read_view
+        if view is None:
+            if not self.hold():
+                return None
+            try:
+                view = self._map_for_reading()
+            finally:
+                self.release()
+        self.recently_used = True
+        return view
+
+    def _map_for_reading(self) -> memoryview:
+        view = self._read_view = self.raw().buffer.toreadonly()
+        return view
+
+    # Flush and commit
+
+    def is_able_to_flush(self, least_pages: int) -> bool:
+        return self._is_due(least_pages, self.flushed_position, self.read_position)
+
+    def is_able_to_commit(self, least_pages: int) -> bool:
+        return self._is_due(least_pages, self.committed_position, self.wrote_position)
+
+    def _is_due(self, least_pages: int, done: int, wrote: int) -> bool:
+        if self.is_full:
+            return True
+        if least_pages > 0:
+            return wrote // PAGE_BYTES - done // PAGE_BYTES >= least_pages
+        return wrote > done
+
+    def flush(self, least_pages: int = 0) -> int:
+        """Make what can be read durable if enough pages are dirty; returns the flushed position."""
+        if not self.is_able_to_flush(least_pages):
+            return self.flushed_position
+        position = self.read_position
+        if position <= self.flushed_position:
+            return self.flushed_position
+        if not self.hold():
+            return self.flushed_position  # on its way out, and not durable for that
+        try:
+            self._sync(self.flushed_position, position)
+        finally:
+            self.release()
+        self.flushed_position = position
+        return position
+
+    def sync(self) -> None:
+        """Make the whole file durable, whatever the positions say."""
+        if self.hold():
+            try:
+                position = self.read_position
+                self._sync(0, self.size)
+                self.flushed_position = max(self.flushed_position, position)
+            finally:
+                self.release()
+
+    def clear_behind(self) -> None:
+        """Set everything behind the written bytes to zero, durably: old records there must not be found again."""
+        if self.hold():
+            try:
+                self.raw(writable=True).clear(self.wrote_position, self.size)
+                self._sync(self.wrote_position, self.size)
+            finally:
+                self.release()
+
+    def _sync(self, start: int, stop: int) -> None:
+        # Kept here as well as in the file: a file that was unmapped and opened again has forgotten it.
+        if self._sync_failure is not None:
+            raise self._sync_failure
+        raw = self._raw
+        try:
+            if raw is not None:
+                raw.sync(start, stop)
+            else:
+                self._medium.sync(self.path)  # it was found, or unmapped since it was written
+        except SyncFailed as error:
+            self._sync_failure = error
+            # The system may take these pages for clean now, without having written them: then a process that finds
+            # them in memory after this one would be told that they are durable. Touched, they are to be written again.
+            self.raw(writable=True).touch(start, stop)
+            raise
+
+    def commit(self, least_pages: int = 0) -> int:
+        """Write the write buffer to the file if enough pages wait; returns the committed position."""
+        buffer = self._write_buffer
+        if buffer is None:
+            self.committed_position = self.wrote_position
+            return self.committed_position
+        if self.is_able_to_commit(least_pages) and self.hold():
+            try:
+                self._write_out(buffer)
+            finally:
+                self.release()
+        if self.committed_position == self.size:
+            self._return_buffer()
+        return self.committed_position
+
+    def _write_out(self, buffer: WriteBuffer) -> None:
+        start, stop = self.committed_position, self.wrote_position
+        if stop > start:
+            self.raw(writable=True).write_at(start, buffer.view[start:stop])
+            self.committed_position = stop
+
+    def _return_buffer(self) -> None:
+        with self._lock:
+            buffer, self._write_buffer = self._write_buffer, None
+            if buffer is None:
+                return
+            self._position = self.size  # before the tail goes: a reader must never see a position jump back
+            tail, self._tail = self._tail, None
+            if tail is not None:
+                tail.release()
+        buffer.give_back()
+
+    # Memory
+
+    def warm_ahead(self, ahead_bytes: int = DEFAULT_TOUCH_AHEAD_BYTES, *, for_syncs: bool = False) -> int:
+        """Fault in the pages just ahead of the writer; returns how many bytes were touched.
+
+        `for_syncs` does more, for a writer who syncs every few pages and waits for that: see `RawFile.prepare`.
+        """
+        wrote = self.wrote_position
+        start, stop = max(wrote, self._touched_until), min(self.size, wrote + ahead_bytes)
+        # In steps of half the distance: one call for each few pages would cost more than the faults.
+        if self._write_buffer is not None or stop - start < min(ahead_bytes // 2, self.size - start) or start >= stop:
+            return 0
+        tail = self._tail
+        if not for_syncs and tail is not None and tail.is_through_file:
+            return 0  # who writes through the file needs no pages of the map
+        if not self.hold():
+            return 0
+        try:
+            raw = self.raw(writable=True)
+            if not for_syncs or not raw.prepare(start, stop):
+                raw.touch(start, stop)
+        finally:
+            self.release()
+        self._touched_until = stop
+        return stop - start
+
+    def make_ready(self, step_bytes: int) -> int:
+        """How far pages are ready for the writer; if it has caught up with that, the next step is touched now.
+
+        A fault for each page costs ten times as much as asking for many at once. Where that is dear all the same, as on
+        a virtual machine whose host has to find each page again, the tail is told to use the file more often.
+        """
+        wrote = self.wrote_position
+        if self._write_buffer is not None or self._touched_until == self.size:
+            return self.size
+        if wrote >= self._touched_until and self.hold():
+            try:
+                stop = min(self.size, wrote + step_bytes)
+                began_ns = time.perf_counter_ns()
+                is_touched = self.raw(writable=True).touch(wrote, stop)
+                page_ns = (time.perf_counter_ns() - began_ns) * PAGE_BYTES // max(stop - wrote, PAGE_BYTES)
+                if page_ns > DEAR_PAGE_NS and self._tail is not None:
+                    self._tail.prefer_file()
+            finally:
+                self.release()
+            self._touched_until = max(self._touched_until, stop) if is_touched else self.size
+        return self._touched_until
+
+    def warm_up(self) -> bool:
+        """Fault in the whole file and keep it in memory; False when memory could not be locked."""
+        if not self.hold():
+            return False
+        try:
+            raw = self.raw(writable=True)
+            raw.touch(0, self.size)
+            self._touched_until = self.size
+            return raw.lock_memory() & raw.advise(Advice.WILL_NEED)
+        finally:
+            self.release()
+
+    def unlock_memory(self) -> None:
+        """Let the system page the segment out again."""
+        raw = self._raw
+        if raw is not None:
+            raw.unlock_memory()

@@ -1,0 +1,278 @@
+"""`backup`: a copy of a store that is consistent while the store runs, and cheap to repeat.
+
+Only what cannot be built again is copied: the log and `config/`. The order makes it consistent: first the config files,
+then the log up to where it ends by then, so no consumer offset of the copy can be ahead of its messages. A log
+file that is followed by another one never changes; it is copied once, and the next backup leaves it alone unless
+its length or time changed.
+
+A backup never ends inside a closed batch, and remembers which batches it has (`backup_batches.py`).
+
+Of a ledger's member its term, its vote and its checkpoint are copied too. They and the log are one promise to the
+group, so a member has to be stopped: a copy of a moment in between could have voted for what it does not hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flintlog import kernel
+from flintlog.maintenance.backup.backup_batches import NAME, encode_table, parse_table
+from flintlog.maintenance.backup.backup_files import (
+    FILES,
+    FORMAT,
+    MANIFEST,
+    BackupFile,
+    Damage,
+    Manifest,
+    check_files,
+    copy_hashed,
+    find_damage,
+    load_manifest,
+    save_manifest,
+    stored_path,
+)
+from flintlog.maintenance.inspect.delay_levels import format_levels
+from flintlog.maintenance.inspect.store_files import StoreFiles, look_at, refuse_member
+from flintlog.checks.derived_files import DataFile
+from flintlog.derive.log_end import records_end
+from flintlog.disk.media.durable_names import sync_names
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.lock import is_locked
+from flintlog.disk.media.medium import Medium
+from flintlog.errors import DamagedStore, DiskError, StoreInUse
+from flintlog.format import names
+from flintlog.store.paths import LEDGER_PREFIX, MEMBER_TERM
+from flintlog.store.settings.written_with import DELAY_LEVELS, DERIVED_FILES
+
+if TYPE_CHECKING:
+    from flintlog.store.options.store_config import StoreConfig
+
+WORKING = ".working"
+_LOOKS = 1000
+"""How often the log's end is looked for before batches that are begun and closed meanwhile are given way to."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What is in the backup now, and what of it was copied this time."""
+
+    min_offset: int
+    end_offset: int
+    file_count: int
+    byte_count: int
+    copied_files: int
+    copied_bytes: int
+    healed_files: int
+    """Copies of the backup before that no longer matched their digest, and were copied again."""
+
+
+def backup(
+    root: Path, target: Path, config: StoreConfig | None = None, *, medium: Medium | None = None
+) -> BackupReport:
+    """Bring the backup in `target` up to the store in `root`, which may run meanwhile."""
+    medium = LocalMedium() if medium is None else medium
+    refuse_member(root, medium, "backed up by itself")
+    files = look_at(root, config, medium)
+    _refuse_running_member(files)
+    if target.absolute().is_relative_to(root.absolute()):
+        raise DamagedStore("a backup inside its store would not survive it", path=target, advice="name another place")
+    if medium.listing(target) and not medium.exists(target / MANIFEST) and not medium.exists(target / FILES):
+        raise DamagedStore("this directory holds something else", path=target, advice="name an empty or new one")
+    medium.make_directories(target / FILES)
+    lock = medium.lock(target / names.LOCK)
+    try:
+        sync_names([target, target / FILES], medium)  # a backup that was killed may have left directories unsynced
+        return _Copying(files, target).run()
+    finally:
+        lock.release()
+
+
+def _refuse_running_member(files: StoreFiles) -> None:
+    lock = files.paths.lock
+    if files.paths.ledger is not None and is_locked(lock):
+        raise StoreInUse("a ledger's member is backed up when it is stopped", path=files.root, advice="stop it first")
+
+
+class _Copying:
+    """One backup, with the target's lock held."""
+
+    def __init__(self, files: StoreFiles, target: Path) -> None:
+        self._files = files
+        self._medium = files.medium
+        self._target = target
+        has_one = files.medium.exists(target / MANIFEST)
+        before = load_manifest(target, files.medium).files if has_one else ()
+        self._before = {file.name: file for file in before}
+        self._copied_files = 0
+        self._copied_bytes = 0
+        self._healed_files = 0
+
+    def run(self) -> BackupReport:
+        config = [*self._copy_config(), *self._copy_member()]
+        files, log_end, notes = self._find_end()
+        log = self._copy_log(files, log_end)
+        config += [] if notes is None else [self._save(notes, NAME)]
+        _refuse_running_member(self._files)  # it may have been started meanwhile
+        size = self._log_file_size()
+        taken_at_ms = time.time_ns() // 1_000_000
+        begin = log[0].base or 0 if log else 0
+        end = (log[-1].base or 0) + log[-1].length if log else 0
+        manifest = Manifest(FORMAT, taken_at_ms, begin, end, size, self._options(), (*config, *log))
+        save_manifest(self._target, manifest, self._medium)
+        self._sweep(manifest)
+        total = sum(file.length for file in manifest.files)
+        copied = self._copied_files, self._copied_bytes, self._healed_files
+        return BackupReport(begin, end, len(manifest.files), total, *copied)
+
+    def _options(self) -> dict[str, int | bool | str | dict[str, str]]:
+        config = self._files.config
+        told: dict[str, int | bool | str | dict[str, str]] = {name: getattr(config, name) for name in DERIVED_FILES}
+        told["topic_queue_types"] = dict(config.topic_queue_types)
+        told[DELAY_LEVELS] = format_levels(self._files.delay_levels_ms)
+        if self._files.paths.ledger is not None:
+            told["enable_dleger_commit_log"] = True
+            told["dleger_self_id"] = self._files.paths.ledger.name.removeprefix(LEDGER_PREFIX)
+        return told
+
+    def _log_file_size(self) -> int:
+        return self._files.config.mapped_file_size_commit_log
+
+    # ------------------------------------------------------------------ config
+
+    def _copy_config(self) -> list[BackupFile]:
+        folder = self._files.root / names.CONFIG
+        found: list[BackupFile] = []
+        for info in self._medium.listing(folder):
+            if not info.is_directory and info.name.removesuffix(names.BACKUP_SUFFIX).endswith(".json"):
+                name = f"{names.CONFIG}/{info.name}"
+                try:
+                    found.append(self._copy(folder / info.name, name, info.size, info.mtime_ms))
+                except DiskError:
+                    continue  # replaced or removed at this moment; its other half is there
+        return found
+
+    def _copy_member(self) -> list[BackupFile]:
+        directory = self._files.paths.ledger
+        found: list[BackupFile] = []
+        if directory is None:
+            return found
+        for name in (MEMBER_TERM, names.CHECKPOINT):
+            info = self._medium.stat(directory / name)
+            if info is not None:
+                found.append(self._copy(directory / name, f"{directory.name}/{name}", info.size, info.mtime_ms))
+        return found
+
+    # ------------------------------------------------------------------ log
+
+    def _name(self, file: DataFile) -> str:
+        """Where a file of the log belongs in a store."""
+        member, ledger = self._files.paths.ledger, self._files.ledger
+        is_entries = ledger is not None and ledger.holds(file)
+        folder = f"{member.name}/data" if member is not None and is_entries else names.COMMIT_LOG
+        return f"{folder}/{names.segment_name(file.base)}"
+
+    def _find_end(self) -> tuple[list[DataFile], int, bytes | None]:
+        """The files of the log that hold records, where they end, and the note about the batches below that."""
+        path = self._files.paths.batches
+        for _ in range(_LOOKS):
+            before = self._read_notes()
+            files, last = self._log_now()
+            end = 0 if last is None else self._end_of(last)
+            if before == self._read_notes():
+                break
+        else:
+            raise StoreInUse("batches are written one after the other", path=path, advice="try it again later")
+        if before is None:
+            return files, end, None
+        table = parse_table(before)
+        if table.opened is not None:
+            end = min(end, table.opened.start)
+        return [file for file in files if file.base < end or file is files[0]], end, encode_table(table)
+
+    def _read_notes(self) -> bytes | None:
+        return self._files.medium.read(self._files.paths.batches) if self._has_notes else None
+
+    @property
+    def _has_notes(self) -> bool:
+        return self._files.paths.ledger is None and self._files.medium.exists(self._files.paths.batches)
+
+    def _copy_log(self, log: list[DataFile], log_end: int) -> list[BackupFile]:
+        copied: list[BackupFile] = []
+        for file in log:
+            path = Path(file.path)
+            is_whole = file is not log[-1]
+            length = file.size if is_whole else max(0, log_end - file.base)
+            info = self._medium.stat(path)
+            name = self._name(file)
+            try:
+                if info is None:
+                    raise DiskError("the file is gone", path=path)
+                entry = self._unchanged(name, length, info.mtime_ms) if is_whole else None
+                copied.append(entry or self._copy(path, name, length, info.mtime_ms, file.base))
+            except DiskError:
+                if copied:
+                    raise
+                # The oldest files may be deleted by the store's retention while they are copied.
+        return copied
+
+    def _log_now(self) -> tuple[list[DataFile], DataFile | None]:
+        """The files of the log that hold records, as they are now, and the last of them."""
+        files = look_at(self._files.root, self._files.given, self._medium)
+        with_data = [file for file in files.log if any(files.read(file.path, 0, min(8, file.size)))]
+        if not with_data:
+            return [], None
+        return [file for file in files.log if file.base <= with_data[-1].base], with_data[-1]
+
+    def _end_of(self, file: DataFile) -> int:
+        raw = self._medium.open(Path(file.path))
+        try:
+            if self._files.ledger is not None:  # what a ledger holds behind its last record is for its group to judge
+                return file.base + kernel.written_end(raw.buffer, 0, raw.data_end(0))
+            return records_end(raw.buffer, file.base, file.base, raw.data_end(0))
+        finally:
+            raw.close()
+
+    def _unchanged(self, name: str, length: int, modified_ms: int) -> BackupFile | None:
+        """The copy of a file that nothing was written to since, if it is intact: a backup vouches for all it names."""
+        before = self._before.get(name)
+        if before is None or (before.length, before.modified_ms) != (length, modified_ms):
+            return None
+        if find_damage(self._target, before, self._medium) is None:
+            return before
+        self._healed_files += 1
+        return None
+
+    def _copy(self, source: Path, name: str, length: int, modified_ms: int, base: int | None = None) -> BackupFile:
+        working = self._target / FILES / WORKING
+        digest = copy_hashed(self._medium, source, length, working)
+        entry = BackupFile(name, f"{source.name}-{length}-{digest[:16]}", length, digest, modified_ms, base)
+        path = stored_path(self._target, entry)
+        self._medium.rename(working, path)
+        self._medium.sync_directory(path.parent)
+        self._copied_files += 1
+        self._copied_bytes += length
+        return entry
+
+    def _save(self, data: bytes, name: str) -> BackupFile:
+        """A file of a backup that is not a copy of one of the store."""
+        digest = hashlib.sha256(data).hexdigest()
+        entry = BackupFile(name, f"{Path(name).name}-{len(data)}-{digest[:16]}", len(data), digest, 0)
+        self._medium.replace(stored_path(self._target, entry), data)
+        return entry
+
+    def _sweep(self, manifest: Manifest) -> None:
+        named = {file.stored for file in manifest.files}
+        for info in self._medium.listing(self._target / FILES):
+            if info.name not in named:
+                self._medium.remove(self._target / FILES / info.name)
+
+
+def verify_backup(target: Path, *, medium: Medium | None = None) -> tuple[Manifest, list[Damage]]:
+    """Read all of a backup: its manifest, and what does not match it. Nothing is restored."""
+    medium = LocalMedium() if medium is None else medium
+    manifest = load_manifest(target, medium)
+    return manifest, check_files(target, manifest, medium)

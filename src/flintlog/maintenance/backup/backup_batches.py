@@ -1,0 +1,86 @@
+"""Closed batches in backups: a backup never ends inside a batch, and remembers which batches it has.
+
+The note of a store (`flintlog/batches.json`) says where a batch begins that is being appended, and each
+writer's last closed batch. It is read before and after the log's end was found. While it stays the same no batch was
+begun or closed: the end lies in no batch but the one that the note names, and every batch below it is in the note.
+
+A restore to an earlier point ends before the batch that the point lies in. What is known of a writer whose batches were
+cut off is then what the markers in the rest of the log say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from flintlog.maintenance.backup.backup_files import BackupFile, Manifest, stored_path
+from flintlog.disk.media.medium import Medium
+from flintlog.errors import DamagedStore
+from flintlog.store.log.batch_markers import ClosingMarker, find_markers
+from flintlog.store.recovery.batch_notes import BatchTable
+from flintlog.store.runtime.note_file import NoteFile, encode_note, parse_note
+
+NAME: Final = "flintlog/batches.json"
+"""The note's name in a store and in a manifest."""
+
+
+def parse_table(data: bytes | None) -> BatchTable:
+    """What a store's note says; a store without one has no batches."""
+    if data is None:
+        return BatchTable()
+    found = parse_note(data, BatchTable)
+    if found.content is None:
+        raise DamagedStore(
+            f"what was noted about batches cannot be read: {found.problem}", advice="open the store, which says more"
+        )
+    return found.content
+
+
+def encode_table(table: BatchTable) -> bytes:
+    """The note for a backup that ends where no batch is open."""
+    return encode_note(BatchTable(closed=table.closed, serial=table.serial))
+
+
+class BackupBatches:
+    """The batches in the log files of a backup."""
+
+    def __init__(self, target: Path, manifest: Manifest, medium: Medium) -> None:
+        self._target = target
+        self._log: Sequence[BackupFile] = manifest.log
+        self._medium = medium
+
+    def end_outside(self, end: int) -> int:
+        """The end, or the beginning of the batch that it lies in."""
+        after = next(self._markers(end), None)
+        if after is None or after.start is None:
+            return end
+        return min(end, after.start)
+
+    def note_kept(self, root: Path, end: int) -> None:
+        """Let the note of a store that was restored up to here name the batches that it has."""
+        note = NoteFile(root / NAME, self._medium, BatchTable)
+        table = note.load().content
+        if table is None:
+            return
+        cut = {marker.writer_id for marker in self._markers(end)}
+        if not cut:
+            return
+        closed = {writer: batch for writer, batch in table.closed.items() if writer not in cut}
+        for marker in self._markers(0, end):
+            if marker.is_remembered and marker.writer_id in cut:
+                closed[marker.writer_id] = marker.batch_id
+        note.save(BatchTable(closed=closed, serial=table.serial))
+
+    def _markers(self, start: int, stop: int | None = None) -> Iterator[ClosingMarker]:
+        for file in self._log:
+            base = file.base or 0
+            if not file.length or base + file.length <= start or (stop is not None and base >= stop):
+                continue
+            raw = self._medium.open(stored_path(self._target, file))
+            try:
+                for place, marker in find_markers(raw.buffer, base, start):
+                    if stop is None or place < stop:
+                        yield marker
+            finally:
+                raw.close()

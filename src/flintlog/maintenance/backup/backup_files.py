@@ -1,0 +1,170 @@
+"""What a backup consists of: a manifest, and files that are named after what is in them.
+
+    TARGET/manifest.json                                       replaced last, as a whole
+    TARGET/files/00000000000000524288-140433-9f86d081884c7d65   <name>-<bytes>-<first digits of its SHA-256>
+
+A file is never changed once it has its name, so a backup that is interrupted leaves the one before whole; what no
+manifest names is removed by the next. The manifest carries the digest of each file and one of itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from flintlog.disk.media.medium import Advice, Medium
+from flintlog.errors import DamagedStore, DiskError, FormatError
+from flintlog.store.runtime.note_file import decode_json
+
+MANIFEST = "manifest.json"
+FILES = "files"
+FORMAT = 1
+CHUNK_BYTES = 4 * 1024 * 1024
+
+
+class BackupFile(msgspec.Struct, frozen=True):
+    """One file: its name in the store, the one it is stored under, and what it must hold."""
+
+    name: str
+    stored: str
+    length: int
+    sha256: str
+    modified_ms: int
+    base: int | None = None
+    """The first offset of a file of the log."""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """Everything that is known of a backup. `options` are the sizes the store was written with."""
+
+    format: int
+    taken_at_ms: int
+    min_offset: int
+    end_offset: int
+    log_file_size: int
+    options: dict[str, int | bool | str | dict[str, str]]
+    files: tuple[BackupFile, ...]
+    digest: str = ""
+
+    def sealed(self) -> Manifest:
+        """With the digest over all the rest."""
+        return msgspec.structs.replace(self, digest=_digest_of(self))
+
+    @property
+    def is_ledger(self) -> bool:
+        """Whether the log is that of a ledger's member, which is restored as a whole."""
+        return bool(self.options.get("enable_dleger_commit_log"))
+
+    @property
+    def log(self) -> list[BackupFile]:
+        """The files of the log, in order."""
+        return sorted((file for file in self.files if file.base is not None), key=lambda file: file.base or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file of a backup that does not hold what it should."""
+
+    file: str
+    problem: str
+
+
+def _digest_of(manifest: Manifest) -> str:
+    return hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(manifest, digest=""))).hexdigest()
+
+
+def save_manifest(target: Path, manifest: Manifest, medium: Medium) -> None:
+    """From here on this is the backup."""
+    medium.replace(target / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest.sealed()), indent=1))
+
+
+def load_manifest(target: Path, medium: Medium) -> Manifest:
+    """The manifest of a backup; `DamagedStore` when there is none or it cannot be trusted."""
+    path = target / MANIFEST
+    if not medium.exists(path):
+        raise DamagedStore("there is no backup here", path=target, advice="name the directory that `backup` wrote")
+    try:
+        manifest = decode_json(medium.read(path), Manifest)
+    except FormatError as error:
+        raise DamagedStore(f"the manifest cannot be read: {error.what}", path=path) from error
+    if manifest.format != FORMAT:
+        raise DamagedStore(f"a backup of format {manifest.format}", path=path, advice="a later flintlog wrote it")
+    if manifest.digest != _digest_of(manifest):
+        raise DamagedStore("the manifest does not match its own digest", path=path)
+    return manifest
+
+
+def stored_path(target: Path, file: BackupFile) -> Path:
+    """Where a file of a backup lies; `DamagedStore` for a name that leads elsewhere."""
+    if "/" in file.stored or ".." in Path(file.name).parts or Path(file.name).is_absolute():
+        raise DamagedStore(f"a file {file.stored!r} for {file.name!r}", path=target)
+    return target / FILES / file.stored
+
+
+def copy_hashed(medium: Medium, source: Path, length: int, working: Path) -> str:
+    """Copy the first bytes of a file into a new one, durably; their SHA-256."""
+    medium.remove(working)
+    if not length:
+        medium.write(working, b"")
+        return hashlib.sha256().hexdigest()
+    made = medium.create(working, length)
+    try:
+        digest = _pump(medium, source, length, made.write_at)
+        made.sync()
+    finally:
+        made.close()
+    return digest
+
+
+def hash_file(medium: Medium, path: Path) -> str:
+    """The SHA-256 of a file."""
+    info = medium.stat(path)
+    if info is None or not info.size:
+        return hashlib.sha256().hexdigest()
+    return _pump(medium, path, info.size, lambda position, data: None)
+
+
+def _pump(medium: Medium, source: Path, length: int, take: Callable[[int, memoryview], None]) -> str:
+    """Hand over a file's first bytes in pieces; their SHA-256."""
+    digest = hashlib.sha256()
+    read = medium.open(source)
+    try:
+        for start in range(0, length, CHUNK_BYTES):
+            stop = min(start + CHUNK_BYTES, length)
+            part = read.buffer[start:stop]
+            digest.update(part)
+            take(start, part)
+            part.release()
+            read.advise(Advice.DONT_NEED, start, stop)
+    finally:
+        read.close()
+    return digest.hexdigest()
+
+
+def check_files(target: Path, manifest: Manifest, medium: Medium) -> list[Damage]:
+    """Every file that is missing, has another length, or other bytes than it should."""
+    found: list[Damage] = []
+    for file in manifest.files:
+        problem = find_damage(target, file, medium)
+        if problem is not None:
+            found.append(Damage(file.name, problem))
+    return found
+
+
+def find_damage(target: Path, file: BackupFile, medium: Medium) -> str | None:
+    """What is wrong with a file of a backup; None when it is what the manifest says."""
+    path = stored_path(target, file)
+    info = medium.stat(path)
+    if info is None:
+        return f"{path.name} is missing"
+    if info.size != file.length:
+        return f"{path.name} has {info.size} bytes, not {file.length}"
+    try:
+        is_right = hash_file(medium, path) == file.sha256
+    except DiskError as error:
+        return f"{path.name}: {error.what}"
+    return None if is_right else f"{path.name} does not match its digest"

@@ -1,0 +1,226 @@
+"""The messages of a store directory in log order, without opening the store.
+
+Nothing is recovered and nothing believed but the log: a reader goes from record to record, and where none begins it
+looks for the next intact one and reports what it passed over. So a broken store can be read, and none of it costs more
+than the part that is asked for.
+
+Beside a writer the end is fixed before the first byte is read (`published_end.py`). Everything below it is settled, and
+nothing after it is looked at: neither damage nor a message is reported there. A reader that follows begins the next
+reading exactly where the last one ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from flintlog import kernel
+from flintlog.maintenance.inspect.store_files import StoreFiles
+from flintlog.checks.derived_files import DataFile
+from flintlog.errors import DamagedRecord, DiskError
+from flintlog.format.record import parse_record
+from flintlog.kernel import Crc, Row, ScanStop
+from flintlog.store.model.stored_message import StoredMessage
+
+SCAN_ROWS = 4096
+OnDamage = Callable[[int, int, str], None]
+"""(start, end, what was seen): bytes of the log that hold no record, with records behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a reader asks for; None asks for everything. Times are store times, in milliseconds."""
+
+    topic: str | None = None
+    queue_id: int | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
+    start: int | None = None
+    stop: int | None = None
+
+    def takes(self, row: Row, queue: tuple[str, int]) -> bool:
+        """Whether a record is asked for, by what a scan knows of it."""
+        if self.topic is not None and queue[0] != self.topic:
+            return False
+        if self.queue_id is not None and queue[1] != self.queue_id:
+            return False
+        if self.start is not None and row.physical_offset < self.start:
+            return False
+        if self.stop is not None and row.physical_offset >= self.stop:
+            return False
+        if self.from_ms is not None and row.store_timestamp < self.from_ms:
+            return False
+        return self.until_ms is None or row.store_timestamp < self.until_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is wrong at a place of the log; with the message, as far as its head can still be read."""
+
+    error: DamagedRecord
+    message: StoredMessage | None = None
+
+
+class LogReader:
+    """Reads a store's log from its files, up to where it ended when the reader was made.
+
+    `files` are the log's files below that end, `position` is the physical offset after what was read.
+    """
+
+    def __init__(self, files: StoreFiles, on_damage: OnDamage | None = None) -> None:
+        self._store = files
+        self._on_damage = on_damage
+        self._levels = files.delay_levels_ms
+        self.files = tuple(file for file in files.log if files.end is None or file.base < files.end)
+        self._crc = files.checked_crc
+        self.position = files.log[0].base if files.log else 0
+
+    def messages(self, wanted: Wanted | None = None) -> Iterator[StoredMessage]:
+        """All records that are wanted, in log order, up to the end."""
+        wanted = Wanted() if wanted is None else wanted
+        for file in self._files_for(wanted):
+            yield from self.read_file(file, wanted)
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """The intact record that begins at an offset."""
+        file = self.file_of(physical_offset)
+        if file is None:
+            return None
+        view = self._view(file)
+        place, stop = physical_offset - file.base, self._stop_of(file)
+        seen = kernel.scan(view, place, stop, file.base, check_crc=self._crc, max_count=1)
+        return self._message(view, file, seen.row(0)) if seen.count else None
+
+    def damage_at(self, physical_offset: int) -> Damage | None:
+        """What is wrong at an offset where no intact record begins; None when there is nothing to be damaged."""
+        file = self.file_of(physical_offset)
+        if file is None:
+            return None
+        for message in self.damaged_messages(physical_offset, physical_offset + 1):
+            what = "the body of the message does not match its CRC"
+            if self._crc > Crc.BODY and parse_record(message.record).has_good_body:
+                what = "the message does not match the CRC over all of it"
+            return Damage(self._damaged_record(what, file, physical_offset), message)
+        for start, stop, evidence in self._damage_of(file):
+            if start <= physical_offset < stop:
+                what = f"the log is damaged from {start} to {stop} ({evidence})"
+                return Damage(self._damaged_record(what, file, physical_offset))
+        return None
+
+    def damaged_messages(self, start: int, stop: int) -> Iterator[StoredMessage]:
+        """The records from `start` that have a whole head and not the CRC it says, one after the other."""
+        file = self.file_of(start)
+        while file is not None and start < min(stop, file.end):
+            view = self._view(file)
+            seen = kernel.scan(view, start - file.base, self._stop_of(file), file.base, check_crc=False, max_count=1)
+            if not seen.count:
+                return
+            yield self._message(view, file, seen.row(0))
+            start += seen.row(0).size
+
+    def _damage_of(self, file: DataFile) -> list[tuple[int, int, str]]:
+        damage: list[tuple[int, int, str]] = []
+        reader = LogReader(self._store, lambda *place: damage.append(place))
+        for _ in reader.read_file(file, Wanted(stop=file.base)):
+            pass
+        return damage
+
+    @staticmethod
+    def _damaged_record(what: str, file: DataFile, physical_offset: int) -> DamagedRecord:
+        advice = f"it is at {physical_offset - file.base} of the file; `flintlog verify` shows all damage"
+        return DamagedRecord(what, path=file.path, offset=physical_offset, advice=advice)
+
+    def file_of(self, physical_offset: int) -> DataFile | None:
+        """The file that holds an offset below the end."""
+        if self._store.end is not None and physical_offset >= self._store.end:
+            return None
+        return next((file for file in self.files if file.base <= physical_offset < file.end), None)
+
+    def more(self, wanted: Wanted) -> Iterator[StoredMessage]:
+        """What was written after `position` meanwhile."""
+        for file in self.files:
+            if file.end > self.position:
+                yield from self._read(file, max(0, self.position - file.base), wanted)
+
+    def read_file(self, file: DataFile, wanted: Wanted) -> Iterator[StoredMessage]:
+        """The wanted records of one file."""
+        return self._read(file, 0, wanted)
+
+    # ------------------------------------------------------------------ one file
+
+    def _files_for(self, wanted: Wanted) -> Iterator[DataFile]:
+        """The files that may hold what is wanted: store times grow along the log."""
+        files = self.files
+        for number, file in enumerate(files):
+            if wanted.stop is not None and file.base >= wanted.stop:
+                return
+            if wanted.start is not None and file.end <= wanted.start:
+                continue
+            if wanted.from_ms is not None and number + 1 < len(files):
+                following = self.first_store_time(files[number + 1])
+                if following is not None and following < wanted.from_ms:
+                    continue
+            yield file
+
+    def first_store_time(self, file: DataFile) -> int | None:
+        """The store time of a file's first record; None when none begins there, or the file was deleted meanwhile."""
+        try:
+            view = self._view(file)
+        except DiskError:
+            return None
+        seen = kernel.scan(view, 0, self._stop_of(file), file.base, max_count=1)
+        return seen.row(0).store_timestamp if seen.count else None
+
+    def _view(self, file: DataFile) -> memoryview:
+        return self._store.read(file.path, 0, file.size)
+
+    def _message(self, view: memoryview, file: DataFile, row: Row) -> StoredMessage:
+        start = row.physical_offset - file.base
+        return StoredMessage(bytes(view[start : start + row.size]), self._levels)
+
+    def _stop_of(self, file: DataFile) -> int:
+        """The place in a file where the reading ends."""
+        end = self._store.end
+        return file.size if end is None else max(0, min(file.size, end - file.base))
+
+    def _read(self, file: DataFile, place: int, wanted: Wanted) -> Iterator[StoredMessage]:
+        try:
+            view = self._view(file)
+        except DiskError:
+            return  # expired meanwhile
+        stop = self._stop_of(file)
+        if place > stop:
+            return  # the log was cut since: nothing is shown twice
+        self.position = file.base + place
+        while place < stop:
+            seen = kernel.scan(view, place, stop, file.base, check_crc=self._crc, max_count=SCAN_ROWS)
+            for index in range(seen.count):
+                row = seen.row(index)
+                if wanted.takes(row, seen.queues[row.queue]):
+                    yield self._message(view, file, row)
+                self.position = row.physical_offset + row.size
+            place = seen.end
+            if seen.reason is ScanStop.BLANK:
+                self.position = file.end
+                return
+            if seen.reason is not ScanStop.LIMIT:
+                place = self._pass_damage(file, view, place, seen.reason)
+                if place < 0:
+                    break
+        if place >= 0 or file is not self.files[-1]:
+            self.position = file.base + stop
+
+    def _pass_damage(self, file: DataFile, view: memoryview, place: int, reason: ScanStop) -> int:
+        """Where the next record of the file begins; -1 when there is none."""
+        end = kernel.written_end(view, place, self._stop_of(file))
+        found = kernel.find_record(view, place + 1, end, file.base) if place + 1 < end else -1
+        if found >= 0 and kernel.scan(view, place, found, file.base, check_crc=self._crc, max_count=1).count:
+            return place  # it was being written; with a whole record after it, it is settled
+        is_last = file is self.files[-1] or not self._goes_on_after(file)
+        if self._on_damage is not None and (found >= 0 or not is_last):
+            stop = file.base + found if found >= 0 else file.end
+            self._on_damage(file.base + place, stop, reason.name.lower().replace("_", " "))
+        return found
+
+    def _goes_on_after(self, file: DataFile) -> bool:
+        return any(other.base > file.base and self.first_store_time(other) is not None for other in self.files)

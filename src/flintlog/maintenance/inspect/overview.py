@@ -1,0 +1,199 @@
+"""A store at a glance: what `info` and `ls` show, read from names, lengths, queue entries and config files."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from flintlog import kernel
+from flintlog.maintenance.inspect.file_kinds import kind_of
+from flintlog.maintenance.inspect.log_reader import LogReader
+from flintlog.maintenance.inspect.queue_ends import queue_end
+from flintlog.maintenance.inspect.store_files import StoreFiles
+from flintlog.checks.derived_files import DataFile, QueueFilesView, QueueKey
+from flintlog.derive.log_end import records_end
+from flintlog.errors import DamagedStore
+from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
+from flintlog.format.batch_queue_entry import parse_batch_queue_entry
+from flintlog.format.config_json import JsonValue
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
+from flintlog.store.settings.json_file import read_config
+
+_ENTRY = struct.Struct("!qiq")
+_PREFILL_SIZE = PREFILL_ENTRY.size
+NO_STOP = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOverview:
+    """One queue: its offsets, and the bytes that its messages take in the log."""
+
+    topic: str
+    queue_id: int
+    type: str
+    min_offset: int
+    max_offset: int
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """How far a group is in a queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    max_offset: int
+    lag: int
+
+
+def log_end(files: StoreFiles) -> tuple[int, int | None, int | None]:
+    """Where the log ends, and the store times of its first and last record."""
+    reader = LogReader(files)
+    with_data = [file for file in files.log if reader.first_store_time(file) is not None]
+    if not with_data:
+        return (files.log[0].base if files.log else 0), None, None
+    last = with_data[-1]
+    view = files.read(last.path, 0, last.size)
+    written = min(last.size, files.source.data_end(Path(last.path), 0))
+    end = records_end(view, last.base, last.base, max(1, written))
+    return end, reader.first_store_time(with_data[0]), _last_store_time(view, last)
+
+
+def _last_store_time(view: memoryview, file: DataFile) -> int | None:
+    place, time = 0, None
+    while True:
+        seen = kernel.scan(view, place, file.size, file.base, max_count=65536)
+        if not seen.count:
+            return time
+        time, place = seen.row(seen.count - 1).store_timestamp, seen.end
+
+
+def queues(files: StoreFiles) -> Iterator[QueueOverview]:
+    """Every queue, by topic and id; entries that point behind the log's end, which a crash may leave, do not count."""
+    log_stop = log_end(files)[0] if files.log else None
+    for key in sorted(files.queues):
+        yield queue_overview(files, files.queues[key], log_stop)
+
+
+def queue_overview(files: StoreFiles, queue: QueueFilesView, log_stop: int | None = None) -> QueueOverview:
+    """One queue, as far as it points below `log_stop`."""
+    log_min = files.log[0].base if files.log else 0
+    build = _batch_queue if queue.is_batch else _simple_queue
+    return build(files, queue, log_min, NO_STOP if log_stop is None else log_stop)
+
+
+def _simple_queue(files: StoreFiles, queue: QueueFilesView, log_min: int, log_stop: int) -> QueueOverview:
+    """Messages are the entries whose record the log still has."""
+    begin = queue.files[0].base // ENTRY_SIZE if queue.files else 0
+    end = queue_end(files, queue)
+    while end > begin and _place_of(files, queue, end - 1) >= log_stop:
+        end -= 1
+    first, count, total = end, 0, 0
+    offset = begin
+    for _, _, view in queue.pieces(files.read, begin * ENTRY_SIZE, end * ENTRY_SIZE):
+        for physical_offset, size, _ in _ENTRY.iter_unpack(view):
+            if physical_offset >= log_min and size != _PREFILL_SIZE:
+                first = min(first, offset)
+                count += 1
+                total += size
+            offset += 1
+    return QueueOverview(queue.topic, queue.queue_id, "SimpleCQ", first, end, count, total)
+
+
+def _place_of(files: StoreFiles, queue: QueueFilesView, offset: int) -> int:
+    for _, _, view in queue.pieces(files.read, offset * ENTRY_SIZE, (offset + 1) * ENTRY_SIZE):
+        return int(_ENTRY.unpack(view)[0])
+    return -1
+
+
+def _batch_queue(files: StoreFiles, queue: QueueFilesView, log_min: int, log_stop: int) -> QueueOverview:
+    first, count, total, end = -1, 0, 0, 0
+    for file in queue.files:
+        view = files.read(file.path, 0, file.size)
+        written = -(-kernel.written_end(view, 0, len(view)) // BATCH_ENTRY_SIZE) * BATCH_ENTRY_SIZE
+        for place in range(0, min(written, file.size), BATCH_ENTRY_SIZE):
+            entry = parse_batch_queue_entry(view, place)
+            if entry.is_valid and log_min <= entry.physical_offset < log_stop:
+                first = entry.base_offset if first < 0 else first
+                count += entry.batch_size
+                total += entry.size
+                end = entry.end_offset
+    return QueueOverview(queue.topic, queue.queue_id, "BatchCQ", max(0, first), end, count, total)
+
+
+def groups(files: StoreFiles, ends: Mapping[QueueKey, int] | None = None) -> Iterator[GroupOffset]:
+    """Every group's offset in every queue, from `consumerOffset.json`, or a store with light queues' own file.
+
+    `ends` is where the queues end, for a caller who has looked already.
+    """
+    name = files.paths.consumer_offsets.name
+    light = {key: {0: offset} for key, offset in config_table(files, name, "lmqOffsetTable").items()}
+    table = {**config_table(files, name, "offsetTable"), **light}
+    for key in sorted(table, key=str):
+        topic, _, group = str(key).partition("@")
+        offsets = table[key]
+        for queue_id, offset in sorted(offsets.items(), key=str) if isinstance(offsets, dict) else ():
+            if isinstance(offset, int) and str(queue_id).isdecimal():
+                end = _end_of(files, (topic, int(queue_id)), ends)
+                yield GroupOffset(group, topic, int(queue_id), offset, end, max(0, end - offset))
+
+
+def offsets_damage(files: StoreFiles) -> str | None:
+    """Why the groups' offsets cannot be read, when there is a file of them; `groups` then has none."""
+    path = files.paths.consumer_offsets
+    try:
+        found = read_config(path, files.medium)
+    except DamagedStore as error:
+        return f"{path.name} cannot be read: {error.what}; `flintlog verify` says more"
+    table = {} if found is None else found.value.get("offsetTable", {})
+    if not isinstance(table, dict):
+        return f"{path.name} has no table of offsets; `flintlog verify` says more"
+    wrong = next((key for key, told in table.items() if not isinstance(told, dict)), None)
+    return None if wrong is None else f"{path.name} has no offsets for {wrong!r}; `flintlog verify` says more"
+
+
+def offsets_restored(files: StoreFiles) -> str | None:
+    """That the groups' offsets are those of the backup, if they are: the last ones that were saved are missing."""
+    path = files.paths.consumer_offsets
+    with suppress(DamagedStore):
+        found = read_config(path, files.medium)
+        if found is not None and found.is_backup:
+            return f"{path.name} is missing, empty or does not parse: its .bak is shown, as an opening would use it"
+    return None
+
+
+def _end_of(files: StoreFiles, key: QueueKey, ends: Mapping[QueueKey, int] | None) -> int:
+    if ends is not None:
+        return ends.get(key, 0)
+    queue = files.queues.get(key)
+    return 0 if queue is None else queue_end(files, queue)
+
+
+def config_table(files: StoreFiles, name: str, member: str) -> dict[str | int, JsonValue]:
+    """One table of a config file, or of its backup as an opening would use it; empty when neither can be read."""
+    try:
+        content = read_config(files.paths.consumer_offsets.with_name(name), files.medium)
+    except DamagedStore:
+        return {}
+    found = None if content is None else content.value.get(member)
+    return found if isinstance(found, dict) else {}
+
+
+def all_files(files: StoreFiles) -> Iterator[tuple[Path, str, int, int]]:
+    """Every file of the directory: path in the store, what it is, length, time of its last change in ms."""
+    yield from _walk(files, files.root, Path())
+
+
+def _walk(files: StoreFiles, directory: Path, below: Path) -> Iterator[tuple[Path, str, int, int]]:
+    for info in files.medium.listing(directory):
+        path = below / info.name
+        if info.is_directory:
+            yield from _walk(files, directory / info.name, path)
+        else:
+            yield path, kind_of(path), info.size, info.mtime_ms

@@ -1,0 +1,135 @@
+"""What retention would do to a store directory, without opening it: nothing is locked, recovered or written.
+
+Files are listed, not read: but for the first record of each log file (when it was stored), the queues of topics that
+groups read or messages wait in, and the timer's log. So it costs little beside a running store, whose files it may
+look at: the answer is that of the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flintlog.disk.media.medium import DiskUsage, Medium
+from flintlog.disk.media.overlay import OverlayMedium
+from flintlog.errors import DamagedStore, FlintlogError
+from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.log.disk_use import UNKNOWN_PERCENT, existing, used_percent
+from flintlog.maintenance.inspect.file_sizes import with_found_sizes
+from flintlog.store.retention.holds import Hold
+from flintlog.store.retention.find_holds import Keepers
+from flintlog.store.components import Parts, make_parts
+from flintlog.store.paths import is_store
+from flintlog.store.retention.retention_rules import (
+    LogFile,
+    PlannedFile,
+    RetentionRules,
+    judge_space,
+    plan_files,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionReport:
+    """What will become of each log file, the oldest first."""
+
+    files: tuple[PlannedFile, ...]
+    first_stored_ms: tuple[int | None, ...]
+    damage: str | None
+    """Why it is not known who needs what."""
+
+
+def report_retention(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> RetentionReport:
+    """Look at a directory; raises when there is none, or its files cannot be those of a store."""
+    if not medium.exists(root):
+        raise DamagedStore("there is no such directory", path=root)
+    disk = OverlayMedium(medium)
+    parts = make_parts(root, with_found_sizes(root, config, disk), disk, now_ms)
+    parts.segments.load()
+    if not parts.segments.segments and not is_store(parts.paths, disk):
+        raise DamagedStore("this directory is not a store", path=root)
+    stored = _first_stored(parts)
+    files = [
+        LogFile(segment.path, segment.base, segment.size, segment.modified_ms)
+        for segment in parts.segments.segments[: len(stored)]
+    ]
+    holds, damage = _load_holds(parts)
+    usages = _usages(parts)
+    rules = RetentionRules.of(config)
+    planned = _plan(files, rules, usages, now_ms(), holds, damage)
+    return RetentionReport(tuple(planned), tuple(stored), damage)
+
+
+def _first_stored(parts: Parts) -> list[int | None]:
+    """When the first record of each file was stored; files made ahead, at the end, are left out."""
+    found: list[int | None] = []
+    for segment in parts.segments.segments:
+        stored_ms = parts.commit_log.store_time_at(segment.base)
+        found.append(stored_ms if stored_ms > 0 else None)
+    while len(found) > 1 and found[-1] is None:
+        found.pop()
+    return found
+
+
+def _load_holds(parts: Parts) -> tuple[list[Hold], str | None]:
+    keepers = Keepers(parts)
+    try:
+        keepers.load()
+    except DamagedStore as error:
+        return [], str(error)
+    parts.queues.load()
+    for queue in parts.queues.all():
+        if queue.topic in keepers.topics:
+            queue.recover(was_clean=True)
+            queue.correct_min_offset(max(0, parts.segments.min_offset))
+    return keepers.find(), None
+
+
+def _usages(parts: Parts) -> tuple[DiskUsage | None, DiskUsage | None]:
+    """The disk that counts for the log (the emptiest), and that of the queues."""
+    paths, medium = parts.paths, parts.medium
+
+    def usage(path: Path) -> DiskUsage | None:
+        try:
+            return medium.usage(existing(path, paths.root, medium))
+        except FlintlogError:
+            return None
+
+    logs = [found for path in paths.commit_logs if (found := usage(path)) is not None]
+    return min(logs, key=lambda found: found.used_ratio, default=None), usage(paths.consume_queue)
+
+
+def _plan(
+    files: Sequence[LogFile],
+    rules: RetentionRules | None,
+    usages: tuple[DiskUsage | None, DiskUsage | None],
+    now_ms: int,
+    holds: Sequence[Hold],
+    damage: str | None,
+) -> list[PlannedFile]:
+    if rules is None:
+        return [_kept(file, "this configuration keeps everything", holds) for file in files]
+    log, queues = (UNKNOWN_PERCENT if each is None else used_percent(each) for each in usages)
+    space = judge_space(rules, [log], queues)
+    if damage is not None and rules.protects_unconsumed and not (space.at_once and rules.may_force):
+        return [_kept(file, "it is not known who needs it", holds) for file in files]
+    to_free_bytes = max(_to_free(each, rules) for each in usages) if space.at_once else 0
+    return list(plan_files(files, rules, space, now_ms, holds, to_free_bytes))
+
+
+def _kept(file: LogFile, why: str, holds: Sequence[Hold]) -> PlannedFile:
+    return PlannedFile(file, None, None, why, tuple(each for each in holds if each.physical_offset < file.end))
+
+
+def _to_free(usage: DiskUsage | None, rules: RetentionRules) -> int:
+    """The bytes that must go until a disk is below the limit that makes files go at any age."""
+    if usage is None:
+        return 0
+    return max(0, int(_usable_bytes(usage) * (usage.used_ratio - rules.forced_above_percent / 100)))
+
+
+def _usable_bytes(usage: DiskUsage) -> float:
+    """The size of a disk without what is reserved for its administrator."""
+    return usage.free / (1 - usage.used_ratio) if 0 <= usage.used_ratio < 1 else usage.total

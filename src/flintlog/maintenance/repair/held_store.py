@@ -1,0 +1,19 @@
+"""A store directory that is changed without being opened: its lock is held meanwhile, so nobody else runs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flintlog.disk.media.medium import Medium
+from flintlog.store.paths import StorePaths
+
+
+@contextmanager
+def hold(paths: StorePaths, medium: Medium) -> Iterator[None]:
+    """Hold the store's lock; `StoreInUse` when another process, RocketMQ's or ours, has it."""
+    lock = medium.lock(paths.lock)
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,94 @@
+"""What a repair replaces, kept beside the store: `<store>.repaired-<time>`.
+
+Bytes are written there whole and synced before the store's own are changed; nothing kept is ever replaced. An
+interrupted repair that is run again finds its directory through the store's `flintlog/repair.json` and goes on there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from flintlog.disk.media.medium import Medium
+from flintlog.errors import DiskError
+
+COPY_BYTES = 4 * 1024 * 1024
+
+
+class Kept:
+    """One directory of kept things."""
+
+    def __init__(self, directory: Path, medium: Medium) -> None:
+        self.directory = directory
+        self._medium = medium
+
+    def keep_bytes(self, name: str, data: bytes) -> Path:
+        """Keep bytes under a name, or under the next free one when other bytes have it."""
+        for number in itertools.count():
+            path = self.directory / (f"{name}.{number}" if number else name)
+            there = self._medium.stat(path)
+            if there is None:
+                self._medium.make_directories(path.parent)
+                self._medium.replace(path, data)
+                return path
+            if there.size == len(data) and self._medium.read(path, len(data)) == data:
+                self._medium.sync_directory(path.parent)  # a process that was killed may have left the name unsynced
+                return path
+        raise AssertionError("counting does not end")
+
+    def move(self, source: Path, name: str) -> Path:
+        """Move a file or directory here, and say where; what was moved before under that name stays beside it."""
+        for number in itertools.count():
+            target = self.directory / (f"{name}.{number}" if number else name)
+            if not self._medium.exists(target):
+                break
+        self._medium.make_directories(target.parent)
+        try:
+            self._medium.rename(source, target)
+        except DiskError:
+            # The store is a mount point of its own: what lies beside it is on another disk.
+            copy_tree(self._medium, source, target)
+            self._medium.remove_tree(source) if self._is_directory(source) else self._medium.remove(source)
+        self._medium.sync_directory(target.parent)
+        self._medium.sync_directory(source.parent)
+        return target
+
+    def _is_directory(self, path: Path) -> bool:
+        info = self._medium.stat(path)
+        return info is not None and info.is_directory
+
+
+def copy_tree(medium: Medium, source: Path, target: Path) -> None:
+    """Copy a file or a directory with all that is in it, durably."""
+    info = medium.stat(source)
+    if info is None:
+        return
+    if not info.is_directory:
+        copy_file(medium, source, target)
+        return
+    medium.make_directories(target)
+    for each in medium.listing(source):
+        copy_tree(medium, source / each.name, target / each.name)
+    medium.sync_directory(target)
+
+
+def copy_file(medium: Medium, source: Path, target: Path, *, size: int | None = None) -> None:
+    """Copy a file's bytes into a new file, of another size if told: what is missing is zeros."""
+    info = medium.stat(source)
+    length = 0 if info is None else info.size
+    wanted = length if size is None else size
+    medium.remove(target)
+    if wanted == 0:
+        medium.write(target, b"")
+        return
+    made = medium.create(target, wanted)
+    try:
+        if length:
+            read = medium.open(source)
+            end = min(length, wanted, read.data_end(0))
+            for start in range(0, end, COPY_BYTES):
+                made.write_at(start, read.buffer[start : min(start + COPY_BYTES, end)])
+            read.close()
+        made.sync()
+    finally:
+        made.close()

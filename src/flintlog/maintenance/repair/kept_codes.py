@@ -1,0 +1,59 @@
+"""Tags codes of queue entries that the log does not tell, or tells wrongly: kept when queues are built again.
+
+Only the queue that is replaced still has the delivery time of a message whose delay level nobody knows, and the tags of
+a message whose properties are damaged.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from flintlog.checks.derived_files import QueueKey
+from flintlog.derive.stretches import Stretch
+from flintlog.disk.media.medium import Medium
+from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.format.record import SCHEDULE_TOPIC
+
+_ENTRY: Final = struct.Struct("!qiq")
+
+
+def bring_times_back(old: Path, new: Path, levels: Iterable[int], medium: Medium) -> None:
+    """Give the entries of these delay levels the codes that they had in another folder of queues."""
+    for level in levels:
+        _bring_back(old, new, (SCHEDULE_TOPIC, level - 1), None, medium)
+
+
+def bring_codes_back(old: Path, new: Path, messages: Mapping[QueueKey, Sequence[Stretch]], medium: Medium) -> None:
+    """The same for single messages."""
+    for key, stretches in messages.items():
+        offsets = [offset for stretch in stretches for offset in range(stretch.first, stretch.stop)]
+        _bring_back(old, new, key, offsets, medium)
+
+
+def _bring_back(old: Path, new: Path, key: QueueKey, offsets: Iterable[int] | None, medium: Medium) -> None:
+    folder = Path(key[0]) / str(key[1])
+    for info in medium.listing(old / folder):
+        there = medium.stat(new / folder / info.name)
+        if info.name.isdigit() and info.size and there is not None and there.size == info.size:
+            first, count = int(info.name) // ENTRY_SIZE, info.size // ENTRY_SIZE
+            inside = (
+                range(first, first + count) if offsets is None else [n for n in offsets if n - first in range(count)]
+            )
+            _copy_codes(medium, old / folder / info.name, new / folder / info.name, (n - first for n in inside))
+
+
+def _copy_codes(medium: Medium, old: Path, new: Path, numbers: Iterable[int]) -> None:
+    before, after = medium.open(old), medium.open(new, writable=True)
+    try:
+        for number in numbers:
+            place = number * ENTRY_SIZE
+            had, has = (_ENTRY.unpack_from(raw.buffer, place) for raw in (before, after))
+            if had[:2] == has[:2] and had != has:
+                after.write_at(place, memoryview(_ENTRY.pack(*had)))
+        after.sync()
+    finally:
+        before.close()
+        after.close()

@@ -1,0 +1,1 @@
+"""Building queues and index in Spark tasks, for a rebuild and for dispatch outside the store."""

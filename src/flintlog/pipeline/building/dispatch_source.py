@@ -1,0 +1,107 @@
+"""The readable log as a stream of Structured Streaming, for the job `dispatch` alone.
+
+    offset      {"end": 81920, "is_record": true}      how far batches go; whether a record begins there
+    partition   a split of the log
+    row         what its task derived (`dispatch_tasks.py`), as bytes
+
+An offset is the store's readable end, or less when there is much to catch up with. Spark's checkpoint begins anew
+with every start: the journal knows where to go on.
+"""
+
+from __future__ import annotations
+
+import pickle
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from flintlog.disk.media.local import LocalMedium
+from flintlog.pipeline.building.dispatch_tasks import TASK_BYTES, DispatchPlan, RangeTask, derive_range, plan_ranges
+from flintlog.store.dispatch.external.dispatch_journal import ReadableEnd
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+NAME = "flintlog-dispatch"
+Position = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the driver asks for; travels as one option."""
+
+    plan: DispatchPlan
+    epoch: int
+    start: int
+    max_bytes: int
+    cores: int
+
+    def to_option(self) -> str:
+        return b64encode(pickle.dumps(self)).decode()
+
+    @classmethod
+    def from_option(cls, text: str) -> Asked:
+        found = pickle.loads(b64decode(text))
+        assert isinstance(found, cls)
+        return found
+
+
+class DispatchSource(DataSource):
+    """See the module."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return "derived binary"
+
+    def streamReader(self, schema: object) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        options: Mapping[str, str] = self.options
+        return DispatchReader(Asked.from_option(options["asked"]))
+
+
+class RangePartition(InputPartition):
+    """What one task of Spark's does: neighbouring splits, several where the log's files are small."""
+
+    def __init__(self, tasks: Sequence[RangeTask]) -> None:
+        super().__init__(tuple(tasks))
+
+
+class DispatchReader(DataSourceStreamReader):
+    """Lives in one process of the driver's; only `read` runs in tasks."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._last: Position = {"end": asked.start, "is_record": True}
+
+    def initialOffset(self) -> Position:  # noqa: N802 - Spark's name
+        return self._last
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: Position | None = None, limit: ReadLimit | None = None
+    ) -> Position:
+        asked, last = self._asked, self._last if start is None else start
+        readable = ReadableEnd(asked.plan.paths.dispatch, LocalMedium()).load()
+        if readable is None or readable.epoch != asked.epoch or readable.end <= last["end"]:
+            return last
+        most = last["end"] + asked.max_bytes
+        return {"end": min(readable.end, most), "is_record": readable.end <= most}
+
+    def partitions(self, start: Position, end: Position) -> Sequence[InputPartition]:
+        self._last = end
+        asked, stop = self._asked, end["end"]
+        is_record = bool(start["is_record"])
+        paths = asked.plan.paths
+        tasks = plan_ranges(paths, LocalMedium(), start["end"], stop, cores=asked.cores, is_record=is_record)
+        count = min(len(tasks), max(asked.cores, -(-(stop - start["end"]) // TASK_BYTES)))
+        cuts = [len(tasks) * number // count for number in range(count + 1)] if tasks else [0]
+        return [RangePartition(tasks[first:behind]) for first, behind in pairwise(cuts)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
+        for task in partition.value:
+            yield (pickle.dumps(derive_range(self._asked.plan, task)),)

@@ -1,0 +1,83 @@
+"""The part of dispatch that runs in tasks: one split of the readable log.
+
+    records ─▶ lane ─▶ consume queue entries, each at its place in the store's own files, synced
+            └─▶ index keys ─▶ given back; the driver puts them in, in the log's order
+
+It is what a task of a rebuild does (`rebuild_scan.py`), with the store in the place of staged files. The entries lie
+behind what was published, so nobody serves them yet; a task that is tried again, or run twice, writes the same bytes.
+A task that outlived its driver stops before its next piece, and nobody takes over while it writes (decision 0110).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from flintlog.derive.log_files import log_files
+from flintlog.derive.splits import Split, plan_splits
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.medium import Medium
+from flintlog.errors import FlintlogError
+from flintlog.pipeline.reading.partitions import LogSplit
+from flintlog.pipeline.building.rebuild_scan import BuildPlan, SplitResult, derive_split
+from flintlog.pipeline.spark.tasks import Refusal
+from flintlog.store.dispatch.external.dispatch_claim import working_for
+from flintlog.store.paths import StorePaths
+
+TASK_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchPlan:
+    """What every task of a dispatcher knows."""
+
+    paths: StorePaths
+    build: BuildPlan
+    claim: str
+    """The name of the claim that it works under: who lost it writes nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTask:
+    """One split, and where its first record begins, if that is known."""
+
+    planned: LogSplit
+    start: int | None
+
+
+class Derived(NamedTuple):
+    """What came of one split; the keys are packed as the kernel packs them."""
+
+    split: Split
+    result: SplitResult
+    keys: bytes
+
+
+def plan_ranges(
+    paths: StorePaths, medium: Medium, start: int, stop: int, *, cores: int, is_record: bool
+) -> list[RangeTask]:
+    """The tasks of a range of the log; `is_record` when a record begins where the range does."""
+    folders = {info.name: folder for folder in _folders(paths) for info in medium.listing(folder)}
+    sizes = ((info.name, info.size) for folder in _folders(paths) for info in medium.listing(folder))
+    splits = plan_splits(log_files(sizes), start, stop, split_bytes=TASK_BYTES, least_count=cores)
+    return [
+        RangeTask(
+            LogSplit("", str(folders[split.file.name]), split),
+            start if is_record and split.start == start else None,
+        )
+        for split in splits
+    ]
+
+
+def _folders(paths: StorePaths) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys((*paths.commit_logs, *paths.read_only_commit_logs)))
+
+
+def derive_range(plan: DispatchPlan, task: RangeTask) -> Derived | Refusal:
+    """The task. What flintlog refuses is a value, so that it is not tried again."""
+    try:
+        with working_for(plan.claim, plan.paths.dispatch, LocalMedium()) as check:
+            return Derived(task.planned.split, *derive_split(plan.build, task.planned, task.start, check))
+    except FlintlogError as error:
+        return Refusal(type(error), error.what, error.path, error.offset, error.advice)

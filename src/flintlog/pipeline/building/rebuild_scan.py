@@ -1,0 +1,282 @@
+"""The first half of a rebuild: one task reads one split.
+
+    records ─▶ lane ─▶ consume queue entries, each at its place in the staged files
+            ├─▶ entries of queues whose places are not known yet (extension, batch)  ─▶ spilled, by queue
+            └─▶ index keys                                                           ─▶ spilled, in the log's order
+
+What a task returns is small: how far it came, and the offsets that it saw of each queue.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from flintlog import kernel
+from flintlog.derive.chains import QueueKey, Reach, Span
+from flintlog.derive.entries import Place, places_of
+from flintlog.derive.splits import Gap, Split, Window, first_record, scan_split
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.medium import Medium
+from flintlog.format.index_file import IndexLayout
+from flintlog.format.names import CONSUME_QUEUE
+from flintlog.format.sys_flag import takes_queue_offset
+from flintlog.kernel import KEY, Lane, LaneStop, QueueEnd, Row, Scan
+from flintlog.pipeline.reading.partitions import LogSplit, load_window
+from flintlog.pipeline.building.staging import SKIP, OpenFiles, StagedQueue, open_or_create
+from flintlog.store.options.store_config import StoreConfig
+
+DENSE: Final = struct.Struct("<qiqqqi")
+"""A spilled entry: physical offset, size, tags code, queue offset, store timestamp, how many messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPlan:
+    """What every task of a rebuild knows."""
+
+    staged: str
+    spill: str
+    consume_queue_bytes: int
+    batch_queue_bytes: int
+    extension_bytes: int | None
+    topic_queue_types: Mapping[str, str]
+    delay_levels_ms: tuple[int, ...]
+    lmq: bool
+    index: IndexLayout | None
+    topics: frozenset[str] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        config: StoreConfig,
+        queue_types: Mapping[str, str],
+        *,
+        staged: Path,
+        spill: Path,
+        topics: frozenset[str] | None = None,
+    ) -> BuildPlan:
+        """The plan for a store's configuration; `queue_types` are those that its `topics.json` names."""
+        return cls(
+            str(staged),
+            str(spill),
+            consume_queue_bytes=config.mapped_file_size_consume_queue,
+            batch_queue_bytes=config.mapper_file_size_batch_consume_queue,
+            extension_bytes=config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
+            topic_queue_types={**queue_types, **config.topic_queue_types},
+            delay_levels_ms=config.delay_levels_ms,
+            lmq=config.enable_lmq and config.enable_multi_dispatch,
+            index=None if topics else index_layout(config),
+            topics=topics,
+        )
+
+    def is_batch(self, topic: str) -> bool:
+        return self.topic_queue_types.get(topic) == "BatchCQ"
+
+    def is_dense(self, topic: str) -> bool:
+        """Whether an entry's place follows only from all entries before it."""
+        return self.extension_bytes is not None or self.is_batch(topic)
+
+    def is_wanted(self, topic: str) -> bool:
+        return self.topics is None or topic in self.topics
+
+    def keys_path(self, split: int) -> Path:
+        return Path(self.spill) / f"keys-{split}"
+
+    def dense_path(self, split: int) -> Path:
+        return Path(self.spill) / f"entries-{split}"
+
+
+def index_layout(config: StoreConfig) -> IndexLayout | None:
+    """The layout of the store's index; None when it keeps none."""
+    if not config.message_index_enable or not config.index_file_write_enable:
+        return None
+    return IndexLayout(config.max_hash_slot_num, config.max_index_num)
+
+
+class Spilled(NamedTuple):
+    """Where one queue's entries lie in a split's spill: the number of the first, and the one behind the last."""
+
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitResult:
+    """What reading one split gave."""
+
+    reach: Reach
+    gaps: tuple[Gap, ...]
+    record_count: int
+    entry_count: int
+    key_count: int
+    last_physical_offset: int
+    last_store_timestamp: int
+    spans: Mapping[QueueKey, Span]
+    dense: Mapping[QueueKey, Spilled]
+
+    def up_to(self, end: int) -> SplitResult:
+        """The same, when the log ends at `end`: what is no record behind it is no gap."""
+        reach = self.reach._replace(first=min(self.reach.first, end), end=min(self.reach.end, end))
+        return replace(self, reach=reach, gaps=tuple(gap for gap in self.gaps if gap.start < end))
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """Read split `number` of a plan."""
+
+    plan: BuildPlan
+    number: int
+    planned: LogSplit
+
+
+def read_split(task: ScanTask) -> SplitResult:
+    """The task."""
+    return _SplitReader(task.plan, task.number, LocalMedium()).read(load_window(task.planned), task.planned.split)
+
+
+def derive_split(
+    plan: BuildPlan, planned: LogSplit, start: int | None = None, check: Callable[[], None] = lambda: None
+) -> tuple[SplitResult, bytes]:
+    """As `read_split`, for files that are in use: what it wrote is synced, and the keys are given back.
+
+    `start` is where the first record begins, when that is known. `check` is asked before each piece is written; if it
+    raises nothing more is.
+    """
+    return _SplitReader(plan, 0, LocalMedium(), check).derive(load_window(planned), planned.split, start)
+
+
+@dataclass(slots=True)
+class _Tally:
+    record_count: int = 0
+    entry_count: int = 0
+    key_count: int = 0
+    last_physical_offset: int = -1
+    last_store_timestamp: int = 0
+    keys: list[memoryview] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+
+
+class _SplitReader:
+    """One split on its way into the staged files."""
+
+    def __init__(self, plan: BuildPlan, number: int, medium: Medium, check: Callable[[], None] = lambda: None) -> None:
+        self._plan = plan
+        self._check = check
+        self._number = number
+        self._medium = medium
+        self._files = OpenFiles(medium)
+        self._queues: dict[QueueKey, StagedQueue] = {}
+        self._dense: dict[QueueKey, bytearray] = {}
+        self._tally = _Tally()
+        self._lane = Lane(delay_levels_ms=plan.delay_levels_ms, lmq=plan.lmq)
+        self._lane.index_enabled = False
+        self._lane.all_slow = plan.extension_bytes is not None
+        self._passed = QueueEnd(None, SKIP)
+
+    def read(self, window: Window, split: Split) -> SplitResult:
+        return self._result(self._scan(window, split, first_record(window, split)), self._spill())
+
+    def derive(self, window: Window, split: Split, start: int | None) -> tuple[SplitResult, bytes]:
+        reach = self._scan(window, split, first_record(window, split) if start is None else start)
+        self._files.sync()
+        self._check()
+        dense = {key: Spilled(0, len(entries) // DENSE.size) for key, entries in self._dense.items()}
+        return self._result(reach, dense), b"".join(self._tally.keys)
+
+    def _scan(self, window: Window, split: Split, first: int) -> Reach:
+        end = first
+        pieces = scan_split(window, split, check_crc=True, delay_levels_ms=self._plan.delay_levels_ms, start=first)
+        for piece in pieces:
+            if isinstance(piece, Gap):
+                self._tally.gaps.append(piece)
+                end = piece.stop
+            else:
+                self._check()
+                self._add(window, piece)
+                end = window.base + piece.end
+        return Reach(first, end, end < split.stop)
+
+    def _add(self, window: Window, scan: Scan) -> None:
+        tally = self._tally
+        row = 0
+        at_index = False
+        while self._lane.apply(scan, row, at_index) is LaneStop.QUEUE:
+            row, at_index = self._lane.row_index, True
+            self._put_slowly(window, scan, scan.row(row))
+        tally.record_count += scan.count
+        last = scan.row(scan.count - 1)
+        tally.last_physical_offset, tally.last_store_timestamp = last.physical_offset, last.store_timestamp
+        if self._plan.index is not None:
+            keys = kernel.pack_keys(scan)
+            tally.keys.append(keys)
+            tally.key_count += keys.nbytes // KEY.size
+
+    def _put_slowly(self, window: Window, scan: Scan, row: Row) -> None:
+        """The entries of a record that the lane would not write."""
+        if not takes_queue_offset(row.sys_flag):
+            return
+        topic, queue_id = scan.queues[row.queue]
+        place = row.physical_offset - window.base
+        record = bytes(window.view[place : place + row.size])
+        plan = self._plan
+        for own in places_of(topic, queue_id, row, record, is_batch=plan.is_batch, lmq=plan.lmq):
+            if plan.is_wanted(own.topic):
+                self._put(row, own)
+        if not plan.is_wanted(topic):
+            self._lane.set_queue(topic, queue_id, self._passed)
+        elif (queue := self._queues.get((topic, queue_id))) is not None:
+            self._lane.set_queue(topic, queue_id, queue.end)
+
+    def _put(self, row: Row, place: Place) -> None:
+        key = place.topic, place.queue_id
+        if self._plan.is_dense(place.topic):
+            entry = (row.physical_offset, row.size, row.tags_code, place.queue_offset, row.store_timestamp)
+            self._dense.setdefault(key, bytearray()).extend(DENSE.pack(*entry, place.batch_count))
+            return
+        queue = self._queues.get(key)
+        if queue is None:
+            folder = Path(self._plan.staged) / CONSUME_QUEUE / place.topic / str(place.queue_id)
+            queue = self._queues[key] = StagedQueue(folder, self._plan.consume_queue_bytes, self._files)
+        queue.put(row, place.queue_offset)
+
+    def _spill(self) -> dict[QueueKey, Spilled]:
+        self._write(self._plan.keys_path(self._number), self._tally.keys)
+        places: dict[QueueKey, Spilled] = {}
+        first = 0
+        for key, entries in self._dense.items():
+            places[key] = Spilled(first, first + len(entries) // DENSE.size)
+            first = places[key].stop
+        self._write(self._plan.dense_path(self._number), [memoryview(entries) for entries in self._dense.values()])
+        return places
+
+    def _write(self, path: Path, parts: list[memoryview]) -> None:
+        """Into a file of exactly this size; another attempt at the task writes the same."""
+        size = sum(part.nbytes for part in parts)
+        if not size:
+            return
+        raw = open_or_create(self._medium, path, size)
+        position = 0
+        for part in parts:
+            raw.write_at(position, part)
+            position += part.nbytes
+        raw.close()
+
+    def _result(self, reach: Reach, dense: dict[QueueKey, Spilled]) -> SplitResult:
+        tally = self._tally
+        spans = {key: Span(queue.first, queue.next, queue.in_step) for key, queue in self._queues.items()}
+        entries = sum(span.next - span.first for span in spans.values())
+        entries += sum(spilled.stop - spilled.first for spilled in dense.values())
+        return SplitResult(
+            reach,
+            tuple(tally.gaps),
+            tally.record_count,
+            entries,
+            tally.key_count,
+            tally.last_physical_offset,
+            tally.last_store_timestamp,
+            spans,
+            dense,
+        )

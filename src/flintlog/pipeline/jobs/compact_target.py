@@ -1,0 +1,131 @@
+"""Where a compaction goes: a new store, or a new table.
+
+Both are new, or what a compaction that was killed left: they hold no message and no row. Tasks write or stage what they
+keep (`part`); the driver's one commit makes it the store's or the table's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from flintlog.disk.media.local import LocalMedium
+from flintlog.errors import InvalidConfig
+from flintlog.format.names import COMMIT_LOG
+from flintlog.pipeline.tables.table_write import ExportTask, WrittenFile
+from flintlog.pipeline.reading.logs import find_end, find_logs
+from flintlog.pipeline.spark.new_directory import new_directory
+from flintlog.pipeline.tables.parquet_table import TableSpec
+from flintlog.pipeline.reading.reading import Reading
+from flintlog.pipeline.reading.rows import RowShape
+from flintlog.pipeline.sink.sink import StagedRows, StagingArea, check_place
+from flintlog.pipeline.sink.sink_options import parse_sink_options
+from flintlog.pipeline.tables.table import make_table
+from flintlog.store.paths import StorePaths
+
+WRITER: Final = "flintlog-compact"
+"""The writer of the one batch of a compacted store; in a table, the name of the position that says it is complete."""
+
+Written = StagedRows | list[WrittenFile]
+
+
+class Part(Protocol):
+    """What a target's tasks do; it is sent to them."""
+
+    def reading(self) -> Reading:
+        """How rows are read."""
+
+    def write_rows(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """What becomes of those that stay."""
+
+
+class Target(Protocol):
+    """What a compaction writes to."""
+
+    @property
+    def part(self) -> Part: ...
+
+    def opened(self) -> AbstractContextManager[None]:
+        """Hold it if it is new, else refuse; when the block fails, nothing is left that was not there."""
+
+    def commit(self, parts: Sequence[Written], ends: Mapping[str, int]) -> int:
+        """Make what tasks wrote part of it, in this order; how many rows that were."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagePart:
+    """Tasks of a store stage messages; bodies stay as they are."""
+
+    area: StagingArea
+    fail_on_data_loss: bool
+
+    def reading(self) -> Reading:
+        return Reading(RowShape(), fail_on_data_loss=self.fail_on_data_loss)
+
+    def write_rows(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        return self.area.write(iter(batches))
+
+
+class StoreTarget:
+    """A new store, whose messages are one closed batch."""
+
+    def __init__(self, root: Path, config: str | None, fail_on_data_loss: bool) -> None:
+        given = {"path": str(root), **({} if config is None else {"config": config})}
+        self._root = root
+        self._area = StagingArea(parse_sink_options(given, is_streaming=False), WRITER)
+        self.part = StagePart(self._area, fail_on_data_loss)
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        with new_directory(self._root):
+            self._check_new()
+            yield
+
+    def _check_new(self) -> None:
+        check_place(self._root)
+        names = {info.name for info in LocalMedium().listing(self._root)}
+        if names and COMMIT_LOG not in names and names != {StorePaths.of(self._root, None).own.name}:
+            raise InvalidConfig("this directory is not a new store", path=self._root, advice="name a new one")
+        if COMMIT_LOG in names and find_end(find_logs((str(self._root),))[0]) > 0:
+            raise InvalidConfig("this store holds messages", path=self._root, advice="a compaction goes into a new one")
+
+    def commit(self, parts: Sequence[Written], ends: Mapping[str, int]) -> int:
+        closed = self._area.append([part for part in parts if isinstance(part, StagedRows)], WRITER, 0)
+        return 0 if closed is None else closed.message_count
+
+
+class TableTarget:
+    """A new table: bodies are decompressed, partitions are topic and day."""
+
+    def __init__(
+        self, form: str, root: Path, topics: tuple[str, ...] | None, fail_on_data_loss: bool, *, with_broker: bool
+    ) -> None:
+        self._root = root
+        self._table = make_table(form, root)
+        self._spec = TableSpec(
+            topics=None if topics is None else sorted(topics), is_glob=with_broker, is_compacted=True
+        )
+        self.part = ExportTask(
+            str(self._table.staged),
+            with_broker=with_broker,
+            fail_on_data_loss=fail_on_data_loss,
+            keep_partitions=self._table.keeps_partitions,
+            by_partition=self._table.is_staged_in_place,
+        )
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        with new_directory(self._root), self._table.opened(self._spec):
+            if self._table.position(WRITER) is not None:
+                raise InvalidConfig("this table is complete", path=self._root, advice="a compaction makes a new one")
+            yield
+
+    def commit(self, parts: Sequence[Written], ends: Mapping[str, int]) -> int:
+        files = [file for part in parts if isinstance(part, list) for file in part]
+        self._table.commit(files, {**ends, WRITER: 0})
+        return sum(file.rows for file in files)

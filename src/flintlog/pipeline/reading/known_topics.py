@@ -1,0 +1,112 @@
+"""Whether stores have a topic that was named: a misspelt one is an error, not a result without rows.
+
+    consumequeue/, topics.json, deleted.json      the topics that a store knows; asked first, because that costs nothing
+    the end of the log                            topics that are not dispatched yet, or never were
+
+A topic is refused only when it is certain that it is not there: the whole log was looked at, or there are queues, which
+lack only what came last. A store that is reached by a URI is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from flintlog.derive.splits import Gap, Split, scan_split
+from flintlog.disk.media.local import LocalMedium
+from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig
+from flintlog.format.names import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE
+from flintlog.pipeline.reading.logs import Log, find_end, find_logs, open_source
+from flintlog.pipeline.reading.partitions import window_of
+from flintlog.store.log.batch_markers import MARKER_TOPIC
+from flintlog.store.queues.deleted_queues import DeletedQueues
+from flintlog.store.settings.json_file import JsonFile
+from flintlog.store.options.option import did_you_mean
+from flintlog.store.paths import StorePaths
+
+LOOK_BYTES: Final = 256 * 1024 * 1024
+"""How much of a log's end is looked at for a topic that the store does not know."""
+
+_MAX_NAMES: Final = 20
+
+
+def check_topics(topics: Iterable[str], logs: Sequence[Log]) -> None:
+    """`InvalidConfig` for the topics of which no store has anything."""
+    missing = set(topics) - {MARKER_TOPIC}
+    if any("://" in log.uri for log in logs):
+        return
+    known = {topic for log in logs for topic in listed_topics(log)}
+    missing -= known
+    for log in logs if missing else ():
+        found, is_all = _topics_at_end(log, missing)
+        known |= found
+        missing -= found
+        if not missing or not (is_all or _queue_folders(log)):
+            return
+    if missing:
+        raise refusal(sorted(missing), known, logs[0].uri)
+
+
+def no_messages_of(topics: Sequence[str], paths: Sequence[str]) -> InvalidConfig:
+    """What a job raises that has found nothing of its topics."""
+    known: set[str] = set()
+    try:
+        for log in find_logs(tuple(paths), strict=False):
+            if "://" not in log.uri:
+                known |= listed_topics(log) | _topics_at_end(log, set())[0]
+    except FlintlogError:  # there is nothing to name then
+        pass
+    return refusal(topics, known, paths[0])
+
+
+def refusal(topics: Sequence[str], known: Iterable[str], where: str) -> InvalidConfig:
+    """The sentence, with the topic that was meant, or those that there are."""
+    names = sorted(known)
+    near = next(filter(None, (did_you_mean(topic, names) for topic in topics)), None)
+    some = f"there are: {', '.join(names[:_MAX_NAMES])}{', …' if len(names) > _MAX_NAMES else ''}" if names else None
+    return InvalidConfig(f"there are no messages of topic {' or '.join(topics)}", path=where, advice=near or some)
+
+
+def listed_topics(log: Log) -> set[str]:
+    """The topics that a store has queues of, was told to make, or had."""
+    paths, medium = _paths(log), LocalMedium()
+    found = {info.name for folder in _queue_folders(log) for info in medium.listing(folder) if info.is_directory}
+    try:
+        table = (JsonFile(paths.topics, medium).load() or {}).get("topicConfigTable")
+    except DamagedStore:
+        table = None
+    deleted = DeletedQueues(paths.deleted, medium)
+    deleted.load()
+    return found | {*(table if isinstance(table, dict) else ())} | {queue.topic for queue in deleted.all()}
+
+
+def _queue_folders(log: Log) -> list[Path]:
+    """The directories with a queue of any topic."""
+    medium, root = LocalMedium(), _paths(log).root
+    folders = (root / CONSUME_QUEUE, root / BATCH_CONSUME_QUEUE)
+    return [folder for folder in folders if medium.listing(folder)]
+
+
+def _paths(log: Log) -> StorePaths:
+    uri = Path(log.uri)
+    return StorePaths.of(uri.parent if uri.name == COMMIT_LOG else uri, None)
+
+
+def _topics_at_end(log: Log, wanted: set[str]) -> tuple[set[str], bool]:
+    """The topics of the newest records, until all wanted ones were seen; and whether that were all records."""
+    source, folder = open_source(log.uri)
+    end, left = find_end(log), LOOK_BYTES
+    found: set[str] = set()
+    for file in reversed(log.files):
+        stop = min(end, file.end)
+        start = max(file.base, stop - left)
+        if start >= stop:
+            continue
+        split = Split(file, start, stop)
+        for piece in scan_split(window_of(source, folder, split), split):
+            found |= set() if isinstance(piece, Gap) else {topic for topic, _ in piece.queues}
+        left -= stop - start
+        if start > file.base or (wanted and wanted <= found):
+            return found, False
+    return found, True

@@ -1,0 +1,186 @@
+"""The logs that a path names: one store, or many by a glob.
+
+    /data/store                    a store: its log is in commitlog/
+    /data/store/commitlog          a log alone
+    /data/store                    a member of a ledger: its log is in dledger-<id>/data/, and before that in commitlog/
+    /data/*/store                  a store of each broker; what the star stood for is the broker's name
+    s3://bucket/backup/*           any file system that pyarrow knows
+
+Only names and sizes are looked at here. Nothing is opened for writing, and no lock is taken: the store may be running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath, PurePosixPath
+
+from flintlog.checks.derived_files import DataFile
+from flintlog.derive.log_files import LogFile, check_files, log_files
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.source import ByteSource, MappedSource
+from flintlog.errors import DamagedStore
+from flintlog.format.names import ABORT, COMMIT_LOG, LOCK
+from flintlog.pipeline.reading.places import absolute
+from flintlog.store.recovery.recovery import published_end as published
+from flintlog.store.paths import LEDGER_PREFIX, StorePaths
+from flintlog.store.recovery.published_end import WrittenLog
+
+_WILD = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One log: whose it is, where its files are (a path, or a URI), and which files there were."""
+
+    broker: str
+    uri: str
+    files: tuple[LogFile, ...]
+    ledger: str | None = None
+    """The folder of the ledger's member below `uri`, whose committed end is the log's."""
+
+    @property
+    def first(self) -> int:
+        """The first physical offset that is still there."""
+        return self.files[0].base if self.files else 0
+
+
+def open_source(uri: str) -> tuple[ByteSource, PurePath]:
+    """How to read what a path or URI names, and the path in there."""
+    place = absolute(uri)
+    if "://" not in place:
+        return MappedSource(LocalMedium()), Path(place)
+    from flintlog.disk.media.arrow_source import ArrowSource
+
+    return ArrowSource.from_uri(uri)
+
+
+def is_glob(paths: tuple[str, ...]) -> bool:
+    """Whether these paths may name several stores."""
+    return len(paths) > 1 or any(_WILD & set(path) for path in paths)
+
+
+def find_logs(paths: tuple[str, ...], *, strict: bool = True) -> list[Log]:
+    """The logs that the paths name, by broker; at least one."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path in paths:
+        found.update(_expand(absolute(path)))
+    names = _broker_names(found)
+    logs = [_find_log(uri, names[uri], strict) for uri in sorted(found)]
+    present = [log for log in logs if log is not None]
+    if not present:
+        where = paths[0] if len(paths) == 1 else ", ".join(paths)
+        raise DamagedStore(
+            "there is no store here", path=where, advice="a directory with a commitlog, or a glob of them"
+        )
+    missing = [uri for uri, log in zip(sorted(found), logs, strict=True) if log is None]
+    if missing and not is_glob(paths):
+        raise DamagedStore("there is no store here", path=missing[0])
+    return present
+
+
+def find_damage(logs: Iterable[Log]) -> DamagedStore | None:
+    """The first thing for which logs that were found without `strict` would not have been found with it."""
+    for log in logs:
+        try:
+            check_files(log.files, f"{log.uri.rstrip('/')}/")
+        except DamagedStore as damage:
+            return damage
+    return None
+
+
+def _find_log(uri: str, broker: str, strict: bool) -> Log | None:
+    source, path = open_source(uri)
+    ledger = _find_ledger(uri, source, path, broker, strict)
+    if ledger is not None:
+        return ledger
+    for folder, where in ((path / COMMIT_LOG, f"{uri.rstrip('/')}/{COMMIT_LOG}"), (path, uri)):
+        listing = [(info.name, info.size) for info in source.listing(folder) if not info.is_directory]
+        files = log_files(listing, f"{where}/", strict=strict)
+        if files or (folder != path and _is_store(source, path)):
+            return Log(broker, where, tuple(files))
+    return None
+
+
+def _is_store(source: ByteSource, path: PurePath) -> bool:
+    """Whether a directory is a store without messages: one that was opened just now has no log yet, but its marks."""
+    names = {info.name for info in source.listing(path)}
+    return COMMIT_LOG in names or names >= {ABORT, LOCK}
+
+
+def _find_ledger(uri: str, source: ByteSource, path: PurePath, broker: str, strict: bool) -> Log | None:
+    """The log of a ledger's member: its data files, and those of a plain log before them, by folder and name."""
+    members = [info.name for info in source.listing(path) if info.is_directory and info.name.startswith(LEDGER_PREFIX)]
+    members = [member for member in members if source.listing(path / member / "data")]
+    folders = [f"{member}/data" for member in members]
+    if len(folders) > 1:
+        raise DamagedStore(f"the data of several members of a group is here: {', '.join(folders)}", path=uri)
+    if not folders:
+        return None
+    files = [
+        LogFile(f"{folder}/{file.name}", file.base, file.size)
+        for folder in (COMMIT_LOG, *folders)
+        for file in log_files(
+            [(info.name, info.size) for info in source.listing(path / folder) if not info.is_directory],
+            f"{uri.rstrip('/')}/{folder}/",
+            strict=strict,
+        )
+    ]
+    if strict:
+        check_files(files, f"{uri.rstrip('/')}/")
+    return Log(broker, uri, tuple(files), members[0])
+
+
+def _expand(path: str) -> dict[str, tuple[str, ...]]:
+    """The paths that a glob stands for, each with the parts that the wildcards stood for."""
+    if not _WILD & set(path):
+        return {path: ()}
+    scheme = path[: path.index("://") + 3] if "://" in path else ""
+    rest = path[len(scheme) :]
+    pattern = PurePosixPath(rest).parts
+    fixed = next(place for place, part in enumerate(pattern) if _WILD & set(part))
+    start = scheme + str(PurePosixPath(*pattern[:fixed]))
+    found: dict[str, tuple[str, ...]] = {start: ()}
+    for part in pattern[fixed:]:
+        found = {
+            f"{where.rstrip('/')}/{name}": (*matched, name) if _WILD & set(part) else matched
+            for where, matched in found.items()
+            for name in _matching(where, part)
+        }
+    return found
+
+
+def _matching(where: str, part: str) -> list[str]:
+    if not _WILD & set(part):
+        return [part]
+    source, path = open_source(where)
+    return [info.name for info in source.listing(path) if info.is_directory and fnmatchcase(info.name, part)]
+
+
+def _broker_names(found: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """What the wildcards stood for, or the directory's name; whole paths where that does not tell them apart."""
+    names = {uri: "/".join(matched) or PurePosixPath(uri).name for uri, matched in found.items()}
+    return names if len(set(names.values())) == len(names) else {uri: uri for uri in names}
+
+
+def find_end(log: Log, known: int = 0, *, search: bool = True) -> int:
+    """The physical offset after the last record that counts; `known` is a record's place that was the end before."""
+    if not log.files:
+        return 0
+    source, path = open_source(log.uri)
+    return published.published_end(source, _written(log, path), known, search=search)
+
+
+def committed_end(log: Log) -> int | None:
+    """Where a ledger's last entry ends that the member knew to be committed; None where the log is no ledger."""
+    if log.ledger is None:
+        return None
+    source, path = open_source(log.uri)
+    return published.committed_end(source, _written(log, path))
+
+
+def _written(log: Log, path: PurePath) -> WrittenLog:
+    files = [DataFile(str(path / file.name), file.base, file.size) for file in log.files]
+    ledger = None if log.ledger is None else path / log.ledger
+    return WrittenLog(files, PurePath(StorePaths.of(Path(path.parent), None).batches), ledger)

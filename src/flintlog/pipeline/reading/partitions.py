@@ -1,0 +1,67 @@
+"""What one Spark task reads: a split of one log, and the bytes around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from flintlog import kernel
+from flintlog.derive.splits import LOOK_BACK_BYTES, Split, Window, plan_splits
+from flintlog.disk.media.source import ByteSource, MappedSource
+from flintlog.pipeline.reading.logs import Log, open_source
+
+LOOK_AHEAD_BYTES = LOOK_BACK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class LogSplit:
+    """A split, and where its file is."""
+
+    broker: str
+    uri: str
+    split: Split
+
+
+def plan(logs: Sequence[tuple[Log, int, int]], *, split_bytes: int, least_count: int) -> list[LogSplit]:
+    """Splits of each log's [start, stop)."""
+    total = sum(max(0, stop - start) for _, start, stop in logs) or 1
+    return [
+        LogSplit(log.broker, log.uri, split)
+        for log, start, stop in logs
+        for split in plan_splits(
+            log.files,
+            start,
+            stop,
+            split_bytes=split_bytes,
+            least_count=-(-least_count * max(0, stop - start) // total),
+        )
+    ]
+
+
+def load_window(planned: LogSplit, *, to_end: bool = False) -> Window:
+    """The split's bytes, those before it that tell its first record, and those behind it that its last one may need."""
+    source, path = open_source(planned.uri)
+    return window_of(source, path, planned.split, to_end=to_end)
+
+
+def window_of(source: ByteSource, folder: PurePath, split: Split, *, to_end: bool = False) -> Window:
+    path = folder / split.file.name
+    if isinstance(source, MappedSource) or to_end:
+        return Window(source.view(path, 0, split.file.size), split.file.base)
+    start = max(0, split.start - split.file.base - LOOK_BACK_BYTES)
+    stop = min(split.file.size, split.stop - split.file.base + LOOK_AHEAD_BYTES)
+    return Window(source.view(path, start, stop), split.file.base + start, stop == split.file.size)
+
+
+def start_at_time(log: Log, timestamp_ms: int) -> int:
+    """Where to begin so that nothing stored at or after a time is missed: the last file that begins before it."""
+    source, path = open_source(log.uri)
+    start = log.first
+    for file in log.files[1:]:
+        head = source.view(path / file.name, 0, min(file.size, LOOK_AHEAD_BYTES))
+        seen = kernel.scan(head, 0, len(head), file.base, max_count=1)
+        if not seen.count or seen.row(0).store_timestamp >= timestamp_ms:
+            break
+        start = file.base
+    return start

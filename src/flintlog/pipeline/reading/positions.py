@@ -1,0 +1,70 @@
+"""Where a reading may go on: a position that was kept is checked against the log that is there now.
+
+    |··A··|·B·|····C····|··D··|blank|      positions are where a record begins, where records end, or a file's boundary
+          ^    here a reading stopped; the log may since have been cut, or be another one
+
+A kept position is the beginning of a record of its log, so a log in which none begins there is not the one that was
+read. A record says its own physical offset, so bytes that were moved do not pass. Another log may have a boundary at
+the same place by the sizes of its records: it is told apart by the bytes before the place, if their CRC was kept.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+from flintlog import kernel
+from flintlog.derive.log_files import LogFile
+from flintlog.derive.splits import Split, first_record
+from flintlog.kernel import ScanStop
+from flintlog.pipeline.reading.logs import Log, find_end, open_source
+from flintlog.pipeline.reading.partitions import LOOK_AHEAD_BYTES, window_of
+
+CRC_BYTES: Final = 64 * 1024
+"""How many bytes before a position vouch for it: the last records whole, with their times and offsets."""
+
+
+def crc_before(log: Log, position: int) -> int | None:
+    """The CRC of the bytes before a position in its file; None where there are none, or none any more."""
+    file = next((file for file in log.files if file.base < position <= file.end), None)
+    if file is None:
+        return None
+    source, folder = open_source(log.uri)
+    place = position - file.base
+    return zlib.crc32(source.view(folder / file.name, max(0, place - CRC_BYTES), place))
+
+
+def stands(log: Log, position: int) -> bool:
+    """Whether a reading of this log may have stopped here: a record begins, or the records before it end here."""
+    file = _file_of(log, position)
+    if file is None:
+        return position == (log.files[-1].end if log.files else 0) and find_end(log, search=False) >= position
+    if _begins(log, file, position):
+        return True
+    if position == file.base:
+        return find_end(log, search=False) >= position
+    return _first_from(log, file, position, position + 1) == position
+
+
+def next_record(log: Log, position: int) -> int:
+    """Where the first record begins at or behind a place; the file's end when there is none in it."""
+    file = _file_of(log, position)
+    return position if file is None else _first_from(log, file, position, file.end)
+
+
+def _file_of(log: Log, position: int) -> LogFile | None:
+    return next((file for file in log.files if file.base <= position < file.end), None)
+
+
+def _begins(log: Log, file: LogFile, position: int) -> bool:
+    source, folder = open_source(log.uri)
+    place = position - file.base
+    view = source.view(folder / file.name, place, min(file.size, place + LOOK_AHEAD_BYTES))
+    seen = kernel.scan(view, 0, len(view), position, max_count=1)
+    return seen.count > 0 or seen.reason is ScanStop.BLANK
+
+
+def _first_from(log: Log, file: LogFile, position: int, stop: int) -> int:
+    source, folder = open_source(log.uri)
+    split = Split(file, position, stop)
+    return first_record(window_of(source, folder, split), split)

@@ -1,0 +1,165 @@
+"""Decoded records as the rows that Spark sees.
+
+`record`: every field of the record under its own name, as in `StoredMessage`. `kafka`: the names that queries over
+Kafka use, so that they work here. With several stores the first column is the broker.
+
+    kafka           is
+    key             the first key, or null            binary
+    value           the body                          binary
+    topic           topic
+    partition       queue id                          int
+    offset          queue offset                      long
+    timestamp       store time                        timestamp
+    timestampType   1 (the time of the log)           int
+    headers         the properties                    array of (key, value)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from flintlog.errors import DamagedRecord, FlintlogError, InvalidConfig
+from flintlog.format.sys_flag import is_compressed
+
+BROKER: Final = "broker"
+BODY: Final = "body"
+_INTS: Final = ("queue_id", "size", "body_crc", "flag", "sys_flag", "reconsume_times", "magic")
+_LONGS: Final = (
+    *("queue_offset", "physical_offset", "tags_code", "born_timestamp", "store_timestamp"),
+    "prepared_transaction_offset",
+)
+_RECORD: Final = (
+    *("topic", "queue_id", "queue_offset", "physical_offset", "size", "message_id", "tags", "keys", "uniq_key"),
+    *("tags_code", "body", "body_crc", "properties", "flag", "sys_flag", "born_timestamp", "born_host"),
+    *("store_timestamp", "store_host", "reconsume_times", "prepared_transaction_offset", "magic"),
+)
+_KAFKA: Final = (
+    *(("key", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int"), ("offset", "bigint")),
+    *(("timestamp", "timestamp"), ("timestampType", "int"), ("headers", "array<struct<key:string,value:binary>>")),
+)
+_HEADER: Final = pa.struct([pa.field("key", pa.utf8(), False), pa.field("value", pa.binary(), False)])
+_MAY_BE_NULL: Final = frozenset(("tags", "uniq_key", BODY, "key", "value"))
+_ARROW_TYPES: Final = {
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "string": pa.utf8(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "array<string>": pa.list_(pa.field("element", pa.utf8(), False)),
+    "map<string,string>": pa.map_(pa.utf8(), pa.field("value", pa.utf8(), False)),
+    "array<struct<key:string,value:binary>>": pa.list_(pa.field("element", _HEADER, False)),
+}
+_LOG_APPEND_TIME: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """Which columns rows have."""
+
+    kind: str = "record"
+    include_body: bool = True
+    with_broker: bool = False
+    chosen: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        unknown = set(self.chosen or ()) - {name for name, _ in self._all()}
+        if unknown:
+            there = ", ".join(name for name, _ in self._all())
+            raise InvalidConfig(
+                f"option columns names {min(unknown)!r}, which is no column", advice=f"there are: {there}"
+            )
+
+    def columns(self) -> list[tuple[str, str]]:
+        """Names and Spark's types, in the order of the schema."""
+        return [each for each in self._all() if self.chosen is None or each[0] in self.chosen]
+
+    @property
+    def needs_body(self) -> bool:
+        """Whether bodies have to be read at all."""
+        return any(name in (BODY, "value") for name, _ in self.columns())
+
+    def _all(self) -> list[tuple[str, str]]:
+        own = list(_KAFKA) if self.kind == "kafka" else [(name, _record_type(name)) for name in _RECORD]
+        left_out = () if self.include_body else (BODY, "value")
+        return [*([(BROKER, "string")] if self.with_broker else []), *(each for each in own if each[0] not in left_out)]
+
+    def declared(self) -> pa.Schema:
+        """The columns as Spark is told of them. Where a null is possible it looks for one, twice a row."""
+        return pa.schema([pa.field(name, _ARROW_TYPES[kind], name in _MAY_BE_NULL) for name, kind in self.columns()])
+
+    def batch(self, records: pa.RecordBatch, broker: str) -> pa.RecordBatch:
+        """The rows of decoded records."""
+        made = _kafka_columns(records) if self.kind == "kafka" else {}
+        arrays, names = [], []
+        for name, _ in self.columns():
+            names.append(name)
+            if name == BROKER:
+                arrays.append(pa.repeat(pa.scalar(broker, pa.utf8()), records.num_rows))
+            else:
+                arrays.append(made[name] if made else records.column(name))
+        return pa.record_batch(arrays, names=names)
+
+
+def _record_type(name: str) -> str:
+    if name in _INTS:
+        return "int"
+    if name in _LONGS:
+        return "bigint"
+    return {"keys": "array<string>", "properties": "map<string,string>", BODY: "binary"}.get(name, "string")
+
+
+def _kafka_columns(records: pa.RecordBatch) -> dict[str, pa.Array]:
+    micros = pc.multiply(records.column("store_timestamp"), 1000)
+    columns = {
+        "key": _first_key(records.column("keys")),
+        "topic": records.column("topic"),
+        "partition": records.column("queue_id"),
+        "offset": records.column("queue_offset"),
+        "timestamp": micros.cast(pa.timestamp("us", tz="UTC")),
+        "timestampType": pa.repeat(pa.scalar(_LOG_APPEND_TIME, pa.int32()), records.num_rows),
+        "headers": _headers(records.column("properties")),
+    }
+    if BODY in records.schema.names:
+        columns["value"] = records.column(BODY)
+    return columns
+
+
+def _first_key(keys: pa.ListArray) -> pa.Array:
+    has_any = pc.greater(pc.list_value_length(keys), 0)
+    places = pc.if_else(has_any, keys.offsets[:-1], pa.scalar(None, pa.int32()))
+    return keys.values.take(places).cast(pa.binary())
+
+
+def _headers(properties: pa.MapArray) -> pa.ListArray:
+    entries = pa.StructArray.from_arrays(
+        [properties.keys, properties.items.cast(pa.binary())], fields=[_HEADER.field(0), _HEADER.field(1)]
+    )
+    return pa.ListArray.from_arrays(properties.offsets, entries)
+
+
+def decompressed(records: pa.RecordBatch, *, lenient: bool) -> pa.RecordBatch:
+    """The same records with plain bodies. One that cannot be unpacked is an error, or null if `lenient`."""
+    from flintlog.store.model.compression import decompress
+
+    flags = records.column("sys_flag").to_pylist()
+    packed = [place for place, flag in enumerate(flags) if is_compressed(flag)]
+    if not packed or BODY not in records.schema.names:
+        return records
+    column = records.column(BODY)
+    bodies = column.to_pylist()
+    for place in packed:
+        try:
+            bodies[place] = decompress(bodies[place], flags[place])
+        except FlintlogError as error:
+            if not lenient:
+                offset = records.column("physical_offset")[place].as_py()
+                raise DamagedRecord(
+                    f"the body cannot be unpacked: {error}", offset=offset, advice="failOnDataLoss=false makes it null"
+                ) from error
+            bodies[place] = None
+    place = records.schema.get_field_index(BODY)
+    return records.set_column(place, BODY, pa.array(bodies, pa.binary()))

@@ -1,0 +1,257 @@
+"""The source as a stream: an offset is where each log was read up to.
+
+    {"broker-a": {"offset": 81920, "crc": 3735928559}, "broker-b": 0}
+
+By store its physical offset, with the CRC of the bytes before it where there are any; checkpoints of earlier versions
+have the number alone. A store that comes later starts at its beginning.
+
+The log's end is found by walking its chain of records from the end that was known before, so asking costs what was
+written meanwhile. The store may be running, and retention may delete files underneath: `failOnDataLoss` says whether
+that is an error, and whether it is one that a log was cut or replaced (`positions.py`). The same class serves Spark 4.1
+(`latestOffset()` has no arguments, a batch takes all there is after a restart) and 4.2 and newer (admission control,
+AvailableNow).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from flintlog.errors import DamagedStore, FlintlogError
+from flintlog.pipeline.reading.logs import Log, find_end, find_logs
+from flintlog.pipeline.reading.options import LATEST, SourceOptions, resolve
+from flintlog.pipeline.reading.partitions import plan, start_at_time
+from flintlog.pipeline.reading.positions import crc_before, next_record, stands
+from flintlog.pipeline.reading.rows import RowShape
+from flintlog.pipeline.source import SplitPartition, check_start, read_declared
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+SEARCH_INTERVAL_S = 10.0
+"""How often a log that does not grow is looked at anew: was it cut, are there records behind a damaged place."""
+
+warnings = logging.getLogger(__name__)
+
+Offset = dict[str, Any]
+"""As Spark keeps it."""
+
+Position = dict[str, int]
+
+
+class LogStreamReader(DataSourceStreamReader):
+    """See the module. Lives in one process of the driver's; only `read` runs in tasks."""
+
+    def __init__(self, asked: SourceOptions, shape: RowShape) -> None:
+        self.asked = asked
+        self.shape = shape
+        self._ends: Position = {}
+        self._searched_at: dict[str, float] = {}
+        self._last: Offset | None = None
+        self._target: Position | None = None
+
+    # ------------------------------------------------------------------ offsets
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        logs = {log.broker: log for log in self._logs()}
+        self._last = _with_crcs({broker: self._initial(log, list(logs)) for broker, log in logs.items()}, logs, {})
+        return self._last
+
+    def _initial(self, log: Log, brokers: list[str]) -> int:
+        asked = self.asked
+        if asked.starting_timestamp is not None and asked.starting_offsets is None:
+            return start_at_time(log, asked.starting_timestamp)
+        offsets = asked.starting_offsets or LATEST
+        end = self._end(log, max(offsets.values(), default=0) if isinstance(offsets, dict) else 0)
+        start = resolve(offsets, log.broker, log.first, end, "startingOffsets", brokers)
+        check_start(start, log, asked.fail_on_data_loss)
+        return start if start in (log.first, end) else min(end, next_record(log, start))
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: Offset | None = None, limit: ReadLimit | None = None
+    ) -> Offset:
+        logs = {log.broker: log for log in self._logs()}
+        start = self._last if start is None else start
+        return _with_crcs(self._latest(logs, None if start is None else places_of(start), limit), logs, start or {})
+
+    def _latest(self, logs: dict[str, Log], start: Position | None, limit: ReadLimit | None) -> Position:
+        read = start or {}
+        newest = self._target or {broker: self._end(log, read.get(broker, 0)) for broker, log in logs.items()}
+        if start is None:
+            return newest
+        for broker, end in newest.items():
+            if end < start.get(broker, 0) and broker in logs:
+                self._lost(logs[broker], f"was read up to {start[broker]}, and now ends at {end}")
+        most = self.asked.max_bytes_per_trigger if limit is None else getattr(limit, "max_bytes", None)
+        if most is None:
+            return {**start, **newest}  # a store that is gone stays where it was read up to
+        begins = {broker: max(start.get(broker, 0), log.first) for broker, log in logs.items()}
+        stops = _limited({**start, **begins}, newest, most)
+        return {**start, **{broker: self._record_from(logs.get(broker), stops[broker], newest) for broker in stops}}
+
+    def _record_from(self, log: Log | None, stop: int, newest: Position) -> int:
+        """A batch ends where a record begins: by that the log is known again."""
+        if log is None or stop >= newest[log.broker]:
+            return stop
+        return min(newest[log.broker], next_record(log, stop))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+
+        most = self.asked.max_bytes_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxBytes(most)
+
+    def reportLatestOffset(self) -> Position:  # noqa: N802 - Spark's name
+        return dict(self._ends)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """What is there now is all that such a query reads."""
+        self._target = {log.broker: self._end(log) for log in self._logs()}
+
+    def _logs(self) -> list[Log]:
+        return find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
+
+    def _end(self, log: Log, read_up_to: int = 0) -> int:
+        """How far the log goes now. Behind a place where no record begins it is looked for now and then only."""
+        known = self._ends.get(log.broker, 0)
+        end = find_end(log, known, search=False)
+        now = time.monotonic()
+        is_time = end <= known and now - self._searched_at.get(log.broker, 0.0) >= SEARCH_INTERVAL_S
+        if is_time or end < read_up_to:
+            self._searched_at[log.broker] = now
+            end = find_end(log, known if stands(log, known) else 0)
+        self._ends[log.broker] = end
+        return end
+
+    def _lost(self, log: Log, what: str) -> None:
+        if self.asked.fail_on_data_loss:
+            raise DamagedStore(
+                f"the log of {log.broker} {what}",
+                path=log.uri,
+                advice="it was cut or replaced; start the query anew, or set option failOnDataLoss=false",
+            )
+        warnings.warning("%s: the log of %s %s; it is read on from there", log.uri, log.broker, what)
+
+    # ------------------------------------------------------------------ reading
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        self._last = end
+        ranges = [self._range(log, start, end) for log in self._logs() if log.broker in end]
+        planned = plan(ranges, split_bytes=self.asked.split_bytes, least_count=self.asked.min_partitions)
+        return [SplitPartition(each) for each in planned]
+
+    def _range(self, log: Log, start: Offset, end: Offset) -> tuple[Log, int, int]:
+        begin, stop = places_of(start).get(log.broker, log.first), places_of(end)[log.broker]
+        check_start(begin, log, self.asked.fail_on_data_loss)
+        there = self._ends.get(log.broker, 0)
+        if max(begin, stop) > there:
+            there = self._end(log, max(begin, stop))
+        if max(begin, stop) > there:
+            self._lost(log, f"was read up to {max(begin, stop)}, and now ends at {there}")
+        elif log.first <= begin < stop and not stands(log, begin):
+            self._lost(log, f"was read up to {begin}, where no record begins now")
+        elif begin < stop:
+            self._check_bytes(log, start)
+            self._check_bytes(log, end)
+        return log, max(begin, log.first), min(stop, there)
+
+    def _check_bytes(self, log: Log, offset: Offset) -> None:
+        """Another log may have a record at the same place."""
+        place, crc = places_of(offset).get(log.broker, 0), crcs_of(offset).get(log.broker)
+        if crc is not None and crc_before(log, place) not in (crc, None):
+            self._lost(log, f"was read up to {place}, and has other bytes before that now")
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, SplitPartition):
+            yield from read_declared(self.asked, self.shape, partition.value)
+
+
+def places_of(offset: Offset) -> Position:
+    """The physical offsets alone.
+
+    >>> places_of({"broker-a": {"offset": 81920, "crc": 7}, "broker-b": 4096})
+    {'broker-a': 81920, 'broker-b': 4096}
+    """
+    return {broker: each["offset"] if isinstance(each, dict) else each for broker, each in offset.items()}
+
+
+def crcs_of(offset: Offset) -> Position:
+    """The CRCs of the bytes before them, where they were kept."""
+    return {broker: each["crc"] for broker, each in offset.items() if isinstance(each, dict)}
+
+
+def _with_crcs(position: Position, logs: Mapping[str, Log], before: Offset) -> Offset:
+    """As Spark shall keep a position. What has not moved stays as it was: Spark compares what is written."""
+    places = places_of(before)
+    found: Offset = {}
+    for broker, place in position.items():
+        if places.get(broker) == place:
+            found[broker] = before[broker]
+            continue
+        crc = crc_before(logs[broker], place) if broker in logs else None
+        found[broker] = place if crc is None else {"offset": place, "crc": crc}
+    return found
+
+
+class RunnersReader(LogStreamReader):
+    """The reader in the process that Spark runs for it, which ends with the first error."""
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        with _in_a_sentence():
+            return super().initialOffset()
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: Offset | None = None, limit: ReadLimit | None = None
+    ) -> Offset:
+        with _in_a_sentence():
+            return super().latestOffset(start, limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        with _in_a_sentence():
+            super().prepareForTriggerAvailableNow()
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        with _in_a_sentence():
+            return super().partitions(start, end)
+
+
+@contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    """What flintlog refuses is told without Python's frames; by a setting of Spark's that streams do not hand on."""
+    try:
+        yield
+    except FlintlogError:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
+def make_stream_reader(asked: SourceOptions, shape: RowShape) -> DataSourceStreamReader:
+    """The reader, with what this version of Spark can do."""
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:  # Spark 4.1
+        return RunnersReader(asked, shape)
+
+    class AvailableNowReader(RunnersReader, SupportsTriggerAvailableNow):
+        """With Trigger.AvailableNow."""
+
+    return AvailableNowReader(asked, shape)
+
+
+def _limited(start: Position, newest: Position, most: int) -> Position:
+    """No more than `most` bytes from `start` on, shared among the logs by what each has."""
+    behind = {broker: max(0, end - start.get(broker, 0)) for broker, end in newest.items()}
+    total = sum(behind.values())
+    if total <= most:
+        return newest
+    return {
+        broker: start.get(broker, 0) + max(1, most * size // total) if size else newest[broker]
+        for broker, size in behind.items()
+    }

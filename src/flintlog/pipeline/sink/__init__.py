@@ -1,0 +1,1 @@
+"""Rows become messages of a store: the write side of `format("flintlog")`."""

@@ -1,0 +1,1 @@
+"""Running plain functions on Spark: tasks with progress, plain errors, the worker daemon."""

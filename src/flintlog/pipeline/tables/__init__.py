@@ -1,0 +1,1 @@
+"""Tables that gain whole batches, each exactly once: Parquet, Delta and Iceberg."""

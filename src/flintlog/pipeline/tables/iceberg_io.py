@@ -1,0 +1,56 @@
+"""How pyiceberg's metadata comes to disk: a file is there whole and durable before a catalog can point at it.
+
+pyiceberg writes through pyarrow, which does not sync: after a power failure a catalog could name metadata that was
+never on disk. Files of other file systems than this machine's are theirs to keep.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from pyiceberg.io import OutputStream
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from flintlog.disk.media.local import LocalMedium
+
+
+class _Durable(io.BytesIO):
+    """Bytes that become a file when it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def close(self) -> None:
+        if not self.closed:
+            medium = LocalMedium()
+            medium.make_directories(self._path.parent)
+            medium.replace(self._path, self.getvalue())
+        super().close()
+
+    def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
+        if kind is not None:
+            super().close()  # a file that was not finished is none
+            return
+        self.close()
+
+
+class DurableFile(PyArrowFile):
+    """A local file."""
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        if not overwrite and self.exists():
+            raise FileExistsError(f"there is such a file already: {self.location}")
+        return _Durable(Path(self._path))
+
+
+class DurableFileIO(PyArrowFileIO):
+    """What tables of ours give to pyiceberg, by name."""
+
+    def new_output(self, location: str) -> PyArrowFile:
+        made = super().new_output(location)
+        scheme, _, path = self.parse_location(location, self.properties)
+        if scheme != "file":
+            return made
+        return DurableFile(location=location, path=path, fs=made._filesystem)

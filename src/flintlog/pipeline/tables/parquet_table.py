@@ -1,0 +1,183 @@
+"""A directory of Parquet files that gains whole batches, each exactly once.
+
+    TABLE/topic=orders/day=2026-11-16/part-00000003-00001.parquet     what readers see
+    TABLE/_flintlog/table.json                                        what the table is made of
+    TABLE/_flintlog/commits/00000003.json                             a batch: its files, and how far logs were read
+    TABLE/_flintlog/staged/                                           files of a batch that is not committed
+    TABLE/_flintlog/lock
+
+Readers of Parquet (Spark's, pyarrow's) pass over names that begin with an underscore. A batch is written and synced
+under `staged/`; then its commit is put into place by one atomic replacement: from there on it belongs to the table.
+Then its files are renamed to where readers look. Whoever comes after a crash finishes the renames of the last commit
+and throws the rest of `staged/` away, so no message is there twice and none is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from flintlog.disk.media.leftovers import remove_leftovers
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.medium import Medium
+from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.pipeline.tables.table_write import WrittenFile
+from flintlog.store.runtime.note_file import encode_note, parse_note
+
+ROOM: Final = "_flintlog"
+SPEC_FILE: Final = "table.json"
+FORMAT_VERSION: Final = 1
+
+Decoded = TypeVar("Decoded", bound=msgspec.Struct)
+
+
+class TableSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What every batch of a table has in common."""
+
+    format_version: int = FORMAT_VERSION
+    topics: list[str] | None = None
+    include_body: bool = True
+    decompress: bool = True
+    value_schema: str | None = None
+    is_glob: bool = False
+    is_compacted: bool = False
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One file of a batch: its name under `staged/`, its place in the table, its rows."""
+
+    staged: str
+    path: str
+    rows: int
+    bytes: int
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """One batch; `positions` are physical offsets by store, up to which the table holds everything."""
+
+    version: int
+    positions: dict[str, int]
+    files: list[Move]
+
+
+class ParquetTable:
+    """The writer's side of a table; one at a time, held by a lock."""
+
+    form = "parquet"
+    keeps_partitions = False
+    is_staged_in_place = False
+
+    def __init__(self, root: Path, medium: Medium | None = None) -> None:
+        self.root = root
+        self._medium = LocalMedium() if medium is None else medium
+        self._last: Commit | None = None
+
+    @property
+    def staged(self) -> Path:
+        """Where tasks put their files."""
+        return self.root / ROOM / "staged"
+
+    def position(self, store: str) -> int | None:
+        """Up to where a log is in the table."""
+        return None if self._last is None else self._last.positions.get(store)
+
+    @contextmanager
+    def opened(self, spec: TableSpec) -> Iterator[None]:
+        """Hold the table: made if it is not there, mended if a crash left it in the middle of a commit."""
+        self._check_place()
+        self._medium.make_directories(self.root / ROOM / "commits")
+        lock = self._medium.lock(self.root / ROOM / "lock")
+        try:
+            self._take_spec(spec)
+            self._last = self._load_last()
+            if self._last is not None:
+                self._finish(self._last)
+            self._medium.remove_tree(self.staged)
+            yield
+        finally:
+            lock.release()
+
+    def commit(self, files: Sequence[WrittenFile], positions: Mapping[str, int]) -> None:
+        """Make written files part of the table."""
+        version = 0 if self._last is None else self._last.version + 1
+        moves = [
+            Move(
+                Path(file.staged).name, f"{file.folder}/part-{version:08d}-{number:05d}.parquet", file.rows, file.bytes
+            )
+            for number, file in enumerate(files)
+        ]
+        if moves:
+            self._medium.sync_directory(self.staged)
+        before = {} if self._last is None else self._last.positions
+        commit = Commit(version, {**before, **positions}, moves)
+        self._medium.replace(self._commit_path(version), encode_note(commit))
+        self._last = commit
+        self._finish(commit)
+        remove_leftovers(self.staged, self._medium)  # what attempts left that did not win
+
+    # ------------------------------------------------------------------ steps
+
+    def _check_place(self) -> None:
+        # Other tables have this room too, and files where readers of Parquet would look.
+        known = self._medium.exists(self.root / ROOM / SPEC_FILE)
+        if not known and any(info.name != ROOM for info in self._medium.listing(self.root)):
+            raise InvalidConfig("this directory is not a table of ours", path=self.root, advice="name a new one")
+
+    def _take_spec(self, spec: TableSpec) -> None:
+        path = self.root / ROOM / SPEC_FILE
+        if not self._medium.exists(path):
+            self._medium.replace(path, encode_note(spec))
+            return
+        check_same(self._decode(path, TableSpec), spec, self.root)
+
+    def _load_last(self) -> Commit | None:
+        names = [info.name for info in self._medium.listing(self.root / ROOM / "commits") if _is_commit(info.name)]
+        return None if not names else self._decode(self.root / ROOM / "commits" / max(names), Commit)
+
+    def _decode(self, path: Path, kind: type[Decoded]) -> Decoded:
+        found = parse_note(self._medium.read(path), kind)
+        if found.content is None:
+            raise DamagedStore(f"the table's own record is damaged: {found.problem}", path=path)
+        return found.content
+
+    def _finish(self, commit: Commit) -> None:
+        """Bring the files of a commit to their places; those that are there already stay."""
+        folders = set()
+        for move in commit.files:
+            source, target = self.staged / move.staged, self.root / move.path
+            # One that is in neither place was there once: its owner has deleted it since.
+            if self._medium.exists(source):
+                self._medium.make_directories(target.parent)
+                self._medium.rename(source, target)
+                folders.add(target.parent)
+        for folder in sorted(folders):
+            self._medium.sync_directory(folder)
+            self._medium.sync_directory(folder.parent)
+        if folders:
+            self._medium.sync_directory(self.root)
+
+    def _commit_path(self, version: int) -> Path:
+        return self.root / ROOM / "commits" / f"{version:08d}.json"
+
+
+def check_same(there: TableSpec, now: TableSpec, root: Path) -> None:
+    """`InvalidConfig` unless a table was made as it is asked for now."""
+    for name in TableSpec.__struct_fields__:
+        before, asked = getattr(there, name), getattr(now, name)
+        if before != asked:
+            what = name.replace("_", " ")
+            raise InvalidConfig(f"the table was made with {what} = {before}, not {asked}", path=root)
+
+
+def parse_spec(text: bytes | str | None) -> TableSpec | None:
+    """How a table of ours was made; None if it is not ours."""
+    data = text.encode() if isinstance(text, str) else text or b""
+    return parse_note(data, TableSpec).content
+
+
+def _is_commit(name: str) -> bool:
+    return name.endswith(".json") and name.removesuffix(".json").isdecimal()

@@ -1,0 +1,85 @@
+"""The tables that jobs write to: what each must do, and which there are.
+
+A table gains whole batches. Its files and the positions of the logs they came from are committed as one: a batch that
+died belongs to nobody, and the table itself says where to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from flintlog.disk.media.local import LocalMedium
+from flintlog.errors import InvalidConfig
+from flintlog.pipeline.tables.table_write import WrittenFile
+from flintlog.pipeline.tables.parquet_table import ROOM, SPEC_FILE, ParquetTable, TableSpec
+
+if TYPE_CHECKING:
+    from flintlog.pipeline.tables.iceberg_table import IcebergName
+
+FORMS: Final = ("parquet", "delta", "iceberg")
+
+
+class Table(Protocol):
+    """What a job writes to."""
+
+    form: str
+    root: Path
+    keeps_partitions: bool
+    """Whether files have the columns topic and day; else these are only in the directory's name or the table's log."""
+
+    is_staged_in_place: bool
+    """Whether tasks write where files will stay, by partition."""
+
+    @property
+    def staged(self) -> Path:
+        """The directory that tasks put their files into."""
+
+    def position(self, store: str) -> int | None:
+        """The physical offset up to which the table holds a store; None before its first batch."""
+
+    def opened(self, spec: TableSpec) -> AbstractContextManager[None]:
+        """Hold the table for this job alone."""
+
+    def commit(self, files: Sequence[WrittenFile], positions: Mapping[str, int]) -> None:
+        """Add files and move positions on, both or neither."""
+
+
+def find_form(root: Path) -> str | None:
+    """What kind of table is in a directory; None when there is none yet."""
+    medium = LocalMedium()
+    marks = (
+        ("delta", "_delta_log"),
+        ("iceberg", "metadata"),
+        ("iceberg", f"{ROOM}/catalog.db"),
+        ("parquet", f"{ROOM}/{SPEC_FILE}"),
+    )
+    return next((form for form, mark in marks if medium.exists(root / mark)), None)
+
+
+def make_table(form: str | None, root: Path, name: IcebergName | None = None) -> Table:
+    """The table at a place, of a form, or of the one that it has; nothing is made yet.
+
+    An Iceberg table may have a name in a catalog.
+    """
+    there = find_form(root)
+    if form is None:
+        form = there or "parquet"
+    elif there is not None and form in FORMS and form != there:
+        # Two kinds of table in one directory: whoever reads one of them would see files of the other.
+        raise InvalidConfig(f"there is a table of {there} here, not of {form}", path=root, advice="name a new one")
+    if form == "iceberg":
+        from flintlog.pipeline.tables.iceberg_table import IcebergTable
+
+        return IcebergTable(root, name)
+    if name is not None:
+        raise InvalidConfig(f"a table of {form} is in no catalog", advice="one of iceberg is")
+    if form == "parquet":
+        return ParquetTable(root)
+    if form == "delta":
+        from flintlog.pipeline.tables.delta_table import DeltaTable
+
+        return DeltaTable(root)
+    raise InvalidConfig(f"there is no table format {form}", advice=f"there are: {', '.join(FORMS)}")

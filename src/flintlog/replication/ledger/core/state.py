@@ -1,0 +1,258 @@
+"""What the parts of a node share: term, vote, role, log, committed index, and the Output that is being made.
+
+Invariants: the term never falls, and a vote is never taken back within it. The committed index never falls while the
+node runs, and what it covers is never cut. Every change of term or vote is in the Output that the change led to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import NoReturn
+
+from flintlog.errors import DamagedStore, LedgerHalted
+from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.replication.ledger.core.interface import (
+    FORGOTTEN,
+    NOTHING_PROMISED,
+    Answer,
+    Call,
+    HardState,
+    LedgerConfig,
+    LedgerLog,
+    LogEnd,
+    Output,
+    Role,
+    RoleChange,
+)
+from flintlog.replication.ledger.core.log_view import LogView
+from flintlog.replication.ledger.core.messages import JAVA, Entry, PeerRequest, PeerResponse, Response
+
+OnResponse = Callable[[PeerResponse | None], None]
+"""What a call's answer is given to; None when there will be none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingCall:
+    peer: str
+    sent_ms: int
+    on_response: OnResponse
+
+
+class NodeState:
+    """One node's state. `on_role_change` is called when it stops being what it was, before anything else happens."""
+
+    def __init__(
+        self,
+        config: LedgerConfig,
+        log: LedgerLog,
+        hard_state: HardState,
+        committed: int,
+        now_ms: int,
+        random: Random,
+    ) -> None:
+        self.config = config
+        self.rules = config.rules
+        self.log = LogView(log)
+        self.term = hard_state.term
+        self.voted_for = hard_state.voted_for
+        self._promised = hard_state.promised
+        if self.log.end_term > self.term:
+            raise DamagedStore(f"the term on disk is {self.term}, and the log has entries of term {self.log.end_term}")
+        if self._promised <= self.own_end:
+            self._promised = NOTHING_PROMISED
+        self.known_max_term = self.term
+        self.term_to_take = -1
+        self.role = Role.CANDIDATE
+        self.leader_id: str | None = None
+        self.committed = min(committed, self.log.end) if self.rules.clamp_committed else committed
+        self.synced = self.log.end
+        self.now_ms = now_ms
+        self.random = random
+        self.dialects: dict[str, int] = {}
+        self.trouble: str | None = None
+        """What keeps the group from being one, for people."""
+        self.is_beat_wanted = False
+        """A peer does not know yet that we lead."""
+        self.output = Output()
+        self.on_role_change: Callable[[], None] = lambda: None
+        self._generation = 0
+        self._call_id = 0
+        self._calls: dict[int, _PendingCall] = {}
+        self._told = RoleChange(self.role, self.term, None)
+
+    # A step.
+
+    def begin_step(self, now_ms: int) -> None:
+        self.log.settle()
+        self.now_ms = max(now_ms, self.now_ms)
+        self.output = Output()
+
+    def end_step(self) -> Output:
+        shown = RoleChange(self.role, self.term, self.leader_id)
+        if shown != self._told:
+            self.output.role = self._told = shown
+        self.output.generation = self._generation
+        return self.output
+
+    # Calls and answers.
+
+    def call(self, peer: str, request: PeerRequest, on_response: OnResponse) -> int:
+        self._call_id += 1
+        self._calls[self._call_id] = _PendingCall(peer, self.now_ms, on_response)
+        self.output.calls.append(Call(peer, self._call_id, request))
+        return self._call_id
+
+    def on_response(self, peer: str, call_id: int, response: PeerResponse | None) -> None:
+        """An answer, or the news that there will be none. One that nobody waits for any more is passed over."""
+        pending = self._calls.get(call_id)
+        if pending is None or (pending.peer != peer and self.rules.peers_only):
+            return
+        del self._calls[call_id]
+        if response is not None:
+            self.dialects[peer] = response.dialect
+        pending.on_response(response)
+
+    def expire_calls(self) -> None:
+        """A call that was not answered for long fails. They are in the order in which they were made."""
+        due = self.now_ms - self.config.call_timeout_ms
+        while self._calls:
+            call_id, pending = next(iter(self._calls.items()))
+            if pending.sent_ms > due:
+                return
+            self.on_response(pending.peer, call_id, None)
+
+    def answer(self, answer_to: int, response: Response) -> None:
+        self.output.answers.append(Answer(answer_to, response))
+
+    def speaks_ours(self, peer: str) -> bool:
+        return self.dialects.get(peer, JAVA) > JAVA
+
+    # Term, vote and role.
+
+    def raise_term(self) -> None:
+        """To the highest term heard of, or the next one."""
+        self.term = self.known_max_term = max(self.known_max_term, self.term + 1)
+        self.voted_for = None
+        self._persist()
+
+    def vote_for(self, candidate: str) -> None:
+        if self.voted_for != candidate:
+            self.voted_for = candidate
+            self._persist()
+
+    def _persist(self) -> None:
+        self.output.hard_state = HardState(self.term, self.voted_for, self._promised)
+
+    def become_candidate(self, term: int) -> None:
+        """Nobody leads. The term itself is raised when the candidate next looks."""
+        self.known_max_term = max(self.known_max_term, term)
+        self._become(Role.CANDIDATE, None)
+
+    def become_follower(self, leader_id: str) -> None:
+        self._become(Role.FOLLOWER, leader_id)
+
+    def become_leader(self) -> None:
+        self._become(Role.LEADER, self.config.self_id)
+
+    def _become(self, role: Role, leader_id: str | None) -> None:
+        if (role, leader_id) == (self.role, self.leader_id):
+            return
+        self.role = role
+        self.leader_id = leader_id
+        self._calls.clear()
+        self.on_role_change()
+
+    # The log.
+
+    @property
+    def own_end(self) -> LogEnd:
+        return self.log.end_term, self.log.end
+
+    @property
+    def voting_end(self) -> LogEnd:
+        """What a candidate must have: our log, or what we had of one that we gave up, if that was ahead."""
+        return max(self.own_end, self._promised)
+
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether we do not know what we once promised, and so neither vote nor are counted."""
+        return self._promised == FORGOTTEN
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether there is no entry here, and none is known to have been."""
+        return self.log.end == NO_INDEX and self._promised in (NOTHING_PROMISED, FORGOTTEN)
+
+    def remember(self) -> None:
+        """What we may have promised is in our log again. Whom we voted for in this term is not: nobody else gets it."""
+        self._promised = NOTHING_PROMISED
+        self.voted_for = self.leader_id
+        self._persist()
+
+    def found_group(self, last_term: int) -> None:
+        """Nobody has anything. A vote that we gave and forgot was one of these terms: take part from the next on."""
+        self._promised = NOTHING_PROMISED
+        self.known_max_term = max(self.known_max_term, last_term + 1)
+        self.raise_term()
+
+    @property
+    def durable(self) -> int:
+        """The last entry that may be answered for."""
+        return self.synced if self.rules.sync_before_acknowledging else self.log.end
+
+    def on_synced(self, index: int, generation: int) -> None:
+        if generation == self._generation:
+            self.synced = max(self.synced, min(index, self.log.end))
+
+    def append(self, entry: Entry) -> None:
+        self.log.append(entry, self.output)
+
+    def cut(self, last_index: int) -> None:
+        """Drop what is behind an entry."""
+        self._check_kept(last_index)
+        self.log.cut(last_index, self.output)
+        self._after_cut(last_index)
+
+    def restart(self, entry: Entry) -> None:
+        """Drop the log and begin it again with an entry of the leader's."""
+        self._check_kept(entry.index - 1)
+        if self.voting_end != self._promised:
+            self._promised = self.voting_end
+            self._persist()
+        self.log.restart(entry, self.output)
+        self._after_cut(entry.index - 1)
+
+    def check_committed(self, pushed: Iterable[Entry]) -> None:
+        """A leader has everything that is committed: one that pushes something else in its place is not followed."""
+        if not self.rules.keep_committed:
+            return
+        for entry in pushed:
+            if entry.index <= self.committed and self.log.has(entry.index) and self.log.entry(entry.index) != entry:
+                self._halt(f"{self.leader_id} has another entry {entry.index} of term {entry.term}")
+
+    def _check_kept(self, last_index: int) -> None:
+        if last_index < self.committed and self.rules.keep_committed:
+            self._halt(f"{self.leader_id} wants the log cut behind entry {last_index}")
+
+    def _halt(self, why: str) -> NoReturn:
+        raise LedgerHalted(
+            f"{why}, but everything up to {self.committed} is committed",
+            advice="two nodes disagree about what is committed: compare their logs before either is started again",
+        )
+
+    def _after_cut(self, last_index: int) -> None:
+        self._generation += 1
+        self.synced = min(self.synced, last_index)
+        if self.committed > self.log.end and self.rules.clamp_committed:
+            self._set_committed(self.log.end)
+
+    def commit_up_to(self, index: int) -> None:
+        """Everything up to `index`, as far as it is here, is committed; the index only grows."""
+        index = min(index, self.log.end)
+        if index > self.committed:
+            self._set_committed(index)
+
+    def _set_committed(self, index: int) -> None:
+        self.committed = self.output.committed = index

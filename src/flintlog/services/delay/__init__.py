@@ -1,0 +1,1 @@
+"""Delay levels: messages that wait as long as their level says (RocketMQ's ScheduleMessageService)."""

@@ -1,0 +1,1 @@
+"""Messages that are delivered at a chosen moment: RocketMQ's timer wheel and timer log."""

@@ -1,0 +1,69 @@
+"""The timer's files, where RocketMQ has them, and the order in which they are made durable.
+
+    commit log ─▶ timer log ─▶ timer wheel ─▶ checkpoint
+
+Each only refers to those before it, so what a file says is there after any crash. What it does not say yet is found
+again from the queue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flintlog.format.names import CONFIG, TIMER_CHECK, TIMER_LOG, TIMER_WHEEL
+from flintlog.services.timer.timer_checkpoint import TimerCheckpointFile
+from flintlog.services.timer.timer_log import TimerLog
+from flintlog.services.timer.timer_wheel import TimerWheel
+from flintlog.store.settings.shared_state import Part
+
+if TYPE_CHECKING:
+    from flintlog.store.store import Store
+
+
+TIMER_PART: Final = "timer"
+"""Where the checkpoint stands in what a ledger's group shares: a leader's wheel and log are its own."""
+
+
+class TimerFiles:
+    """Wheel, log and checkpoint of one store; `wheel` is there after `open_wheel` or `make_wheel`."""
+
+    wheel: TimerWheel
+
+    def __init__(self, store: Store, slots: int) -> None:
+        config, medium = store.config, store.medium
+        self.precision_ms = config.timer_precision_ms
+        self.log = TimerLog(store.path / TIMER_LOG, config.mapped_file_size_timer_log, medium)
+        self.checkpoint = TimerCheckpointFile(store.path / CONFIG / TIMER_CHECK, medium)
+        self._wheel_path = store.path / TIMER_WHEEL
+        self._slots = slots
+        self._store = store
+
+    def open_wheel(self) -> TimerWheel | None:
+        """The wheel that is there, if it is one."""
+        wheel = TimerWheel.open(self._wheel_path, self._slots, self.precision_ms, self._store.medium)
+        if wheel is not None:
+            self.wheel = wheel
+        return wheel
+
+    def make_wheel(self) -> None:
+        """An empty wheel in the place of whatever is there."""
+        self.wheel = TimerWheel.make(self._wheel_path, self._slots, self.precision_ms, self._store.medium)
+
+    def flush(self, read_ms: int, queue_offset: int) -> None:
+        """Write down that slots before a time are delivered and the queue is entered up to an offset."""
+        self._store.flush()
+        self._store.share({TIMER_PART: _shared(read_ms, queue_offset, self._store.max_physical_offset)})
+        self.log.flush()
+        self.wheel.flush()
+        self.checkpoint.write(
+            read_ms=read_ms, log_flushed=self.log.end, queue_offset=queue_offset, now_ms=self._store.now_ms()
+        )
+
+    def close(self) -> None:
+        self.checkpoint.close()
+        self.wheel.close()
+        self.log.shut_down()
+
+
+def _shared(read_ms: int, queue_offset: int, log_end: int) -> Part:
+    return {"readMs": read_ms, "queueOffset": queue_offset, "logEnd": log_end}

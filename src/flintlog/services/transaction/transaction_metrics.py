@@ -1,0 +1,55 @@
+"""RocketMQ's count of undecided transactions by topic, in `config/transactionMetrics`.
+
+    {"dataVersion":{"counter":7,"stateVersion":0,"timestamp":...},"transactionCount":{"orders":{"count":2,"timeStamp":...}}}
+
+It decides nothing: what is undecided is counted anew at each start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from flintlog.format.config_json import JsonObject, JsonValue
+from flintlog.store.settings.json_file import JsonFile, check_objects
+from flintlog.store.store import Store
+
+METRICS_NAME: Final = "transactionMetrics"
+
+
+class TransactionMetrics:
+    """Undecided transactions by topic; a topic that had one stays with 0, as in RocketMQ."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._file = JsonFile(store.path / "config" / METRICS_NAME, store.medium, pretty=False)
+        self._now_ms = store.now_ms
+        self._metrics: dict[str, JsonObject] = {}
+        self._counter = 0
+        self._version_ms = 0
+
+    def load(self) -> None:
+        members = ("dataVersion", "transactionCount")
+        content = self._file.load_figures(lambda told: check_objects(told, *members)) or {}
+        self._store.report(self._file.findings)
+        version, told = content.get("dataVersion"), content.get("transactionCount")
+        self._version_ms = self._now_ms()
+        if isinstance(version, dict):
+            self._counter = _number(version.get("counter"), 0)
+            self._version_ms = _number(version.get("timestamp"), self._version_ms)
+        if isinstance(told, dict):
+            self._metrics = {str(topic): dict(metric) for topic, metric in told.items() if isinstance(metric, dict)}
+
+    def save(self, counts: Mapping[str, int]) -> None:
+        """Write the counts, if they are others than before."""
+        now_ms = self._now_ms()
+        for topic in sorted(self._metrics.keys() | counts.keys()):
+            if self._metrics.get(topic, {}).get("count") != counts.get(topic, 0):
+                self._metrics[topic] = {"count": counts.get(topic, 0), "timeStamp": now_ms}
+                self._counter, self._version_ms = self._counter + 1, now_ms
+        version = {"counter": self._counter, "stateVersion": 0, "timestamp": self._version_ms}
+        self._file.save({"dataVersion": version, "transactionCount": self._metrics})
+
+
+def _number(value: JsonValue, otherwise: int) -> int:
+    return value if isinstance(value, int) else otherwise

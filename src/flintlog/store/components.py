@@ -1,0 +1,204 @@
+"""Putting a store together: which parts it has, and how they are made from a configuration.
+
+Everything here is construction; what the parts do is said in their own modules, how they live and die in `store.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from flintlog import kernel
+from flintlog.disk.segments.allocator import SegmentAllocator
+from flintlog.disk.segments.buffer_pool import TransientStorePool
+from flintlog.disk.media.medium import Medium
+from flintlog.disk.segments.segment_queue import SegmentQueue
+from flintlog.errors import DamagedStore
+from flintlog.format.index_file import IndexLayout
+from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
+from flintlog.kernel import Crc, Encoder, Lane
+from flintlog.store.log.checkpoint import CheckpointFile
+from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.log.commit_log import CommitLog
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.log.damage import DamageMap
+from flintlog.store.log.disk_use import full_log_paths
+from flintlog.store.index.index_service import IndexService
+from flintlog.store.settings.json_file import JsonFile
+from flintlog.store.ledger.ledger_files import LedgerFiles
+from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
+from flintlog.store.model.message import Message
+from flintlog.store.paths import StorePaths
+from flintlog.store.log.put_lock import make_put_lock
+from flintlog.store.queues.queue_files import QueueFiles
+from flintlog.store.queues.queue_table import QueueTable
+from flintlog.store.log.record_crc import crc_to_check
+
+MAX_SCAN_THREADS = 8
+
+
+@dataclass(slots=True)
+class Parts:
+    """The parts of one store."""
+
+    paths: StorePaths
+    medium: Medium
+    segments: SegmentQueue
+    commit_log: CommitLog
+    lane: Lane
+    queues: QueueTable
+    index: IndexService | None
+    checkpoint: CheckpointFile
+    damage: DamageMap
+    allocator: SegmentAllocator
+    pool: TransientStorePool | None
+    ledger: LedgerFiles | None
+
+
+def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> Parts:
+    """Everything that a store on this medium is made of; no file is touched yet."""
+    paths = StorePaths.of(root, config)
+    checkpoint = CheckpointFile(paths.checkpoint, medium)
+    lane = Lane(delay_levels_ms=config.delay_levels_ms, lmq=config.enable_lmq and config.enable_multi_dispatch)
+    pool = _make_pool(config)
+    allocator = SegmentAllocator(
+        medium,
+        pool=pool,
+        fast_fail_if_no_buffer=config.fast_fail_if_no_buffer_in_store_pool,
+        warm_up=config.warm_maped_file_enable,
+        touch_ahead_bytes=config.warm_ahead_bytes,
+        for_syncs=config.flush == "sync",
+    )
+    segments = SegmentQueue(
+        paths.commit_logs,
+        config.mapped_file_size_commit_log,
+        medium,
+        allocator=allocator,
+        read_only_directories=paths.read_only_commit_logs,
+        full_directories=lambda: full_log_paths(paths, config, medium),
+    )
+    queues = _make_queues(root, config, medium, now_ms, paths)
+    return Parts(
+        paths=paths,
+        medium=medium,
+        segments=segments,
+        commit_log=_make_log(config, segments, lane, now_ms),
+        lane=lane,
+        queues=queues,
+        index=_make_index(config, medium, now_ms, paths, checkpoint, segments),
+        checkpoint=checkpoint,
+        damage=DamageMap(),
+        allocator=allocator,
+        pool=pool,
+        ledger=_make_ledger(paths, config, medium, segments),
+    )
+
+
+def _make_ledger(paths: StorePaths, config: StoreConfig, medium: Medium, segments: SegmentQueue) -> LedgerFiles | None:
+    if paths.ledger is None:
+        return None
+    return LedgerFiles(
+        paths.ledger,
+        medium,
+        data_file_bytes=segments.segment_size,
+        index_file_bytes=_found_size(paths.ledger / "index", medium) or config.ledger_index_file_size,
+        data=segments,
+        data_directories=paths.commit_logs,
+        is_intact=partial(_is_record, crc_to_check(config)),
+        cut_directory=paths.cut,
+    )
+
+
+def _found_size(directory: Path, medium: Medium) -> int | None:
+    return next((info.size for info in medium.listing(directory) if info.size), None)
+
+
+def _is_record(checked_crc: Crc, body: memoryview, position: int) -> bool:
+    return kernel.scan(body, 0, len(body), position + ENTRY_HEAD_SIZE, check_crc=checked_crc).end == len(body) > 0
+
+
+def _make_pool(config: StoreConfig) -> TransientStorePool | None:
+    if not config.transient_store_pool_enable or config.broker_role == "SLAVE" or config.write_without_mmap:
+        return None
+    return TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
+
+
+def _make_log(config: StoreConfig, segments: SegmentQueue, lane: Lane, now_ms: Milliseconds) -> CommitLog:
+    encoder = Encoder(
+        Message,
+        store_host=config.store_host,
+        max_message_size=config.max_message_size,
+        append_crc=config.enabled_append_prop_crc,
+        auto_version=config.auto_message_version_on_topic_len,
+    )
+    kind = LedgerCommitLog if config.enable_dleger_commit_log else CommitLog
+    return kind(
+        segments,
+        encoder,
+        lane,
+        now_ms=now_ms,
+        lock=make_put_lock(config.put_lock),
+        store_host=config.store_host,
+        max_message_size=config.max_message_size,
+    )
+
+
+def _make_queues(
+    root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds, paths: StorePaths
+) -> QueueTable:
+    types = dict(load_queue_types(paths.topics, medium))
+    types.update(config.topic_queue_types)
+    files = QueueFiles(
+        consume_queue=config.mapped_file_size_consume_queue,
+        batch_consume_queue=config.mapper_file_size_batch_consume_queue,
+        extension=config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
+    )
+    return QueueTable(root, medium, files, topic_queue_types=types, now_ms=now_ms)
+
+
+def _make_index(
+    config: StoreConfig,
+    medium: Medium,
+    now_ms: Milliseconds,
+    paths: StorePaths,
+    checkpoint: CheckpointFile,
+    segments: SegmentQueue,
+) -> IndexService | None:
+    if not config.message_index_enable or not config.index_file_write_enable:
+        return None
+
+    def on_full(end_timestamp: int) -> None:
+        segments.flush_all()  # under async flush the index may be ahead of what is durable of the log
+        checkpoint.set(index_msg_timestamp=end_timestamp)
+        checkpoint.flush()
+
+    return IndexService(
+        paths.index,
+        medium,
+        IndexLayout(config.max_hash_slot_num, config.max_index_num),
+        now_ms=now_ms,
+        on_full=on_full,
+        max_query_count=config.max_msgs_num_batch,
+    )
+
+
+def load_queue_types(path: Path, medium: Medium) -> dict[str, str]:
+    """Topics whose `topics.json` entry names a queue type; that it does not parse is said when topics are loaded."""
+    try:
+        table = JsonFile(path, medium).load() or {}
+    except DamagedStore:
+        return {}
+    topics = table.get("topicConfigTable")
+    found: dict[str, str] = {}
+    for topic, entry in (topics or {}).items() if isinstance(topics, dict) else ():
+        attributes = entry.get("attributes") if isinstance(entry, dict) else None
+        kind = attributes.get("queue.type") if isinstance(attributes, dict) else None
+        if isinstance(kind, str) and kind in ("SimpleCQ", "BatchCQ"):
+            found[str(topic)] = kind
+    return found
+
+
+def scan_threads() -> int:
+    return min(MAX_SCAN_THREADS, os.cpu_count() or 1)

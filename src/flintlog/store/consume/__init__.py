@@ -1,0 +1,1 @@
+"""Consumers inside the process: fetched messages, acknowledgements, committed offsets."""

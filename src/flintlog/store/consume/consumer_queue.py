@@ -1,0 +1,217 @@
+"""One queue as a consumer reads it: what is fetched, what is handed out, what is acknowledged.
+
+    ── acknowledged ──│─ handed out, some acknowledged ─│─ fetched ─│─ not looked at ──▶
+                    floor                             buffer    next_offset
+
+Invariant: `floor` is the lowest offset that was not acknowledged (or, with nothing handed out, the next one to hand
+out), and only it is committed. So after a crash everything that was not acknowledged is given again, and some of what
+was may be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from flintlog.errors import DamagedRecord
+from flintlog.format.properties import (
+    INNER_BASE,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    RETRY_TOPIC,
+)
+from flintlog.store.settings.consumer_offsets import offset_key
+from flintlog.store.filters.tags import MessageFilter, TagFilter
+from flintlog.store.model.stored_message import GetStatus, Page, StoredMessage
+from flintlog.store.settings.topics import RETRY_PREFIX
+
+if TYPE_CHECKING:
+    from flintlog.store.store import Store
+
+log = logging.getLogger(__name__)
+
+PAGE_MESSAGES: Final = 32
+_MOST_PAGES: Final = 64
+"""How many pages without a message that is wanted are passed before another queue has its turn."""
+
+_MOVED: Final = frozenset({GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.NO_MESSAGE_IN_QUEUE})
+
+
+class ReceivedMessage(StoredMessage, gc=False):
+    """A message as its consumer gets it; `source` and `offset` say for which queue it has to be acknowledged."""
+
+    source: tuple[str, int] = ("", 0)
+    offset: int = -1
+
+    @property
+    def topic(self) -> str:
+        """The topic that the message was put to: also when it comes from its group's retry topic."""
+        stored = self._parts().topic
+        return self.properties.get(RETRY_TOPIC, stored) if stored.startswith(RETRY_PREFIX) else stored
+
+    @property
+    def stored_topic(self) -> str:
+        """The topic that the record carries."""
+        return self._parts().topic
+
+
+class OffsetMove(msgspec.Struct, frozen=True):
+    """A consumer could not go on where it was: messages are gone, damaged, or were never there."""
+
+    topic: str
+    queue_id: int
+    requested: int
+    offset: int
+    reason: str
+
+
+class ConsumerQueue:
+    """See the module. Its consumer's lock guards it."""
+
+    def __init__(
+        self,
+        store: Store,
+        group: str,
+        source: tuple[str, int],
+        wanted: MessageFilter | None,
+        offset: int,
+        most_pending: int,
+        on_move: Callable[[OffsetMove], None],
+    ) -> None:
+        self.source = source
+        self.next_offset = offset
+        self._store = store
+        self._group = group
+        self._offsets = store.consumer_offsets
+        self._key = offset_key(group, source[0])
+        self._wanted = wanted
+        self._most_pending = most_pending
+        self._on_move = on_move
+        self._buffer: deque[ReceivedMessage] = deque()
+        self._pending: deque[int] = deque()
+        self._open: set[int] = set()
+        self.acknowledged = store.broker_stats.acknowledgements(group, source[0])
+
+    @property
+    def floor(self) -> int:
+        """Everything below is acknowledged, was not wanted, or is gone."""
+        if self._pending:
+            return self._pending[0]
+        return self._buffer[0].offset if self._buffer else self.next_offset
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is unacknowledged that no more is handed out."""
+        return len(self._pending) >= self._most_pending
+
+    def take(self) -> ReceivedMessage | None:
+        """The next message, if there is one and it may be handed out."""
+        if self.is_full:
+            return None
+        if not self._buffer and not self._fetch():
+            return None
+        message = self._buffer.popleft()
+        self._pending.append(message.offset)
+        self._open.add(message.offset)
+        return message
+
+    def acknowledge(self, offset: int) -> None:
+        """One message is done; asked twice, or about one that is not handed out, this changes nothing."""
+        if offset not in self._open:
+            return
+        self._open.remove(offset)
+        self.acknowledged.count += 1
+        while self._pending and self._pending[0] not in self._open:
+            self._pending.popleft()
+        self.commit()
+
+    def commit(self) -> None:
+        """Tell the group's offsets how far this is."""
+        self._offsets.advance(self._key, self.source[1], self.floor)
+
+    def seek(self, offset: int) -> None:
+        """Go on at an offset; what is handed out now can no longer be acknowledged."""
+        self._buffer.clear()
+        self._pending.clear()
+        self._open.clear()
+        self.next_offset = offset
+
+    def has_more(self) -> bool:
+        """Whether there is something to look at, wanted or not."""
+        return not self.is_full and (bool(self._buffer) or self._store.max_offset(*self.source) != self.next_offset)
+
+    # ------------------------------------------------------------------ fetching
+
+    def _fetch(self) -> bool:
+        """Look at pages until one has something; whether the buffer has."""
+        before = self.next_offset
+        for _ in range(_MOST_PAGES):
+            start = self.next_offset
+            if self._store.max_offset(*self.source) == start or not self._fetch_page(start) or self._buffer:
+                break
+        if self.next_offset != before and not self._buffer and not self._pending:
+            self.commit()
+        return bool(self._buffer)
+
+    def _fetch_page(self, start: int) -> bool:
+        """Look at one page; whether it went anywhere."""
+        try:
+            page = self._store.get(*self.source, start, PAGE_MESSAGES, self._wanted, group=self._group)
+        except DamagedRecord as damage:
+            behind = start + 1 if damage.next_queue_offset is None else damage.next_queue_offset
+            self._move(start, behind, str(damage))
+            return True
+        if page.status in _MOVED and page.next_offset != start:
+            self._move(start, self._corrected(page), page.status.name)
+            return True
+        self.next_offset = page.next_offset
+        self._buffer.extend(self._receive(page, start))
+        return page.next_offset != start
+
+    def _corrected(self, page: Page) -> int:
+        """Where to go on. A queue that ends before the offset was deleted and made anew: all of it is unread.
+
+        (RocketMQ goes on at its end. A read-only store may just not see yet what its writer's groups have consumed.)
+        """
+        is_anew = page.status is GetStatus.OFFSET_OVERFLOW_BADLY and not self._store.read_only
+        return page.min_offset if is_anew else page.next_offset
+
+    def _move(self, requested: int, offset: int, reason: str) -> None:
+        topic, queue_id = self.source
+        log.warning("group %s goes on in %s/%d at %d, not %d: %s", self._group, *self.source, offset, requested, reason)
+        self.next_offset = offset
+        if offset < requested:
+            self.seek(offset)
+            self._offsets.reset(self._group, topic, queue_id, offset)
+        self._on_move(OffsetMove(topic, queue_id, requested, offset, reason))
+
+    def _receive(self, page: Page, start: int) -> list[ReceivedMessage]:
+        messages = page.messages
+        # With as many messages as offsets, each message's offset is known without looking into it.
+        offsets = (
+            list(range(start, page.next_offset))
+            if page.next_offset - start == len(messages)
+            else [offset_in(message, self.source[0]) for message in messages]
+        )
+        received = [
+            ReceivedMessage(message.record, message.delay_levels_ms, source=self.source, offset=offset)
+            for message, offset in zip(messages, offsets, strict=True)
+        ]
+        if isinstance(self._wanted, TagFilter):
+            # The store compares only hashes of tags and leaves the text to the consumer.
+            return [message for message in received if self._wanted.matches_text(message.tags)]
+        return received
+
+
+def offset_in(message: StoredMessage, topic: str) -> int:
+    """The offset of a message in a queue of this topic: its own, its batch's, or that of a queue it was sent to too."""
+    properties = message.properties
+    if message.topic == topic:
+        return int(properties.get(INNER_BASE, message.queue_offset))
+    names = properties.get(INNER_MULTI_DISPATCH, "").split(",")
+    offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(",")
+    return int(dict(zip(names, offsets, strict=False))[topic])

@@ -1,0 +1,65 @@
+"""The consumers of one store: who reads which queues for which group.
+
+Invariant: a queue of a group has one consumer at a time. What is committed for it is the lowest offset that was not
+acknowledged, and two who each know half of what is handed out would commit past each other's unfinished messages.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from flintlog.store.consume.consumer import Consumer
+from flintlog.store.filters.tags import MessageFilter
+
+if TYPE_CHECKING:
+    from flintlog.store.store import Store
+
+
+class Consumers:
+    """Opens consumers, and closes them when the store does. Any thread may call."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._open: list[Consumer] = []
+        self._lock = threading.Lock()
+
+    def open(
+        self,
+        group: str,
+        topic: str,
+        filter: str | MessageFilter | None,
+        queue_ids: Sequence[int] | None,
+        start: str | int,
+        timeout_s: float | None,
+        *,
+        retries: bool,
+        max_unacknowledged: int,
+    ) -> Consumer:
+        """A consumer that reads nothing that another one of its group reads; else `InvalidConfig`."""
+        consumer = Consumer(
+            self._store, group, topic, filter, queue_ids, start, timeout_s, retries, max_unacknowledged, self._forget
+        )
+        with self._lock:
+            for other in self._open:
+                other.check_apart(consumer)
+            self._open.append(consumer)
+        try:
+            consumer.start()
+        except BaseException:
+            consumer.close()
+            raise
+        return consumer
+
+    def _forget(self, consumer: Consumer) -> None:
+        with self._lock:
+            if consumer in self._open:
+                self._open.remove(consumer)
+
+    def close(self) -> None:
+        """End them all: whoever polls gets None."""
+        with self._lock:
+            left = list(self._open)
+        for consumer in left:
+            consumer.close()

@@ -1,0 +1,57 @@
+"""Dispatch on threads of its own: a reader, a crew that parses, and the order kept by a ring.
+
+    log ─▶ numbered batches ─▶ parsed in parallel ─▶ ring ─▶ applied in order
+
+Asked for by `enableBuildConsumeQueueConcurrently`. It pays where records come in faster than one thread can parse them
+(a replica, a log that another process writes); for a store's own puts the serial dispatcher is both faster and sooner.
+Puts wake the reader, and only when it sleeps. What the crew found is applied by the same code as in the serial mode,
+by the reader alone.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from flintlog.derive.parallel_scan import Batch, scan_in_order
+from flintlog.derive.ranges import BATCH_BYTES, cut_batches
+from flintlog.disk.segments.segment import Segment
+from flintlog.kernel import ScanStop
+from flintlog.store.dispatch.dispatcher import Dispatcher
+
+WORTH_BYTES = 2 * BATCH_BYTES
+"""Below this a range is dispatched by the reader itself."""
+
+
+class ConcurrentDispatcher(Dispatcher):
+    """See the module."""
+
+    threads = 2
+    """How many parse at a time."""
+
+    @property
+    def leaves_puts_to_lane(self) -> bool:
+        """Never: records are for the crew."""
+        return False
+
+    def advance(self, patience_s: float = 0) -> None:
+        """Wake the reader, if it sleeps; before it was started, dispatch in the caller's thread."""
+        if self._relief is None:
+            super().advance(patience_s)
+            return
+        self._wanted = True
+        self._relief.ring()
+
+    def _step(self, segment: Segment, end: int) -> bool:
+        start, stop = self.position - segment.base, min(segment.read_position, end - segment.base)
+        if stop - start < WORTH_BYTES or self.lane.stopped_at_index:
+            return super()._step(segment, end)
+        view, base = self._view, segment.base
+        batches = (Batch(view, begin, cut, base) for begin, cut in cut_batches(view, start, stop, base))
+        scans = scan_in_order(batches, threads=self.threads, check_crc=False, delay_levels_ms=self._delay_levels_ms)
+        with closing(scans):
+            for batch, scan in scans:
+                self.apply(view, base, scan)
+                if scan.reason is not ScanStop.LIMIT or scan.end != batch.stop:
+                    break
+        # A blank, damage, or a batch that was cut inside a body: the serial step knows what to do there.
+        return True if self.position - base > start else super()._step(segment, end)

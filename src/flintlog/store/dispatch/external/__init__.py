@@ -1,0 +1,1 @@
+"""Dispatch by another process: the store publishes how far its log may be read, and serves what was published."""

@@ -1,0 +1,179 @@
+"""`dispatch/owner`: who may write queues and index of a store whose dispatcher is outside.
+
+    dispatch/owner        locked by whoever writes: a dispatcher, or the store itself while it opens, stops or deletes
+    dispatch/owner.json   who that is; a claim that was lost shows there
+    dispatch/wanted       locked by a store that needs the claim; a dispatcher that sees it gives the claim up
+    dispatch/task-…       locked by a task that writes for the holder of a claim, as long as it writes
+
+A dispatcher keeps its claim as long as it works and nobody wants it. Locks go with their process, so nothing has to be
+cleaned up after a crash.
+
+Tasks run in other processes, and may outlive the one that sent them. A task takes its lock, then looks whether the
+claim stands; who takes a claim writes its name, then waits for the locks of tasks. So whichever comes first, no task
+of an earlier claim writes once the new one is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from flintlog.disk.media.medium import LockFile, Medium
+from flintlog.errors import StoreInUse
+from flintlog.store.runtime.note_file import NoteFile
+
+Kind = Literal["dispatcher", "store", "embedded"]
+TASK_PATIENCE_S: Final = 60.0
+"""How long a dispatcher waits for tasks of the one before it: they end when they see that their claim is lost."""
+
+_LOOK_INTERVAL_S: Final = 0.01
+_TASK: Final = "task-"
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Who holds the claim."""
+
+    name: str
+    kind: Kind
+    host: str = ""
+    pid: int = 0
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+class Claim:
+    """A claim that was taken; it is held until `release`."""
+
+    def __init__(self, directory: Path, medium: Medium, kind: Kind = "dispatcher", *, patience_s: float = 0.0) -> None:
+        """With patience, whoever holds the claim is asked to give it up, and waited for."""
+        medium.make_directories(directory)
+        self._medium = medium
+        self._directory = directory
+        self._kind = kind
+        self._path = directory / "owner.json"
+        self._lock: LockFile = self._take(patience_s)
+        self.name = uuid.uuid4().hex
+        try:
+            owner = Owner(self.name, kind, socket.gethostname(), os.getpid())
+            NoteFile(self._path, medium, Owner).save(owner)
+            self._await_tasks(max(patience_s, TASK_PATIENCE_S) if kind == "dispatcher" else patience_s)
+        except BaseException:
+            self.release()
+            raise
+
+    def _take(self, patience_s: float) -> LockFile:
+        wanted = None
+        until = time.monotonic() + patience_s
+        try:
+            while True:
+                try:
+                    return self._medium.lock(self._directory / "owner")
+                except StoreInUse:
+                    if time.monotonic() >= until:
+                        raise self._refused() from None
+                if self._kind != "dispatcher":  # it asks nobody: there is one already
+                    wanted = wanted or self._try_to_want()
+                time.sleep(_LOOK_INTERVAL_S)
+        finally:
+            if wanted is not None:
+                wanted.release()
+
+    def _await_tasks(self, patience_s: float) -> None:
+        """Wait until no task of an earlier claim writes; what is left of those that were killed goes."""
+        until = time.monotonic() + patience_s
+        while True:
+            names = [info.name for info in self._medium.listing(self._directory) if info.name.startswith(_TASK)]
+            busy = [name for name in names if not self._remove_dead(name)]
+            if not busy:
+                return
+            if time.monotonic() >= until:
+                raise StoreInUse(
+                    "a task of a dispatcher that is gone still writes queue files",
+                    path=self._directory / busy[0],
+                    advice="end that process; whoever holds the lock on this file",
+                )
+            time.sleep(_LOOK_INTERVAL_S)
+
+    def _remove_dead(self, name: str) -> bool:
+        """Whether a task has ended; its name is then gone."""
+        try:
+            lock = self._medium.lock(self._directory / name)
+        except StoreInUse:
+            return False
+        self._medium.remove(self._directory / name)
+        lock.release()
+        return True
+
+    def _try_to_want(self) -> LockFile | None:
+        try:
+            return self._medium.lock(self._directory / "wanted")
+        except StoreInUse:  # somebody looks whether it is wanted, which takes a moment only
+            return None
+
+    def _refused(self) -> StoreInUse:
+        owner = load_owner(self._directory, self._medium)
+        if owner is not None and owner.kind == "embedded":
+            return StoreInUse(
+                f"the store dispatches its messages itself ({owner})",
+                path=self._directory,
+                advice='open it with dispatch="external"',
+            )
+        who = "another dispatcher" if owner is None or owner.kind == "dispatcher" else "the store"
+        advice = "one dispatcher works for a store; end the other one first"
+        return StoreInUse(f"{who} holds the claim ({owner})", path=self._directory, advice=advice)
+
+    def check(self) -> None:
+        """Raise if somebody else has taken over."""
+        check_claim(self._directory, self._medium, self.name)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a store waits for it."""
+        return is_wanted(self._directory, self._medium)
+
+    def release(self) -> None:
+        """Give it up; a second call does nothing."""
+        self._lock.release()
+
+
+@contextmanager
+def working_for(claim: str, directory: Path, medium: Medium) -> Iterator[Callable[[], None]]:
+    """Around all that a task writes under a claim; gives what raises once the claim is lost, to be asked meanwhile."""
+    path = directory / f"{_TASK}{uuid.uuid4().hex}"
+    lock = medium.lock(path)
+    try:
+        check_claim(directory, medium, claim)
+        yield lambda: check_claim(directory, medium, claim)
+    finally:
+        medium.remove(path)
+        lock.release()
+
+
+def check_claim(directory: Path, medium: Medium, name: str) -> None:
+    """Raise if this claim is not the last that was taken."""
+    owner = load_owner(directory, medium)
+    if owner is None or owner.name != name:
+        raise StoreInUse("another dispatcher has taken over", path=directory / "owner.json")
+
+
+def is_wanted(directory: Path, medium: Medium) -> bool:
+    """Whether a store waits for the claim."""
+    try:
+        medium.lock(directory / "wanted").release()
+    except StoreInUse:
+        return True
+    return False
+
+
+def load_owner(directory: Path, medium: Medium) -> Owner | None:
+    """Who took the claim last."""
+    return NoteFile(directory / "owner.json", medium, Owner).load().content

@@ -1,0 +1,278 @@
+"""Dispatch by somebody else: the store shows how far its log may be read, and serves what was published.
+
+    put ─▶ readable end ─▶ (a dispatcher in another process) ─▶ journal ─▶ queues and index served up to there
+                                                                              └▶ listeners, sleepers, wait_dispatched
+
+While it opens and before it stops the store has the charge itself and dispatches as the embedded dispatcher does, so
+that every opening finds, and every clean stop leaves, queues and index that are complete. It takes it too where it
+deletes queues. In between, one thread (`flintlog-follow`) looks at the journal every `dispatch_poll_ms`.
+
+Invariant: while it follows, this process writes no queue and no index file, and shows nothing beyond `position`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from flintlog import kernel
+from flintlog.disk.bell import Latch
+from flintlog.errors import FlintlogError, ServiceNotEnabled, StoreInUse
+from flintlog.kernel import ScanStop
+from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.dispatch.external.dispatch_journal import Progress, QueueMark
+from flintlog.store.dispatch.external.handshake import DispatchSide
+from flintlog.store.dispatch.external.rollback import mark_of, progress_of, set_back
+from flintlog.store.log.segment_bytes import held
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_TELL_ROWS: Final = 65_536
+_LOOK_FOR_DISPATCHER_S: Final = 1.0
+
+
+class ExternalDispatcher(Dispatcher):
+    """See the module."""
+
+    _side: DispatchSide
+
+    def use(self, side: DispatchSide, *, poll_ms: int, patience_ms: int, read_only: bool) -> None:
+        """Before anything else is called."""
+        self._side = side
+        self._poll_s = poll_ms / 1000
+        self._patience_s = patience_ms / 1000
+        self._read_only = read_only
+        self._is_in_charge = not read_only
+        self._moved = threading.Condition()
+        self._charging = threading.Lock()
+        self._is_behind = False
+        self._stopped = Latch()
+        self._thread: threading.Thread | None = None
+        self._last = (-1, -1)
+
+    @property
+    def leaves_puts_to_lane(self) -> bool:
+        """Never: a put is visible when its entry was published."""
+        return False
+
+    @property
+    def last_dispatched(self) -> tuple[int, int]:
+        return max(self._last, super().last_dispatched)
+
+    # ------------------------------------------------------------------ the charge
+
+    def start(self) -> None:
+        """Leave the files to whoever is outside, and follow."""
+        if self._is_in_charge:
+            self._hand_over()
+        self._stopped.clear()
+        self._thread = threading.Thread(target=self._follow, name="flintlog-follow", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop_following()
+        super().stop()
+
+    def finish(self) -> bool:
+        """Take the charge and dispatch the rest, so that nobody finds a half batch."""
+        self._stop_following()
+        with self._charging:
+            try:
+                self._take_charge()
+            except FlintlogError as failure:
+                log.error("the rest is not dispatched, so the stop is not a clean one: %s", failure)
+                return False
+            super().advance_and_wait()
+            return self.backlog_bytes == 0
+
+    def exclusively(self, work: Callable[[], T]) -> T:
+        """Have the charge for a while; everything put so far is dispatched before."""
+        if self.is_calling_listener:
+            raise StoreInUse("an arrival listener cannot delete queues", advice="let another thread do it")
+        with self._charging:
+            self._take_charge()
+            try:
+                super().advance_and_wait()
+                return self.alone(work)
+            finally:
+                self._hand_over()
+
+    def _run_to(self, end: int) -> None:
+        if self._is_in_charge:  # asked again, now that nobody can change it
+            super()._run_to(end)
+
+    def _take_charge(self) -> None:
+        self._side.take("store")
+        try:
+            self._running.run(self._load)
+        except BaseException:
+            self._side.release()
+            raise
+        self._wake_waiting()
+
+    def _load(self) -> None:
+        progress = self._side.load()
+        if progress is None:
+            raise FlintlogError("the journal of the dispatcher is gone", path=self._side.folder)
+        self._queues.load()  # a dispatcher may have made files that it did not come to publish
+        if self._index is not None:
+            self._index.load(last_exit_ok=True, index_safe_timestamp=0)
+            self._index.stop_following()
+        set_back(progress, self._queues, self._index, self._log.store_time_at)
+        for queue in self._queues.all():
+            queue.correct_min_offset(max(0, self._log.min_offset))
+        self.start_at(progress.end)
+        self._is_in_charge = True
+
+    def _hand_over(self) -> None:
+        """Make everything durable, let the files go, and publish what they hold."""
+        self._running.run(self._publish)
+        self._show()
+        self._side.release()
+
+    def _publish(self) -> None:
+        self._queues.flush_all()
+        self._leave_segment()
+        self.lane.set_index(None)
+        for queue in self._queues.all():
+            self.lane.set_queue(queue.topic, queue.queue_id, None)
+            queue.let_go()
+        side = self._side
+        if self._index is not None:
+            self._index.flush()
+        progress = progress_of(
+            self._queues, self._index, epoch=side.epoch, sequence=side.next_sequence, end=self.position
+        )
+        if self._index is not None:
+            self._index.let_go()
+            self._index.follow(progress.index_name, progress.end)
+        side.begin(progress)
+        self._is_in_charge = False
+
+    # ------------------------------------------------------------------ following
+
+    def advance(self, patience_s: float = 0) -> None:
+        if self._is_in_charge:
+            super().advance(patience_s)
+        else:
+            self._show()
+
+    def _show(self) -> None:
+        if not self._read_only and not self._is_in_charge:
+            self._side.show(self._readable_end)
+
+    def advance_and_wait(self) -> None:
+        if self._runner == threading.get_ident():
+            return
+        if self._is_in_charge:
+            super().advance_and_wait()
+            return
+        self._show()
+        end, seen_at = self._readable_end(), time.monotonic()
+        with self._moved:
+            while self.position < end and not self._is_in_charge and not self._stopped.is_set():
+                if self._moved.wait(_LOOK_FOR_DISPATCHER_S) or self._side.has_dispatcher:
+                    seen_at = time.monotonic()
+                elif time.monotonic() - seen_at > self._patience_s:
+                    raise ServiceNotEnabled("nobody dispatches", advice="run: flintlog pipeline dispatch STORE")
+
+    def _follow(self) -> None:
+        failure = ""
+        while not self._stopped.wait(self._poll_s):
+            try:
+                self._show()
+                self.look()
+                failure = ""
+            except (FlintlogError, OSError) as error:
+                if str(error) != failure:  # once, and not a hundred times a second
+                    failure = str(error)
+                    log.error("what was published cannot be followed: %s", error)
+
+    def look(self) -> None:
+        """Serve what was published since the last look."""
+        with self._running:
+            if self._is_in_charge:
+                return
+            moved = self._side.journal.poll()
+            progress = self._side.journal.progress
+            if progress is None or (moved == () and progress.end == self.position and not self._is_behind):
+                return
+            start = self.position
+            self._runner = threading.get_ident()
+            try:
+                self.adopt(progress, self._differences(progress) if moved is None or self._is_behind else moved)
+                if self._listeners:
+                    self._tell_between(start, progress.end)
+            finally:
+                self._runner = None
+        self._wake_waiting()
+
+    def adopt(self, progress: Progress, moved: Sequence[QueueMark] | None = None) -> None:
+        """Serve up to what was published; `moved` are the queues that have changed, all when nothing is known."""
+        if moved is None:
+            moved = [*self._gone(progress), *progress.queues.values()]
+        self._is_behind = True  # until it is done: what fails in the middle is looked at anew
+        if self._read_only:
+            self._log.segments.follow(progress.end)
+        for mark in moved:
+            self._follow_queue(mark)
+        if self._index is not None:
+            self._index.follow(progress.index_name, progress.end)
+        self.position = progress.end
+        self._is_behind = False
+        for topic in {mark.topic for mark in moved} & self._waits.keys():
+            self._wake(topic)
+
+    def _differences(self, progress: Progress) -> list[QueueMark]:
+        mine = {(queue.topic, queue.queue_id): mark_of(queue) for queue in self._queues.all()}
+        moved = [mark for key, mark in progress.queues.items() if mine.get(key) != mark]
+        return self._gone(progress) + moved
+
+    def _gone(self, progress: Progress) -> list[QueueMark]:
+        keys = ((queue.topic, queue.queue_id) for queue in self._queues.all())
+        return [QueueMark(*key, 0, 0) for key in keys if key not in progress.queues]
+
+    def _follow_queue(self, mark: QueueMark) -> None:
+        queue = self._queues.get_or_create(mark.topic, mark.queue_id)
+        is_new = not queue.segments.segments
+        queue.follow(mark.end_byte)
+        if is_new:
+            queue.correct_min_offset(max(0, self._log.min_offset))
+        last = queue.last_physical_offset
+        if last > self._last[0]:
+            self._last = last, self._log.store_time_at(last)
+
+    def _tell_between(self, start: int, end: int) -> None:
+        """Tell the listeners of the records in [start, end)."""
+        while start < end:
+            segment = self._log.segments.find(start)
+            if segment is None:
+                return
+            base, size = segment.base, segment.size
+            with held(segment) as view:
+                stop = min(size, end - base)
+                levels = self._delay_levels_ms
+                seen = kernel.scan(view, start - base, stop, base, delay_levels_ms=levels, max_count=_TELL_ROWS)
+            self._tell_rows(seen)
+            if seen.reason is ScanStop.BLANK:
+                start = base + size
+            elif not seen.count:
+                return
+            else:
+                start = base + seen.end
+
+    def _wake_waiting(self) -> None:
+        with self._moved:
+            self._moved.notify_all()
+
+    def _stop_following(self) -> None:
+        self._stopped.set()
+        self._wake_waiting()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()

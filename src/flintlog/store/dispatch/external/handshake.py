@@ -1,0 +1,121 @@
+"""The store's side of `dispatch/`: what a store and a dispatcher outside it tell each other.
+
+    opening    claim ─▶ nothing may be read ─▶ set back to the journal, recover, finish ─▶ journal anew ─▶ claim let go
+    running    readable end ─▶ ... ─▶ frames of the journal, which the store follows
+    stopping   claim ─▶ set back to the journal, finish ─▶ journal removed ─▶ a clean stop
+
+Invariant: whoever writes queues or index holds the claim, and a journal that is there is true. A clean stop leaves
+none: the files are complete then, and RocketMQ, which knows no journal, may go on with them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from flintlog.disk.media.medium import Medium
+from flintlog.errors import StoreInUse
+from flintlog.store.dispatch.external.dispatch_claim import Claim, Kind
+from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal, Progress, Readable, ReadableEnd
+
+_PATIENCE_MS: Final = 30_000
+
+
+class DispatchSide:
+    """See the module. Owned by the engine; the dispatcher's thread polls the journal."""
+
+    def __init__(self, folder: Path, medium: Medium, *, patience_ms: int) -> None:
+        self.folder = folder
+        self.journal = DispatchJournal(folder, medium)
+        self.published: Progress | None = None
+        self.epoch = 0
+        self._medium = medium
+        self._patience_s = patience_ms / 1000
+        self._claim: Claim | None = None
+        self._readable = ReadableEnd(folder, medium)
+        self._shown_end = -1
+        self._showing = threading.Lock()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a dispatcher outside was ever asked for."""
+        return self._medium.exists(self.folder)
+
+    def take(self, kind: Kind) -> None:
+        """Take the claim, from a dispatcher that is at work if need be, and let it read no further."""
+        self._claim = Claim(self.folder, self._medium, kind, patience_s=self._patience_s)
+        self.retract()
+
+    def load(self) -> Progress | None:
+        """What was published so far."""
+        self.published = self.journal.load()
+        return self.published
+
+    def retract(self) -> None:
+        """Nothing may be read from here on; what was read before belongs to an epoch that is over."""
+        readable = self._readable.load()
+        known = 0 if readable is None else readable.epoch
+        progress = self.journal.progress or self.journal.load()
+        with self._showing:
+            self.epoch = max(self.epoch, known, 0 if progress is None else progress.epoch) + 1
+            self._shown_end = -1
+            self._readable.publish(Readable(self.epoch, -1))
+
+    def begin(self, progress: Progress) -> None:
+        """Publish everything anew: what the store has done itself is part of it."""
+        self.journal.begin(progress)
+
+    def show(self, readable_end: Callable[[], int]) -> None:
+        """The log may be read up to here; asked for inside, so that a later end never comes first."""
+        with self._showing:
+            end = readable_end()
+            if end != self._shown_end:
+                self._shown_end = end
+                self._readable.publish(Readable(self.epoch, end))
+
+    def release(self) -> None:
+        """Give the claim up, if it is held."""
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            claim.release()
+
+    @property
+    def next_sequence(self) -> int:
+        return 1 if self.journal.progress is None else self.journal.progress.sequence + 1
+
+    @property
+    def has_dispatcher(self) -> bool:
+        """Whether anybody holds the claim."""
+        try:
+            self._medium.lock(self.folder / "owner").release()
+        except StoreInUse:
+            return True
+        return False
+
+    def forget(self) -> None:
+        """The files say all there is to say."""
+        if self.is_there:
+            self.journal.forget()
+
+    def close(self) -> None:
+        self.journal.close()
+        self._readable.close()
+        self.release()
+
+
+@contextmanager
+def without_dispatcher(folder: Path, medium: Medium) -> Iterator[None]:
+    """Around whoever changes queues or index of a store that is not open: nobody else does, and no journal is left."""
+    side = DispatchSide(folder, medium, patience_ms=_PATIENCE_MS)
+    if not side.is_there:
+        yield
+        return
+    try:
+        side.take("store")
+        side.forget()
+        yield
+    finally:
+        side.close()

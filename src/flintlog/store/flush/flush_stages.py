@@ -1,0 +1,228 @@
+"""The threads that make a running store durable, and the order in which they start and stop.
+
+    pool buffers ──Commit──▶ log files ──GroupCommit or AsyncFlush──▶ disk ──Confirmation──▶ enough replicas
+                                                                       └──QueueFlush: queues, checkpoint
+
+Which of them run follows from the configuration; a store that is only read has none. Each thread is owned by its
+class, and this class owns them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from flintlog.disk.segments.page_toucher import PageToucher
+from flintlog.errors import SyncFailed
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.flush.replica_wait import Confirmation
+from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.flush.periodic_flush import AsyncFlush, Commit
+from flintlog.store.flush.group_commit import GroupCommit
+from flintlog.store.flush.queue_flush import QueueFlush
+from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
+from flintlog.store.flush.ledger_wait import LedgerWaiting
+from flintlog.store.runtime.lifecycle import Flag, Lifecycle
+from flintlog.store.components import Parts
+from flintlog.store.flush.waiters import PutCounts
+
+
+class Flushing:
+    """Starts, feeds and stops the threads between a put and its durability."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        parts: Parts,
+        dispatcher: Dispatcher,
+        lifecycle: Lifecycle,
+        counted: PutCounts,
+    ) -> None:
+        self.is_sync = config.flush == "sync"
+        self.commit: Commit | None = None
+        self.group_commit: GroupCommit | None = None
+        self.confirmation: Confirmation | None = None
+        self.queue_flush: QueueFlush | None = None
+        self._config = config
+        self._parts = parts
+        self._dispatcher = dispatcher
+        self._lifecycle = lifecycle
+        self._counted = counted
+        self._async_flush: AsyncFlush | None = None
+        self._toucher: PageToucher | None = None
+        log = parts.commit_log
+        self._ledger: LedgerWaiting | None = None
+        if isinstance(log, LedgerCommitLog):
+            self._ledger = LedgerWaiting(log, dispatcher.keep_up, counted)
+
+    @property
+    def waiting(self) -> GroupCommit | Confirmation | LedgerWaiting | None:
+        """Where a put waits; nowhere when it is done once it is appended."""
+        if self._ledger is not None:
+            return self._ledger
+        return self.group_commit if self.group_commit is not None else self.confirmation
+
+    @property
+    def is_in_own_thread(self) -> bool:
+        """Whether the caller runs in a thread that `stop` waits for: as the callback of a future does."""
+        stages = (self.group_commit, self.confirmation)
+        return any(stage is not None and stage.is_in_own_thread for stage in stages)
+
+    def start(self, on_tick: Callable[[], None]) -> None:
+        """Start what the configuration asks for; `on_tick` is called by the queue flush, about once a second."""
+        config = self._config
+        if self._ledger is not None:
+            self.queue_flush = self._make_queue_flush(on_tick)
+            self.queue_flush.start()
+            return
+        if self._parts.pool is not None:
+            self.commit = self._make_commit()
+        if config.waits_for_replicas:
+            self.confirmation = self._make_confirmation()
+            self.confirmation.start()
+        if self.is_sync:
+            self.group_commit = self._make_group_commit()
+            self.group_commit.start()
+        else:
+            self._async_flush = self._make_async_flush()
+            self._async_flush.start()
+        if self.commit is not None:
+            self.commit.start()
+        self.queue_flush = self._make_queue_flush(on_tick)
+        self.queue_flush.start()
+        if config.warm_ahead_bytes:
+            self._toucher = PageToucher(
+                lambda: self._parts.segments.last, ahead_bytes=config.warm_ahead_bytes, for_syncs=self.is_sync
+            )
+            self._toucher.start()
+
+    def _make_commit(self) -> Commit:
+        return Commit(
+            self._parts.segments.commit,
+            interval_ms=self._config.commit_interval_commit_log,
+            least_pages=self._config.commit_commit_log_least_pages,
+            thorough_interval_ms=self._config.commit_commit_log_thorough_interval,
+            after_commit=self._after_commit,
+        )
+
+    def _make_confirmation(self) -> Confirmation:
+        return Confirmation(
+            timeout_ms=self._config.slave_timeout,
+            before_wait=_nothing if self.is_sync else self._after_put,
+            counted=self._counted,
+        )
+
+    def _make_group_commit(self) -> GroupCommit:
+        return GroupCommit(
+            self._parts.segments,
+            timeout_ms=self._config.sync_flush_timeout,
+            before_flush=None if self.commit is None else self.commit.commit_now,
+            after_flush=self._after_flush,
+            on_failure=self._on_sync_failure,
+            counted=self._counted,
+            then=self.confirmation,
+        )
+
+    def _make_async_flush(self) -> AsyncFlush:
+        return AsyncFlush(
+            self._parts.segments,
+            interval_ms=self._config.flush_interval_commit_log,
+            least_pages=self._config.flush_commit_log_least_pages,
+            thorough_interval_ms=self._config.flush_commit_log_thorough_interval,
+            after_flush=self.note_flushed,
+            on_failure=self._on_sync_failure,
+        )
+
+    def _make_queue_flush(self, on_tick: Callable[[], None]) -> QueueFlush:
+        return QueueFlush(
+            self._parts.segments,
+            self._parts.queues,
+            self._parts.checkpoint,
+            self._dispatcher,
+            interval_ms=self._config.flush_interval_consume_queue,
+            least_pages=self._config.flush_consume_queue_least_pages,
+            thorough_interval_ms=self._config.flush_consume_queue_thorough_interval,
+            on_tick=on_tick,
+        )
+
+    def stop(self) -> None:
+        """Stop the way from a put to the disk; the queue flush goes on, for what is still to be dispatched."""
+        threads = (
+            self._toucher,
+            self.commit,
+            self.group_commit,
+            self.confirmation,
+            self._async_flush,
+            self._ledger,
+        )
+        with ExitStack() as ending:  # the last is called first, and all are, whatever one of them raises
+            for thread in reversed(threads):
+                if thread is not None:
+                    ending.callback(thread.stop)
+
+    def stop_queue_flush(self) -> None:
+        if self.queue_flush is not None:
+            self.queue_flush.stop()
+
+    # ------------------------------------------------------------------ behind a put
+
+    def after_append(self) -> None:
+        """Something was appended, and nobody waits for it."""
+        if self.commit is not None and self._config.wake_commit_when_put_message:
+            self.commit.nudge()
+        if self._config.wake_flush_when_put_message and self._async_flush is not None:
+            self._async_flush.nudge()
+        self._dispatcher.keep_up()
+
+    def _after_put(self) -> None:
+        """A put waits for replicas; its record may have been dispatched on the short way already."""
+        if self._parts.commit_log.put_lane.is_behind:
+            self.after_append()
+
+    def flush(self) -> None:
+        """Make everything put so far durable, in the caller's thread."""
+        if self.commit is not None:
+            self.commit.commit_now()
+        try:
+            self._sync_log()
+        except SyncFailed as failure:
+            self._on_sync_failure(failure)
+            raise
+        self._after_flush()
+
+    def make_readable(self) -> None:
+        """Bring everything put so far to where dispatch may read it."""
+        if self.commit is not None:
+            self.commit.commit_now()
+        if self.is_sync and self._ledger is None:
+            self._parts.segments.flush_all()
+
+    def _sync_log(self) -> None:
+        """A ledger's files are synced by themselves: a truncation must know of it."""
+        if self._parts.ledger is not None:
+            self._parts.ledger.sync()
+        else:
+            self._parts.segments.flush_all()
+
+    def note_flushed(self) -> None:
+        """The log is durable: let the checkpoint say up to when."""
+        timestamp = self._parts.segments.store_timestamp
+        if timestamp > 0:
+            self._parts.checkpoint.set(physic_msg_timestamp=timestamp)
+
+    def _after_flush(self) -> None:
+        self._dispatcher.advance()
+        self.note_flushed()
+
+    def _after_commit(self) -> None:
+        if self.group_commit is not None:
+            self.group_commit.nudge()
+        self._dispatcher.advance()
+
+    def _on_sync_failure(self, failure: SyncFailed) -> None:
+        """After a failed sync nothing is known about the dirty pages: stop writing, go on serving."""
+        self._lifecycle.set(Flag.NOT_WRITEABLE)
+
+
+def _nothing() -> None:
+    """Group commit has dispatched already."""

@@ -1,0 +1,287 @@
+"""Group commit: one sync for all records that were appended while the last one ran.
+
+Threads: one syncs the log and then wakes everyone whose record it covered; a second one, the watcher, gives up on those
+who waited longer than the time-out while a sync hangs. An event loop rings for the flush thread when all that were
+ready to put have put: rung for by the first, it would only wait for the interpreter until the last is through.
+
+Invariant: a put is completed as synced only when `flushed_where` has passed the end of its record. Once a sync
+has failed nothing is ever completed as synced again: the operating system may have dropped the dirty pages and
+will report success the next time.
+
+A further stage may follow (`then`): what is synced is handed on to it and completed there, so that who waits for
+both is woken once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from flintlog.disk.bell import Latch
+from flintlog.errors import FlintlogError, SyncFailed
+from flintlog.store.flush.periodic_flush import Flushable, join
+from flintlog.store.model.message import Message, PutStatus
+from flintlog.store.flush.waiters import (
+    LoopHere,
+    Outcome,
+    PutCounts,
+    Task,
+    Waiting,
+    WaitingFuture,
+    WaitingThread,
+    finish_all,
+    wake_loops,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+WATCHES_PER_TIMEOUT = 10
+
+
+def _take_all(waiting: deque[_T]) -> list[_T]:
+    """All that wait now; after `stop` a late producer may be at the same list."""
+    take = waiting.popleft
+    taken: list[_T] = []
+    try:
+        for _ in range(len(waiting)):
+            taken.append(take())  # noqa: PERF401 (what was taken before another took the last must be kept)
+    except IndexError:
+        pass
+    return taken
+
+
+class Stage(Protocol):
+    """What synced puts still wait for."""
+
+    def take(self, group: list[Waiting], tasks: list[Task]) -> None:
+        """Complete these in time."""
+
+    def wait(self, receipt: Outcome, message: Message) -> Outcome:
+        """Block until the record is through."""
+
+
+class GroupCommit:
+    """Sync flush: one sync for all records that were appended while the last one ran."""
+
+    def __init__(
+        self,
+        segments: Flushable,
+        *,
+        timeout_ms: int,
+        after_flush: Callable[[], None],
+        on_failure: Callable[[SyncFailed], None],
+        before_flush: Callable[[], None] | None = None,
+        counted: PutCounts | None = None,
+        then: Stage | None = None,
+    ) -> None:
+        """`before_flush` brings what was put to where it can be flushed; `counted` is told how it went."""
+        self._then = then
+        self._segments = segments
+        self._before_flush = before_flush
+        self._counted = counted
+        self._timeout_s = timeout_ms / 1000
+        self._after_flush = after_flush
+        self._on_failure = on_failure
+        self._requests: deque[Waiting] = deque()
+        self._tasks: deque[Task] = deque()
+        self._in_flight: list[Waiting] = []
+        self._tasks_in_flight: list[Task] = []
+        # Futures that were told of a time-out before their group was synced; like `done`, changed inside the gate.
+        self._given_up: set[asyncio.Future[Outcome]] = set()
+        self._bell = threading.Lock()
+        self._bell.acquire()
+        self._gate = threading.Lock()
+        self._sleeping = False
+        self._ringer: asyncio.AbstractEventLoop | None = None  # a loop that will ring in its next round
+        self._loop_here = LoopHere()
+        self._nudged = False
+        self._failed = False
+        self._stopped = Latch()
+        self._threads = [
+            threading.Thread(target=self._run, name="flintlog-group-commit", daemon=True),
+            threading.Thread(target=self._watch, name="flintlog-flush-watcher", daemon=True),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Sync what is waiting, then end both threads."""
+        self._stopped.set()
+        self._ring()
+        for thread in self._threads:
+            join(thread)
+
+    @property
+    def is_in_own_thread(self) -> bool:
+        """Whether a future's callback calls, from one of the threads that `stop` would wait for."""
+        return threading.current_thread() in self._threads
+
+    def wait(self, receipt: Outcome, message: Message) -> Outcome:
+        """Block until the record is synced, or give FLUSH_DISK_TIMEOUT."""
+        if threading.current_thread() is self._threads[0]:  # numbers of threads that ended are given again
+            return self._flush_here(receipt, message)
+        waiting = WaitingThread(receipt, message, time.monotonic())
+        self._submit(waiting)
+        return waiting.wait()
+
+    def _flush_here(self, receipt: Outcome, message: Message) -> Outcome:
+        """A listener puts from within the flush thread: nobody else would sync for it."""
+        synced = self._flush_to(receipt.end_offset)
+        self._after_flush()
+        if not synced:
+            return receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
+        return receipt if self._then is None else self._then.wait(receipt, message)
+
+    def future(self, receipt: Outcome, message: Message) -> Future[Outcome]:
+        if threading.current_thread() is self._threads[0]:
+            done: Future[Outcome] = Future()
+            done.set_result(self._flush_here(receipt, message))
+            return done
+        waiting = WaitingFuture(receipt, message, time.monotonic())
+        self._submit(waiting)
+        return waiting.future
+
+    def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
+        loop = self._loop_here.get()
+        future: asyncio.Future[Outcome] = loop.create_future()
+        self._tasks.append((future, receipt, time.monotonic(), message))
+        if self._sleeping and self._ringer is not loop:
+            loop.call_soon(self._ring_for_loop)
+            self._ringer = loop  # last: a loop that is noted here rings
+        elif self._stopped.is_set():
+            self._finish_rest()
+        return future
+
+    def _ring_for_loop(self) -> None:
+        self._ringer = None
+        self._wake()
+
+    def nudge(self) -> None:
+        """Ask for a sync without waiting for it."""
+        self._nudged = True  # a sync that runs now may have begun before the record was there
+        if self._sleeping:
+            self._ring()
+
+    def _ring(self) -> None:
+        """Wake the flush thread. Only the bell says whether that was done: a flag could be set before it rings."""
+        if self._bell.locked():
+            with contextlib.suppress(RuntimeError):  # two producers may both have seen the thread asleep
+                self._bell.release()
+
+    def _submit(self, waiting: Waiting) -> None:
+        self._requests.append(waiting)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._sleeping:
+            self._ring()
+        if self._stopped.is_set():
+            self._finish_rest()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._sleeping = True
+            if not self._requests and not self._tasks and not self._nudged:
+                self._bell.acquire()
+            self._sleeping = self._nudged = False
+            try:
+                self._flush_group()
+            except Exception:
+                # Whatever went wrong behind the sync: without this thread nothing would be acknowledged any more.
+                log.exception("the work behind a flush failed")
+        self._finish_rest()
+
+    def _flush_group(self) -> None:
+        self._in_flight = group = _take_all(self._requests)
+        self._tasks_in_flight = tasks = _take_all(self._tasks)
+        ends = [waiting.target for waiting in group] + [task[1].end_offset for task in tasks]
+        target = max(ends, default=0)
+        synced = False
+        try:
+            synced = self._flush_to(target)
+            self._after_flush()
+        finally:
+            with self._gate:
+                self._in_flight, self._tasks_in_flight = [], []
+                still_waiting = [waiting for waiting in group if not waiting.done]
+                still_open = tasks
+                if self._given_up:
+                    still_open = [task for task in tasks if task[0] not in self._given_up]
+                    self._given_up.difference_update([task[0] for task in tasks])
+            self._tell(still_waiting, still_open, synced)
+
+    def _flush_to(self, target: int) -> bool:
+        if self._failed:
+            return False
+        segments = self._segments
+        try:
+            if self._before_flush is not None:
+                self._before_flush()
+            segments.flush(0)
+            while segments.flushed_where < target:
+                # A group may span a file's end: a flush covers one file.
+                if segments.flush(0):
+                    return segments.flushed_where >= target
+        except SyncFailed as failure:
+            self._failed = True
+            self._on_failure(failure)
+            return False
+        except FlintlogError as failure:
+            log.error("records could not be brought to their file: %s", failure)
+            return False
+        return True
+
+    def _tell(self, group: list[Waiting], tasks: list[Task], synced: bool) -> None:
+        """Finish puts that nobody else has finished, or hand them to the next stage; once for each."""
+        counted = self._counted
+        if counted is not None and not synced:
+            # Before those who may look at the figures go on.
+            counted.failed(len(group) + len(tasks))
+        if self._then is not None and synced:
+            self._then.take(group, tasks)
+            return
+        if counted is not None:
+            # Before as well: who is told wakes up at once, and would wait for the interpreter until all are counted.
+            counted.took(group, tasks)
+        self._finish(group, tasks, None if synced else PutStatus.FLUSH_DISK_TIMEOUT)
+
+    def _finish(self, group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
+        if tasks:
+            wake_loops(tasks, status)
+        # Outside of the gate: the callback of a future is the user's code, and may put.
+        if group:
+            finish_all(group, status)
+
+    def _finish_rest(self) -> None:
+        while self._requests or self._tasks:
+            self._flush_group()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(self._timeout_s / WATCHES_PER_TIMEOUT):
+            if self._tasks or self._requests or self._nudged:
+                self._wake()  # whoever was to ring may have been stopped or interrupted before
+            late_since = time.monotonic() - self._timeout_s
+            with self._gate:
+                late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.began < late_since and not w.done]
+                for waiting in late:
+                    waiting.done = True
+                asleep = (*self._tasks_in_flight, *tuple(self._tasks))
+                late_tasks = [task for task in asleep if task[2] < late_since and task[0] not in self._given_up]
+                self._given_up.update(task[0] for task in late_tasks)
+            if late or late_tasks:
+                # Not here: a future's callback is the user's code, may put again, and would wait for this thread.
+                threading.Thread(
+                    target=self._tell, args=(late, late_tasks, False), name="flintlog-late-puts", daemon=True
+                ).start()

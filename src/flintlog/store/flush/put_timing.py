@@ -1,0 +1,64 @@
+"""What puts that waited add to the figures: how long they took, all together and by queue.
+
+A group of puts is counted at once, by whoever completes it: one reading of the clock, one look at each put's message.
+A put's time begins when its record is in the log, and its queue is the one that the producer named. Puts that came
+within a millisecond are all said to have taken as long as the first of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final
+
+from flintlog.store.stats.broker_stats import BrokerStats, QueueWait
+from flintlog.store.stats.store_stats import StoreStatsService
+from flintlog.store.flush.waiters import Task, Waiting
+
+log = logging.getLogger(__name__)
+
+_QUEUE_OF: Final = attrgetter("topic", "queue_id")
+_TOGETHER_S: Final = 0.001
+
+
+class PutWaits:
+    """Counts groups of puts. Any thread."""
+
+    def __init__(self, counters: StoreStatsService, figures: BrokerStats) -> None:
+        self._counters = counters
+        self._figures = figures
+
+    def took(self, group: Sequence[Waiting], tasks: Sequence[Task]) -> None:
+        """These were completed just now. They are told of it next, so nothing that is counted may keep them from it."""
+        try:
+            self._count(group, tasks)
+        except Exception:
+            log.exception("puts could not be counted")
+
+    def _count(self, group: Sequence[Waiting], tasks: Sequence[Task]) -> None:
+        begun = [waiting.began for waiting in group] + [task[2] for task in tasks]
+        if not begun:
+            return
+        now = time.monotonic()
+        queues = map(_QUEUE_OF, [waiting.message for waiting in group] + [task[3] for task in tasks])
+        first, last = min(begun), max(begun)
+        if last - first < _TOGETHER_S:  # as a group mostly did
+            most_ms = int((now - first) * 1000)
+            times_ms = {most_ms: len(begun)}
+            waits = [QueueWait(queue, count, count * most_ms) for queue, count in Counter(queues).items()]
+        else:
+            each_ms = [int((now - began) * 1000) for began in begun]
+            times_ms = Counter(each_ms)
+            found = Counter(zip(queues, each_ms, strict=True))
+            waits = [QueueWait(queue, count, count * elapsed_ms) for (queue, elapsed_ms), count in found.items()]
+        for elapsed_ms, count in times_ms.items():
+            if elapsed_ms > 0:
+                self._counters.put_took(elapsed_ms, count)
+        self._figures.puts_waited(waits)
+
+    def failed(self, count: int) -> None:
+        """So many were not acknowledged."""
+        self._counters.put_failed(count)

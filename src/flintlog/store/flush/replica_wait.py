@@ -1,0 +1,174 @@
+"""The last stage of a put on a SYNC_MASTER: enough replicas have said that they hold the record.
+
+    append ─▶ sync (under sync flush) ─▶ here ─▶ PUT_OK, or FLUSH_SLAVE_TIMEOUT after `slave_timeout`
+
+Whoever sends the log to replicas calls `confirm` with the offset that enough of them have passed; everyone below it is
+completed by that one call. A thread of its own, the watcher, gives up on those who waited too long, so a put ends
+also when nothing sends the log at all.
+
+Invariant: a put is completed as confirmed only when `confirmed_where` has passed the end of its record.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final
+
+from flintlog.disk.bell import Latch
+from flintlog.store.flush.periodic_flush import join
+from flintlog.store.model.message import Message, PutStatus
+from flintlog.store.flush.waiters import (
+    LoopHere,
+    Outcome,
+    PutCounts,
+    Task,
+    Waiting,
+    WaitingFuture,
+    WaitingThread,
+    finish_all,
+    wake_loops,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+
+_WATCHES_PER_TIMEOUT: Final = 10
+
+
+class Confirmation:
+    """Puts that wait for replicas. Any thread may call; `_gate` guards the lists for moments."""
+
+    def __init__(self, *, timeout_ms: int, before_wait: Callable[[], None], counted: PutCounts) -> None:
+        """`before_wait` lets those see a record who send it, when no sync came before."""
+        self.confirmed_where = 0
+        self.on_waiting: Callable[[int], None] | None = None
+        """Called when somebody begins to wait: the log has grown to this offset and should be sent now."""
+        self._timeout_s = timeout_ms / 1000
+        self._before_wait = before_wait
+        self._counted = counted
+        # Each with its deadline: its time here begins when it comes here, not when its put began.
+        self._waiting: list[tuple[float, Waiting]] = []
+        self._tasks: list[tuple[float, Task]] = []
+        self._loop_here = LoopHere()
+        self._gate = threading.Lock()
+        self._stopped = Latch()
+        self._watcher = threading.Thread(target=self._watch, name="flintlog-confirm-watcher", daemon=True)
+
+    def start(self) -> None:
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """Nobody will confirm any more: give up on all who wait, and at once on those who still come."""
+        self._stopped.set()
+        join(self._watcher)
+        self._give_up(float("inf"))
+
+    @property
+    def is_in_own_thread(self) -> bool:
+        """Whether a future's callback calls, from the thread that `stop` would wait for."""
+        return threading.current_thread() is self._watcher
+
+    # ------------------------------------------------------------------ waiting
+
+    def wait(self, receipt: Outcome, message: Message) -> Outcome:
+        """Block until the record is confirmed, or give FLUSH_SLAVE_TIMEOUT."""
+        began = time.monotonic()
+        waiting = WaitingThread(receipt, message, began)
+        self._before_wait()
+        with self._gate:
+            self._waiting.append((began + self._timeout_s, waiting))
+        self._begun(waiting.target)
+        return waiting.wait()
+
+    def future(self, receipt: Outcome, message: Message) -> Future[Outcome]:
+        began = time.monotonic()
+        waiting = WaitingFuture(receipt, message, began)
+        self._before_wait()
+        with self._gate:
+            self._waiting.append((began + self._timeout_s, waiting))
+        self._begun(waiting.target)
+        return waiting.future
+
+    def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
+        future: asyncio.Future[Outcome] = self._loop_here.get().create_future()
+        began = time.monotonic()
+        self._before_wait()
+        with self._gate:
+            self._tasks.append((began + self._timeout_s, (future, receipt, began, message)))
+        self._begun(receipt.end_offset)
+        return future
+
+    def nudge(self) -> None:
+        """Something was put that nobody waits for."""
+        self._before_wait()
+
+    def take(self, group: list[Waiting], tasks: list[Task]) -> None:
+        """Wait for a whole group; its time begins now."""
+        deadline = time.monotonic() + self._timeout_s
+        with self._gate:
+            self._waiting += [(deadline, waiting) for waiting in group]
+            self._tasks += [(deadline, task) for task in tasks]
+        ends = [waiting.target for waiting in group] + [task[1].end_offset for task in tasks]
+        if ends:
+            self._begun(max(ends), min(ends))
+
+    def _begun(self, end: int, least: int | None = None) -> None:
+        """Somebody waits from now on, for all up to `end`; `least` is the first of them."""
+        if self._stopped.is_set():
+            self._give_up(float("inf"))
+            return
+        if self.on_waiting is not None:
+            self.on_waiting(end)
+        # Who confirmed before we were in the list has not seen us.
+        if self.confirmed_where >= (end if least is None else least):
+            self.confirm(self.confirmed_where)
+
+    # ------------------------------------------------------------------ completing
+
+    def confirm(self, offset: int) -> None:
+        """Enough replicas hold everything below `offset`."""
+        with self._gate:
+            reached = self.confirmed_where = max(self.confirmed_where, offset)
+            if not self._waiting and not self._tasks:
+                return
+        self._finish(lambda _deadline, end: end <= reached, None)
+
+    def _give_up(self, now: float) -> None:
+        self._finish(lambda deadline, _end: deadline < now, PutStatus.FLUSH_SLAVE_TIMEOUT)
+
+    def _finish(self, is_over: Callable[[float, int], bool], status: PutStatus | None) -> None:
+        """Complete those whose deadline and end are over; `status` replaces the one of their receipts."""
+        group: list[Waiting] = []
+        tasks: list[Task] = []
+        try:
+            with self._gate:
+                over = [waiting for deadline, waiting in self._waiting if is_over(deadline, waiting.target)]
+                left = [each for each in self._waiting if not is_over(each[0], each[1].target)]
+                tasks_over = [task for deadline, task in self._tasks if is_over(deadline, task[1].end_offset)]
+                tasks_left = [each for each in self._tasks if not is_over(each[0], each[1][1].end_offset)]
+                # No call from here on: a waiter that leaves the lists is answered, even if an exception is raised here.
+                group, self._waiting, tasks, self._tasks = over, left, tasks_over, tasks_left
+            if not group and not tasks:
+                return
+            if status is not None:
+                self._counted.failed(len(group) + len(tasks))  # before those who may look at the figures go on
+            self._counted.took(group, tasks)
+            # Outside of the gate: the callback of a future is the user's code, and may put.
+            self._tell(group, tasks, status)
+        except BaseException:
+            self._tell(group, tasks, status)  # others wait for it; what was told already is not told twice
+            raise
+
+    @staticmethod
+    def _tell(group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
+        if tasks:
+            wake_loops(tasks, status)
+        if group:
+            finish_all(group, status)
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(self._timeout_s / _WATCHES_PER_TIMEOUT):
+            self._give_up(time.monotonic())

@@ -1,0 +1,176 @@
+"""One index file, mapped: keys in, physical offsets out. The bytes are described in `format/index_file.py`.
+
+Invariant: all state is in the file's own header and slots, so the kernel's lane, `put` and a reader of the
+bytes agree at any time. An entry is reachable only after it is complete.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flintlog.derive.index_plan import starting_header
+from flintlog.disk.media.medium import Medium, RawFile
+from flintlog.format.index_file import (
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    IndexHeader,
+    IndexLayout,
+    encode_index_header,
+    encode_slot,
+    parse_index_entry,
+    parse_index_header,
+    parse_slot,
+)
+from flintlog.kernel import index_insert
+
+_MS_PER_S = 1000
+
+
+class IndexFile:
+    """One file of the index. Written by the dispatching thread; read by any."""
+
+    def __init__(self, path: Path, layout: IndexLayout, medium: Medium, raw: RawFile | None = None) -> None:
+        """`raw` is the file when it was just created; otherwise it is opened when first looked at."""
+        self.path = path
+        self.layout = layout
+        self._medium = medium
+        self._raw = raw
+        self._is_writable = raw is not None
+        self.is_deleted = False
+
+    @property
+    def name(self) -> str:
+        """When it was created, yyyyMMddHHmmssSSS."""
+        return self.path.name
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as it stands now."""
+        return parse_index_header(self._file().buffer)
+
+    @property
+    def is_full(self) -> bool:
+        return self.header.next_entry >= self.layout.index_count
+
+    @property
+    def buffer(self) -> memoryview:
+        """The whole file, for writing."""
+        return self._file(writable=True).buffer
+
+    def _file(self, writable: bool = False) -> RawFile:
+        raw = self._raw
+        if raw is None or (writable and not self._is_writable):
+            # The old map is not closed: a query may be in it. It goes with the last one who uses it.
+            raw = self._raw = self._medium.open(self.path, writable)
+            self._is_writable = writable
+        return raw
+
+    def start_after(self, previous: IndexHeader) -> None:
+        """Begin where the file before ended; the first key overwrites the begin, but is timed against this."""
+        self._set_header(_after(previous))
+
+    def _set_header(self, header: IndexHeader) -> None:
+        self.buffer[:HEADER_SIZE] = encode_index_header(header)
+
+    def put(self, key_hash: int, physical_offset: int, store_timestamp: int) -> bool:
+        """Add one key; False when the file is full."""
+        layout = self.layout
+        return index_insert(
+            self.buffer, layout.slot_count, layout.index_count, key_hash, physical_offset, store_timestamp
+        )
+
+    def collect(
+        self, found: list[int], key_hash: int, max_count: int, begin: int, end: int, below: int | None = None
+    ) -> None:
+        """Append the offsets of a key hash and time, newest first, until there are `max_count`; only those before
+        `below`, if that is given."""
+        buffer = self._file().buffer
+        header = parse_index_header(buffer)
+        if not _overlaps(header, begin, end):
+            return
+        count = header.next_entry
+        number = parse_slot(buffer, self.layout, self.layout.slot_of(key_hash))
+        for _ in range(count):  # a damaged chain may run in a circle
+            if not 0 < number <= count or count <= 1 or len(found) >= max_count or number >= self.layout.index_count:
+                return
+            entry = parse_index_entry(buffer, self.layout, number)
+            if entry.time_difference_s < 0:
+                return
+            time = header.begin_timestamp + entry.time_difference_s * _MS_PER_S
+            if entry.key_hash == key_hash and begin <= time <= end and (below is None or entry.physical_offset < below):
+                found.append(entry.physical_offset)
+            if entry.previous_entry == number or time < begin:
+                return
+            number = entry.previous_entry
+
+    def count_below(self, physical_offset: int) -> int:
+        """The index count that the file had before the record at this offset was indexed."""
+        buffer = self._file().buffer
+        count = min(parse_index_header(buffer).next_entry, self.layout.index_count)
+        while count > 1 and parse_index_entry(buffer, self.layout, count - 1).physical_offset >= physical_offset:
+            count -= 1
+        return count
+
+    def last_offset_at(self, count: int) -> int | None:
+        """The physical offset of the newest key when the file has this index count."""
+        if count <= 1:
+            return None
+        return parse_index_entry(self._file().buffer, self.layout, count - 1).physical_offset
+
+    def roll_back(self, count: int, end_timestamp: int, previous: IndexHeader | None) -> None:
+        """Take the newest keys out until the index count is `count`, leaving the bytes as if they had never come.
+
+        `end_timestamp` is the store time of the newest record left (an entry keeps only seconds); `previous`
+        the header of the file before, whose end this file started with.
+        """
+        buffer = self.buffer
+        header = parse_index_header(buffer)
+        used = header.used_slot_count
+        for number in range(min(header.next_entry, self.layout.index_count) - 1, max(count, 1) - 1, -1):
+            entry = parse_index_entry(buffer, self.layout, number)
+            slot = self.layout.slot_position(self.layout.slot_of(entry.key_hash))
+            # In this order, so that the file can be read, and rolled back further, after any step.
+            buffer[slot : slot + SLOT_SIZE] = encode_slot(entry.previous_entry)
+            used -= entry.previous_entry == 0
+            buffer[HEADER_SIZE - SLOT_SIZE : HEADER_SIZE] = encode_slot(number)
+            position = self.layout.entry_position(number)
+            buffer[position : position + ENTRY_SIZE] = bytes(ENTRY_SIZE)
+        last = self.last_offset_at(count)
+        if last is None:
+            self._set_header(IndexHeader() if previous is None else _after(previous))
+            return
+        begin = (header.begin_timestamp, end_timestamp, header.begin_physical_offset, last)
+        self._set_header(IndexHeader(*begin, used, count))
+
+    def flush(self) -> None:
+        """Make the file durable; one without keys says from now on that its next entry is the first."""
+        if not self._is_writable:
+            return
+        header = self.header
+        if header.index_count == 0:
+            begin = (header.begin_timestamp, header.end_timestamp)
+            places = (header.begin_physical_offset, header.end_physical_offset)
+            self._set_header(IndexHeader(*begin, *places, header.used_slot_count, 1))
+        self._file(writable=True).sync()
+
+    def close(self) -> None:
+        """Unmap; it comes back when someone looks at it."""
+        raw, self._raw, self._is_writable = self._raw, None, False
+        if raw is not None:
+            raw.close()
+
+    def delete(self) -> None:
+        """Unlink; the map goes with the last query that is in it."""
+        self.is_deleted = True
+        self._medium.remove(self.path)
+
+
+def _after(previous: IndexHeader) -> IndexHeader:
+    return starting_header(previous.end_timestamp, previous.end_physical_offset)
+
+
+def _overlaps(header: IndexHeader, begin: int, end: int) -> bool:
+    """Whether any message of the file may be of this time."""
+    first, last = header.begin_timestamp, header.end_timestamp
+    return (begin < first and end > last) or first <= begin <= last or first <= end <= last

@@ -1,0 +1,301 @@
+"""The message index: from a key of a topic to the messages that carry it.
+
+Files are filled one after another; each has room for a fixed number of keys. A full file is made durable
+before the next one is made, and the checkpoint then remembers its end time. After a crash a file is believed if it
+does not reach beyond that time and a later file has keys: time alone does not tell two files that were filled
+within one millisecond apart. The others are thrown away and built again from the log.
+
+Invariant: files are sorted by name (their time of creation, always growing), only the last takes keys, and
+keys come in the log's order. Key texts are not stored: an offset that is found may be that
+of a message of another key with the same hash.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from flintlog.derive.index_plan import count_believed, name_behind
+from flintlog.disk.media.medium import FileInfo, Medium
+from flintlog.errors import DiskError, FlintlogError, StoreClosed, WrongFileSize
+from flintlog.format.index_file import IndexHeader, IndexLayout, index_key
+from flintlog.format.names import index_file_name
+from flintlog.kernel import index_hash
+from flintlog.store.index.index_file import IndexFile
+
+MAX_QUERY_COUNT: Final = 64
+
+
+class IndexAnswer(NamedTuple):
+    """What a query found, newest first, and how far the index goes."""
+
+    physical_offsets: list[int]
+    last_update_timestamp: int
+    last_update_offset: int
+
+
+def _run_now(task: Callable[[], None]) -> None:
+    task()
+
+
+class IndexService:
+    """All index files of a store. `put`, `roll`, `truncate` belong to the dispatching thread; any may query."""
+
+    def __init__(
+        self,
+        directory: Path,
+        medium: Medium,
+        layout: IndexLayout,
+        *,
+        now_ms: Callable[[], int],
+        on_full: Callable[[int], None] | None = None,
+        run: Callable[[Callable[[], None]], None] = _run_now,
+        max_query_count: int = MAX_QUERY_COUNT,
+        read_only: bool = False,
+    ) -> None:
+        """`on_full` gets the end time of each file that was filled and flushed; `run` runs that flush,
+        at once unless given: it may hand it to a thread."""
+        self.directory = directory
+        self.layout = layout
+        self.max_query_count = max_query_count
+        self.read_only = read_only
+        self.create_failure: FlintlogError | None = None
+        self._medium = medium
+        self._now_ms = now_ms
+        self._on_full = on_full
+        self._run = run
+        self._files: tuple[IndexFile, ...] = ()
+        self._below: int | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def files(self) -> tuple[IndexFile, ...]:
+        """The files, oldest first."""
+        return self._files
+
+    @property
+    def total_size(self) -> int:
+        return len(self._files) * self.layout.file_size
+
+    @property
+    def last_header(self) -> IndexHeader:
+        """How far the index goes; zeros when there is none."""
+        files = self._files
+        return files[-1].header if files else IndexHeader()
+
+    def load(
+        self, last_exit_ok: bool, index_safe_timestamp: int, vouch_to: Callable[[int], None] | None = None
+    ) -> list[str]:
+        """Find the files; after a crash, drop those that reach beyond the time known to be safe. Their names.
+
+        Before that `vouch_to` is called with the time up to which the files that are kept reach.
+        """
+        found = [info for info in self._medium.listing(self.directory) if _is_index_name(info)]
+        empty = [info for info in found if info.size == 0]  # a crash while a file was made
+        for info in found:
+            self._check_size(info)
+        files = [IndexFile(self.directory / info.name, self.layout, self._medium) for info in found if info.size]
+        believed = len(files) if last_exit_ok else count_believed([file.header for file in files], index_safe_timestamp)
+        unsafe = files[believed:]
+        if not self.read_only:
+            for info in empty:
+                self._medium.remove(self.directory / info.name)
+            if unsafe and vouch_to is not None:
+                vouch_to(files[believed - 1].header.end_timestamp if believed else 0)
+            for file in unsafe:
+                file.delete()
+            if unsafe:
+                # The last file that is left will be changed: one that came back behind it would vouch for it.
+                self._medium.sync_directory(self.directory)
+        self._files = tuple(file for file in files if file not in unsafe)
+        return [file.name for file in unsafe]
+
+    def take_over(self) -> None:
+        """Make durable what was found: a process that was killed leaves bytes and names that are only in memory."""
+        for file in self._files:
+            self._medium.sync(file.path)
+        if self._files:
+            self._medium.sync_directory(self.directory)
+
+    def _check_size(self, info: FileInfo) -> None:
+        if info.size not in (0, self.layout.file_size):
+            raise WrongFileSize(
+                f"the index file has {info.size} bytes, the configured size is {self.layout.file_size}",
+                path=self.directory / info.name,
+                advice="open the store with the slot and index counts it was written with",
+            )
+
+    def put(self, hashes: Iterable[int], physical_offset: int, store_timestamp: int) -> bool:
+        """Index the keys of one record; False when no file could be made."""
+        if physical_offset < self.last_header.end_physical_offset:
+            return True
+        for key_hash in hashes:
+            file = self._writable()
+            if file is None or not file.put(key_hash, physical_offset, store_timestamp):
+                return False
+        return True
+
+    def _writable(self) -> IndexFile | None:
+        files = self._files
+        if files and not files[-1].is_full:
+            return files[-1]
+        return self._files[-1] if self.roll() else None
+
+    def lane_buffer(self) -> tuple[memoryview | None, int, int]:
+        """What a lane's `set_index` takes: the file that has room, if there is one."""
+        files = self._files
+        buffer = files[-1].buffer if files and not files[-1].is_full and not self.read_only else None
+        return buffer, self.layout.slot_count, self.layout.index_count
+
+    def roll(self) -> bool:
+        """Make sure that the last file has room; False when none could be made (`create_failure` says why).
+
+        Raises when the full file could not be made durable: then it is not left behind.
+        """
+        if self.read_only:
+            raise StoreClosed("the index was opened read-only", path=self.directory)
+        full = self._files[-1] if self._files else None
+        if full is not None and not full.is_full:
+            return True
+        if full is not None:
+            self._run(lambda: self._seal(full))  # before the next file is there: it says that this one is whole
+        path = self.directory / self._next_name()
+        try:
+            self._medium.make_directories(self.directory)
+            raw = self._medium.create(path, self.layout.file_size)
+        except FlintlogError as error:
+            self.create_failure = error
+            return False
+        self.create_failure = None
+        try:
+            file = IndexFile(path, self.layout, self._medium, raw)
+            if full is not None:
+                file.start_after(full.header)
+            with self._lock:
+                self._files = (*self._files, file)
+        except BaseException:
+            # A signal's handler raised: a file that no list has would be in the way of the next one.
+            if all(each.path != path for each in self._files):
+                self._medium.remove(path)
+            raise
+        return True
+
+    def _seal(self, full: IndexFile) -> None:
+        full.flush()
+        if self._on_full is not None:
+            self._on_full(full.header.end_timestamp)
+
+    def _next_name(self) -> str:
+        """The local time of now, or just behind the last file's when the clock has not moved on."""
+        name = index_file_name(self._now_ms())
+        last = self._files[-1].name if self._files else ""
+        return name if name > last else name_behind(last)
+
+    def query_offsets(
+        self, topic: str, key: str, max_count: int, begin: int, end: int, index_type: str | None = None
+    ) -> IndexAnswer:
+        """The offsets under a key and time, newest first. Times are whole seconds from the file's begin."""
+        files = self._files
+        last = files[-1].header if files else IndexHeader()
+        key_hash = index_hash(index_key(topic, key, index_type))
+        max_count = min(max_count, self.max_query_count)
+        found: list[int] = []
+        for file in reversed(files):
+            try:
+                file.collect(found, key_hash, max_count, begin, end, self._below)
+                begins_before = file.header.begin_timestamp < begin
+            except DiskError:
+                if not file.is_deleted:
+                    raise
+                break  # expired meanwhile, and so is what is older
+            if begins_before or len(found) >= max_count:
+                break
+        return IndexAnswer(found, last.end_timestamp, last.end_physical_offset)
+
+    def follow(self, name: str, below: int) -> None:
+        """Another process writes the files: up to `name`, and the keys of records before `below`, they count."""
+        known = {file.name: file for file in self._files}
+        if name not in known or self._files[-1].name != name:
+            names = [info.name for info in self._medium.listing(self.directory) if _is_index_name(info) and info.size]
+            new = (known.get(each) or IndexFile(self.directory / each, self.layout, self._medium) for each in names)
+            with self._lock:
+                before, self._files = self._files, tuple(file for file in new if file.name <= name)
+            if before and len(self._files) > 1 and self._on_full is not None and not self.read_only:
+                self._on_full(self._files[-2].header.end_timestamp)
+        self._below = below
+
+    def stop_following(self) -> None:
+        """The files are this process's again: all that they hold counts."""
+        self._below = None
+
+    def let_go(self) -> None:
+        """Unmap the files, so that another process may write them; a look maps them again, for reading."""
+        for file in self._files:
+            file.close()
+
+    def delete_expired(self, commit_log_min: int) -> int:
+        """Delete leading files, never the last, whose messages the log no longer has; how many."""
+        expired: list[IndexFile] = []
+        for file in self._files[:-1]:
+            if file.header.end_physical_offset >= commit_log_min:
+                break
+            expired.append(file)
+        self._drop(expired)
+        return len(expired)
+
+    def truncate(self, physical_offset: int, store_time_of: Callable[[int], int]) -> None:
+        """Take out the keys of records at or behind an offset; files that get empty go, but for the first.
+
+        `store_time_of` gives the store time of a record that stays, by its physical offset.
+        """
+        while self._files:
+            file = self._files[-1]
+            count = file.count_below(physical_offset)
+            if count > 1 or len(self._files) == 1:
+                self._roll_back(file, count, store_time_of)
+                return
+            self._drop([file])
+
+    def roll_back(self, name: str, count: int, store_time_of: Callable[[int], int]) -> None:
+        """Set the index back to a file and its index count, as it was published."""
+        while self._files and self._files[-1].name > name:
+            self._drop([self._files[-1]])
+        if self._files and self._files[-1].name == name:
+            self._roll_back(self._files[-1], count, store_time_of)
+
+    def _roll_back(self, file: IndexFile, count: int, store_time_of: Callable[[int], int]) -> None:
+        if count >= file.header.next_entry:
+            return
+        previous = self._files[-2].header if len(self._files) > 1 else None
+        last = file.last_offset_at(count)
+        file.roll_back(count, 0 if last is None else store_time_of(last), previous)
+
+    def _drop(self, gone: Iterable[IndexFile]) -> None:
+        dropped = list(gone)
+        with self._lock:
+            self._files = tuple(file for file in self._files if file not in dropped)
+        for file in dropped:
+            file.delete()
+
+    def flush(self) -> None:
+        """Make every file durable that was written."""
+        for file in self._files:
+            file.flush()
+
+    def shut_down(self) -> None:
+        """Flush and unmap."""
+        if not self.read_only:
+            self.flush()
+        for file in self._files:
+            file.close()
+
+    def destroy(self) -> None:
+        """Delete every file."""
+        self._drop(self._files)
+        self._medium.remove_tree(self.directory)
+
+
+def _is_index_name(info: FileInfo) -> bool:
+    return not info.is_directory and info.name.isascii() and info.name.isdigit()

@@ -1,0 +1,307 @@
+"""The commit log of a store whose log is a ledger: a put becomes a proposal to the group.
+
+    put lock: queue offset, record ──▶ propose ─────▶ the group ─────▶ committed ──▶ receipt
+              (physical offset 0)                     seals it: physical offset = position + 48
+
+Invariants. Queue offsets are given in the order in which records are proposed, and only while this member leads and
+serves. A proposal that the group did not take leaves a gap in the offsets given; then nothing more is given until
+everything proposed was answered, the log is committed to its end and dispatched, and the offsets were taken from the
+queues again (`serve`). Nothing is read from behind the committed position.
+
+A put is told by `LedgerWaiting`. Until then its receipt has no place: `physical_offset` is a ticket, below -1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from flintlog.disk.media.scratch import scratch_room
+from flintlog.disk.segments.segment_queue import SegmentQueue
+from flintlog.errors import InvalidMessage, StoreClosed
+from flintlog.format.client_batch import count_client_messages
+from flintlog.format.ledger_entry import ENTRY_END_RESERVE, ENTRY_HEAD_SIZE, MAX_ENTRY_SIZE
+from flintlog.format.properties import encode_properties
+from flintlog.kernel import Encoder, Lane, Moves, Tail
+from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.log.commit_log import RECORD_SLACK_BYTES, AppendMany, CommitLog
+from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
+from flintlog.store.log.put_lock import PutLock
+
+_OK: Final = PutStatus.PUT_OK
+_TICKET_BASE: Final = -2
+MAX_OUTSTANDING: Final = 8_000
+MAX_OUTSTANDING_BYTES: Final = 48 * 1024 * 1024
+"""Less than a node takes, so that it never refuses one proposal among others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalAnswer:
+    """What became of a proposal: PUT_OK and the positions of its entries, or why not.
+
+    `is_written`: the entries are in the leader's log, and may still be committed later.
+    """
+
+    status: PutStatus
+    positions: Sequence[int] = ()
+    is_written: bool = False
+
+
+class Proposer(Protocol):
+    """Who brings records to the group."""
+
+    def propose(self, bodies: Sequence[bytes], answer: Future[ProposalAnswer]) -> None:
+        """Propose the records of one put, behind those proposed before; any thread may call.
+
+        The proposer marks the future as running when it takes the records. If it was cancelled before, it leaves them.
+        """
+
+
+@dataclass(slots=True)
+class Pending:
+    """A put under way."""
+
+    answer: Future[ProposalAnswer]
+    sizes: Sequence[int]
+    queue_offset: int
+    now_ms: int
+    store_host: str
+
+
+class LedgerReceipts(Receipts):
+    """The receipts of a batch whose records have heads between them."""
+
+    __slots__ = ("_sizes",)
+
+    def __init__(
+        self,
+        status: PutStatus,
+        offsets: Sequence[int],
+        sizes: Sequence[int],
+        first_queue_offset: int,
+        store_timestamp: int,
+        store_host: str,
+    ) -> None:
+        super().__init__(status, [*offsets, offsets[-1] + sizes[-1]], first_queue_offset, store_timestamp, store_host)
+        self._sizes = sizes
+
+    def with_status(self, status: PutStatus) -> LedgerReceipts:
+        """The same with another status."""
+        return LedgerReceipts(
+            status,
+            list(self._offsets)[:-1],
+            self._sizes,
+            self._first_queue_offset,
+            self._store_timestamp,
+            self._store_host,
+        )
+
+    def _size_of(self, place: int) -> int:
+        return self._sizes[place]
+
+
+class LedgerCommitLog(CommitLog):
+    """Proposes what is put; any thread may put. See the module for its invariants."""
+
+    def __init__(
+        self,
+        segments: SegmentQueue,
+        encoder: Encoder,
+        lane: Lane,
+        *,
+        now_ms: Milliseconds,
+        lock: PutLock,
+        store_host: str,
+        max_message_size: int,
+    ) -> None:
+        super().__init__(
+            segments, encoder, lane, now_ms=now_ms, lock=lock, store_host=store_host, max_message_size=max_message_size
+        )
+        self.on_refused: Callable[[], None] = lambda: None
+        """Called, from any thread, when a proposal left a gap in the queue offsets."""
+        self._proposer: Proposer | None = None
+        self._tickets = itertools.count()
+        self._pending: dict[int, Pending] = {}
+        self._outstanding: dict[int, int] = {}  # the bytes of each put that was proposed and not answered
+        self._outstanding_bytes = 0
+        self._gate = threading.Lock()
+        self._scratch = Tail(bytearray(self._scratch_size), 0)
+        self._max_body = min(segments.segment_size - ENTRY_END_RESERVE, MAX_ENTRY_SIZE) - ENTRY_HEAD_SIZE
+
+    # ------------------------------------------------------------------ life
+
+    def start(self, next_offsets: dict[tuple[str, int], int]) -> None:
+        """Take the table of next queue offsets; nothing is put before `serve`."""
+        self.put_lane.next_offsets = next_offsets
+        self._began_at = self.end_offset
+
+    def serve(self, proposer: Proposer, next_offsets: dict[tuple[str, int], int]) -> None:
+        """This member leads, and everything in its log is committed and dispatched: take puts."""
+        with self.lock():
+            self.put_lane.next_offsets = next_offsets
+            self._proposer = proposer
+
+    def pause(self) -> None:
+        """Take no more puts, until `serve`. One that is being made goes to a proposer that does not lead any more."""
+        self._proposer = None
+
+    def doubt(self) -> None:
+        """Nobody knows what became of a put that must not be made twice: take no more until the log is settled."""
+        self._proposer = None
+        self.on_refused()
+
+    @property
+    def is_serving(self) -> bool:
+        return self._proposer is not None
+
+    @property
+    def outstanding(self) -> int:
+        """How many puts were proposed and not answered."""
+        return len(self._outstanding)
+
+    def close(self) -> None:
+        """Take no more: a put that comes too late is refused."""
+        with self.lock():
+            self.pause()
+
+    @property
+    def end_offset(self) -> int:
+        """The committed end: where the next record goes is the leader's to say."""
+        return self.max_offset
+
+    # ------------------------------------------------------------------ putting
+
+    def _append_one(self, message: Message, queue_offset: int, capacity: int | None, moves: Moves) -> Receipt:
+        proposer = self._proposer
+        if proposer is None or self._is_full:
+            return Receipt(PutStatus.SERVICE_NOT_AVAILABLE if proposer is None else PutStatus.OS_PAGE_CACHE_BUSY)
+        now = self._now_ms()
+        text = None if capacity is None else encode_properties(message.properties or {}, capacity)
+        self._scratch.position = 0
+        size = self._append(self._scratch, message, queue_offset, now, text)
+        if not size:
+            raise InvalidMessage("the message does not fit into a segment", advice="raise mappedFileSizeCommitLog")
+        with memoryview(cast(bytearray, self._scratch.buffer)) as view:
+            body = bytes(view[:size])
+        self._check_sizes([size])
+        host = message.store_host or self._store_host
+        ticket = self._propose(proposer, [body], Pending(Future(), [size], queue_offset, now, host), moves)
+        return Receipt(_OK, ticket, queue_offset, size, now, host)
+
+    def put_batch(self, messages: Sequence[Message]) -> Receipts:
+        """Propose messages of one queue together: one entry each, answered as one."""
+        most_bytes = sum(len(message.body) for message in messages) + len(messages) * RECORD_SLACK_BYTES
+        return self._propose_many(
+            messages[0],
+            lambda tail, offset, now, _: self._encoder.append_batch(tail, messages, offset, now),
+            most_bytes,
+            len(messages),
+        )
+
+    def put_encoded(self, batch: Message) -> Receipts:
+        """The same for messages that a client encoded as the body of one."""
+        count = count_client_messages(batch.body)
+        return self._propose_many(
+            batch,
+            lambda tail, offset, now, _: self._encoder.append_encoded(tail, batch, offset, now),
+            len(batch.body) + count * RECORD_SLACK_BYTES,
+            count,
+        )
+
+    def _propose_many(
+        self,
+        first: Message,
+        append: AppendMany,
+        most_bytes: int,
+        count: int,
+    ) -> Receipts:
+        with self.lock():
+            proposer = self._proposer
+            if proposer is None:
+                return refused(PutStatus.SERVICE_NOT_AVAILABLE, count)
+            if self._is_full:
+                return refused(PutStatus.OS_PAGE_CACHE_BUSY, count)
+            key = (first.topic, first.queue_id)
+            next_offsets = self.put_lane.next_offsets
+            queue_offset = next_offsets.get(key, 0)
+            now = self._now_ms()
+            scratch = Tail(scratch_room(most_bytes), 0)
+            offsets = append(scratch, queue_offset, now, None)
+            if offsets is None:
+                raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
+            sizes = [after - before for before, after in itertools.pairwise(offsets)]
+            with memoryview(cast(memoryview, scratch.buffer)) as view:
+                bodies = [bytes(view[start : start + size]) for start, size in zip(offsets, sizes, strict=False)]
+            self._check_sizes(sizes)
+            host = first.store_host or self._store_host
+            moves: Moves = next_offsets, {key: queue_offset + count}, {}, {}
+            ticket = self._propose(proposer, bodies, Pending(Future(), sizes, queue_offset, now, host), moves)
+            return LedgerReceipts(_OK, [ticket] * count, sizes, queue_offset, now, host)
+
+    def _check_sizes(self, sizes: Sequence[int]) -> None:
+        if max(sizes) > self._max_body:
+            raise InvalidMessage(f"a record of {max(sizes)} bytes; a ledger's entry takes {self._max_body}")
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._outstanding) >= MAX_OUTSTANDING or self._outstanding_bytes >= MAX_OUTSTANDING_BYTES
+
+    def _propose(self, proposer: Proposer, bodies: Sequence[bytes], pending: Pending, moves: Moves) -> int:
+        """Under the put lock: the order of proposals is that of their queue offsets.
+
+        The offsets move on first. If this is interrupted, the proposal is withdrawn and leaves a gap, as one does that
+        the group did not take. One that cannot be withdrawn any more is answered, and outstanding until then. In both
+        cases the offsets are settled anew.
+        """
+        ticket = _TICKET_BASE - next(self._tickets)
+        size = sum(map(len, bodies))
+        table, new, other_table, other_new = moves
+        try:
+            pending.answer.add_done_callback(lambda done: self._answered(done, ticket))
+            table |= new
+            other_table |= other_new
+            with self._gate:
+                self._outstanding[ticket] = size
+                self._outstanding_bytes += size
+            self._pending[ticket] = pending
+            proposer.propose(bodies, pending.answer)
+        except BaseException:
+            self._pending.pop(ticket, None)
+            pending.answer.cancel()
+            self.doubt()
+            raise
+        return ticket
+
+    def _end(self, ticket: int) -> None:
+        with self._gate:
+            self._outstanding_bytes -= self._outstanding.pop(ticket, 0)
+
+    def _answered(self, done: Future[ProposalAnswer], ticket: int) -> None:
+        self._end(ticket)
+        if done.cancelled() or not done.result().is_written:
+            # Not under the put lock: who holds it may be waiting for this very thread to take a proposal.
+            self._proposer = None
+            self.on_refused()
+
+    def take_pending(self, receipt: Receipt | Receipts) -> Pending:
+        """The put that a receipt stands for; once."""
+        return self._pending.pop(receipt.physical_offset if isinstance(receipt, Receipt) else receipt.first_offset)
+
+    def append_raw(self, offset: int, data: bytes) -> None:
+        """A ledger's log grows by its group alone."""
+        raise StoreClosed("the log of a ledger takes no bytes from outside")
+
+
+def outcome_of(pending: Pending, receipt: Receipt | Receipts, answer: ProposalAnswer) -> Receipt | Receipts:
+    """The receipt with its place in the log, or with the reason why it has none."""
+    if answer.status is not _OK:
+        is_one = isinstance(receipt, Receipt)
+        return Receipt(answer.status) if is_one else refused(answer.status, len(pending.sizes))
+    offsets = [position + ENTRY_HEAD_SIZE for position in answer.positions]
+    if isinstance(receipt, Receipt):
+        return Receipt(_OK, offsets[0], pending.queue_offset, pending.sizes[0], pending.now_ms, pending.store_host)
+    return LedgerReceipts(_OK, offsets, pending.sizes, pending.queue_offset, pending.now_ms, pending.store_host)

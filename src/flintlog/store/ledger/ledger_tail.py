@@ -1,0 +1,117 @@
+"""What lies behind the place where a ledger's chain of entries ends: writes that never came, or damage.
+
+    … | e8 | e9 | ??? | e11 | e12 | ·····
+                ^ end  ^ an entry that knows its place, of no earlier term, and whose body is intact
+
+Entries are synced together, and a loss of power keeps some sectors of the last ones and not others: an intact entry
+behind a bad one is no proof of damage. But nothing is ever written where there were no zeros before, so a sector that
+did not come is zeros from the entry's beginning on, or from its own. A bad entry all of whose sectors came was written
+once, and may have been acknowledged: that is damage, and not for a ledger to forget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from flintlog.disk.segments.segment import Segment
+from flintlog.errors import FormatError
+from flintlog.format.ledger_entry import (
+    ENTRY_END_RESERVE,
+    ENTRY_HEAD_SIZE,
+    ENTRY_MAGIC,
+    EntryHead,
+    parse_entry_blank,
+    parse_entry_head,
+)
+from flintlog.store.log.segment_bytes import held
+
+BodyCheck = Callable[[memoryview, int], bool]
+"""Whether a body, whose entry lies at this position, is what was written."""
+
+SECTOR_BYTES: Final = 512
+"""What a disk writes whole or not at all."""
+_MAGIC: Final = ENTRY_MAGIC.to_bytes(4, "big")
+_WINDOW: Final = 1 << 20
+
+
+def find_entry_behind(
+    files: Sequence[Segment], position: int, term: int, is_intact: BodyCheck | None
+) -> EntryHead | None:
+    """The first whole entry from a position on. One of an earlier term is what DLedger leaves of a tail it gave up."""
+    for segment in files:
+        if segment.end <= position:
+            continue
+        with held(segment) as view:
+            place, stop = max(0, position - segment.base), segment.raw().data_end(max(0, position - segment.base))
+            while (place := _find_magic(view, place, stop)) >= 0:
+                head = _whole_entry(view, place, segment.base, is_intact)
+                if head is not None and head.term >= term:
+                    return head
+                place += 1
+    return None
+
+
+def _find_magic(view: memoryview, start: int, stop: int) -> int:
+    while start + ENTRY_HEAD_SIZE <= stop:
+        found = bytes(view[start : min(start + _WINDOW, stop)]).find(_MAGIC)
+        if found >= 0:
+            return start + found
+        start += _WINDOW - len(_MAGIC) + 1
+    return -1
+
+
+def _whole_entry(view: memoryview, place: int, base: int, is_intact: BodyCheck | None) -> EntryHead | None:
+    try:
+        head = parse_entry_head(view, place)
+    except FormatError:
+        return None
+    if head.position != base + place or place + head.size > len(view):
+        return None
+    body = view[place + ENTRY_HEAD_SIZE : place + head.size]
+    return head if is_intact is None or is_intact(body, head.position) else None
+
+
+def was_written(files: Sequence[Segment], bad: int, index: int, later: int) -> bool:
+    """Whether the entry of this index, which is bad, came to the disk whole; `later` is where the next whole one is."""
+    segment = next((segment for segment in files if segment.base <= bad < segment.end), None)
+    if segment is None:
+        return True  # a file is missing
+    with held(segment) as view:
+        start, stop = bad - segment.base, min(later - segment.base, segment.size)
+        first_end = _sector_end(start)
+        if first_end - start >= len(_MAGIC) and not any(view[start:first_end]):
+            return False
+        if _is_wrong_head(view, start, first_end, segment.base, index):
+            return True
+        if first_end - start >= ENTRY_HEAD_SIZE:
+            stop = min(stop, start + parse_entry_head(view, start).size)
+        elif later >= segment.end:
+            stop = _blank_place(view, start, segment.size)
+        sectors = range(first_end, stop, SECTOR_BYTES)
+        return all(any(view[place : min(place + SECTOR_BYTES, segment.size)]) for place in sectors)
+
+
+def _sector_end(place: int) -> int:
+    return (place // SECTOR_BYTES + 1) * SECTOR_BYTES
+
+
+def _is_wrong_head(view: memoryview, start: int, sector_end: int, base: int, index: int) -> bool:
+    """Whether as much of a head as is in this sector, which came, is not what was written."""
+    if sector_end - start < len(_MAGIC):
+        return False
+    if sector_end - start < ENTRY_HEAD_SIZE:
+        return bytes(view[start : start + len(_MAGIC)]) != _MAGIC
+    try:
+        head = parse_entry_head(view, start)
+    except FormatError:
+        return True
+    return head.position != base + start or (index > 0 and head.index != index)
+
+
+def _blank_place(view: memoryview, start: int, size: int) -> int:
+    """Where the blank is that closes a file; the file's end if none came."""
+    for place in range(start, size - ENTRY_END_RESERVE + 1):
+        if parse_entry_blank(view, place) == size - place:
+            return place
+    return size

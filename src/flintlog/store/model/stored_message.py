@@ -1,0 +1,203 @@
+"""What comes out of a store.
+
+A `StoredMessage` keeps the bytes of its record and decodes a part when that part is asked for: readers
+that forward bodies, or look at one property, pay for nothing else. A `Page` is the answer to one `get`.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+import msgspec
+
+from flintlog.format.host import format_host
+from flintlog.format.message_id import encode_message_id
+from flintlog.format.properties import KEYS, TAGS, UNIQ_KEY, parse_properties
+from flintlog.format.record import MAGIC_V1, Record, parse_record, tags_code
+from flintlog.kernel import RecordBody
+from flintlog.store.model.compression import DEFAULT_LIMIT_BYTES, decompress
+from flintlog.store.options.values import DEFAULT_DELAY_LEVELS_MS
+
+_I32 = struct.Struct(">i").unpack_from
+_I64 = struct.Struct(">q").unpack_from
+_BODY_AT = 84
+_V1_LAST_BYTE = MAGIC_V1 & 0xFF
+_V6_SHIFT = (0, 12, 12, 24)
+"""How far the body lies behind its usual place, by the two low bits of sys_flag >> 4: hosts that are IPv6."""
+
+
+class GetStatus(IntEnum):
+    """RocketMQ's GetMessageStatus."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class StoredMessage(msgspec.Struct, gc=False):
+    """One record as it stands in the log; every field of the format is an attribute."""
+
+    record: bytes
+    delay_levels_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS
+    _parsed: Record | None = None
+    _properties: dict[str, str] | None = None
+
+    body = RecordBody()
+    """The body as stored: compressed if the producer compressed it."""
+
+    def _parts(self) -> Record:
+        if self._parsed is None:
+            self._parsed = parse_record(self.record)
+        return self._parsed
+
+    @property
+    def size(self) -> int:
+        return len(self.record)
+
+    @property
+    def magic(self) -> int:
+        """The record's magic code, signed as RocketMQ prints it."""
+        return int(_I32(self.record, 4)[0])
+
+    @property
+    def body_crc(self) -> int:
+        return int(_I32(self.record, 8)[0])
+
+    @property
+    def queue_id(self) -> int:
+        return int(_I32(self.record, 12)[0])
+
+    @property
+    def flag(self) -> int:
+        return int(_I32(self.record, 16)[0])
+
+    @property
+    def queue_offset(self) -> int:
+        return int(_I64(self.record, 20)[0])
+
+    @property
+    def physical_offset(self) -> int:
+        return int(_I64(self.record, 28)[0])
+
+    @property
+    def sys_flag(self) -> int:
+        return int(_I32(self.record, 36)[0])
+
+    @property
+    def born_timestamp(self) -> int:
+        return int(_I64(self.record, 40)[0])
+
+    @property
+    def born_host(self) -> str:
+        return format_host(self._parts().born_host)
+
+    @property
+    def store_timestamp(self) -> int:
+        return int(_I64(self.record, 56 + 12 * (self.record[39] >> 4 & 1))[0])
+
+    @property
+    def store_host(self) -> str:
+        return format_host(self._parts().store_host)
+
+    @property
+    def reconsume_times(self) -> int:
+        return self._parts().reconsume_times
+
+    @property
+    def prepared_transaction_offset(self) -> int:
+        return self._parts().prepared_transaction_offset
+
+    @property
+    def topic(self) -> str:
+        return self._parts().topic
+
+    def plain_body(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+        """The body as its producer had it: decompressed if it is compressed, but never beyond the limit."""
+        return decompress(self.body, self.sys_flag, limit_bytes)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties, in the order of the record."""
+        if self._properties is None:
+            self._properties = parse_properties(self._property_bytes())
+        return self._properties
+
+    def _property_bytes(self) -> bytes:
+        # Found like the body, without parsing what lies before: many readers look at properties alone.
+        record = self.record
+        place = _BODY_AT + _V6_SHIFT[record[39] >> 4 & 3]
+        place += 4 + int(_I32(record, place)[0])
+        if record[7] == _V1_LAST_BYTE:
+            place += 1 + record[place]
+        else:
+            place += 2 + int.from_bytes(record[place : place + 2], "big")
+        return record[place + 2 : place + 2 + int.from_bytes(record[place : place + 2], "big")]
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(TAGS)
+
+    @property
+    def keys(self) -> list[str]:
+        return [key for key in self.properties.get(KEYS, "").split(" ") if key]
+
+    @property
+    def uniq_key(self) -> str | None:
+        return self.properties.get(UNIQ_KEY)
+
+    @property
+    def tags_code(self) -> int:
+        """The dispatcher's tags code: a hash of the tags, or a delivery time for a delayed message."""
+        return tags_code(self._parts(), self.delay_levels_ms)
+
+    @property
+    def message_id(self) -> str:
+        return encode_message_id(self._parts().store_host, self.physical_offset)
+
+    def __repr__(self) -> str:
+        place = f"{self.topic}/{self.queue_id}@{self.queue_offset}"
+        return f"StoredMessage({place}, physical_offset={self.physical_offset}, size={self.size})"
+
+
+class Page(msgspec.Struct, gc=False):
+    """The answer to one `get`: RocketMQ's status, where to go on, and the messages."""
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[StoredMessage] = []
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+class QueueInfo(msgspec.Struct, frozen=True):
+    """One queue of a store; `type` is SimpleCQ or BatchCQ."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    type: str
+
+
+class Arrival(msgspec.Struct, gc=False, frozen=True):
+    """A message that has just become visible in a queue."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    tags_code: int
+    store_timestamp: int

@@ -1,0 +1,384 @@
+"""The way of a message into the log: the short one for plain messages, the long one for all others.
+
+    plain     type right, no hook, no service, no batch queue       kernel's put lane
+    special   hooks, compression, inner batches, multi-dispatch,     here, then CommitLog.put or put_placed
+              transaction flags
+    delayed   rewritten by its service, then as special
+    rebuilt   made by a service from a stored one, as special, without hooks
+
+What can never be stored raises; what the store cannot do now gives a receipt that says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from flintlog.derive.entries import may_multi_dispatch
+from flintlog.errors import InvalidMessage, InvalidTopic, ServiceNotEnabled, StoreClosed
+from flintlog.format.properties import INNER_MULTI_DISPATCH, INNER_NUM
+from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, is_compressed, takes_queue_offset
+from flintlog.store.model.arguments import check_batch, check_encoded_batch, check_types, plain_text
+from flintlog.store.log.commit_log import Placement
+from flintlog.store.model.compression import Codec, compress
+from flintlog.store.engine import Engine
+from flintlog.store.queues.logical_queue import QueueType
+from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
+from flintlog.store.put.placement import InBatchQueue, MultiDispatched, Unqueued, inner_count
+from flintlog.store.runtime.service import Rewritten, Service
+from flintlog.store.settings.shared_state import STATE_TOPIC
+
+_SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
+
+BeforePut = Callable[[Message], "Message | Receipt | None"]
+"""Looks at a message before it is appended: returns another one, a receipt that ends the put, or None."""
+
+Rewrite = Callable[[Message], "Rewritten | Receipt"]
+"""Makes of a message what is to be stored in its place; a receipt refuses it, as an error does."""
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A message as it is to be stored; `service`, which rewrote it, is told where it was stored."""
+
+    message: Message
+    capacity: int | None = None
+    service: Service | None = None
+    is_plain: bool = False
+    """Whether it goes to the end of its queue as it is, which need not be looked at again."""
+
+
+class Appender:
+    """Puts messages into the log of a running engine; nothing here waits for a disk."""
+
+    def __init__(self, engine: Engine) -> None:
+        config = engine.config
+        self.lane = engine.log.put_lane
+        self._engine = engine
+        self._log = engine.log
+        self._queues = engine.parts.queues
+        self._lifecycle = engine.lifecycle
+        self.services: Mapping[str, Service] = {}
+        self._hooks: list[BeforePut] = []
+        self._is_closing = False
+        self._is_ledger = engine.parts.ledger is not None
+        self._multi_dispatch = config.enable_lmq and config.enable_multi_dispatch
+        self._refusal = PutStatus.SERVICE_NOT_AVAILABLE if engine.is_replica else None
+        self._least_in_sync = config.min_in_sync_replicas if config.broker_role == "SYNC_MASTER" else 1
+        self.set_in_sync_count(1)
+        engine.lifecycle.on_change = self.open_short_way
+        self.open_short_way()
+
+    def add_hook(self, hook: BeforePut) -> None:
+        self._hooks.append(hook)
+        self.open_short_way()
+
+    def set_in_sync_count(self, count: int) -> None:
+        """How many stores are in sync, this one counted; with too few nothing is appended."""
+        if self._engine.is_replica or self._least_in_sync <= 1:
+            return
+        self._refusal = PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH if count < self._least_in_sync else None
+        self.open_short_way()
+
+    def refuse_callers(self) -> None:
+        """Refuse what callers put from now on; services may still put what they need to end."""
+        self._is_closing = True
+        self.open_short_way()
+
+    def open_short_way(self) -> None:
+        """Whether plain messages may go through the kernel's put lane, and be dispatched there."""
+        engine = self._engine
+        self._has_batch_topics = engine.parts.queues.has_batch_topics
+        self._takes_rebuilt = self._lifecycle.is_writeable and self._refusal is None
+        self._takes_puts = self._takes_rebuilt and not self._is_closing
+        self.lane.is_open = (
+            self._takes_puts
+            and not self._hooks
+            and not self._has_batch_topics
+            and not self._multi_dispatch
+            and engine.parts.ledger is None
+        )
+        self.lane.dispatches = (
+            engine.dispatcher.leaves_puts_to_lane
+            and not engine.flushing.is_sync
+            and not engine.config.wake_flush_when_put_message
+            and engine.flushing.commit is None
+        )
+
+    def append(self, message: Message) -> Receipt:
+        if not self._takes_puts:
+            return self._refuse()
+        if type(message) is not Message:
+            raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
+        if type(message.topic) is not str:
+            message = plainly_named(message)
+        self._check_topic(message)
+        try:
+            if self._is_special(message) or self._log.locked_since is not None:
+                return self._append_special(message)
+            return self._log.put(message)
+        except (TypeError, AttributeError, ValueError):
+            check_types(message)
+            raise
+
+    def _is_special(self, message: Message) -> bool:
+        """Whether a message asks for more than to be stored as it is, or the store does more with each."""
+        return bool(
+            self._hooks
+            or message.sys_flag & _SPECIAL_FLAGS
+            or message.delay_level != 0
+            or message.deliver_at_ms is not None
+            or message.compress is not None
+            or _has_inner_count(message)
+            or self._has_batch_topics
+            or self._multi_dispatch
+        )
+
+    def _append_special(self, message: Message) -> Receipt:
+        prepared = self._prepare(message)
+        if isinstance(prepared, Receipt):
+            return prepared
+        receipt = self._append_placed(prepared.message, prepared.capacity)
+        if receipt.status is PutStatus.PUT_OK and prepared.service is not None:
+            prepared.service.stored(receipt)
+        return receipt
+
+    def prepare(self, message: Message) -> Prepared | Receipt:
+        """What `append` would store for a message, or its refusal; nothing is appended."""
+        if not self._takes_puts:
+            return self._refuse()
+        if type(message) is not Message:
+            raise InvalidMessage(f"a batch holds Messages, not {type(message).__name__}")
+        message = plainly_named(message)
+        self._check_topic(message)
+        try:
+            return self._prepare(message) if self._is_special(message) else Prepared(message, is_plain=True)
+        except (TypeError, AttributeError, ValueError):
+            check_types(message)
+            raise
+
+    def append_held(self, prepared: Prepared) -> Receipt:
+        """Append what was prepared, for a caller that holds the put lock and tells its service afterwards."""
+        placement = None if prepared.is_plain else self._place(prepared.message)
+        if isinstance(placement, Receipt):
+            return placement
+        if placement is None:
+            return self._log.put_held(prepared.message, prepared.capacity)
+        return self._log.put_placed_held(placement, prepared.capacity)
+
+    def make_check(self) -> Callable[[Prepared], Receipt | None]:
+        """A function that raises what `append_held` would, or returns its refusal, and appends nothing."""
+        check = self._log.make_check()
+
+        def run(prepared: Prepared) -> Receipt | None:
+            placement = None if prepared.is_plain else self._place(prepared.message)
+            if isinstance(placement, Receipt):
+                return placement
+            try:
+                check(prepared.message if placement is None else placement.prepare()[0], prepared.capacity)
+            except (TypeError, AttributeError, ValueError):
+                check_types(prepared.message)
+                raise
+            return None
+
+        return run
+
+    def _prepare(self, message: Message) -> Prepared | Receipt:
+        answer = self._ready(message)
+        if isinstance(answer, Receipt):
+            return answer
+        if answer.delay_level or answer.deliver_at_ms is not None:
+            return self._delayed(answer)
+        return Prepared(answer)
+
+    def _ready(self, message: Message) -> Message | Receipt:
+        """A message that hooks have seen, of the right types and compressed if it asks for that."""
+        if self._is_busy():
+            return Receipt(PutStatus.OS_PAGE_CACHE_BUSY)
+        answer = self._ask_hooks(message)
+        if isinstance(answer, Receipt):
+            return answer
+        check_types(answer)
+        self._check_topic(answer)
+        return _compressed(answer)
+
+    def _delayed(self, message: Message) -> Prepared | Receipt:
+        if message.delay_level and message.deliver_at_ms is not None:
+            raise InvalidMessage("a message waits for a delay level or for a time, not for both")
+        name = "schedule" if message.delay_level else "timer"
+        service = self.services.get(name)
+        if service is None and self._is_ledger and name in self._engine.config.services:
+            return Receipt(PutStatus.SERVICE_NOT_AVAILABLE)  # it runs while this member leads
+        if service is None:
+            raise ServiceNotEnabled(
+                f"a delayed message needs the service {name!r}", advice=f"open the store with services={{{name!r}}}"
+            )
+        answer = service.rewrite(message)
+        return answer if isinstance(answer, Receipt) else Prepared(answer.message, answer.capacity, service)
+
+    def append_rewritten(self, message: Message, rewrite: Rewrite) -> Receipt:
+        """Append what a service makes of a message that is on its way into the log."""
+        if not self._takes_puts:
+            return self._refuse()
+        if type(message) is not Message:
+            raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
+        answer: Message | Rewritten | Receipt = self._ready(message)
+        if isinstance(answer, Message):
+            answer = rewrite(answer)
+        if isinstance(answer, Receipt):
+            return answer
+        self._check_topic(answer.message)
+        return self._append_placed(answer.message, answer.capacity)
+
+    def append_rebuilt(self, rebuilt: Rewritten) -> Receipt:
+        """Append what a service made; the hooks have seen the message that it came from."""
+        if not self._takes_rebuilt:
+            return self._refuse()
+        check_types(rebuilt.message)
+        self._check_topic(rebuilt.message)
+        return self._append_placed(rebuilt.message, rebuilt.capacity)
+
+    def append_state(self, message: Message) -> Receipt:
+        """Append a message of the ledger group's own; hooks are not asked."""
+        return self._log.put(message) if self._takes_rebuilt else self._refuse()
+
+    def _append_placed(self, message: Message, capacity: int | None = None) -> Receipt:
+        placement = self._place(message)
+        if isinstance(placement, Receipt):
+            return placement
+        if placement is None:
+            return self._log.put(message, capacity)
+        return self._log.put_placed(placement, capacity)
+
+    def append_batch(self, messages: Sequence[Message]) -> Receipts:
+        messages = [plainly_named(message) for message in check_batch(messages)]
+        self._check_topic(messages[0])
+        if not self._takes_puts:
+            return refused(self._refuse().status, len(messages))
+        if self._is_busy():
+            return refused(PutStatus.OS_PAGE_CACHE_BUSY, len(messages))
+        if self._hooks:
+            answers = [self._ask_hooks(message) for message in messages]
+            refusal = next((answer for answer in answers if isinstance(answer, Receipt)), None)
+            if refusal is not None:
+                return refused(refusal.status, len(messages))
+            messages = check_batch(cast("list[Message]", answers))
+            self._check_topic(messages[0])
+        try:
+            if self._has_batch_topics and self._queues.type_of(messages[0].topic) is QueueType.BATCH:
+                raise InvalidMessage("a topic with a batch queue takes inner batches", advice="put each as one message")
+            if any(_is_special_in_batch(message) for message in messages):
+                messages = [_compressed(_not_inner(message)) for message in messages]
+            return self._log.put_batch(messages)
+        except (TypeError, AttributeError, ValueError):
+            for message in messages:
+                check_types(message)
+            raise
+
+    def append_encoded(self, batch: Message) -> Receipts:
+        """Append the messages that a client encoded as the body of one; hooks see that one."""
+        count = check_encoded_batch(batch)
+        batch = plainly_named(batch)
+        self._check_topic(batch)
+        if not self._takes_puts:
+            return refused(self._refuse().status, count)
+        if self._is_busy():
+            return refused(PutStatus.OS_PAGE_CACHE_BUSY, count)
+        answer = self._ask_hooks(batch)
+        if isinstance(answer, Receipt):
+            return refused(answer.status, count)
+        if answer is not batch:
+            check_encoded_batch(answer)
+            self._check_topic(answer)
+        if self._has_batch_topics and self._queues.type_of(answer.topic) is QueueType.BATCH:
+            raise InvalidMessage("a topic with a batch queue takes inner batches", advice="put each as one message")
+        return self._log.put_encoded(answer)
+
+    def _check_topic(self, message: Message) -> None:
+        """Every message that is not the group's own is checked, after hooks and services have changed it too."""
+        if self._is_ledger and message.topic == STATE_TOPIC:
+            raise InvalidTopic(f"{STATE_TOPIC} is the group's own", advice="its leader writes there")
+
+    def _ask_hooks(self, message: Message) -> Message | Receipt:
+        for hook in self._hooks:
+            answer = hook(message)
+            if isinstance(answer, Receipt):
+                return answer
+            if answer is None:
+                continue
+            if type(answer) is not Message:
+                raise InvalidMessage(f"a hook before a put answers a Message, a Receipt or None, not {answer!r}")
+            message = answer
+        return message
+
+    def _is_busy(self) -> bool:
+        """Whether a put has held the log for so long that another would only wait behind it."""
+        since = self._log.locked_since
+        patience_ms = self._engine.config.os_page_cache_busy_time_out_mills
+        return since is not None and (time.monotonic() - since) * 1000 > patience_ms
+
+    def _place(self, message: Message) -> Placement | Receipt | None:
+        """Who decides the queue offset of this message; None for the plain case."""
+        queues = self._queues
+        is_batch = queues.type_of(message.topic) is QueueType.BATCH
+        if message.sys_flag & INNER_BATCH and not is_batch:
+            raise InvalidMessage("an inner batch needs a topic with a batch queue")
+        inner_count(message)  # raises: a prepared one says how many it holds too
+        if not takes_queue_offset(message.sys_flag):
+            return Unqueued(message)
+        if is_batch:
+            return InBatchQueue(message, queues)
+        names = (message.properties or {}).get(INNER_MULTI_DISPATCH)
+        if not names or not self._multi_dispatch or not may_multi_dispatch(message.topic):
+            return None
+        placement = MultiDispatched(message, queues)
+        placement.check_names()
+        if queues.light_queue_count + placement.new_queue_count > self._engine.config.max_lmq_consume_queue_num:
+            return Receipt(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED)
+        return placement
+
+    def _refuse(self) -> Receipt:
+        if self._engine.read_only:
+            raise StoreClosed("the store was opened read-only", path=self._engine.path)
+        if self._lifecycle.is_writeable and self._refusal is not None:
+            return Receipt(self._refusal)
+        return Receipt(PutStatus.SERVICE_NOT_AVAILABLE)
+
+
+def _is_special_in_batch(message: Message) -> bool:
+    return message.compress is not None or bool(message.sys_flag & INNER_BATCH) or _has_inner_count(message)
+
+
+def plainly_named(message: Message) -> Message:
+    """Its topic as a plain text: it becomes a key of the table of queues, where an own type may compare as it likes."""
+    topic = message.topic
+    if type(topic) is str or not isinstance(topic, str):
+        return message
+    return msgspec.structs.replace(message, topic=plain_text(topic))
+
+
+def _has_inner_count(message: Message) -> bool:
+    properties = message.properties
+    try:
+        return properties is not None and INNER_NUM in properties
+    except TypeError:
+        raise  # no mapping at all: the check of types says so
+    except Exception as failure:
+        raise InvalidMessage(f"a property's name cannot be compared: {failure!r}") from failure
+
+
+def _not_inner(message: Message) -> Message:
+    if message.sys_flag & INNER_BATCH or inner_count(message) != 1:
+        raise InvalidMessage("an inner batch cannot be in a batch", advice="put it alone")
+    return message
+
+
+def _compressed(message: Message) -> Message:
+    if message.compress is None:
+        return message
+    if is_compressed(message.sys_flag):
+        raise InvalidMessage("the body is compressed already, as sys_flag says", advice="leave compress out")
+    body, bits = compress(bytes(message.body), cast(Codec, message.compress))
+    return msgspec.structs.replace(message, body=body, sys_flag=message.sys_flag | bits, compress=None)

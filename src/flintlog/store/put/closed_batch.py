@@ -1,0 +1,208 @@
+"""Storing a batch whole or not at all: the order of steps that `batch_notes.py` relies on.
+
+    messages made and checked ─▶ put lock { note: opened ─▶ messages ─▶ closing marker } ─▶ flush ─▶ note: closed
+
+Whatever can be wrong with a message is found before the first one is appended. Other putters wait for the put lock
+while the batch is appended, so their records lie before it or after it. A kill before the marker is in the log costs
+the batch and nothing else; one after it costs nothing. Dispatch and replicas see a batch when all of it can be read
+(`Engine.readable_end`).
+
+When appending fails, the log takes no more messages, because they would lie after a part of a batch; opening the store
+again cuts that part.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from flintlog.errors import InvalidConfig, InvalidMessage, PutFailed, StoreClosed
+from flintlog.store.put.appender import Appender, Prepared
+from flintlog.store.log.batch_markers import ClosingMarker
+from flintlog.store.recovery.batch_notes import OpenedBatch
+from flintlog.store.model.arguments import INT64_MAX, plain_text
+from flintlog.store.engine import Engine
+from flintlog.store.runtime.lifecycle import Flag
+from flintlog.store.model.message import Message, PutStatus, Receipt
+from flintlog.store.runtime.service import Service
+
+MAX_WRITER_ID_CHARS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedBatch:
+    """A batch in the log: how many messages, and the physical offsets from its first message to behind its marker."""
+
+    message_count: int
+    start: int
+    end: int
+
+
+class StagedMessages(ABC, Iterable[Message]):
+    """Messages that were staged elsewhere: read once to check them and once more to append them, never all in memory.
+
+    The second time they are read under the put lock, so reading them must not put.
+    """
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Message]:
+        """All of them, the same each time."""
+
+
+class ClosedBatches:
+    """Writes the batches of one running store, one at a time. Any thread may call."""
+
+    def __init__(self, engine: Engine, appender: Appender) -> None:
+        self._engine = engine
+        self._appender = appender
+        self._lock = threading.Lock()
+
+    def put(self, messages: Iterable[Message], writer_id: str | None, batch_id: int) -> ClosedBatch | None:
+        _check(writer_id, batch_id)
+        if self._engine.parts.ledger is not None:
+            raise InvalidConfig("a closed batch needs a log of its own, and this one is its group's")
+        if not self._engine.lifecycle.is_writeable:
+            raise StoreClosed("the store takes no messages now", path=self._engine.path)
+        writer_id = None if writer_id is None else plain_text(writer_id)
+        if self._is_there(writer_id, batch_id):
+            return None
+        prepared = self._stage(messages)
+        with self._lock:
+            if self._is_there(writer_id, batch_id):
+                return None
+            return self._write(prepared, writer_id, batch_id)
+
+    def _is_there(self, writer_id: str | None, batch_id: int) -> bool:
+        last = None if writer_id is None else self._engine.batch_notes.last_closed(writer_id)
+        return last is not None and batch_id <= last
+
+    # ------------------------------------------------------------------ before the lock
+
+    def _stage(self, messages: Iterable[Message]) -> Iterable[Prepared]:
+        """What is to be appended, all of it checked: from here on only the disk can fail."""
+        check = self._appender.make_check()
+
+        def checked(each: Message) -> Prepared:
+            prepared = self._prepared(each)
+            self._refuse(check(prepared))
+            return prepared
+
+        if isinstance(messages, StagedMessages):
+            for message in messages:
+                checked(message)
+            return map(self._prepared, messages)
+        if isinstance(messages, (Message, str, bytes)) or not isinstance(messages, Iterable):
+            raise InvalidMessage(f"a batch is some messages, not {type(messages).__name__}")
+        return [checked(message) for message in messages]
+
+    def _prepared(self, message: Message) -> Prepared:
+        found = self._appender.prepare(message)
+        if isinstance(found, Receipt):
+            raise self._refused(found)
+        return found
+
+    def _refuse(self, receipt: Receipt | None) -> None:
+        if receipt is not None and receipt.status is not PutStatus.PUT_OK:
+            raise self._refused(receipt)
+
+    def _refused(self, receipt: Receipt) -> PutFailed:
+        return PutFailed(f"a message of the batch was not stored: {receipt.status.name}", path=self._engine.path)
+
+    # ------------------------------------------------------------------ under the lock
+
+    def _write(self, prepared: Iterable[Prepared], writer_id: str | None, batch_id: int) -> ClosedBatch:
+        engine, notes = self._engine, self._engine.batch_notes
+        engine.flush()  # so that the put lock is not held for what others have put
+        if notes.opened is not None:
+            notes.close()  # an earlier call was interrupted after its marker: until then the log is closed
+        told: list[tuple[Service, Receipt]] = []
+        with engine.log.lock():
+            if engine.log.is_closed:
+                raise StoreClosed("the store takes no messages now", path=engine.path)
+            batch, appended_bytes = self._opened(writer_id, batch_id), engine.log.appended_bytes
+            engine.batch_range = (batch.start, float("inf"))
+            try:
+                notes.open(batch)
+                count = self._append_all(prepared, batch, told)
+                end = engine.log.end_offset
+                engine.batch_range = (batch.start, end)
+            except BaseException:
+                self._give_up(is_begun=engine.log.appended_bytes != appended_bytes)
+                raise
+        engine.flushing.after_append()
+        engine.flush()
+        notes.close()
+        for service, receipt in told:
+            service.stored(receipt)
+        return ClosedBatch(count, batch.start, end)
+
+    def _append_all(self, prepared: Iterable[Prepared], batch: OpenedBatch, told: list[tuple[Service, Receipt]]) -> int:
+        count = crc = 0
+        for each in prepared:
+            receipt = self._append_one(each)
+            crc = zlib.crc32(self._engine.log.last_bytes(receipt.size), crc)
+            count += 1
+            if each.service is not None:
+                told.append((each.service, receipt))
+        marker = ClosingMarker(batch.writer_id, batch.batch_id, crc, batch.start, batch.is_remembered)
+        self._append_one(Prepared(marker.message()))
+        return count
+
+    def _append_one(self, prepared: Prepared) -> Receipt:
+        receipt = self._appender.append_held(prepared)
+        self._refuse(receipt)
+        return receipt
+
+    def _give_up(self, *, is_begun: bool) -> None:
+        """Let nobody append after the place where the note says that a batch begins: the next opening cuts there.
+
+        If nothing was appended and the note is durably gone, the store goes on.
+        """
+        engine = self._engine
+        is_safe = False
+        try:
+            if not is_begun:
+                engine.batch_notes.forget()
+                engine.batch_range = None
+                is_safe = True
+        finally:
+            if not is_safe:
+                engine.log.close_held()
+                engine.lifecycle.set(Flag.NOT_WRITEABLE)
+
+    def _opened(self, writer_id: str | None, batch_id: int) -> OpenedBatch:
+        before = self._engine.parts.checkpoint.values
+        abort = self._engine.medium.stat(self._engine.parts.paths.abort)
+        return OpenedBatch(
+            writer_id or uuid.uuid4().hex,
+            batch_id,
+            self._engine.log.end_offset,
+            os.getpid(),
+            before.logics_physical_offset,
+            before.logics_msg_timestamp,
+            before.index_msg_timestamp,
+            is_remembered=writer_id is not None,
+            abort_ms=0 if abort is None else abort.mtime_ms,
+        )
+
+
+def _check(writer_id: str | None, batch_id: int) -> None:
+    if writer_id is not None and not (
+        isinstance(writer_id, str) and 0 < len(writer_id) <= MAX_WRITER_ID_CHARS and _is_encodable(writer_id)
+    ):
+        raise InvalidConfig(f"a writer id is a text of 1 to {MAX_WRITER_ID_CHARS} letters, not {writer_id!r:.80}")
+    if not isinstance(batch_id, int) or not 0 <= batch_id <= INT64_MAX:
+        raise InvalidConfig(f"a batch id is a whole number from 0 on, not {batch_id!r:.80}")
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,79 @@
+"""The services of one store while they run: made, started, called when they are due, stopped.
+
+In a plain store that is from its opening to its shutdown; in a ledger's member each time it leads, with services that
+are made anew.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from flintlog.errors import InvalidConfig, ServiceNotEnabled
+from flintlog.store.put.appender import Appender
+from flintlog.store.runtime.jobs import Background, Job
+from flintlog.store.runtime.service import HOMES, HasFigures, Service, make_service
+
+if TYPE_CHECKING:
+    from flintlog.store.store import Store
+
+
+class ServiceRuns:
+    """Starts and stops what `services` names. One thread starts and stops; any may ask."""
+
+    def __init__(self, store: Store, background: Background, appender: Appender) -> None:
+        self._store = store
+        self._background = background
+        self._appender = appender
+        self._services: dict[str, Service] = {}
+        self._jobs: dict[str, Job] = {}
+
+    def start(self) -> None:
+        """Start them all, and let puts ask for them."""
+        for name in sorted(self._store.config.services):
+            service = make_service(name, self._store)
+            service.start()
+            self._services[name] = service
+        for name, service in self._services.items():
+            self._jobs[name] = self._background.add(name, service.run_due)
+        self._appender.services = self._services
+
+    def stop(self) -> None:
+        """Stop those that run, though one of them fails; a second call does nothing."""
+        self._appender.services = {}
+        jobs, self._jobs = self._jobs, {}
+        for job in jobs.values():
+            self._background.remove(job)
+        services, self._services = self._services, {}
+        with ExitStack() as stack:
+            for service in reversed(services.values()):
+                stack.callback(service.stop)
+
+    def get(self, name: str) -> Service:
+        """A running service, by its name in the configuration."""
+        if not isinstance(name, str) or name not in HOMES:
+            raise InvalidConfig(f"there is no service {name!r}", advice=", ".join(HOMES))
+        found = self._services.get(name)
+        if found is None:
+            advice = f"open the store with services={{{name!r}}}"
+            if name in self._store.config.services:
+                is_member = self._store.config.enable_dleger_commit_log
+                advice = (
+                    "the leader of the group runs it" if is_member else "it runs in a store that is open for writing"
+                )
+            raise ServiceNotEnabled(f"the service {name!r} does not run", advice=advice)
+        return found
+
+    def nudge(self, name: str) -> None:
+        """A service found work that is due before the time it asked for."""
+        job = self._jobs.get(name)
+        if job is not None:
+            job.nudge()
+
+    def figures(self) -> dict[str, str]:
+        """The figures of those that have some."""
+        found: dict[str, str] = {}
+        for service in tuple(self._services.values()):
+            if isinstance(service, HasFigures):
+                found.update(service.running_stats())
+        return found

@@ -1,0 +1,442 @@
+"""A consume queue (SimpleCQ): for each message of one queue, where it lies in the log.
+
+The entry of queue offset q lies at logical byte q × 20, so a queue needs no search: file = that byte
+rounded down to the file size, place = the rest.
+
+Invariant: entries are appended in the log's order and never changed; `end.max_physical_offset` is the end of
+the last record that has an entry, and what ends at or before it is never appended again. The kernel's
+lane writes through `end` as long as entries follow each other; everything else (the first entry, a full
+file, a repeat, an entry out of step, an extension) comes here, to `put`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from threading import get_ident
+from typing import Final
+
+from flintlog.disk.segments.segment import Segment
+from flintlog.disk.segments.segment_queue import SegmentQueue
+from flintlog.disk.segments.selected_range import SelectedRange
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
+from flintlog.format.queue_extension import is_extension_address
+from flintlog.kernel import QueueEnd, count_entries
+from flintlog.store.queues.consume_queue_ext import ConsumeQueueExt
+from flintlog.store.queues.covered_queues import QueueClaim
+from flintlog.store.queues.logical_queue import Boundary, LogicalQueue, QueueType, StoreTimeOf
+from flintlog.store.queues.queue_tail import TailKeeper, place_at_end
+from flintlog.store.queues.time_search import search_by_time, segment_by_time
+from flintlog.store.queues.entries import CqUnit, EntryRange
+
+_ENTRY = struct.Struct(">qiq")
+_OFFSET = struct.Struct(">q")
+_TAGS_CODE_AT: Final = 12
+_PREFILL: Final = encode_queue_entry(PREFILL_ENTRY)
+_FARTHEST: Final = (1 << 63) - 1
+"""A garbage entry may end after all numbers that the kernel has."""
+
+
+class ConsumeQueueEntries(EntryRange):
+    """A range of 20-byte entries, with tags codes looked up in the extension where they are addresses."""
+
+    __slots__ = ("_ext",)
+
+    def __init__(self, selected: SelectedRange, first_queue_offset: int, ext: ConsumeQueueExt | None) -> None:
+        super().__init__(selected, first_queue_offset)
+        self._ext = ext
+
+    def __iter__(self) -> Iterator[CqUnit]:
+        queue_offset = self.first_queue_offset
+        view = self.view
+        for physical_offset, size, tags_code in _ENTRY.iter_unpack(view[: len(view) - len(view) % ENTRY_SIZE]):
+            if self._ext is None or not is_extension_address(tags_code):
+                yield CqUnit(queue_offset, physical_offset, size, tags_code)
+            else:
+                unit = self._ext.get(tags_code)
+                code = None if unit is None else unit.tags_code
+                yield CqUnit(queue_offset, physical_offset, size, code, 1, unit)
+            queue_offset += 1
+
+
+class ConsumeQueue(LogicalQueue):
+    """One queue with an entry a message. Owned by the dispatching thread; read by any."""
+
+    type = QueueType.SIMPLE
+    entry_size = ENTRY_SIZE
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        segments: SegmentQueue,
+        ext: ConsumeQueueExt | None = None,
+        tails: TailKeeper | None = None,
+    ) -> None:
+        super().__init__(topic, queue_id, segments, tails)
+        self.ext = ext
+        self.end = QueueEnd(None)
+        self.out_of_step_count = 0
+        self._min_position = 0
+        self._has_only_fillers = False
+        self._first_physical_offset: int | None = None  # of the first entry of the first file, where recovery saw it
+        self._file_times: dict[int, tuple[int, int]] = {}
+
+    @property
+    def min_offset(self) -> int:
+        return self._min_position // ENTRY_SIZE
+
+    @property
+    def max_offset(self) -> int:
+        return self.segments.max_offset // ENTRY_SIZE
+
+    @property
+    def next_offset(self) -> int | None:
+        """The offset of the next message; None before the first entry, when any may be."""
+        first = self.segments.first
+        is_empty = first is None or (first is self.segments.last and not first.wrote_position)
+        return None if is_empty or self._has_only_fillers else self.max_offset
+
+    @property
+    def last_entry(self) -> bytes:
+        """The bytes of the last entry; there must be one."""
+        place = self.segments.max_offset - ENTRY_SIZE
+        segment = self.segments.find(place)
+        selected = None if segment is None else segment.select(place - segment.base, ENTRY_SIZE)
+        assert selected is not None
+        with selected:
+            return bytes(selected.view)
+
+    @property
+    def max_physical_offset(self) -> int:
+        return self.end.max_physical_offset
+
+    @property
+    def end_byte(self) -> int:
+        return 0 if self._has_only_fillers else super().end_byte
+
+    def claim(self) -> QueueClaim | None:
+        end = self.end_byte  # all of this for each queue, while dispatch stands still
+        return (
+            QueueClaim(self.topic, self.queue_id, end // ENTRY_SIZE, end, self.end.max_physical_offset) if end else None
+        )
+
+    @property
+    def record_bytes(self) -> int:
+        return self.end.record_bytes
+
+    @property
+    def is_in_lane(self) -> bool:
+        return self.end.tail is not None
+
+    @property
+    def parts(self) -> tuple[SegmentQueue, ...]:
+        return (self.segments,) if self.ext is None else (self.segments, self.ext.segments)
+
+    @property
+    def entries_per_file(self) -> int:
+        """How many messages one file holds."""
+        return self.segments.segment_size // ENTRY_SIZE
+
+    def put(
+        self,
+        physical_offset: int,
+        size: int,
+        tags_code: int,
+        queue_offset: int,
+        store_timestamp: int,
+        bitmap: bytes | None = None,
+        batch_count: int = 1,
+        *,
+        is_extended: bool = True,
+    ) -> bool:
+        if physical_offset + size <= self.end.max_physical_offset:
+            return True
+        place = queue_offset * ENTRY_SIZE
+        # Asked before a file is made: a repeat must not leave an empty one behind.
+        if queue_offset and self.segments.segments and place < self.segments.max_wrote:
+            return True
+        self._tails.writer = get_ident()
+        try:
+            segment = self._segment_for(place)
+            if segment is None:
+                return False
+            if queue_offset and place != segment.base + segment.wrote_position:
+                self.out_of_step_count += 1  # Java only logs it, and appends where it stands
+            if self.ext is not None and is_extended:
+                tags_code = self.ext.put(tags_code, store_timestamp, bitmap)
+            self._append(segment, physical_offset, size, tags_code)
+        finally:
+            self._tails.writer = None
+            self._tails.written.add(self)
+        return True
+
+    def fill(self, entry: bytes, count: int) -> bool:
+        """Append one entry several times, in place of lost messages; False when no file could be made."""
+        self._tails.writer = get_ident()
+        try:
+            while count:
+                segment = self._segment_for(self.segments.max_offset)
+                if segment is None:
+                    return False
+                fits = min(count, (segment.size - segment.wrote_position) // ENTRY_SIZE)
+                tail, stop = place_at_end(segment, entry * fits, self._tails, self.end)
+                tail.position = stop
+                count -= fits
+        finally:
+            self._tails.writer = None
+            self._tails.written.add(self)
+        return True
+
+    def _segment_for(self, place: int) -> Segment | None:
+        is_first = self._has_no_entry()
+        if is_first and self.ext is not None:
+            self.ext.destroy()  # units that are there are of a queue that was lost, and hold the place of new ones
+        segment = self.segments.last_or_new(place)
+        if segment is None:
+            return None
+        if self._has_stale_end:
+            self._erase_stale_end(segment)
+        if is_first and place:
+            self._prefill(segment, place)
+        return segment
+
+    def _has_no_entry(self) -> bool:
+        """Whether the next entry is the queue's first, wherever it belongs.
+
+        A crash may leave a file whose entries were lost, and the log may have lost the records: the next entry then
+        has a later offset, and must not be put where the lost ones were. Or only fillers are left, and the
+        messages of a deleted queue come back from its first one on, whose places these are.
+        """
+        first = self.segments.first
+        if first is None:
+            return True
+        if first is not self.segments.last or (first.wrote_position and not self._has_only_fillers):
+            return False
+        self.detach()
+        self.segments.delete_last()
+        self._min_position = 0
+        return True
+
+    def _prefill(self, segment: Segment, place: int) -> None:
+        """A queue that starts in the middle of a file: entries of no message up to its first."""
+        position = place - segment.base
+        tail, stop = place_at_end(segment, _PREFILL * (position // ENTRY_SIZE), self._tails, self.end)
+        tail.position = stop
+        self._has_only_fillers = True
+        self._min_position = place
+
+    def _append(self, segment: Segment, physical_offset: int, size: int, tags_code: int) -> None:
+        data = _ENTRY.pack(physical_offset, size, tags_code)
+        end = self.end
+        tail, stop = place_at_end(segment, data, self._tails, end)
+        tail.position = stop
+        end.max_physical_offset = physical_offset + size
+        end.record_bytes += size
+        self._has_only_fillers = False
+        if self.ext is None:  # with an extension every entry must come here
+            end.tail = tail
+
+    def detach(self) -> None:
+        """Take the tail from the lane, so that its file may be unmapped; the next entry comes to `put`."""
+        self.end.tail = None
+
+    def load(self) -> None:
+        super().load()
+        if self.ext is not None:
+            self.ext.load()
+
+    def find_end(self, was_clean: bool, commit_log_min: int = 0) -> None:
+        self.detach()
+        super().find_end(was_clean, commit_log_min)
+
+    @property
+    def found_offset(self) -> int:
+        return 0 if self._has_only_fillers else (self.found_end or 0) // ENTRY_SIZE
+
+    def cut_end(self, was_clean: bool, *, is_durable: bool = False) -> None:
+        super().cut_end(was_clean, is_durable=is_durable)
+        if self.ext is not None and self.segments.segments:
+            self.ext.recover()
+            self._drop_unused_units()
+
+    def _see_first(self, entry: bytes) -> None:
+        """Most queues need no other look to be opened."""
+        if self.ext is None and entry != _PREFILL:
+            self._first_physical_offset = _OFFSET.unpack_from(entry)[0]
+
+    def _begins_with_record(self, first: Segment) -> bool:
+        is_filled = self.segments.medium.head(first.path, ENTRY_SIZE) == _PREFILL
+        return not is_filled and super()._begins_with_record(first)
+
+    def _last_address(self) -> int | None:
+        """The newest extension address in the files that recovery looks at."""
+        for segment in reversed(self.segments.segments[-3:]):
+            selected = segment.select(0)
+            if selected is None:
+                continue
+            with selected:
+                for position in range(len(selected.view) - ENTRY_SIZE, -1, -ENTRY_SIZE):
+                    (code,) = _OFFSET.unpack_from(selected.view, position + _TAGS_CODE_AT)
+                    if is_extension_address(code):
+                        return int(code)
+        return None
+
+    def truncate(self, physical_offset: int) -> None:
+        self.detach()
+        super().truncate(physical_offset)
+        self._drop_unused_units()
+
+    def _drop_unused_units(self) -> None:
+        """Drop the units of entries that are gone: these get others when they are written again."""
+        if self.ext is not None and self.segments.segments:
+            self.ext.truncate_behind(self._last_address())
+
+    let_go = detach
+
+    def follow(self, end: int) -> int:
+        self.detach()
+        size = super().follow(end)
+        self.end.record_bytes += size
+        if self.ext is not None:
+            self.ext.follow()
+        return size
+
+    def set_back(self, end: int) -> None:
+        self.detach()
+        super().set_back(end)
+        if self.ext is not None and self.segments.segments:
+            self.ext.recover()
+            self._drop_unused_units()
+
+    def _data_end(self, view: memoryview) -> int:
+        return count_entries(view, 0, len(view) - len(view) % ENTRY_SIZE)
+
+    def _built_to(self, view: memoryview, end: int) -> None:
+        physical_offset, size, _ = _ENTRY.unpack_from(view, end - ENTRY_SIZE)
+        # Filling is no record. Java takes its 2^31 - 1 bytes for one, and then ignores the queue's
+        # messages until the log is as long.
+        self._has_only_fillers = view[end - ENTRY_SIZE : end] == _PREFILL
+        if not self._has_only_fillers:
+            self.end.max_physical_offset = min(physical_offset + size, _FARTHEST)
+
+    def _built_below(self, physical_offset: int) -> None:
+        self.end.max_physical_offset = physical_offset
+
+    def _files_changed(self) -> None:
+        self._file_times.clear()
+        self._first_physical_offset = None
+
+    def _correct_min(self, commit_log_min: int, now_ms: int) -> None:
+        last = self.segments.last
+        if last is None or self._min_position >= self.segments.max_offset:
+            return
+        start, seen = self.segments.min_offset, self._first_physical_offset
+        if seen is not None and seen >= commit_log_min and self._min_position <= start:
+            self._min_position = start
+            return
+        if last.read_position >= ENTRY_SIZE:
+            newest = self._physical_offset_at(last, last.read_position - ENTRY_SIZE)
+            if newest < commit_log_min:  # the log has none of these messages
+                self._min_position = last.base + last.read_position
+                return
+        self._search_min(commit_log_min, now_ms)
+        self._pass_prefill()
+
+    def _pass_prefill(self) -> None:
+        """A queue whose first message was not its offset 0 begins with fillers; they are no messages."""
+        first = self.segments.first
+        start = -1 if first is None else self._min_position - first.base
+        selected = first.select(start) if first is not None and 0 <= start < first.read_position else None
+        if selected is None:
+            return
+        with selected:
+            view = selected.view
+            low, high = 0, len(view) // ENTRY_SIZE
+            while low < high:  # fillers come first, so the boundary can be searched
+                middle = (low + high) // 2
+                place = middle * ENTRY_SIZE
+                if view[place : place + ENTRY_SIZE] == _PREFILL:
+                    low = middle + 1
+                else:
+                    high = middle
+        self._min_position += low * ENTRY_SIZE
+
+    def _search_min(self, commit_log_min: int, now_ms: int) -> None:
+        first = self._segment_of_min(commit_log_min)
+        if first is None:
+            return
+        start = max(0, self._min_position - first.base)
+        selected = first.select(start) if start <= first.read_position else None
+        if selected is None:
+            return
+        with selected:
+            view = selected.view
+            is_within = self._min_position >= first.base
+            if is_within and _OFFSET.unpack_from(view)[0] >= commit_log_min:
+                return
+            found = _first_at_or_behind(view, commit_log_min)
+            if found is None:
+                return
+            self._min_position = first.base + start + found
+            if self.ext is not None:
+                (code,) = _OFFSET.unpack_from(view, found + _TAGS_CODE_AT)
+                self.ext.truncate_before(code, now_ms)
+
+    def entries_from(self, queue_offset: int) -> ConsumeQueueEntries | None:
+        place = queue_offset * ENTRY_SIZE
+        if place < self._min_position:
+            return None
+        segment = self.segments.find(place)
+        selected = None if segment is None else segment.select(place - segment.base)
+        return None if selected is None else ConsumeQueueEntries(selected, queue_offset, self.ext)
+
+    def roll_next(self, queue_offset: int) -> int:
+        return queue_offset + self.entries_per_file - queue_offset % self.entries_per_file
+
+    def offset_by_time(
+        self, timestamp: int, boundary: Boundary, store_time_of: StoreTimeOf, commit_log_min: int
+    ) -> int:
+        segments = [segment for segment in self.segments.segments if segment.read_position >= ENTRY_SIZE]
+        segment = segment_by_time(segments, timestamp, boundary, store_time_of, self._file_times)
+        found = 0
+        if segment is not None:
+            floor = max(0, self._min_position - segment.base)
+            found = search_by_time(segment, floor, timestamp, boundary, store_time_of, commit_log_min)
+        return min(max(found, self.min_offset), self.max_offset)
+
+    def flush(self, least_pages: int) -> bool:
+        is_done = super().flush(least_pages)
+        if self.ext is not None:
+            is_done = self.ext.flush(least_pages) and is_done
+        return is_done
+
+    def shut_down(self, now_ms: int) -> None:
+        self.detach()
+        super().shut_down(now_ms)
+        if self.ext is not None:
+            self.ext.segments.shut_down(now_ms)
+
+    def destroy(self) -> None:
+        self.detach()
+        self.end.max_physical_offset = -1
+        self._min_position = 0
+        super().destroy()
+        if self.ext is not None:
+            self.ext.destroy()
+
+
+def _first_at_or_behind(view: memoryview, commit_log_min: int) -> int | None:
+    """The position of the first entry whose record is at or behind an offset, by bisection."""
+    low = 0
+    high = len(view) - ENTRY_SIZE
+    while high - low > ENTRY_SIZE:
+        middle = (low + high) // (2 * ENTRY_SIZE) * ENTRY_SIZE
+        if _OFFSET.unpack_from(view, middle)[0] < commit_log_min:
+            low = middle
+        else:
+            high = middle
+    for position in range(low, high + ENTRY_SIZE, ENTRY_SIZE):
+        if _OFFSET.unpack_from(view, position)[0] >= commit_log_min:
+            return position
+    return None

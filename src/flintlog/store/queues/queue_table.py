@@ -1,0 +1,528 @@
+"""All queues of a store, and the next offset of each.
+
+A queue is made when its first record is dispatched. Files are mapped when they are looked at: opening a
+store of 10,000 queues maps none, recovering it one after another.
+
+Invariant: a topic has queues of one kind. Next offsets are handed out by the putting side, ahead of the queues;
+they are taken from the queues only when the store is opened or cut. Light queues (`%LMQ%…`, always
+queue 0) have next offsets of their own, because a record is put into several of them at once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from flintlog.derive.entries import LMQ_PREFIX, can_be_topic
+from flintlog.disk.media.medium import FileInfo, Medium
+from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.kernel import Moves
+from flintlog.store.queues.covered_queues import CoveredQueues, QueueClaim
+from flintlog.store.queues.deleted_queues import FOR_EVER, DeletedQueue, DeletedQueues
+from flintlog.store.queues.logical_queue import LogicalQueue, QueueType
+from flintlog.store.queues.queue_files import DIRECTORIES, QueueFiles, QueueMaker
+from flintlog.store.queues.queue_tail import TailKeeper
+
+_HANDED_OVER: Final = 64
+"""Queues that are handed to a thread together: one alone takes less time than the handing over."""
+
+_SYNCS_AT_ONCE: Final = 16
+"""Syncs under way together, where there are many: the disk then answers several with one flush of its cache."""
+
+_MAX_QUEUE_ID: Final = 2**31 - 1
+
+QueueKey = tuple[str, int]
+Item = TypeVar("Item")
+
+
+class QueueTable:
+    """The queues by topic and queue id. Any thread may look; the dispatching thread makes and writes them."""
+
+    def __init__(
+        self,
+        root: Path,
+        medium: Medium,
+        files: QueueFiles | None = None,
+        *,
+        topic_queue_types: Mapping[str, str] | None = None,
+        now_ms: Callable[[], int],
+        read_only: bool = False,
+        recover_threads: int | None = None,
+    ) -> None:
+        """`topic_queue_types` is looked at whenever a queue is made, so it may grow."""
+        self.root = root
+        self._medium = medium
+        self._types = {} if topic_queue_types is None else topic_queue_types
+        self._now_ms = now_ms
+        self._read_only = read_only
+        self._recover_threads = min(8, os.cpu_count() or 1) if recover_threads is None else recover_threads
+        self._tails = TailKeeper()
+        files = QueueFiles() if files is None else files
+        self._maker = QueueMaker(root, medium, files, self._tails, read_only=read_only)
+        self._queues: dict[QueueKey, LogicalQueue] = {}
+        self._ids: dict[str, set[int]] = {}
+        self._lock = threading.Lock()
+        self._next: dict[QueueKey, int] = {}
+        self._next_in_batch: dict[QueueKey, int] = {}
+        self._next_light: dict[str, int] = {}
+        self._deleted_light: set[str] = set()
+        self._deleted = DeletedQueues(root / "flintlog" / "deleted.json", medium)
+        self.covered = CoveredQueues(root, medium)
+        self._handed_out_by_removed = 0
+        self._given: dict[QueueKey, int] = {}  # the next offset of each queue, as an opening found its files
+        self._emptied: set[Path] = set()  # folders of which something was removed that may come back
+
+    # Queues
+
+    def type_of(self, topic: str) -> QueueType:
+        """The kind of queue a topic has."""
+        text = self._types.get(topic, QueueType.SIMPLE.value)
+        try:
+            return QueueType(text)
+        except ValueError as error:
+            raise InvalidConfig(f"{text!r} is no queue type (topic {topic!r})", advice="SimpleCQ or BatchCQ") from error
+
+    def get(self, topic: str, queue_id: int) -> LogicalQueue | None:
+        """The queue, if there is one."""
+        return self._queues.get((topic, queue_id))
+
+    def get_or_create(self, topic: str, queue_id: int) -> LogicalQueue:
+        """The queue; a new one has no files before its first entry."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            return queue
+        with self._lock:
+            queue = self._queues.get((topic, queue_id))
+            if queue is None:
+                queue = self._queues[topic, queue_id] = self._maker.make(topic, queue_id, self.type_of(topic))
+                self._ids.setdefault(topic, set()).add(queue_id)
+            return queue
+
+    def check_type(self, topic: str, kind: str) -> None:
+        """Raise when a topic has queues of another kind."""
+        found = next((self.get(topic, queue_id) for queue_id in self.queue_ids(topic)), None)
+        if found is not None and found.type.value != kind:
+            raise InvalidConfig(
+                f"topic {topic!r} has queues of type {found.type.value}, and is to have {kind}",
+                advice="delete the topic first, or take another name",
+            )
+
+    def set_type(self, topic: str, kind: str) -> None:
+        """Say which kind of queue a topic has from now on."""
+        self._types = {**self._types, topic: kind}
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues that a topic has, in order."""
+        with self._lock:
+            return sorted(self._ids.get(topic, ()))
+
+    def all(self) -> list[LogicalQueue]:
+        """Every queue there is now."""
+        return list(self._queues.values())
+
+    @property
+    def light_queue_count(self) -> int:
+        """How many light queues there are, or will be when what was put is dispatched."""
+        return len(self._next_light) - len(self._deleted_light)
+
+    # Opening
+
+    def load(self) -> None:
+        """Find the queues on disk. A topic of the wrong kind is an error, and nothing is changed."""
+        self.covered.load()  # first: beside a running writer, what is deleted later is in the notes that follow
+        self._deleted.load()
+        for kind, name in DIRECTORIES.items():
+            for topic in self._medium.listing(self.root / name):
+                if topic.is_directory:
+                    self._load_topic(topic.name, kind)
+
+    def _load_topic(self, topic: str, kind: QueueType) -> None:
+        folder = self._maker.topic_folder(topic, kind)
+        queue_ids = [int(each.name) for each in self._medium.listing(folder) if _is_queue(each)]
+        if queue_ids:
+            self._check_type(topic, kind, folder)
+        for queue_id in queue_ids:
+            queue = self._maker.make(topic, queue_id, kind, folder)
+            queue.load()
+            self._queues[topic, queue_id] = queue
+            self._ids.setdefault(topic, set()).add(queue_id)
+
+    def _check_type(self, topic: str, kind: QueueType, folder: Path) -> None:
+        wanted = self.type_of(topic)
+        if wanted is not kind:
+            raise DamagedStore(
+                f"topic {topic!r} has queues of type {kind.value}, but is configured as {wanted.value}",
+                path=folder,
+                advice="configure the topic's queue type as it was written",
+            )
+
+    def recover(self, was_clean: bool = False, commit_log_min: int = 0) -> None:
+        """Find the end of every queue, and cut what follows it."""
+        self.find_ends(was_clean, commit_log_min)
+        self.cut_ends(was_clean)
+
+    def find_ends(self, was_clean: bool, commit_log_min: int) -> None:
+        """Find the end of every queue, several at a time. Nothing is changed yet."""
+
+        def find(queue: LogicalQueue) -> None:
+            queue.find_end(was_clean, commit_log_min)
+
+        queues = self.all()
+        _do_each(find, queues, max(1, self._recover_threads))
+        self._given = {(queue.topic, queue.queue_id): given for queue in queues if (given := queue.found_offset)}
+
+    def cut_ends(self, was_clean: bool, *, is_durable: bool = False) -> None:
+        """Cut every queue at the end that was found. Unless they are durable, the next flush makes them so."""
+        for queue in self.all():
+            queue.cut_end(was_clean, is_durable=is_durable)
+
+    def is_deleted(self, topic: str, queue_id: int, physical_offset: int) -> bool:
+        """Whether a record was deleted with its topic. It stays in the log, and gets no entry again."""
+        return self._deleted.holds(topic, queue_id, physical_offset)
+
+    def finish_deletions(self, commit_log_min: int) -> None:
+        """Take away the files of deleted queues that a power loss has brought back, all of them or a part.
+
+        A queue that was made again since has records from after the deletion, and is kept.
+        """
+        for gone in self._deleted.all():
+            queue = self._queues.get((gone.topic, gone.queue_id))
+            if queue is None or queue.max_offset > gone.next_offset:
+                continue
+            if queue.last_physical_offset < (commit_log_min if gone.log_end == FOR_EVER else gone.log_end):
+                self._destroy_queue(gone.topic, gone.queue_id)
+                if not self.queue_ids(gone.topic):
+                    self._maker.remove_folders(gone.topic)
+
+    def reload_deleted(self) -> None:
+        """Look again which topics were deleted."""
+        self._deleted.load()
+
+    def drop(self, queue: LogicalQueue) -> None:
+        """Delete the files of a queue that is built again from the log."""
+        self._destroy_queue(queue.topic, queue.queue_id)
+
+    def end_deletions(self, log_end: int) -> None:
+        """The log ends there: of what comes to lie behind it, nothing was deleted yet."""
+        self._deleted.end_at(log_end)
+
+    def sync_names(self) -> None:
+        """Make the names of all files durable: a process that was killed may have left new ones that are not."""
+        folders = {
+            segment.path.parent for queue in self.all() for segments in queue.parts for segment in segments.segments
+        }
+        # From the top: a directory whose own name is lost takes everything in it along.
+        above = {parent for folder in folders for parent in folder.parents if parent.is_relative_to(self.root)}
+        _do_each(self._medium.sync_directory, sorted(folders | above), _SYNCS_AT_ONCE)
+
+    @property
+    def file_count(self) -> int:
+        """How many files all queues have, without those of extensions."""
+        return sum(len(queue.segments.segments) for queue in self.all())
+
+    def claims(self) -> list[QueueClaim]:
+        """Where each queue ends, those without an entry left out. Nobody writes them meanwhile.
+
+        A folder whose name is no topic's, as one that is not UTF-8, holds a queue of no record, and is left out too.
+        """
+        claims = (queue.claim() for queue in self.all())
+        # `isascii` first: this is asked for each queue, while dispatch stands still.
+        return [each for each in claims if each is not None and (each.topic.isascii() or can_be_topic(each.topic))]
+
+    @property
+    def wrote_bytes(self) -> int:
+        """Where the queues end, added up: an entry that is lost at the end of any of them makes it less."""
+        return sum(queue.end_byte for queue in self.all())
+
+    def find_lost_files(self, commit_log_min: int) -> str | None:
+        """What says that a queue lost files which the log still has the records of; None when nothing does."""
+        for queue in self.all():
+            where = f"{queue.topic}/{queue.queue_id}"
+            if queue.segments.gaps():
+                return f"files of queue {where} are missing between others"
+            if self.has_lost_first_files(queue, commit_log_min):
+                return f"the first files of queue {where} are missing"
+        return None
+
+    def has_lost_first_files(self, queue: LogicalQueue, commit_log_min: int) -> bool:
+        """Whether a queue begins further on than the log's records of it.
+
+        That is known while the log has its first file: then nothing has expired. A queue that was deleted and made
+        again begins further on by right.
+        """
+        return not commit_log_min and not self._deleted.has(queue.topic, queue.queue_id) and queue.had_files_before
+
+    def max_physical_offset(self) -> int:
+        """How far into the log any queue was built; -1 when there are none."""
+        return max((queue.max_physical_offset for queue in self.all()), default=-1)
+
+    def deleted_end(self, log_end: int) -> int:
+        """How far into a log that ends there the queues of deleted topics were built; -1 when there were none."""
+        return max((gone.log_end for gone in self._deleted.all() if gone.log_end <= log_end), default=-1)
+
+    @property
+    def deletions_problem(self) -> str | None:
+        """Why nobody knows which queues were deleted, and where they ended; None when that is known."""
+        return self._deleted.problem
+
+    def settle_deletions(self) -> None:
+        """The queues were built from the log: from here on it is known again which were deleted since."""
+        self._deleted.settle()
+
+    def truncate(self, physical_offset: int) -> None:
+        """Drop the entries of records at or behind this offset, in every queue."""
+        for queue in self.all():
+            queue.truncate(physical_offset)
+
+    # Next offsets
+
+    def rebuild_offsets(self, commit_log_min: int) -> None:
+        """Take every next offset from its queue, and correct the queues' min offsets."""
+        simple: dict[QueueKey, int] = {}
+        batch: dict[QueueKey, int] = {}
+        for queue in self.all():
+            offsets = batch if queue.type is QueueType.BATCH else simple
+            offsets[queue.topic, queue.queue_id] = queue.max_offset
+            queue.correct_min_offset(commit_log_min, self._now_ms())
+        self._next = simple
+        self._next_in_batch = batch
+        light = (key for key in simple if key[0].startswith(LMQ_PREFIX) and key[1] == 0)
+        self._next_light = {key[0]: simple[key] for key in light}
+        self._go_on_behind_deleted(commit_log_min)
+
+    def keep_given_offsets(self, *, is_log_short: bool) -> None:
+        """Give no offset again for which the files had an entry when the store was opened.
+
+        A queue of which the log has no record goes on where its files ended. One of which it has some does so if the
+        log has lost what it had; else a crash took records that were never durable, and their offsets are free.
+        """
+        given, self._given = self._given, {}
+        lost = []
+        for (topic, queue_id), offset in given.items():
+            queue = self._queues.get((topic, queue_id))
+            if self._deleted.has(topic, queue_id) or self.next_offset(topic, queue_id) >= offset:
+                continue
+            if queue is None or not queue.end_byte:
+                lost.append(DeletedQueue(topic, queue_id, offset, FOR_EVER))
+            elif not is_log_short:
+                continue
+            self.set_next_offset(topic, queue_id, offset)
+        if lost and not self._read_only:
+            self._deleted.add(lost)
+
+    def _go_on_behind_deleted(self, commit_log_min: int) -> None:
+        self._deleted_light.clear()
+        self._deleted.forget_before(commit_log_min)
+        for gone in self._deleted.all():
+            if (gone.topic, gone.queue_id) not in self._queues:
+                self.set_next_offset(gone.topic, gone.queue_id, gone.next_offset)
+                if gone.topic in self._next_light:
+                    self._deleted_light.add(gone.topic)
+
+    @property
+    def next_offsets(self) -> dict[QueueKey, int]:
+        """The next offsets of plain queues, for the put path; replaced when they are rebuilt."""
+        return self._next
+
+    @property
+    def offsets_handed_out(self) -> int:
+        """How many offsets all queues together have given to messages."""
+        return sum(self._next.values()) + sum(self._next_in_batch.values()) + self._handed_out_by_removed
+
+    def handed_out_by_queue(self) -> dict[QueueKey, int]:
+        """How many offsets each queue has given to messages. Light queues stand still here: they share the records."""
+        found = self._next.copy()
+        if self._next_in_batch:
+            found.update(self._next_in_batch)
+        return found
+
+    @property
+    def has_batch_topics(self) -> bool:
+        return any(kind == QueueType.BATCH.value for kind in self._types.values())
+
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset of the next message that is put."""
+        return self._offsets_of(topic).get((topic, queue_id), 0)
+
+    def moves(self, topic: str, queue_id: int, by: int = 1, light: Iterable[str] = ()) -> Moves:
+        """What moves on when a message is put that takes so many offsets of its queue, and one of each light queue."""
+        new = {(topic, queue_id): self.next_offset(topic, queue_id) + by}
+        new_light: dict[str, int] = {}
+        for name in light:
+            new_light[name] = new_light.get(name, self.next_light_offset(name)) + 1
+            self._deleted_light.discard(name)
+        return self._offsets_of(topic), new, self._next_light, new_light
+
+    def set_next_offset(self, topic: str, queue_id: int, offset: int) -> None:
+        """Set a next offset, as a slave does that replays its master's log."""
+        self._offsets_of(topic)[topic, queue_id] = offset
+        if topic.startswith(LMQ_PREFIX):
+            self._next_light[topic] = offset
+
+    def _offsets_of(self, topic: str) -> dict[QueueKey, int]:
+        if topic not in self._types:  # the usual case, on the way of every put
+            return self._next
+        return self._next_in_batch if self.type_of(topic) is QueueType.BATCH else self._next
+
+    def has_light_queue(self, name: str) -> bool:
+        """Whether a message was put into this light queue."""
+        return name in self._next_light and name not in self._deleted_light
+
+    def next_light_offset(self, name: str) -> int:
+        """The offset of the next message in a light queue."""
+        return self._next_light.get(name, 0)
+
+    # Keeping and deleting
+
+    def flush(self, least_pages: int) -> bool:
+        """Make the queues durable that were written; True when nothing was left to do."""
+        is_done = True
+        for queue in list(self._tails.written):
+            is_done = self._flush(queue, least_pages) and is_done
+        return is_done
+
+    def flush_all(self) -> None:
+        """Make every queue durable to its end, and the removal of those that were deleted."""
+        _do_each(self._flush_whole, list(self._tails.written), _SYNCS_AT_ONCE)
+        self._sync_removals()
+
+    def _flush_whole(self, queue: LogicalQueue) -> None:
+        while not self._flush(queue, 0):
+            pass
+
+    def _sync_removals(self) -> None:
+        """What was deleted does not come back: what is counted next is without it."""
+        while self._emptied:
+            folder = self._emptied.pop()  # before the sync: somebody may delete more meanwhile
+            try:
+                if self._medium.exists(folder):
+                    self._medium.sync_directory(folder)
+            except BaseException:
+                self._emptied.add(folder)
+                raise
+
+    def _flush(self, queue: LogicalQueue, least_pages: int) -> bool:
+        """Flush one queue and forget that it was written, unless the lane may go on writing it."""
+        written = self._tails.written
+        written.discard(queue)
+        is_settled = False
+        try:
+            is_done = queue.flush(least_pages)
+            is_settled = is_done and least_pages == 0 and not queue.is_in_lane
+            return is_done
+        finally:
+            if not is_settled:
+                written.add(queue)
+
+    def delete_expired(self, commit_log_min: int, pause: Callable[[], None] | None = None) -> int:
+        """Delete queue files whose records the log no longer has; how many. `pause` after each queue that lost some."""
+        count = 0
+        for queue in self.all():
+            deleted = self.delete_expired_of(queue, commit_log_min)
+            count += deleted
+            if deleted and pause is not None:
+                pause()
+        return count
+
+    def delete_expired_of(self, queue: LogicalQueue, commit_log_min: int) -> int:
+        """Delete the files of one queue whose records the log no longer has; how many."""
+        return queue.delete_expired(commit_log_min, self._now_ms())
+
+    def is_expired(self, topic: str, queue_id: int, commit_log_min: int) -> bool:
+        """Whether the log has none of a queue's records, and nothing is on its way into it."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not 0 <= queue.last_physical_offset < commit_log_min:
+            return False
+        handed_out = self.next_offset(topic, queue_id)
+        if queue_id == 0 and topic.startswith(LMQ_PREFIX):
+            handed_out = max(handed_out, self.next_light_offset(topic))
+        return handed_out <= queue.max_offset
+
+    def remove(self, topic: str, queue_id: int) -> None:
+        """Delete one queue, of which the log has no record any more.
+
+        Its offsets go on, or a reader that stands at its end would take as many new messages for read. Those of light
+        queues, of which there may be a great many in the course of time, are forgotten.
+        """
+        queue = self._queues.get((topic, queue_id))
+        if topic.startswith(LMQ_PREFIX):
+            self._forget_offsets(topic, queue_id)
+        elif queue is not None:
+            self._deleted.add([DeletedQueue(topic, queue_id, self._next_of(queue), FOR_EVER)])
+        self._destroy_queue(topic, queue_id)
+
+    def _forget_offsets(self, topic: str, queue_id: int) -> None:
+        for offsets in (self._next, self._next_in_batch):
+            self._handed_out_by_removed += offsets.pop((topic, queue_id), 0)
+        if queue_id == 0:
+            self._next_light.pop(topic, None)
+            self._deleted_light.discard(topic)
+
+    def _destroy_queue(self, topic: str, queue_id: int) -> None:
+        with self._lock:
+            queue = self._queues.pop((topic, queue_id), None)
+            self._ids.get(topic, set()).discard(queue_id)
+        if queue is not None:
+            self._tails.written.discard(queue)
+            queue.destroy()
+            self._emptied.add(self._maker.topic_folder(topic, queue.type))
+
+    def remove_topic(self, topic: str, dispatched: int) -> None:
+        """Delete all queues of a topic, and its directories. Should it be made anew, its offsets go on.
+
+        Every record of the log below `dispatched` has its entry: also those of these queues.
+        """
+        queues = [queue for queue in self.all() if queue.topic == topic]
+        self._deleted.add(DeletedQueue(topic, queue.queue_id, self._next_of(queue), dispatched) for queue in queues)
+        for queue in queues:
+            self._destroy_queue(topic, queue.queue_id)
+        if topic in self._next_light:
+            self._deleted_light.add(topic)
+        self._maker.remove_folders(topic)
+        self._emptied.update(self.root / name for name in DIRECTORIES.values())
+
+    def _next_of(self, queue: LogicalQueue) -> int:
+        """The next offset of a queue; one whose offsets were never asked for has handed out what it holds."""
+        light = self._next_light.get(queue.topic, 0) if queue.queue_id == 0 else 0
+        return max(self.next_offset(queue.topic, queue.queue_id), light, queue.max_offset)
+
+    def shut_down(self) -> None:
+        """Unmap every file; flush before."""
+        now_ms = self._now_ms()
+        for queue in self.all():
+            queue.shut_down(now_ms)
+
+    def destroy(self) -> None:
+        """Delete every queue; who builds them again from the log takes their offsets from there."""
+        for topic, queue_id in list(self._queues):
+            self._forget_offsets(topic, queue_id)
+            self._destroy_queue(topic, queue_id)
+            self._maker.remove_folders(topic)
+        self._emptied.clear()  # what is built in their place is made durable with its names
+
+
+def _do_each(work: Callable[[Item], object], items: list[Item], threads: int) -> None:
+    """Do something with each item: in threads, where there are many."""
+
+    def do_some(start: int) -> None:
+        for item in items[start : start + _HANDED_OVER]:
+            work(item)
+
+    if len(items) <= _HANDED_OVER:
+        do_some(0)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="flintlog-queues") as pool:
+        for _ in pool.map(do_some, range(0, len(items), _HANDED_OVER)):
+            pass
+
+
+def _is_queue(info: FileInfo) -> bool:
+    """Whether an entry of a topic's folder is a queue: a directory whose name is its number."""
+    name = info.name
+    if not info.is_directory or not (name.isascii() and name.isdigit()):
+        return False
+    return int(name) <= _MAX_QUEUE_ID and str(int(name)) == name

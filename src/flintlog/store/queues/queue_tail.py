@@ -1,0 +1,73 @@
+"""The growing end of a queue's files: how an entry is written there, and when the map cache may take it away.
+
+A tail is handed to the kernel's lane, which writes entries without anyone hearing of it. So it is given up only by the
+thread inside a put, when no lane can be writing.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING
+
+from flintlog.disk.segments.segment import Segment
+from flintlog.errors import StoreClosed
+from flintlog.kernel import Buffer, QueueEnd, Tail
+
+if TYPE_CHECKING:
+    from flintlog.store.queues.logical_queue import LogicalQueue
+
+
+class TailKeeper:
+    """Says when the map cache may take the tail of a queue, and which queues may have to be flushed; one for all
+    queues of a store.
+
+    The cache may ask in any thread, but only the thread inside a `put` knows that no lane is writing: puts
+    and lanes run one at a time. All others are told no, and the file stays mapped.
+    """
+
+    __slots__ = ("writer", "written")
+
+    def __init__(self) -> None:
+        self.writer: int | None = None
+        """The thread inside a `put`, which sets it."""
+        self.written: set[LogicalQueue] = set()
+        """Queues are added after a put: a flush that runs now takes them out before it looks."""
+
+    def may_take(self) -> bool:
+        """Whether the asking thread is the one inside a put."""
+        return self.writer == get_ident()
+
+    def take(self, end: QueueEnd) -> bool:
+        """Take a tail from the lane, if the asking thread may."""
+        if not self.may_take():
+            return False
+        end.tail = None
+        return True
+
+
+def write_at_end(segment: Segment, data: bytes, tails: TailKeeper) -> None:
+    """Append to a segment that has room."""
+    tail, stop = place_at_end(segment, data, tails)
+    tail.position = stop
+
+
+def place_at_end(segment: Segment, data: bytes, tails: TailKeeper, end: QueueEnd | None = None) -> tuple[Tail, int]:
+    """Write bytes at the end of a segment that has room; its tail, and the position that counts them in.
+
+    The caller sets that position last, together with what else says that they are there, and without a call in between:
+    an exception that a signal's handler raises comes before all of it or after. The map cache may later take the tail
+    from `end`, which a lane has.
+    """
+    segment.give_up_tail = tails.may_take if end is None else partial(tails.take, end)
+    tail = segment.tail
+    position = tail.position
+    with memoryview(_held(tail)).cast("B") as view:
+        view[position : position + len(data)] = data
+    return tail, position + len(data)
+
+
+def _held(tail: Tail) -> Buffer:
+    if tail.buffer is None:
+        raise StoreClosed("the queue's file was unmapped")
+    return tail.buffer

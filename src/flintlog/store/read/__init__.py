@@ -1,0 +1,1 @@
+"""Answers from an open store: by queue, key, time, message id and physical offset."""

@@ -1,0 +1,116 @@
+"""The log as bytes, for those who copy it from one store to another.
+
+    master    read(offset)  ─▶ bytes of one segment, up to the readable end ─▶ a slave
+    slave     append(offset, data)  ─▶ whole records at the log's end ─▶ queues, index ─▶ its new end
+
+The readable end is what dispatch may see: under sync flush only what is on disk is handed out, so a master that loses
+its power never comes back with a log that ends before that of its slave.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+from flintlog import kernel
+from flintlog.errors import InvalidOffset, StoreClosed
+from flintlog.store.log.damage import Damage
+from flintlog.store.engine import Engine
+from flintlog.store.recovery.pending_cut import PendingCut
+
+DIGEST_BYTES: Final = 1024 * 1024
+
+
+class RawLog:
+    """The bytes of an open store's log. Any thread may read; one appends."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._segments = engine.parts.segments
+
+    @property
+    def start(self) -> int:
+        """Where the log begins; 0 when there is none yet."""
+        return max(0, self._segments.min_offset)
+
+    @property
+    def end(self) -> int:
+        """Where what may be read ends."""
+        return max(self.start, self._engine.readable_end())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no file was made yet."""
+        return not self._segments.segments
+
+    @property
+    def segment_size(self) -> int:
+        return self._segments.segment_size
+
+    def read(self, offset: int, most_bytes: int) -> bytes:
+        """Bytes from `offset` on, of one segment; none when the log does not go on there."""
+        segment = self._segments.find(offset)
+        if segment is None:
+            return b""
+        size = min(most_bytes, self.end - offset, segment.base + segment.read_position - offset)
+        selected = segment.select(offset - segment.base, size) if size > 0 else None
+        if selected is None:
+            return b""
+        with selected:
+            return bytes(selected.view)
+
+    def append(self, offset: int, data: bytes, *, damage: Sequence[tuple[int, int]] = ()) -> int:
+        """Write whole records at the log's end; the new end. Under sync flush they are on disk when this returns.
+
+        `damage`: ranges that the other log holds damaged; dispatch and reading go around them here as they do there.
+        """
+        if not self._engine.is_replica:
+            raise StoreClosed("only a slave takes bytes of another log", path=self._engine.path)
+        if not self._engine.lifecycle.is_writeable:
+            raise StoreClosed("the store takes nothing: its disk is full or a sync has failed", path=self._engine.path)
+        for start, stop in damage:
+            self._engine.parts.damage.add(Damage(start, stop, "the log that this was copied from is damaged here"))
+        self._engine.log.append_raw(offset, data)
+        if self._engine.flushing.is_sync:
+            self._engine.flush()
+        else:
+            self._engine.flushing.after_append()
+        return self.end
+
+    def record_start(self, offset: int) -> int:
+        """The last place at or below `offset` where a record, a blank or the log's end is."""
+        segment = self._segments.find(offset)
+        if segment is None:
+            return min(offset, self.end)
+        selected = segment.select(0)
+        if selected is None:
+            return segment.base
+        with selected:
+            place, stop = 0, min(offset - segment.base, len(selected.view))
+            while place < stop:
+                place = kernel.scan(selected.view, place, stop, segment.base).end
+                behind = self._engine.parts.damage.end_of(segment.base + place)
+                if behind is None or behind - segment.base > stop:
+                    break
+                place = behind - segment.base
+        return segment.base + place
+
+    def ask_for_cut(self, end: int) -> None:
+        """The next opening shall end the log at `end`; what lies behind is kept aside then."""
+        if not self.start <= end <= self.end:
+            raise InvalidOffset(f"the log holds {self.start} to {self.end}", offset=end)
+        PendingCut(self._engine.parts.paths, self._engine.medium).ask(end)
+
+    def digest(self, start: int, stop: int) -> str:
+        """SHA-256 of a range, in hexadecimal."""
+        if not self.start <= start <= stop <= self.end:
+            raise InvalidOffset(f"the log holds {self.start} to {self.end}, not {start} to {stop}", offset=start)
+        found = hashlib.sha256()
+        while start < stop:
+            data = self.read(start, min(stop - start, DIGEST_BYTES))
+            if not data:
+                raise InvalidOffset("the log has a hole", offset=start)
+            found.update(data)
+            start += len(data)
+        return found.hexdigest()

@@ -1,0 +1,193 @@
+"""What can be asked of an open store: messages by queue, key, time, id and place, and how far its queues go.
+
+Nothing here changes a message. Arguments are checked here; `reading.py` finds the answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flintlog.errors import InvalidConfig, StoreClosed
+from flintlog.store.model.arguments import check_count, check_int64, check_offset, check_queue, check_text, check_topics
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.engine import Engine
+from flintlog.store.filters.tags import MessageFilter, as_filter
+from flintlog.store.read.get_figures import GetFigures
+from flintlog.store.queues.entries import CqUnit
+from flintlog.store.read.reader import MAX_PULL_BYTES, Reader
+from flintlog.store.log.record_crc import crc_to_check
+from flintlog.store.model.stored_message import Page, QueueInfo, StoredMessage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Readable:
+    """The questions of `Store`. Any thread may ask."""
+
+    def __init__(self, engine: Engine) -> None:
+        parts = engine.parts
+        self._engine = engine
+        self._queues = parts.queues
+        self._reader = Reader(parts.commit_log, parts.queues, parts.index, parts.damage, engine.config)
+        self._get_figures = GetFigures(engine, self._reader)
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        return self._engine.path
+
+    @property
+    def config(self) -> StoreConfig:
+        """The options that it was opened with."""
+        return self._engine.config
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int = 32,
+        filter: str | MessageFilter | None = None,
+        max_bytes: int = MAX_PULL_BYTES,
+        *,
+        group: str | None = None,
+    ) -> Page:
+        """Messages of one queue from an offset on, with RocketMQ's status and limits.
+
+        `group` is the consumer group that asks: its figures are counted in `broker_stats`.
+        """
+        self._check_readable()
+        check_queue(topic, queue_id)
+        check_count("max_count", max_count)
+        check_count("max_bytes", max_bytes)
+        check_int64("a queue offset", offset)
+        if group is not None and not isinstance(group, str):
+            raise InvalidConfig(f"a group is text, not {type(group).__name__}")
+        chosen = None if filter is None else as_filter(filter)
+        began = time.monotonic()
+        page = self._reader.get(topic, queue_id, offset, max_count, chosen, max_bytes)
+        self._get_figures.count(page, topic, queue_id, int((time.monotonic() - began) * 1000), group)
+        return page
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        begin: int = 0,
+        end: int = (1 << 63) - 1,
+        max_count: int = 32,
+        index_type: str | None = None,
+    ) -> list[StoredMessage]:
+        """Messages that carry a key, stored between two times; `index_type="T"` looks for a tag instead."""
+        self._check_readable()
+        check_queue(topic, 0)
+        check_text("a key", key)
+        if index_type is not None:
+            check_text("an index type", index_type)
+        check_int64("begin", begin)
+        check_int64("end", end)
+        check_count("max_count", max_count)
+        return self._reader.query(topic, key, begin, end, max_count, index_type)
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """The message whose record begins at this offset of the log."""
+        self._check_readable()
+        return self._reader.message_at(physical_offset)
+
+    def message_by_id(self, message_id: str) -> StoredMessage | None:
+        """The message with this id, as a receipt gives it."""
+        self._check_readable()
+        return self._reader.message_by_id(message_id)
+
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
+        """The queue offset for a point in time."""
+        self._check_readable()
+        check_queue(topic, queue_id)
+        check_int64("a timestamp", timestamp_ms)
+        return self._reader.offset_at(topic, queue_id, timestamp_ms, boundary)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first offset of a queue that can still be read; 0 when there is no such queue."""
+        self._check_readable()
+        check_queue(topic, queue_id)
+        queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The offset that the next visible message of a queue will have; 0 when there is no such queue."""
+        self._check_readable()
+        check_queue(topic, queue_id)
+        queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def entry(self, topic: str, queue_id: int, offset: int) -> CqUnit | None:
+        """One entry of a queue: where its message lies, and its tags code; None where the queue has none."""
+        self._check_readable()
+        check_queue(topic, queue_id)
+        check_offset("a queue offset", offset)
+        queue = self._queues.get(topic, queue_id)
+        return None if queue is None else queue.entry(offset)
+
+    def queues(self) -> list[QueueInfo]:
+        """Every queue, by topic and queue id."""
+        self._check_readable()
+        found = [
+            QueueInfo(queue.topic, queue.queue_id, queue.min_offset, queue.max_offset, queue.type.value)
+            for queue in self._queues.all()
+        ]
+        return sorted(found, key=lambda info: (info.topic, info.queue_id))
+
+    def scan(
+        self,
+        topics: Iterable[str] | None = None,
+        start: int | None = None,
+        end: int | None = None,
+        include_body: bool = True,
+    ) -> Iterator[pa.RecordBatch]:
+        """The log as Arrow record batches, in log order, one range at a time."""
+        from flintlog.store.log.arrow_scan import scan_log
+
+        self._check_readable()
+        topics = check_topics(topics)
+        for offset in (start, end):
+            if offset is not None:
+                check_offset("a physical offset", offset)
+        return scan_log(
+            self._engine.parts.segments,
+            self._engine.parts.damage,
+            topics=topics,
+            start=start,
+            end=end,
+            include_body=include_body,
+            delay_levels_ms=self.config.delay_levels_ms,
+            check_crc=crc_to_check(self.config),
+        )
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues of a topic that have had a message."""
+        self._check_readable()
+        check_queue(topic, 0)
+        return self._queues.queue_ids(topic)
+
+    @property
+    def min_physical_offset(self) -> int:
+        """Where the log begins: what lies below was deleted."""
+        return max(0, self._engine.log.min_offset)
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Where the log ends, as far as it can be read."""
+        return self._engine.log.max_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on disk."""
+        return self._engine.parts.segments.flushed_where
+
+    def _check_readable(self) -> None:
+        if not self._engine.lifecycle.is_readable:
+            raise StoreClosed("the store is not open for reading", path=self.path)

@@ -1,0 +1,218 @@
+"""Batches that are stored whole or not at all: what is written down about them, and what an opening does with that.
+
+    flintlog/batches.json       { "opened": the batch that is being appended, or null,
+                                  "closed": { writer: its last closed batch },
+                                  "serial": how often the note was changed }
+
+    log    … │ message │ message │ … │ closing marker │
+             ^ opened.start            writer and batch id; a record that no queue shows
+
+A batch is closed when its marker is in the log, after the records whose CRC the marker has. The note of an opened batch
+is durable before its first message. Its messages and its marker are appended under the put lock, so no record of
+anybody else lies between them, and what was acknowledged lies before the batch or after its marker. So an opening that
+finds a batch opened looks for the marker: with it the batch counts, without it the log is cut where the batch began,
+unless somebody else has run the store since. A batch whose marker was not synced is the log's end, but for records that
+were not acknowledged as synced either.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from flintlog import kernel
+from flintlog.disk.media.medium import Medium
+from flintlog.disk.segments.segment_queue import SegmentQueue
+from flintlog.errors import DamagedStore
+from flintlog.format.names import encode_abort
+from flintlog.kernel import Scan, ScanStop
+from flintlog.store.log.batch_markers import markers_of
+from flintlog.store.log.checkpoint import CheckpointFile
+from flintlog.store.log.set_aside import keep_aside
+from flintlog.store.runtime.note_file import NoteFile, Offset, Trust, parse_note
+from flintlog.store.paths import StorePaths
+from flintlog.store.recovery.recovery_report import Finding
+from flintlog.store.log.segment_bytes import held
+
+MAX_WRITERS: Final = 10_000
+"""Of so many writers the last batch is remembered; then the one that wrote longest ago is forgotten."""
+
+
+class OpenedBatch(msgspec.Struct, frozen=True):
+    """A batch that is being appended, and what the checkpoint said before it."""
+
+    writer_id: str
+    batch_id: Offset
+    start: Offset
+    process_id: int
+    """Who appends it. The file `abort` says who has run the store last, Java included."""
+    logics_physical_offset: Offset
+    logics_msg_timestamp: int
+    index_msg_timestamp: int
+    is_remembered: bool = True
+    """Whether its writer may come with it again."""
+    abort_ms: int = 0
+    """When its process wrote `abort`. In containers every process has the same id."""
+
+
+class BatchTable(msgspec.Struct):
+    """The content of the note."""
+
+    opened: OpenedBatch | None = None
+    closed: dict[str, Offset] = {}
+    serial: Offset = 0
+    """One more with each change: whoever finds it unchanged knows that no batch was begun or closed meanwhile."""
+
+
+class BatchNotes:
+    """`flintlog/batches.json` of a store. Belongs to whoever holds the store's lock."""
+
+    def __init__(self, path: Path, medium: Medium) -> None:
+        self._file = NoteFile(path, medium, BatchTable)
+        self._notes = BatchTable()
+        self.is_checked = True
+        """Whether the note that was loaded has a checksum: only then a batch is cut on its word."""
+
+    @property
+    def opened(self) -> OpenedBatch | None:
+        return self._notes.opened
+
+    def load(self) -> None:
+        found = self._file.load()
+        if found.trust is Trust.DAMAGED:
+            raise DamagedStore(
+                f"what was noted about batches cannot be read: {found.problem}",
+                path=self._file.path,
+                advice="move the file away; if a batch was being written, a part of it stays in the log",
+            )
+        self._notes = found.content or BatchTable()
+        self.is_checked = found.trust is not Trust.UNCHECKED
+
+    def last_closed(self, writer_id: str) -> int | None:
+        """The last batch of a writer that is in the log."""
+        return self._notes.closed.get(writer_id)
+
+    def open(self, batch: OpenedBatch) -> None:
+        self._notes.opened = batch
+        self._save()
+
+    def close(self) -> None:
+        """The opened batch is in the log."""
+        opened, closed = self._notes.opened, self._notes.closed
+        if opened is not None and opened.is_remembered:
+            closed.pop(opened.writer_id, None)
+            closed[opened.writer_id] = opened.batch_id
+            while len(closed) > MAX_WRITERS:
+                del closed[next(iter(closed))]
+        self.forget()
+
+    def forget(self) -> None:
+        """The opened batch is not in the log, and leaves nothing there."""
+        self._notes.opened = None
+        self._save()
+
+    def _save(self) -> None:
+        self._notes.serial += 1
+        self._file.save(self._notes)
+
+
+def parse_opened_start(notes: bytes) -> int | None:
+    """Where the opened batch begins, for those who only look; what cannot be read says nothing."""
+    found = parse_note(notes, BatchTable).content
+    return None if found is None or found.opened is None else found.opened.start
+
+
+def parse_closed(notes: bytes) -> dict[str, int]:
+    """The last closed batch of each writer, for those who only look."""
+    found = parse_note(notes, BatchTable)
+    if found.content is None:
+        raise DamagedStore(f"the notes about batches cannot be read: {found.problem}")
+    return found.content.closed
+
+
+def is_closed(segments: SegmentQueue, batch: OpenedBatch) -> bool:
+    """Whether the marker of a batch follows its beginning, with nothing but the batch's records between."""
+    position, crc = batch.start, 0
+    while (segment := segments.find(position)) is not None:
+        with held(segment) as view:
+            begin = position - segment.base
+            seen = kernel.scan(view, begin, segment.size, segment.base, check_crc=True)
+            for offset, marker in markers_of(view, segment.base, seen):
+                if (marker.writer_id, marker.batch_id) == (batch.writer_id, batch.batch_id):
+                    return marker.records_crc in (None, zlib.crc32(view[begin : offset - segment.base], crc))
+            crc = zlib.crc32(view[begin : _records_end(seen, begin, segment.base)], crc)
+        if seen.reason not in (ScanStop.BLANK, ScanStop.LIMIT):
+            return False
+        position = segment.base + segment.size
+    return False
+
+
+def _records_end(seen: Scan, begin: int, base: int) -> int:
+    """Where the last record of a scan ends; a blank that follows it is not counted."""
+    if not seen.count:
+        return begin
+    last = seen.row(seen.count - 1)
+    return last.physical_offset + last.size - base
+
+
+def settle_opened_batch(
+    notes: BatchNotes,
+    segments: SegmentQueue,
+    checkpoint: CheckpointFile,
+    *,
+    paths: StorePaths,
+    medium: Medium,
+) -> Finding | None:
+    """Close the batch that a crash left opened, or cut it out of the log; what was found.
+
+    The log is cut only when nobody has run the store since: what another program appended behind the batch is not ours
+    to take away. Queues and index may show messages that are cut, so the checkpoint is set back to what it vouched for
+    before them. A crash at any step only repeats all of it.
+    """
+    batch = notes.opened
+    if batch is None:
+        return None
+    if is_closed(segments, batch):
+        notes.close()
+        return None
+    if paths.ledger is not None:  # an earlier version opened it; what lies in a ledger is its group's to cut
+        notes.forget()
+        return _finding(batch, "the log is a group's", "what was written of it stays in the log")
+    if batch.start < segments.min_offset:
+        notes.forget()
+        return _finding(batch, "the log begins after it", "nothing is cut")
+    if not _is_last_run(batch, paths.abort, medium):
+        notes.forget()
+        return _finding(batch, "another program has run the store since", "what it left stays in the log")
+    if not notes.is_checked:
+        notes.forget()
+        return _finding(batch, "the note about it has no checksum", "what was written of it stays in the log")
+    now = checkpoint.values
+    checkpoint.set(
+        logics_physical_offset=min(now.logics_physical_offset, batch.logics_physical_offset),
+        logics_msg_timestamp=min(now.logics_msg_timestamp, batch.logics_msg_timestamp),
+        # Less by one: the last index file may have got keys of the batch in the same millisecond.
+        index_msg_timestamp=min(now.index_msg_timestamp, max(0, batch.index_msg_timestamp - 1)),
+    )
+    checkpoint.flush()
+    kept = keep_aside(segments, batch.start, paths.cut, medium)
+    notes.forget()
+    found = _finding(batch, "its writer was stopped", "the log ends before it; its writer may write it again")
+    return replace(found, kept_in=", ".join(map(str, kept)) or None)
+
+
+def _is_last_run(batch: OpenedBatch, abort: Path, medium: Medium) -> bool:
+    """Whether nobody has run the store since: whoever runs it writes `abort` when it begins."""
+    info = medium.stat(abort)
+    if info is None or info.mtime_ms != batch.abort_ms:
+        return False
+    return medium.read(abort) == encode_abort(batch.process_id)
+
+
+def _finding(batch: OpenedBatch, why: str, remedy: str) -> Finding:
+    evidence = f"batch {batch.batch_id} of {batch.writer_id} was not closed: {why}"
+    return Finding("unclosed-batch", "warning", evidence, remedy, physical_offset=batch.start)

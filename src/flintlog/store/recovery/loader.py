@@ -1,0 +1,320 @@
+"""Opening a directory, as far as its files go: they are loaded, and recovery brings them in line with the log.
+
+    log ─▶ queues ─▶ checkpoint ─▶ notes (batches, cuts, what a dispatcher outside published) ─▶ index ─▶ recovery
+
+Invariant: a store that is opened read-only finds its directory unchanged. One that is opened for writing marks it as
+unclean before anything in it is changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from flintlog.checks.derived_files import DataFile
+from flintlog.disk.media.durable_names import sync_names
+from flintlog.disk.media.lock import is_locked
+from flintlog.disk.media.medium import Medium
+from flintlog.disk.media.overlay import OverlayMedium
+from flintlog.disk.media.source import MappedSource
+from flintlog.errors import DamagedStore
+from flintlog.format.names import CONFIG, encode_abort
+from flintlog.store.recovery.batch_notes import BatchNotes, settle_opened_batch
+from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.settings.preflight import refuse_broken
+from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.dispatch.external.dispatch_journal import Progress as Published
+from flintlog.store.dispatch.external.handshake import DispatchSide
+from flintlog.store.dispatch.external.follower import ExternalDispatcher
+from flintlog.store.member.node_port import prepare_ledger
+from flintlog.store.runtime.lifecycle import Lifecycle, State
+from flintlog.store.recovery.lost_log import refuse_without_log
+from flintlog.store.recovery.misnamed import Misnamed, find_misnamed, list_log, refuse_misnamed
+from flintlog.store.runtime.note_file import damaged_note
+from flintlog.store.components import Parts, make_parts, scan_threads
+from flintlog.store.recovery.pending_cut import PendingCut
+from flintlog.store.recovery.published_end import WrittenLog, published_end
+from flintlog.store.log.record_crc import RecordCrc
+from flintlog.store.recovery.recovery import Opening, Recovery
+from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
+from flintlog.store.recovery.stop_marker import StopMarker
+from flintlog.store.settings.subscriptions import Subscriptions
+
+Progress = Callable[[int, int], None]
+"""Told (done, total) in bytes while a long opening goes on."""
+_LOOKS = 3
+
+
+def try_loading(path: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> None:
+    """Raise what loading this directory would raise, and change nothing in it."""
+    probe = make_parts(path, config, OverlayMedium(medium), now_ms)
+    refuse_broken(probe.paths, config, medium)
+    refuse_misnamed(_find_misnamed(probe))
+    probe.segments.load()
+    probe.queues.load()
+    if probe.index is not None:
+        probe.index.load(last_exit_ok=True, index_safe_timestamp=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What stands beside the log, and is looked at while it is loaded."""
+
+    side: DispatchSide
+    marker: StopMarker
+    batches: BatchNotes
+    subscriptions: Subscriptions
+
+
+class Loader:
+    """Loads and recovers the files of one store, once; in the thread that opens it."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        parts: Parts,
+        dispatcher: Dispatcher,
+        lifecycle: Lifecycle,
+        notes: Notes,
+        *,
+        read_only: bool,
+    ) -> None:
+        self.was_clean = True
+        self.published: Published | None = None
+        self._config = config
+        self._parts = parts
+        self._medium = parts.medium
+        self._dispatcher = dispatcher
+        self._lifecycle = lifecycle
+        self._notes = notes
+        self._read_only = read_only
+        self._cut = PendingCut(parts.paths, parts.medium)
+        self._is_cutting = False
+        self._is_others = False
+        self._misnamed: list[Misnamed] = []
+        self._findings: list[Finding] = []
+        self._end_beside_writer: int | None = None
+
+    def mark_unclean(self) -> None:
+        """From here on a stop is a clean one only if it says so."""
+        paths, process = self._parts.paths, encode_abort(os.getpid())
+        if paths.ledger is not None:
+            self._medium.make_directories(paths.own)
+            self._medium.write(paths.writer, process)
+        self._medium.write(paths.abort, process)
+
+    # ------------------------------------------------------------------ loading
+
+    def load(self) -> None:
+        """Find every file, and what the last run left to be done."""
+        parts, move_to = self._parts, self._lifecycle.move_to
+        move_to(State.LOAD_BEGIN)
+        self.was_clean = not self._medium.exists(parts.paths.abort)
+        if not self._read_only:
+            paths = parts.paths
+            folders = paths.root, paths.own, paths.cut, paths.root / CONFIG, *paths.commit_logs
+            sync_names(folders, self._medium)
+        self._load_log()
+        self._end_beside_writer = self._find_end_beside_writer()  # before the queues, which follow the log
+        self._load_ledger()
+        move_to(State.LOAD_COMMITLOG_OK)
+        parts.queues.load()
+        move_to(State.LOAD_CONSUME_QUEUE_OK)
+        parts.checkpoint.load()
+        if self._config.enable_calc_filter_bit_map:
+            self._load_subscriptions()  # before recovery, which may dispatch
+        self._load_marker()
+        if parts.segments.first is None and parts.ledger is None:
+            stopped_at = self._notes.marker.log_end if self.was_clean else None
+            refuse_without_log(parts.checkpoint.values, stopped_at, parts.queues, clean=self.was_clean)
+        parts.segments.take_over(is_durable=self._is_durable)
+        self._is_others = self._was_others()
+        self._settle_batch()
+        self._is_cutting = self._cut_as_asked()
+        self.published = self._load_published()
+        if parts.index is not None:
+            safe = parts.checkpoint.values.index_msg_timestamp
+            is_believed = self.was_clean or self.published is not None
+            parts.index.load(is_believed, safe, parts.checkpoint.vouch_for_index)
+            if not self._is_durable:
+                parts.index.take_over()
+        move_to(State.LOAD_INDEX_OK)
+
+    @property
+    def _is_durable(self) -> bool:
+        """Whether the last stop has synced every file: only a clean one of ours says so.
+
+        A marker without a checksum is of an earlier version, which did not sync what its openings took over.
+        """
+        marker = self._notes.marker
+        return self.was_clean and marker.is_checked and marker.log_end is not None
+
+    def _load_log(self) -> None:
+        """Only who writes has to have the right names: what is read is where the files themselves say it is."""
+        self._misnamed = _find_misnamed(self._parts)
+        if not self._read_only:
+            refuse_misnamed(self._misnamed)
+        segments = self._parts.segments
+        bases = {file.path: None if file.obstacle else file.base for file in self._misnamed}
+        for _ in range(_LOOKS):
+            segments.load(bases)
+            if not self._read_only or not segments.gaps():
+                break  # a look beside one who makes files may miss some, and see later ones
+
+    def _find_end_beside_writer(self) -> int | None:
+        """Where the log ends for who only reads it, if another process writes it now."""
+        paths, segments = self._parts.paths, self._parts.segments.segments
+        if not self._read_only or not is_locked(paths.lock):
+            return None
+        files = [DataFile(str(segment.path), segment.base, segment.size) for segment in segments]
+        return published_end(MappedSource(self._medium), WrittenLog(files, paths.batches, paths.ledger))
+
+    def _load_ledger(self) -> None:
+        """In a ledger the log ends where the group has committed it, whatever lies behind."""
+        parts = self._parts
+        if parts.ledger is not None:
+            if not self._read_only:
+                prepare_ledger(parts.segments, parts.paths, self._config)
+            parts.ledger.load()
+            parts.segments.readable_limit = parts.ledger.position_behind(parts.ledger.committed)
+
+    def _was_others(self) -> bool:
+        """Whether somebody else had this member of a ledger last: then its queues and index are built again.
+
+        RocketMQ, opening one after a crash, dispatches what was not committed too, and leaves it in the queues when its
+        leader cuts it off: what is committed in that place then stands in no queue.
+        """
+        parts, paths = self._parts, self._parts.paths
+        if parts.ledger is None or self._read_only:
+            return False
+        if self.was_clean:
+            return self._notes.marker.log_end != parts.segments.readable_limit
+        noted = self._medium.read(paths.writer) if self._medium.exists(paths.writer) else None
+        return self._medium.read(paths.abort) != noted
+
+    def _load_subscriptions(self) -> None:
+        try:
+            self._notes.subscriptions.load()
+        except DamagedStore:
+            if not self._read_only:
+                raise  # one that is only read goes on without, and says so once its config folder is loaded
+
+    def _load_marker(self) -> None:
+        """A damaged marker says nothing of the stop: it is taken for an unclean one."""
+        marker = self._notes.marker
+        marker.load(self._parts.checkpoint.values)
+        if marker.problem is None or not self.was_clean:
+            return
+        self._findings.append(damaged_note(marker.path, marker.problem, "the last stop counts as an unclean one"))
+        self.was_clean = False
+        if not self._read_only:
+            self.mark_unclean()
+
+    def _settle_batch(self) -> None:
+        parts, batches = self._parts, self._notes.batches
+        try:
+            batches.load()
+        except DamagedStore as damage:
+            if not self._read_only:
+                raise
+            remedy = "if a batch was being written, a part of it may be seen"
+            self._findings.append(damaged_note(parts.paths.batches, damage.what, remedy))
+            return
+        unclosed = settle_opened_batch(
+            batches, parts.segments, parts.checkpoint, paths=parts.paths, medium=self._medium
+        )
+        if unclosed is not None:
+            self._findings.append(unclosed)
+
+    def _cut_as_asked(self) -> bool:
+        """End the log where an earlier run asked for; recovery then brings queues and index in line."""
+        if self._read_only:
+            return False
+        end = self._cut.wanted()
+        if end is None:
+            self._cut.done()  # a wish without a checksum is dropped
+            return False
+        self.mark_unclean()
+        self.was_clean = False
+        self._notes.marker.remove()
+        self._cut.lower(end, self._parts.segments, self._parts.checkpoint)
+        self._cut.clear_behind(end, self._parts.segments)
+        return True
+
+    def _load_published(self) -> Published | None:
+        """What a dispatcher outside has published, if that is to be believed.
+
+        After a clean stop the files are complete. And RocketMQ, which may have had the store since, knows no journal
+        but moves the checkpoint.
+        """
+        side, is_external = self._notes.side, self._config.dispatch == "external"
+        if not side.is_there or (self._read_only and not is_external):
+            return None
+        published = side.load()
+        if not self._read_only and not is_external:
+            side.forget()
+        if published is None or self.was_clean or self._is_cutting:
+            return None
+        return published if self._parts.checkpoint.values.logics_physical_offset <= published.end else None
+
+    # ------------------------------------------------------------------ recovery
+
+    def recover(self, progress: Progress | None) -> RecoveryReport:
+        """Bring everything in line with the log; what was found on the way."""
+        self._lifecycle.move_to(State.RECOVER_BEGIN)
+        if self._read_only and self.published is not None and isinstance(self._dispatcher, ExternalDispatcher):
+            report = self._look_at_published(self._dispatcher, self.published)
+        else:
+            report = Recovery(self._opening(progress), clean=self.was_clean).run()
+            report = report.with_findings(self._findings)
+        if self._parts.ledger is not None and self._parts.ledger.torn is not None:
+            report = report.with_findings([self._parts.ledger.torn])
+        if self._misnamed:
+            report = report.with_findings([file.finding() for file in self._misnamed])
+        self._lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
+        if self._is_cutting:
+            self._cut.done()
+        return report
+
+    def _opening(self, progress: Progress | None) -> Opening:
+        parts = self._parts
+        return Opening(
+            segments=parts.segments,
+            queues=parts.queues,
+            index=parts.index,
+            checkpoint=parts.checkpoint,
+            dispatcher=self._dispatcher,
+            damage=parts.damage,
+            medium=self._medium,
+            cut_directory=parts.paths.cut,
+            marker=self._notes.marker,
+            delay_levels_ms=self._config.delay_levels_ms,
+            threads=scan_threads(),
+            mark_unclean=self.mark_unclean,
+            store_time_at=parts.commit_log.store_time_at,
+            record_at=parts.commit_log.record_at,
+            progress=progress,
+            read_only=self._read_only,
+            is_durable=self._is_durable,
+            end_beside_writer=self._end_beside_writer,
+            published=self.published,
+            record_crc=RecordCrc(self._config),
+            ledger_end=parts.segments.readable_limit,
+            is_others=self._is_others,
+        )
+
+    def _look_at_published(self, dispatcher: ExternalDispatcher, published: Published) -> RecoveryReport:
+        """Another process runs the store: serve what was published, and nothing has to be recovered."""
+        parts = self._parts
+        parts.segments.follow(published.end)
+        dispatcher.adopt(published)
+        parts.queues.rebuild_offsets(max(0, parts.segments.min_offset))
+        return RecoveryReport((), clean=self.was_clean, log_end=published.end, dispatched_from=published.end)
+
+
+def _find_misnamed(parts: Parts) -> list[Misnamed]:
+    files = list_log((*parts.paths.commit_logs, *parts.paths.read_only_commit_logs), parts.medium)
+    return find_misnamed(files, parts.segments.segment_size, parts.medium)

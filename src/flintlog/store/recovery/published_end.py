@@ -1,0 +1,110 @@
+"""Where a log ended when a reader began: the reader judges and shows what lies below, and nothing else.
+
+    … │ record │ record │ record │ being written … │ zeros
+                                 ^ the published end
+
+A writer in another process keeps its position to itself, so the end is found in the files. Records become whole in the
+order of the log (decision 0135). Once a whole record was seen, everything before it is settled: what is no record there
+is damage, and does not change any more. So the end is the end of the last whole record, whatever lies before it. What a
+writer may take back does not count: entries of a ledger that are not committed, and a batch that is not closed.
+
+`verify`, `cat`, `tail`, `export`, `top`, Spark's source and a store opened read-only all begin with this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from flintlog.checks.derived_files import DataFile
+from flintlog.derive.log_end import late_record, records_end
+from flintlog.derive.log_files import log_files
+from flintlog.disk.media.source import ByteSource
+from flintlog.errors import DiskError
+from flintlog.format.ledger_entry import INDEX_RECORD_SIZE, parse_index_record
+from flintlog.format.ledger_state import parse_ledger_checkpoint
+from flintlog.format.names import CHECKPOINT
+from flintlog.store.recovery.batch_notes import parse_opened_start
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenLog:
+    """A log that may be being written: its files in order, the notes about batches, a ledger's folder."""
+
+    files: Sequence[DataFile]
+    batches: PurePath
+    ledger: PurePath | None = None
+
+    @property
+    def first(self) -> int:
+        return self.files[0].base if self.files else 0
+
+
+def published_end(source: ByteSource, log: WrittenLog, known: int = 0, *, search: bool = True) -> int:
+    """The physical offset after the last record that counts; `known` is a record's place that was the end before.
+
+    Without `search` the first place where no whole record begins is the end.
+    """
+    # Before and after: a batch that is given up in between is cut off the log.
+    opened = _opened_batch_start(source, log.batches)
+    end = _records_end(source, log, known, search)
+    committed = committed_end(source, log)
+    if committed is not None:
+        return min(end, committed)
+    for start in (opened, _opened_batch_start(source, log.batches)):
+        end = end if start is None else max(log.first, min(end, start))
+    return end
+
+
+def committed_end(source: ByteSource, log: WrittenLog) -> int | None:
+    """Where a ledger's last entry ends that the member knew to be committed: what lies after it may still be cut."""
+    ledger = log.ledger
+    if ledger is None:
+        return None
+    begin = next((file.base for file in log.files if PurePath(file.path).is_relative_to(ledger)), 0)
+    state = next((info for info in source.listing(ledger) if info.name == CHECKPOINT), None)
+    if state is None:
+        return begin
+    committed = parse_ledger_checkpoint(bytes(source.view(ledger / CHECKPOINT, 0, state.size))).committed_index
+    offset = committed * INDEX_RECORD_SIZE
+    for file in log_files([(info.name, info.size) for info in source.listing(ledger / "index")], strict=False):
+        if committed >= 0 and file.base <= offset < file.end:
+            place = offset - file.base
+            record = parse_index_record(source.view(ledger / "index" / file.name, place, place + INDEX_RECORD_SIZE))
+            return record.position + record.size
+    return begin
+
+
+def _opened_batch_start(source: ByteSource, notes: PurePath) -> int | None:
+    """Where a batch begins that is being appended: it may be cut again."""
+    for info in source.listing(notes.parent):
+        if info.name == notes.name:
+            return parse_opened_start(bytes(source.view(notes, 0, info.size)))
+    return None
+
+
+def _records_end(source: ByteSource, log: WrittenLog, known: int, search: bool) -> int:
+    for file in reversed(log.files):
+        try:
+            end = _end_of_file(source, file, known if file.base < known < file.end else file.base, search)
+        except DiskError:
+            if _is_there(source, PurePath(file.path)):
+                raise
+            continue  # deleted since it was listed: made ahead and never used, or expired
+        if end > file.base:
+            return end
+    return log.first
+
+
+def _end_of_file(source: ByteSource, file: DataFile, start: int, search: bool) -> int:
+    path = PurePath(file.path)
+    view = source.view(path, 0, file.size)
+    stop = source.data_end(path, start - file.base)
+    if search:
+        start = late_record(view, file.base, start, stop)
+    return records_end(view, file.base, start, stop, search=search)
+
+
+def _is_there(source: ByteSource, path: PurePath) -> bool:
+    return any(info.name == path.name for info in source.listing(path.parent))

@@ -1,0 +1,89 @@
+"""What a clean stop writes down for the next opening: the log's end, how many queues, queue and index files there were,
+and how far the queues reached.
+
+RocketMQ has no such file and ignores it (`flintlog/stop.json` in the store). It lets an opening tell an index that
+never had a key from one that was deleted, and a log that lost its end from one that never was longer. It is removed as
+soon as the store runs, and an opening without it believes the directory alone. RocketMQ, which does not remove it,
+moves the checkpoint when it runs: a marker that knows another checkpoint says nothing any more. With a damaged marker
+nothing is known about the stop, so it counts as an unclean one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from flintlog.disk.media.medium import Medium
+from flintlog.format.checkpoint import Checkpoint
+from flintlog.store.runtime.note_file import Loaded, NoteFile, Offset, Trust
+
+
+class _Stop(msgspec.Struct):
+    log_end: Offset
+    queue_count: Offset
+    index_file_count: Offset
+    queue_file_count: Offset | None = None
+    checkpoint: Checkpoint | None = None
+    queue_bytes: Offset | None = None
+
+
+class StopMarker:
+    """`flintlog/stop.json` of a store."""
+
+    def __init__(self, path: Path, medium: Medium) -> None:
+        self.path = path
+        self._file = NoteFile(path, medium, _Stop)
+        self._found: Loaded[_Stop] = Loaded(None, Trust.MISSING)
+        self.log_end: int | None = None
+        self.queue_count: int | None = None
+        self.index_file_count: int | None = None
+        self.queue_file_count: int | None = None
+        self.queue_bytes: int | None = None
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Read it; one that was written beside another checkpoint says nothing."""
+        self._found = self._file.load()
+        stop = self._found.content
+        if stop is None or (stop.checkpoint is not None and not _is_beside(stop.checkpoint, checkpoint)):
+            return
+        self.log_end = stop.log_end
+        self.queue_count = stop.queue_count
+        self.index_file_count = stop.index_file_count
+        self.queue_file_count = stop.queue_file_count
+        self.queue_bytes = stop.queue_bytes
+
+    def write(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        log_end: int,
+        queue_count: int,
+        queue_file_count: int,
+        index_file_count: int,
+        queue_bytes: int | None = None,
+    ) -> None:
+        """Write it, beside a checkpoint that is on disk."""
+        stop = _Stop(log_end, queue_count, index_file_count, queue_file_count, checkpoint, queue_bytes)
+        self._file.save(stop)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the marker that was loaded has the right checksum."""
+        return self._found.trust is Trust.CHECKED
+
+    @property
+    def problem(self) -> str | None:
+        """Why the marker that was loaded is not believed; None when it is, or when there was none."""
+        return self._found.problem if self._found.trust is Trust.DAMAGED else None
+
+    def remove(self) -> None:
+        self._file.remove()
+
+
+def _is_beside(checkpoint: Checkpoint, found: Checkpoint) -> bool:
+    """Whether a checkpoint that was found is the one of the stop: an interrupted opening of ours may have let go of the
+    queues since, and one that is missing was written by nobody."""
+    without_queues = replace(checkpoint, logics_physical_offset=0, logics_msg_timestamp=0)
+    return found in (checkpoint, without_queues, Checkpoint())

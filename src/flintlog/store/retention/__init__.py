@@ -1,0 +1,1 @@
+"""What is deleted, what is kept, and why. Files that somebody still needs are held."""

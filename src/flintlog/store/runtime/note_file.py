@@ -1,0 +1,139 @@
+"""Notes of our own: small JSON files beside RocketMQ's, each with a checksum and written twice.
+
+    flintlog/batches.json     {"opened":null,"closed":{"etl":7}} 8c7f3a01       the content, a blank, its CRC-32 in hex
+                                                                                (a blank line)
+                              {"opened":null,"closed":{"etl":7}} 8c7f3a01       the same line again
+
+A note decides what is cut from a log and which offsets are given next, so a wrong bit in it must not pass for content.
+The first line with the right checksum is the note: one damaged bit or byte costs nothing.
+
+    CHECKED       a line has the right checksum
+    UNCHECKED     the whole file is one JSON value without a checksum: an earlier version wrote it
+    DAMAGED       neither, for whatever reason
+    MISSING       there is no file
+
+Each owner says what it does in each case. Invariant: no damage of a few bits makes a checked note look like an
+unchecked one, because what follows the first value is no JSON. A new content replaces the file as a whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
+
+from flintlog.checks.finding import Finding
+from flintlog.disk.media.medium import Medium
+from flintlog.errors import FormatError
+
+log = logging.getLogger(__name__)
+
+Content = TypeVar("Content")
+
+Offset = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A place in a log or queue, or a count of such: what Java's `long` holds, and not negative."""
+
+
+class Trust(Enum):
+    """How far a note that was read can be believed."""
+
+    MISSING = "missing"
+    CHECKED = "checked"
+    UNCHECKED = "unchecked"
+    DAMAGED = "damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[Content]):
+    """What was read: a content if it is CHECKED or UNCHECKED, else None."""
+
+    content: Content | None
+    trust: Trust
+    problem: str = ""
+
+    @property
+    def checked(self) -> Content | None:
+        """The content, if its checksum says that it is what was written."""
+        return self.content if self.trust is Trust.CHECKED else None
+
+
+class NoteFile(Generic[Content]):
+    """One note. Belongs to the thread that its owner says; `kind` is the type of its content."""
+
+    def __init__(self, path: Path, medium: Medium, kind: type[Content]) -> None:
+        self.path = path
+        self._medium = medium
+        self._kind = kind
+
+    def load(self) -> Loaded[Content]:
+        """Read the note. Only the disk's own errors are raised."""
+        if not self._medium.exists(self.path):
+            return Loaded(None, Trust.MISSING)
+        found = parse_note(self._medium.read(self.path), self._kind)
+        if found.trust is Trust.DAMAGED:
+            log.warning("the note %s is not believed: %s", self.path, found.problem)
+        return found
+
+    def save(self, content: Content) -> None:
+        """Replace the note, durably."""
+        self._medium.make_directories(self.path.parent)
+        self._medium.replace(self.path, encode_note(content))
+
+    def remove(self) -> None:
+        """Remove the note, durably; nothing happens when there is none."""
+        if self._medium.exists(self.path):
+            self._medium.remove(self.path)
+            self._medium.sync_directory(self.path.parent)
+
+
+def encode_note(content: object) -> bytes:
+    """The bytes of a note.
+
+    >>> encode_note({"end": 5}).splitlines()
+    [b'{"end":5} 072c38ac', b'', b'{"end":5} 072c38ac']
+    """
+    text = msgspec.json.encode(content)
+    line = text + b" " + _checksum(text) + b"\n"
+    return line + b"\n" + line  # two line feeds, so that one damaged line feed leaves the other
+
+
+def parse_note(data: bytes, kind: type[Content]) -> Loaded[Content]:
+    """What a note's bytes say.
+
+    >>> parse_note(b'{"end":4} 072c38ac\\n{"end":5} 072c38ac\\n', dict).content
+    {'end': 5}
+    """
+    for line in data.split(b"\n"):
+        text, _, checksum = line.rpartition(b" ")
+        if text and checksum == _checksum(text):
+            return _decoded(text, kind, Trust.CHECKED)
+    return _decoded(data, kind, Trust.UNCHECKED)
+
+
+def decode_json(data: bytes | str, kind: type[Content]) -> Content:
+    """The value of a JSON text of ours; `FormatError` for anything that is none, whatever is wrong with it."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
+        raise FormatError(f"not the JSON that was expected: {error}") from error
+
+
+def damaged_note(path: Path, problem: str, remedy: str) -> Finding:
+    """The finding for a note that is not believed."""
+    return Finding("damaged-note", "warning", f"{path.name} is not believed: {problem}", remedy, file=str(path))
+
+
+def _decoded(text: bytes, kind: type[Content], trust: Trust) -> Loaded[Content]:
+    try:
+        return Loaded(decode_json(text, kind), trust)
+    except FormatError as error:
+        return Loaded(None, Trust.DAMAGED, error.what)
+
+
+def _checksum(text: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(text)

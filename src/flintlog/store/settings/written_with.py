@@ -1,0 +1,65 @@
+"""`flintlog/options.json`: the options that a store's bytes depend on, as its last writer had them.
+
+A directory is looked at, repaired and restored without its configuration. File lengths tell most sizes, but not of
+files that are gone. How long a delay level is does not stand in the log at all: only the queue entry of a delayed
+message has its delivery time. So an opening for writing leaves these options in the directory.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from flintlog.disk.media.medium import Medium
+from flintlog.errors import DiskError, DiskFull
+from flintlog.store.runtime.note_file import NoteFile
+from flintlog.store.paths import StorePaths
+
+if TYPE_CHECKING:
+    from flintlog.store.options.store_config import StoreConfig
+
+log = logging.getLogger(__name__)
+
+Value = int | bool | str | dict[str, str]
+
+DELAY_LEVELS: Final = "message_delay_level"
+DERIVED_FILES: Final = (
+    "mapped_file_size_consume_queue",
+    "mapper_file_size_batch_consume_queue",
+    "mapped_file_size_consume_queue_ext",
+    "enable_consume_queue_ext",
+    "max_hash_slot_num",
+    "max_index_num",
+    "enabled_append_prop_crc",
+)
+"""Options that the files of queues and index, and the records' CRC, depend on."""
+OPTIONS: Final = (DELAY_LEVELS, "mapped_file_size_commit_log", *DERIVED_FILES, "topic_queue_types")
+
+
+class _Options(msgspec.Struct):
+    """The note's content."""
+
+    options: dict[str, Value]
+
+
+def note_options(paths: StorePaths, config: StoreConfig, medium: Medium) -> None:
+    """Leave the options of a store that was opened for writing; nothing is written if they are there already."""
+    options: dict[str, Value] = {name: getattr(config, name) for name in OPTIONS}
+    options["topic_queue_types"] = dict(config.topic_queue_types)
+    if load_options(paths, medium) != options:
+        try:
+            _note(paths, medium).save(_Options(options))
+        except (DiskError, DiskFull) as error:
+            log.warning("the options of the store are not noted: %s", error)  # nothing that is served depends on it
+
+
+def load_options(paths: StorePaths, medium: Medium) -> dict[str, Value]:
+    """The options that the last writer left; empty when nobody did, or when the note is not believed."""
+    found = _note(paths, medium).load().checked
+    return {} if found is None else {name: value for name, value in found.options.items() if name in OPTIONS}
+
+
+def _note(paths: StorePaths, medium: Medium) -> NoteFile[_Options]:
+    return NoteFile(paths.options, medium, _Options)

@@ -1,0 +1,209 @@
+"""A few messages by hand: consume, export, import."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintlog import Message, StoreConfig, open_store
+from flintlog.cli import main
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.store.put.appender import Appender, Prepared
+from flintlog.store.model.message import Receipt
+
+Golden = Callable[[str], Path]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> Any:  # noqa: ANN401
+    assert main.run([*map(str, arguments)]) == code
+    out = capsys.readouterr().out
+    return json.loads(out) if out else None
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "broker.conf"
+    path.write_text("mappedFileSizeCommitLog=65536\nmaxHashSlotNum=100\nmaxIndexNum=400\n")
+    return path
+
+
+def small_config() -> StoreConfig:
+    return StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, max_index_num=400)
+
+
+def test_a_message_is_consumed_once(tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "store"
+    place = ("--topic", "orders", "--queue", "1", "--tag", "paid", "--key", "o-17", "--property", "region=eu=1")
+    run(capsys, "put", store, "hello", "again", *place, "--create", "--config", config, "-o", "json")
+    asked = ("consume", store, "--group", "billing", "--topic", "orders", "-o", "json")
+    (got,) = run(capsys, *asked, "--limit", "1")
+    assert (got["body"], got["tags"], got["keys"]) == ("hello", "paid", ["o-17"])
+    assert got["properties"]["region"] == "eu=1"
+    assert [row["body"] for row in run(capsys, *asked)] == ["again"]
+    assert run(capsys, *asked) == []
+
+
+def test_what_is_exported_can_be_imported_elsewhere(
+    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, lines = golden("batch") / "store", tmp_path / "some.jsonl"
+    counted = run(capsys, "export", source, lines, "--until", "1700000009000", "-o", "json")
+    told = [json.loads(line) for line in lines.read_text("utf-8").splitlines()]
+    assert counted == {"messages": len(told)}
+    assert main.run(["export", str(source), "--until", "1700000009000"]) == ExitCode.FINE
+    assert capsys.readouterr().out == lines.read_text("utf-8")
+    assert len(told) > 50
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeCommitLog=4194304\nmaxHashSlotNum=100\nmaxIndexNum=4000\n")
+    capsys.readouterr()
+    done = run(capsys, "import", tmp_path / "new", lines, "--create", "--config", conf, "-o", "json")
+    assert done == {"messages": len(told), "skipped": 0}
+    assert main.run(["export", str(tmp_path / "new")]) == ExitCode.FINE
+    now = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for name in ("topic", "queue_id", "body", "properties", "flag", "born_timestamp", "born_host", "reconsume_times"):
+        assert [row[name] for row in now] == [row[name] for row in told], name
+
+
+def test_a_line_that_is_no_message_is_named(tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"topic": "orders", "body": "eA=="}\n{"topic": "orders"}\n')
+    place = ("import", str(tmp_path / "new"), str(tmp_path / "bad.jsonl"), "--create", "--config", str(config))
+    assert main.run(place) == ExitCode.USAGE
+    assert "line 2" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(
+    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "none" / "x.jsonl"
+    assert main.run(["export", str(golden("plain") / "store"), str(missing)]) == ExitCode.CANNOT_READ
+    said = capsys.readouterr()
+    assert "cannot be written: No such file or directory" in said.err
+    assert str(missing) in said.err
+    assert "unexpected" not in said.err
+    assert not missing.parent.exists()
+
+
+def test_a_topic_that_is_not_there_is_said_and_nothing_is_written(
+    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(golden("plain") / "store", store)
+    before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
+    assert main.run(["consume", str(store), "--group", "g", "--topic", "nope"]) == ExitCode.USAGE
+    said = capsys.readouterr()
+    assert "there is no topic nope" in said.err
+    assert not said.out
+    assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
+
+
+def test_a_topic_whose_queues_are_not_built_is_there(
+    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(golden("plain") / "store", store)
+    shutil.rmtree(store / "consumequeue")
+    rows = run(capsys, "consume", store, "--group", "g", "--topic", "TopicTest", "--limit", "2", "-o", "json")
+    assert len(rows) == 2
+
+
+def test_a_body_that_is_no_text_keeps_its_bytes(
+    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    bodies = [b"\xff\x00binary\xfe", "Grüße".encode(), b"", b"\xed\xa0\x80"]
+    with open_store(store, small_config()) as opened:
+        for body in bodies:
+            opened.put(Message("orders", body, properties={"KEYS": "k"}))
+    for command in ("cat", "tail", "consume"):
+        group = ("--group", "g", "--topic", "orders") if command == "consume" else ()
+        rows = run(capsys, command, store, "-o", "json", *group)
+        assert [row["body_form"] for row in rows] == ["base64", "text", "text", "base64"], command
+        assert [body_of(row) for row in rows] == bodies, command
+    got = run(capsys, "get", store, "--physical", 0, "-o", "json")["message"]
+    assert (body_of(got), got["body_form"]) == (bodies[0], "base64")
+
+
+def body_of(row: dict[str, str]) -> bytes:
+    return base64.b64decode(row["body"]) if row["body_form"] == "base64" else row["body"].encode()
+
+
+@pytest.mark.parametrize("form", ["text", "hex", "base64"])
+@pytest.mark.parametrize("kind", ["jsonl", "json"])
+def test_what_cat_showed_can_be_imported(
+    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str], form: str, kind: str
+) -> None:
+    bodies = [b"\xff\x00binary\xfe", "Grüße".encode(), b"", b"packed " * 1000]
+    with open_store(tmp_path / "store", small_config()) as opened:
+        for number, body in enumerate(bodies):
+            opened.put(Message("orders", body, compress="zlib" if number == 3 else None))
+    assert main.run(["cat", str(tmp_path / "store"), "-o", kind, "--body", form]) == ExitCode.FINE
+    (tmp_path / "lines").write_text(capsys.readouterr().out, "utf-8")
+    place = (tmp_path / "new", tmp_path / "lines", "--create", "--config", config)
+    assert run(capsys, "import", *place, "-o", "json") == {"messages": 4, "skipped": 0}
+    with open_store(tmp_path / "new", small_config()) as opened:
+        assert [message.plain_body() for message in opened.get("orders", 0, 0).messages] == bodies
+
+
+BAD_LINES = {
+    "no body": '{"topic": "orders"}',
+    "a body that is no base64": '{"topic": "orders", "body": "?"}',
+    "a topic that cannot be": '{"topic": "or/ders", "body": "eA=="}',
+    "a body that is too long": json.dumps({"topic": "orders", "body": "x" * 70_000, "body_form": "text"}),
+    "properties that are too long": json.dumps({"topic": "o", "body": "", "properties": {"p": "x" * 40_000}}),
+    "no JSON": "orders",
+    "too deep": "[" * 100_000,
+    "another form": '{"topic": "orders", "body": "x", "body_form": "rot13"}',
+}
+
+
+@pytest.mark.parametrize("bad", BAD_LINES)
+def test_an_import_with_a_bad_line_puts_nothing(
+    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str], bad: str
+) -> None:
+    good = '{"topic": "orders", "body": "eA=="}\n'
+    (tmp_path / "lines").write_text(good * 3 + BAD_LINES[bad] + "\n" + good)
+    place = ("import", str(tmp_path / "new"), str(tmp_path / "lines"), "--create", "--config", str(config))
+    assert main.run(place) == ExitCode.USAGE
+    assert "line 4" in capsys.readouterr().err
+    (tmp_path / "lines").write_text(good)
+    assert run(capsys, *place, "-o", "json") == {"messages": 1, "skipped": 0}
+    assert len(run(capsys, "export", tmp_path / "new", tmp_path / "out", "-o", "json")) == 1
+    assert len((tmp_path / "out").read_text().splitlines()) == 1
+
+
+def test_an_import_that_runs_again_puts_nothing_twice(
+    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lines").write_text('{"topic": "orders", "body": "eA=="}\n' * 5)
+    place = ("import", tmp_path / "new", tmp_path / "lines", "--create", "--config", config, "-o", "json")
+    assert run(capsys, *place) == {"messages": 5, "skipped": 0}
+    assert run(capsys, *place) == {"messages": 0, "skipped": 5}
+    assert run(capsys, *place, "--topic", "other") == {"messages": 5, "skipped": 0}
+    assert run(capsys, *place, "--again") == {"messages": 5, "skipped": 0}
+
+
+def test_an_import_that_is_interrupted_leaves_nothing_and_runs_again(
+    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lines").write_text('{"topic": "orders", "body": "eA=="}\n' * 500)
+    place = ("import", tmp_path / "new", tmp_path / "lines", "--create", "--config", config, "-o", "json")
+    append, count = Appender.append_held, 0
+
+    def interrupted(self: Appender, prepared: Prepared) -> Receipt:
+        nonlocal count
+        count += 1
+        if count == 200:
+            raise KeyboardInterrupt
+        return append(self, prepared)
+
+    monkeypatch.setattr(Appender, "append_held", interrupted)
+    assert main.run([*map(str, place)]) == ExitCode.INTERRUPTED
+    assert run(capsys, *place) == {"messages": 500, "skipped": 0}
+    rows = run(capsys, "cat", tmp_path / "new", "--topic", "orders", "-o", "json")
+    assert [row["queue_offset"] for row in rows] == list(range(500))

@@ -1,0 +1,86 @@
+"""Log files that lost their unused end, or all of their bytes: what is lost is named, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from flintlog import Message, StoreConfig, kernel, open_store
+from flintlog.maintenance.repair.repair import plan_repair, repair
+from flintlog.maintenance.verify.verify import verify
+from flintlog.checks.finding import ERROR, WARNING
+from flintlog.errors import WrongFileSize
+
+FILE_BYTES = 65536
+SMALL = StoreConfig(mapped_file_size_commit_log=FILE_BYTES, max_hash_slot_num=100, max_index_num=400)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """The log files of a store that was stopped cleanly."""
+    with open_store(tmp_path / "store", SMALL) as store:
+        for _ in range(200):
+            store.put(Message("orders", bytes(range(256)) * 4))
+    return sorted((tmp_path / "store" / "commitlog").iterdir())
+
+
+def records_end(file: Path) -> int:
+    data = file.read_bytes()
+    return kernel.scan(data, 0, len(data), int(file.name), check_crc=True).end
+
+
+@pytest.mark.parametrize("left", [4, 7, 8, 100])
+@pytest.mark.parametrize("number", [1, -1], ids=["closed", "last"])
+def test_a_file_cut_inside_its_unused_end_has_lost_nothing(files: list[Path], number: int, left: int) -> None:
+    file, root = files[number], files[0].parents[1]
+    data = file.read_bytes()
+    os.truncate(file, records_end(file) + left)
+    assert [(found.id, found.severity) for found in verify(root).findings] == [("wrong-file-size", WARNING)]
+    plan = plan_repair(root)
+    assert (plan.lost, plan.left) == ((), ())
+    assert repair(root).lost == []
+    assert file.read_bytes() == data
+    assert verify(root).findings == []
+
+
+def test_a_file_cut_inside_a_record_has_lost_it(files: list[Path]) -> None:
+    os.truncate(files[1], records_end(files[1]) - 10)
+    findings = verify(files[0].parents[1]).findings
+    assert {found.id for found in findings} >= {"wrong-file-size", "damaged-range"}
+    assert {found.severity for found in findings if found.id == "wrong-file-size"} == {ERROR}
+
+
+def test_a_blank_whose_magic_was_damaged_is_no_lost_message(files: list[Path]) -> None:
+    data = bytearray(files[1].read_bytes())
+    data[records_end(files[1]) + 6] ^= 1
+    files[1].write_bytes(data)
+    root = files[0].parents[1]
+    assert [found.id for found in verify(root).findings] == ["damaged-blank"]
+    assert repair(root).lost == []
+    assert verify(root).findings == []
+
+
+def test_an_empty_last_file_is_removed_by_an_opening_as_its_finding_says(files: list[Path]) -> None:
+    empty = files[-1].with_name(f"{len(files) * FILE_BYTES:020d}")
+    empty.touch()
+    root = files[0].parents[1]
+    (finding,) = verify(root).findings
+    assert (finding.id, finding.severity) == ("empty-file", WARNING)
+    assert "open the store, which removes it" in finding.remedy
+    with open_store(root, SMALL):
+        assert not empty.exists() or empty.stat().st_size
+
+
+def test_an_empty_file_before_others_is_no_trace_of_a_crash(files: list[Path]) -> None:
+    os.truncate(files[1], 0)
+    root = files[0].parents[1]
+    (finding,) = (found for found in verify(root).findings if found.id == "empty-file")
+    assert finding.severity == ERROR
+    assert "does not open before" in finding.remedy
+    with pytest.raises(WrongFileSize):
+        open_store(root, SMALL)
+    repair(root)
+    with open_store(root, SMALL) as store:
+        assert store.get("orders", 0, 199).messages

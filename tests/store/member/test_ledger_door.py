@@ -1,0 +1,263 @@
+"""A store and a group that does what the test tells it: what is shown when, and what a put is told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from flintlog import InvalidConfig, Message, open_store
+from flintlog.errors import LedgerLeftBehind, StoreClosed
+from flintlog.store.ledger import ledger_commit_log as ledger_log
+from flintlog.store.ledger.ledger_commit_log import ProposalAnswer
+from flintlog.store.model.message import PutStatus, Receipt
+from tests.store.told_group import CONFIG, PATIENCE_S, ToldGroup, until
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[ToldGroup]:
+    with open_store(tmp_path / "store", CONFIG) as store:
+        made = ToldGroup(store)
+        yield made
+        made.door.stop()
+
+
+def test_what_is_proposed_is_shown_when_it_is_committed_and_not_before(group: ToldGroup) -> None:
+    group.lead()
+    store = group.store
+    later = store.put_async(Message("orders", b"first", keys=["k"]))
+    positions = group.asked[0][0]
+    assert group.door.files.end_position > 0
+    assert store.max_physical_offset == 0
+    assert store.message_at(positions[0] + 48) is None
+    assert store.get("orders", 0, 0).messages == []
+    assert not later.done()
+    group.commit()
+    receipt = later.result(PATIENCE_S).check()
+    assert receipt.physical_offset == positions[0] + 48
+    store.wait_dispatched()  # the door's own thread may be at it still
+    assert [message.body for message in store.get("orders", 0, 0).messages] == [b"first"]
+    assert [message.body for message in store.query("orders", "k")] == [b"first"]
+    assert store.max_physical_offset == receipt.end_offset == group.door.committed_position
+
+
+def test_only_what_is_committed_is_shown_of_what_is_written(group: ToldGroup) -> None:
+    group.lead()
+    futures = [group.store.put_async(Message("orders", b"%d" % number)) for number in range(10)]
+    group.door.committed(3)
+    until(lambda: group.store.max_offset("orders", 0) == 4)
+    assert group.store.max_physical_offset == group.door.files.position_behind(3)
+    assert group.store.message_at(group.asked[3][0][0] + 48) is not None
+    assert group.store.message_at(group.asked[4][0][0] + 48) is None
+    assert sum(batch.num_rows for batch in group.store.scan()) == 4
+    assert not any(future.done() for future in futures)
+
+
+def test_a_put_that_waits_dispatches_itself(group: ToldGroup) -> None:
+    group.lead()
+    group.door.stop()
+    group.store.ledger._log.serve(group, {})
+    told: list[Receipt] = []
+    thread = threading.Thread(target=lambda: told.append(group.store.put(Message("orders", b"x"))))
+    thread.start()
+    until(lambda: group.asked)
+    group.commit()
+    thread.join(PATIENCE_S)
+    assert told[0].status is PutStatus.PUT_OK
+    assert len(group.store.get("orders", 0, 0).messages) == 1
+
+
+def test_queue_offsets_are_taken_from_the_queues_when_a_member_leads(group: ToldGroup) -> None:
+    group.lead()
+    futures = [group.store.put_async(Message("orders", b"%d" % number)) for number in range(5)]
+    group.commit()
+    assert [future.result(PATIENCE_S).queue_offset for future in futures] == list(range(5))
+    group.door.follow()
+    assert group.store.put(Message("orders", b"no")).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert not group.door.is_serving
+    group.lead()
+    later = group.store.put_async(Message("orders", b"next"))
+    group.commit()
+    assert later.result(PATIENCE_S).check().queue_offset == 5
+
+
+def test_who_does_not_lead_any_more_waits_for_no_put(group: ToldGroup) -> None:
+    group.lead()
+    with group.store._engine.log.lock():  # a put is being made
+        thread = threading.Thread(target=group.door.follow)
+        thread.start()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    assert group.store.put(Message("orders", b"no")).status is PutStatus.SERVICE_NOT_AVAILABLE
+
+
+def test_a_store_that_cannot_follow_its_log_says_so_and_takes_no_puts(
+    group: ToldGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group.lead()
+    failed: list[Exception] = []
+    group.door.on_failed = failed.append
+
+    def fails() -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(group.door, "_on_committed", fails)
+    group.door.committed(-1)
+    until(lambda: failed)
+    assert isinstance(failed[0], ZeroDivisionError)
+    assert not group.door.is_serving
+    assert group.store.put(Message("orders", b"no")).status is PutStatus.SERVICE_NOT_AVAILABLE
+
+
+def test_a_leader_serves_only_when_all_it_has_is_committed(group: ToldGroup) -> None:
+    group.lead()
+    group.store.put_async(Message("orders", b"from an earlier term"))
+    group.door.follow()
+    for _, _, answer in group.asked:
+        answer.set_result(ProposalAnswer(PutStatus.UNKNOWN_ERROR))
+    group.door.lead(group)
+    time.sleep(0.1)
+    assert not group.door.is_serving
+    group.asked = []
+    group.commit()
+    until(lambda: group.door.is_serving)
+    later = group.store.put_async(Message("orders", b"next"))
+    group.commit()
+    assert later.result(PATIENCE_S).check().queue_offset == 1
+
+
+@pytest.mark.parametrize("status", [PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.UNKNOWN_ERROR])
+def test_a_refused_put_leaves_no_gap_in_the_queue(group: ToldGroup, status: PutStatus) -> None:
+    group.lead()
+    group.refusal = status
+    assert group.store.put(Message("orders", b"refused")).status is status
+    group.refusal = None
+    until(lambda: group.door.is_serving)
+    later = group.store.put_async(Message("orders", b"taken"))
+    group.commit()
+    assert later.result(PATIENCE_S).check().queue_offset == 0
+
+
+def test_a_put_that_no_majority_has_yet_keeps_its_place(group: ToldGroup) -> None:
+    group.lead()
+    later = group.store.put_async(Message("orders", b"slow"))
+    group.asked.pop()[2].set_result(ProposalAnswer(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, is_written=True))
+    receipt = later.result(PATIENCE_S)
+    assert (receipt.status, receipt.physical_offset) == (PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, -1)
+    assert group.door.is_serving
+    following = group.store.put_async(Message("orders", b"next"))
+    group.commit()
+    assert following.result(PATIENCE_S).check().queue_offset == 1
+    group.store.wait_dispatched()
+    assert [message.body for message in group.store.get("orders", 0, 0).messages] == [b"slow", b"next"]
+
+
+def test_too_much_under_way_is_refused_without_a_gap(group: ToldGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_log, "MAX_OUTSTANDING", 3)
+    group.lead()
+    futures = [group.store.put_async(Message("orders", b"x")) for _ in range(3)]
+    assert group.store.put(Message("orders", b"y")).status is PutStatus.OS_PAGE_CACHE_BUSY
+    assert group.store.put_batch([Message("orders", b"y")] * 2).status is PutStatus.OS_PAGE_CACHE_BUSY
+    group.commit()
+    futures.append(group.store.put_async(Message("orders", b"z")))
+    group.commit()
+    assert [future.result(PATIENCE_S).check().queue_offset for future in futures] == [0, 1, 2, 3]
+
+
+def test_a_store_stopped_with_an_uncommitted_tail_comes_back_without_showing_it(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", CONFIG) as store:
+        group = ToldGroup(store)
+        group.lead()
+        first = store.put_async(Message("orders", b"first"))
+        group.commit()
+        first.result(PATIENCE_S).check()
+        store.put_async(Message("orders", b"tail"))
+        group.door.files.save_checkpoint(0)
+        group.door.stop()
+    with open_store(tmp_path / "store", CONFIG) as store:
+        assert store.recovery.findings == ()
+        assert [message.body for message in store.get("orders", 0, 0).messages] == [b"first"]
+        again = ToldGroup(store)
+        assert again.door.files.end == 1
+        again.commit()
+        store.wait_dispatched()
+        assert [message.body for message in store.get("orders", 0, 0).messages] == [b"first", b"tail"]
+        again.door.stop()
+
+
+def test_a_new_member_begins_where_the_groups_log_begins_now(group: ToldGroup) -> None:
+    """The group has deleted its oldest files: a queue's first message here is not its first one."""
+    file_bytes = CONFIG.mapped_file_size_commit_log
+    with open_store(group.store._engine.path.parent / "other", CONFIG) as other:
+        leader = ToldGroup(other)
+        leader.lead()
+        for number in range(400):
+            other.put_async(Message("orders", b"%d" % number * 50, keys=["k"]))
+        leader.commit()
+        entries = [leader.door.files.entry(index) for index in range(400)]
+        leader.door.stop()
+    kept = [entry for entry in entries if entry[0].position >= file_bytes]
+    assert kept[0][0].position == file_bytes
+    group.door.files.restart(file_bytes, kept[0][0].index)
+    group.door.files.append(kept)
+    group.commit()
+    group.store.wait_dispatched()
+    first = kept[0][0].index
+    assert group.store.min_physical_offset == file_bytes
+    assert (group.store.min_offset("orders", 0), group.store.max_offset("orders", 0)) == (first, 400)
+    assert group.store.get("orders", 0, first).messages[0].body == b"%d" % first * 50
+    group.lead()
+    later = group.store.put_async(Message("orders", b"next"))
+    group.commit()
+    assert later.result(PATIENCE_S).check().queue_offset == 400
+
+
+def test_a_log_that_was_read_does_not_begin_anew(group: ToldGroup) -> None:
+    group.lead()
+    group.store.put_async(Message("orders", b"x"))
+    group.commit()
+    with pytest.raises(LedgerLeftBehind, match="begins at"):
+        group.door.files.restart(10 * CONFIG.mapped_file_size_commit_log, 500)
+    assert group.door.files.end == 0
+    group.store.wait_dispatched()
+    assert len(group.store.get("orders", 0, 0).messages) == 1
+
+
+def test_a_plain_store_has_no_door_and_a_ledger_takes_no_bytes(tmp_path: Path, group: ToldGroup) -> None:
+    plain = CONFIG.with_changes(enable_dleger_commit_log=False)
+    with open_store(tmp_path / "plain", plain) as store, pytest.raises(InvalidConfig):
+        _ = store.ledger
+    with pytest.raises(StoreClosed):
+        group.store._engine.log.append_raw(0, b"x")
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_put_that_is_interrupted_is_withdrawn_or_outstanding(group: ToldGroup, is_taken: bool) -> None:
+    """Otherwise the next put gets the same queue offset, and the group commits both."""
+    group.lead()
+    answers: list[Future[ProposalAnswer]] = []
+
+    def propose(_: Sequence[bytes], answer: Future[ProposalAnswer]) -> None:
+        answers.append(answer)
+        if is_taken:
+            answer.set_running_or_notify_cancel()
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group, "propose", propose)
+        with pytest.raises(KeyboardInterrupt):
+            group.store.put(Message("orders", b"interrupted"))
+    (answer,) = answers
+    if is_taken:
+        time.sleep(0.2)
+        assert not group.door.is_serving
+        answer.set_result(ProposalAnswer(PutStatus.SERVICE_NOT_AVAILABLE))
+    else:
+        assert not answer.set_running_or_notify_cancel()
+    until(lambda: group.door.is_serving)
+    group.is_quick = True
+    assert group.store.put(Message("orders", b"next")).check().queue_offset == 0
