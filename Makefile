@@ -9,6 +9,8 @@ WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 4 ? 4 : n)))
 # Many tests have real processes, threads and disks in them. What failed beside others runs once more, alone, and must
 # pass then; that it did not at first stays in the output.
 AGAIN = { echo "What failed runs again, alone." >&2; $(BIN)/python -m pytest -q -m "not slow" --last-failed --last-failed-no-failures none; }
+# What `make bench` passes on to `flintlog bench`.
+ARGS ?= --rounds 1
 KERNEL_SOURCES := $(wildcard src/flintlog/kernel/*.pyx src/flintlog/kernel/*.pxd src/flintlog/kernel/*.pxi src/flintlog/kernel/*.h)
 
 .PHONY: help setup test test-slow lint demo bench docs clean
@@ -19,7 +21,7 @@ help:
 	@echo "make test-slow  the slow tests"
 	@echo "make lint       ruff and mypy"
 	@echo "make demo       kill a writer, recover, read: what was acknowledged is there; then Spark"
-	@echo "make bench      how fast this machine is with it"
+	@echo "make bench      how fast this machine is with it; ARGS='--compare java' beside RocketMQ's own store"
 	@echo "make docs       write the reference from the code again, and build the site"
 	@echo "make clean      remove everything that was built"
 
@@ -73,10 +75,11 @@ demo: $(STAMPS)/installed $(STAMPS)/java
 	$(BIN)/python examples/demo.py
 
 bench: $(STAMPS)/installed
-	$(BIN)/python benchmarks/store.py
+	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(STAMPS)/installed
 	$(BIN)/python -m scripts.reference
+	$(BIN)/python -m scripts.rooms
 	$(BIN)/python -m sphinx --quiet --nitpicky --fail-on-warning --keep-going -c docs/site . build/site
 	@echo "The site is build/site/index.html"
 

@@ -118,7 +118,7 @@ class JavaBroker(JavaSide[_BrokerEntryPoint]):
             raise
 
     def _before_start(self) -> None:
-        """What is to be set once the directory is loaded."""
+        """Change settings once the directory is loaded."""
 
     def _shut_down(self) -> None:
         self._java.shutdown()
@@ -143,7 +143,7 @@ class JavaBroker(JavaSide[_BrokerEntryPoint]):
         return self._put(self._java.put, [broker_request(message) for message in messages])
 
     def put_half(self, message: Message, producer_group: str, transaction_id: str) -> HalfMessage:
-        """Begin a transaction: the message is stored as a half message, which nobody sees."""
+        """Begin a transaction: the message is stored as a half message, which is not visible."""
         asked = {"TRAN_MSG": "true", "PGROUP": producer_group, "UNIQ_KEY": transaction_id}
         (receipt,) = self._put(self._java.putHalf, [broker_request(message, asked)])
         return HalfMessage(message.topic, producer_group, transaction_id, receipt)
@@ -153,16 +153,16 @@ class JavaBroker(JavaSide[_BrokerEntryPoint]):
         return self._end(half, TransactionType.COMMIT, from_check)
 
     def rollback(self, half: HalfMessage, *, from_check: bool = False) -> EndAnswer:
-        """Decide a transaction: its message is never seen."""
+        """Decide a transaction: its message never becomes visible."""
         return self._end(half, TransactionType.ROLLBACK, from_check)
 
     def register_producer(self, group: str) -> None:
-        """Let the broker ask this group about its open transactions; `checks` tells what it asked."""
+        """Let the broker ask this group about its open transactions; `checks` returns its questions."""
         self._java.registerProducer(group)
 
     def checks(self, group: str) -> list[TransactionCheck]:
-        """What the broker asked the group's producer since the last call."""
-        return self._told(
+        """The broker's questions to the group's producer since the last call."""
+        return self._answered(
             lambda file: self._java.checks(group, file), lambda line: msgspec.json.decode(line, type=TransactionCheck)
         )
 
@@ -170,7 +170,7 @@ class JavaBroker(JavaSide[_BrokerEntryPoint]):
 
     def messages(self, topic: str, queue_id: int = 0, offset: int = 0) -> list[BrokerMessage]:
         """Everything that can be pulled from a queue, from an offset on."""
-        return self._told(
+        return self._answered(
             lambda file: self._java.messages(topic, queue_id, offset, file),
             lambda line: msgspec.json.decode(line, type=BrokerMessage),
         )
@@ -181,7 +181,7 @@ class JavaBroker(JavaSide[_BrokerEntryPoint]):
         return self.messages(topic, queue_id)
 
     def wait_until(self, happened: Callable[[], bool], what: str, *, timeout_s: float = 20.0) -> None:
-        """Look again and again until something has happened."""
+        """Wait until a condition holds; an AssertionError when that takes too long."""
         deadline = time.monotonic() + timeout_s
         while not happened():
             if time.monotonic() > deadline:
@@ -193,21 +193,21 @@ class JavaBroker(JavaSide[_BrokerEntryPoint]):
         return self._java.minOffset(topic, queue_id)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset behind a queue's last message."""
+        """The offset after a queue's last message."""
         return self._java.maxOffset(topic, queue_id)
 
     def consumer_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Where a group goes on; -1 when it has not begun."""
+        """The offset at which a group continues; -1 when it has none."""
         return self._java.consumerOffset(group, topic, queue_id)
 
     def commit_consumer_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Say where a group goes on."""
+        """Set the offset at which a group continues."""
         self._java.commitConsumerOffset(group, topic, queue_id, offset)
 
     def delay_offsets(self) -> dict[int, int]:
         """How far each delay level was delivered."""
-        told = parse_config_object(self._java.delayOffsets().encode())
-        return msgspec.convert(told, type=dict[int, int], strict=False)
+        answer = parse_config_object(self._java.delayOffsets().encode())
+        return msgspec.convert(answer, type=dict[int, int], strict=False)
 
     def persist(self) -> None:
         """Save consumer and delay offsets now, as the broker does every few seconds."""
@@ -225,12 +225,12 @@ class JavaBroker(JavaSide[_BrokerEntryPoint]):
             "sysFlag": sys_flag,
             "fromCheck": from_check,
         }
-        told = self._java.endTransaction(msgspec.json.encode(request).decode())
-        return msgspec.json.decode(told, type=EndAnswer)
+        answer = self._java.endTransaction(msgspec.json.encode(request).decode())
+        return msgspec.json.decode(answer, type=EndAnswer)
 
     def _put(self, call: Callable[[str, str], int], requests: Iterable[dict[str, object]]) -> list[JavaReceipt]:
         asked = self._asked(map(msgspec.json.encode, requests))
-        return self._told(
+        return self._answered(
             lambda answers: call(asked, answers), lambda line: msgspec.json.decode(line, type=JavaReceipt)
         )
 

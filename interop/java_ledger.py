@@ -21,7 +21,6 @@ from typing import Protocol
 
 import msgspec
 
-from flintlog.testing.free_ports import free_ports
 from interop.java_process import SHORT_LIVED
 from interop.java_side import JavaSide
 
@@ -29,7 +28,7 @@ POLL_INTERVAL_S = 0.02
 
 # Small files, so that a test sees more than one of them.
 SMALL_LEDGER = {"mappedFileSizeForEntryData": 64 * 1024, "mappedFileSizeForEntryIndex": 32 * 512}
-# A leader that is gone is missed after a second and a half instead of six.
+# The loss of a leader is noticed after a second and a half instead of six.
 QUICK_LEDGER = {**SMALL_LEDGER, "heartBeatTimeIntervalMs": 500}
 
 
@@ -82,12 +81,6 @@ class _LedgerEntryPoint(Protocol):
     def entries(self, node_id: str, first: int, last: int, file: str) -> int: ...
     def transfer(self, node_id: str, successor: str) -> int: ...
     def measure(self, node_id: str, task: str) -> str: ...
-
-
-def ledger_addresses(*node_ids: str) -> dict[str, str]:
-    """A free port of this machine for each node."""
-    ports = free_ports(len(node_ids))
-    return {node_id: f"127.0.0.1:{port}" for node_id, port in zip(node_ids, ports, strict=True)}
 
 
 class JavaLedger(JavaSide[_LedgerEntryPoint]):
@@ -155,14 +148,14 @@ class JavaLedger(JavaSide[_LedgerEntryPoint]):
     def append(self, node_id: str, bodies: Iterable[bytes], *, window: int = 64) -> list[LedgerReceipt]:
         """Append entries through a node, `window` of them at a time; the answers in the same order."""
         asked = self._asked(msgspec.json.encode({"body": body}) for body in bodies)
-        return self._told(lambda file: self._java.append(node_id, window, asked, file), _parse_receipt)
+        return self._answered(lambda file: self._java.append(node_id, window, asked, file), _parse_receipt)
 
     def entries(self, node_id: str, first: int | None = None, last: int | None = None) -> list[LedgerEntryView]:
         """Entries of a node's own files, committed or not: all, or from `first` to `last`."""
         info = self.info(node_id)
         begin = max(info.begin_index, 0) if first is None else first
         end = info.end_index if last is None else last
-        return self._told(lambda file: self._java.entries(node_id, begin, end, file), _parse_entry)
+        return self._answered(lambda file: self._java.entries(node_id, begin, end, file), _parse_entry)
 
     def transfer(self, node_id: str, successor: str) -> int:
         """Ask the leader to hand over to `successor`; DLedger's code, 200 when it has."""
@@ -171,8 +164,8 @@ class JavaLedger(JavaSide[_LedgerEntryPoint]):
     def measure(self, node_id: str, *, producers: int, body_bytes: int, seconds: float) -> LedgerFigures:
         """Let producers append through the leader, each waiting for its own entry."""
         task = {"producers": producers, "bodyBytes": body_bytes, "seconds": seconds}
-        told = self._java.measure(node_id, msgspec.json.encode(task).decode())
-        return msgspec.json.decode(told, type=LedgerFigures)
+        answer = self._java.measure(node_id, msgspec.json.encode(task).decode())
+        return msgspec.json.decode(answer, type=LedgerFigures)
 
 
 def _parse_receipt(line: bytes) -> LedgerReceipt:

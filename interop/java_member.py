@@ -25,7 +25,7 @@ from interop.java_process import SHORT_LIVED
 from interop.java_store import JavaReceipt
 
 HEARTBEAT_MS = 500
-"""A leader that is gone is missed after a second and a half instead of six."""
+"""The loss of a leader is noticed after a second and a half instead of six."""
 
 
 class _MemberEntryPoint(Protocol):
@@ -76,7 +76,7 @@ class JavaMember(JavaBroker):
 
     @property
     def backlog_bytes(self) -> int:
-        """What is committed and stands in no queue yet."""
+        """Committed bytes that are in no queue yet."""
         return self._member.behind()
 
     def transfer(self, successor: str) -> int:
@@ -86,7 +86,7 @@ class JavaMember(JavaBroker):
     def put_many(self, messages: Iterable[Message], *, window: int = 64) -> list[JavaReceipt]:
         """Put messages, `window` of them at a time; the answers in the same order."""
         asked = self._asked(msgspec.json.encode(broker_request(message)) for message in messages)
-        return self._told(
+        return self._answered(
             lambda file: self._member.putMany(window, asked, file),
             lambda line: msgspec.json.decode(line, type=JavaReceipt),
         )

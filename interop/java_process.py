@@ -1,7 +1,7 @@
-"""A Java process of ours and the line to it: started, spoken to through Py4J, and ended, cleanly or by force.
+"""A Java process of ours: starts it, calls it through Py4J, and ends it, cleanly or by force.
 
-The process ends by itself when its standard input closes, so one whose parent was killed does not stay behind. What
-Java prints is kept in a file and quoted when something goes wrong.
+The process ends by itself when its standard input closes, so it does not outlive a parent that was killed. Java's
+output is kept in a file and quoted in errors.
 """
 
 from __future__ import annotations
@@ -73,19 +73,19 @@ class JavaProcess:
             raise
 
     def kill(self) -> None:
-        """SIGKILL: what a crash of the process leaves."""
+        """Kill the process; a store keeps what a crash leaves."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         self._tidy()
 
     def end(self) -> None:
-        """Close the line; the process halts. Nothing of a store is shut down by this."""
+        """Close the connection and kill the process; a store is not shut down by this."""
         gateway = getattr(self, "_gateway", None)
         try:
             if gateway is not None:
                 gateway.close()
         except (AttributeError, OSError):
-            pass  # a call was interrupted in its middle, and Py4J trips over what is left of its line
+            pass  # a call was interrupted in its middle, and Py4J's connection is broken
         finally:
             self.kill()
 

@@ -1,4 +1,4 @@
-"""What it takes to run the real RocketMQ store: a JDK, its jars, and our few classes, compiled.
+"""Provides what the real RocketMQ store needs to run: a JDK, its jars, and our few compiled classes.
 
 The jars (RocketMQ 5.5.0 and what it needs, about 150 MB) are fetched once with Maven into the user's cache:
 
@@ -34,7 +34,7 @@ FETCH_TIMEOUT_S = 900
 _SOURCES = Path(__file__).parent / "java"
 _POM = _SOURCES / "pom.xml"
 
-# RocketMQ unmaps its files through these doors of the JDK, which are closed unless asked for.
+# RocketMQ unmaps its files through these internals of the JDK, which are closed by default.
 _OPENED = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
@@ -59,7 +59,7 @@ class JavaRuntime:
 
 
 def java_runtime(cache: Path | None = None) -> JavaRuntime:
-    """Find or make all that is needed; raises `MissingExtra` with the reason."""
+    """Find or make everything that is needed; raises `MissingExtra` with the reason."""
     root = cache or _default_cache()
     java, javac = _find("java"), _find("javac")
     _check_version(java)
@@ -92,8 +92,8 @@ def _find(program: str) -> Path:
 
 
 def _check_version(java: Path) -> None:
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
-    quoted = told.partition('"')[2].partition('"')[0]
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    quoted = output.partition('"')[2].partition('"')[0]
     major = quoted.split(".")[0]
     if not major.isdigit() or int(major) < JAVA_LEAST:
         raise MissingExtra(
@@ -160,7 +160,7 @@ def _compile(javac: Path, classes: Path, classpath: Sequence[Path]) -> None:
 
 @contextmanager
 def _made(directory: Path) -> Iterator[Path]:
-    """A directory that appears under its name only when the block has ended well."""
+    """A directory that gets its name only if the block succeeds."""
     draft = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     try:
         yield draft
@@ -177,6 +177,6 @@ def _run(command: Sequence[str | Path], failure: FlintlogError) -> None:
         failure.advice = f"gave up after {FETCH_TIMEOUT_S} s"
         raise failure from late
     if ended.returncode != 0:
-        told = (ended.stdout + ended.stderr).strip().splitlines()
-        failure.advice = "; ".join(told[:3]) or f"exit code {ended.returncode}"
+        output = (ended.stdout + ended.stderr).strip().splitlines()
+        failure.advice = "; ".join(output[:3]) or f"exit code {ended.returncode}"
         raise failure

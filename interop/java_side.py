@@ -1,8 +1,8 @@
-"""What the real Java things that tests drive have in common: a process, a line to it, and files for what is long.
+"""The common part of all Java processes that tests drive: the process, calls to it, and files for long arguments.
 
-A call goes through Py4J. Whatever can be long, in either direction, is a file of lines of JSON in the process's own
-directory: its path is passed, and Java says how many lines it wrote. Leaving a block shuts down as RocketMQ would;
-leaving it by an exception, or `kill()`, kills the process, which leaves what a crash leaves.
+A call is made through Py4J. Long arguments and results are files of lines of JSON in the process's own directory: the
+path is passed, and Java returns how many lines it wrote. Leaving a `with` block shuts down as RocketMQ would. Leaving
+it by an exception, or `kill()`, kills the process, as a crash would.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class JavaSide(ABC, Generic[Entry]):
 
     @abstractmethod
     def _shut_down(self) -> None:
-        """Stop what runs there, as RocketMQ would."""
+        """Shut the Java object down, as RocketMQ would."""
 
     def kill(self) -> None:
         """Kill the process: nothing is flushed or saved."""
@@ -80,8 +80,8 @@ class JavaSide(ABC, Generic[Entry]):
             out.writelines(line + b"\n" for line in lines)
         return str(file)
 
-    def _told(self, call: Callable[[str], int], parse: Callable[[bytes], Value]) -> list[Value]:
-        """What Java writes into the file whose path it is called with."""
+    def _answered(self, call: Callable[[str], int], parse: Callable[[bytes], Value]) -> list[Value]:
+        """The values that Java writes into the file whose path it is called with."""
         file = self._new_file()
         count = call(str(file))
         values = [parse(line) for line in file.read_bytes().splitlines()]

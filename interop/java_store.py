@@ -1,4 +1,4 @@
-"""The real RocketMQ store, opened from Python: to write directories for us to read, and to judge those we wrote.
+"""The real RocketMQ store, opened from Python: it writes directories for us to read, and checks those we wrote.
 
     with JavaStore("some-directory", {"mappedFileSizeCommitLog": "1048576"}) as java:
         java.put([Message("orders", b"...", keys=["o-17"])])
@@ -70,7 +70,7 @@ class JavaInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JavaFigures(msgspec.Struct, frozen=True, rename="camel"):
-    """What the store has counted: its map for admin tools, puts by topic, gets, and how far readers were behind."""
+    """The store's counts: its map for admin tools, puts by topic, gets, and the lag of readers."""
 
     runtime_info: dict[str, str]
     topic_times: dict[str, int]
@@ -108,8 +108,8 @@ class JavaStore(JavaSide[EntryPoint]):
             "clockMs": clock_ms,
         }
         try:
-            told = self._java.load(str(self.path), msgspec.json.encode(settings).decode())
-            self.opened = msgspec.json.decode(told, type=JavaInfo)
+            answer = self._java.load(str(self.path), msgspec.json.encode(settings).decode())
+            self.opened = msgspec.json.decode(answer, type=JavaInfo)
             if not self.opened.loaded:
                 raise DamagedStore("the Java store refuses to load this directory", path=self.path)
             self._java.start()
@@ -127,7 +127,7 @@ class JavaStore(JavaSide[EntryPoint]):
 
         `clock_ms` sets the store's clock for the first; it moves on by one with each put.
         """
-        return self._told(
+        return self._answered(
             lambda answers: self._java.put(self._asked(_put_lines(messages, clock_ms)), answers),
             lambda line: msgspec.json.decode(line, type=JavaReceipt),
         )
@@ -137,11 +137,11 @@ class JavaStore(JavaSide[EntryPoint]):
         self._java.follow(address)
 
     def figures(self) -> JavaFigures:
-        """What the store has counted since it was opened."""
+        """The store's counts since it was opened."""
         return msgspec.json.decode(self._java.figures(), type=JavaFigures)
 
     def measure_puts(self, *, producers: int, body_bytes: int, seconds: float) -> JavaPuts:
-        """Let threads put into the open store, each waiting for its own message; what was acknowledged counts."""
+        """Let threads put into the open store, each waiting for its own message; counts acknowledged puts."""
         task = {"threads": producers, "bodyBytes": body_bytes, "seconds": seconds}
         return msgspec.json.decode(self._java.measurePuts(msgspec.json.encode(task).decode()), type=JavaPuts)
 
@@ -156,17 +156,17 @@ class JavaStore(JavaSide[EntryPoint]):
 
     def messages(self) -> list[MessageView]:
         """Every record of the log, in log order."""
-        return self._told(self._java.messages, parse_message_view)
+        return self._answered(self._java.messages, parse_message_view)
 
     def queues(self) -> list[QueueView]:
         """Every queue, by topic and queue id."""
         self.wait_dispatched()
-        return self._told(self._java.queues, lambda line: msgspec.json.decode(line, type=QueueView))
+        return self._answered(self._java.queues, lambda line: msgspec.json.decode(line, type=QueueView))
 
     def entries(self) -> list[EntryView]:
         """Every entry of every queue, queue by queue."""
         self.wait_dispatched()
-        return self._told(self._java.entries, lambda line: msgspec.json.decode(line, type=EntryView))
+        return self._answered(self._java.entries, lambda line: msgspec.json.decode(line, type=EntryView))
 
     def view(self) -> StoreView:
         """Everything that the Java store holds."""
@@ -176,7 +176,7 @@ class JavaStore(JavaSide[EntryPoint]):
         """Java's answers to many questions at once."""
         self.wait_dispatched()
         asked = self._asked(msgspec.json.encode(question) for question in questions)
-        lines = self._told(lambda answers: self._java.answer(asked, answers), bytes)
+        lines = self._answered(lambda answers: self._java.answer(asked, answers), bytes)
         return [parse_answer(question, line) for question, line in zip(questions, lines, strict=True)]
 
     def query(

@@ -1,7 +1,7 @@
 """Questions to a store and their answers, as lines of JSON that both ours and the Java store understand.
 
     key    which messages have this key (index), oldest first
-    time   which queue offset stands at this time
+    time   which queue offset was stored at this time
     get    one page of a queue
 
 A line of a golden `queries.jsonl` holds a question and Java's answer to it; `parse_question` and `parse_answer` each
@@ -36,7 +36,7 @@ class KeyQuestion(msgspec.Struct, frozen=True, rename="camel", tag_field="kind",
 
 
 class TimeQuestion(msgspec.Struct, frozen=True, rename="camel", tag_field="kind", tag="time"):
-    """Which queue offset stands at this time?"""
+    """Which queue offset was stored at this time?"""
 
     topic: str
     queue_id: int
@@ -67,7 +67,7 @@ class TimeAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GetAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """One page: its status by RocketMQ's name, where to go on, and the messages' physical offsets."""
+    """One page: its status by RocketMQ's name, the next offset, and the messages' physical offsets."""
 
     status: str
     next_begin_offset: int
@@ -98,7 +98,7 @@ def parse_answer(question: Question, line: bytes | str) -> Answer:
 
 
 def ask(store: Store, question: Question) -> Answer:
-    """A store of ours answers."""
+    """The answer of a store of ours."""
     match question:
         case KeyQuestion(topic, key, begin, end, max_num, index_type):
             found = store.query(topic, key, begin=begin, end=end, max_count=max_num, index_type=index_type)

@@ -1,8 +1,8 @@
-"""What can be seen of a store from outside, as plain values: to compare ours with the real Java store.
+"""The visible contents of a store as plain values, to compare ours with the real Java store.
 
-A `StoreView` holds every record of the log and every entry of every queue. `view_of` takes one of a store of ours
-through its public methods; `JavaStore.view` takes one of RocketMQ's. `differences` says in words where two views
-part. The field names in JSON are RocketMQ's, so the lines of a golden manifest decode into the same values.
+A `StoreView` holds every record of the log and every entry of every queue. `view_of` makes one of a store of ours
+through its public methods; `JavaStore.view` makes one of RocketMQ's. `differences` says in words where two views
+differ. The field names in JSON are RocketMQ's, so the lines of a golden manifest decode into the same values.
 
 A queue that is still empty is left out: whether it is there depends on who asked for it before.
 """
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from flintlog.store.store import Store
     from flintlog.store.model.stored_message import StoredMessage
+    from flintlog.store.store import Store
 
 PAGE_COUNT = 32
 INNER_BATCH_FLAG = 0x80
@@ -116,7 +116,7 @@ def view_of(store: Store) -> StoreView:
 
 
 def messages_of(store: Store) -> Iterator[MessageView]:
-    """Every record of the log, also those that stand in no queue, in log order."""
+    """Every record of the log in log order, also those that are in no queue."""
     for batch in store.scan(include_body=False):
         for physical_offset in batch.column("physical_offset").to_pylist():
             message = store.message_at(physical_offset)
@@ -170,7 +170,7 @@ def _entries_of(store: Store, queue: QueueView) -> Iterator[EntryView]:
 
 
 def differences(left: StoreView, right: StoreView, *, limit: int = 20) -> list[str]:
-    """Where two views part, at most `limit` sentences."""
+    """Where two views differ, at most `limit` sentences."""
     found: list[str] = []
     for sentence in _all_differences(left, right):
         found.append(sentence)

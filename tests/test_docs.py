@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from scripts import rooms
 from scripts.reference import PAGES
 
 from flintlog.bench.tasks import TASKS
@@ -22,7 +23,7 @@ DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
 
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 _MODULE = re.compile(r"`(flintlog(?:\.\w+)+)")
-_FILE = re.compile(r"`((?:tests|examples|benchmarks|scripts|docs|src|flintlog)/[\w./-]+)`")
+_FILE = re.compile(r"`((?:tests|interop|examples|benchmarks|scripts|docs|src|flintlog)/[\w./-]+)`")
 _OF_A_STORE = re.compile(
     r"flintlog/(writer|(?:stop|queues|cut|delay|swap|batches|deleted|options|polled|reign)\.json|rebuild/?|cut(?:/.*)?)$"
 )
@@ -81,6 +82,12 @@ def test_no_page_knows_the_machine_it_was_written_on(path: Path) -> None:
     assert _MACHINE.findall(path.read_text("utf-8")) == []
 
 
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if path.parent.name != "reference"], ids=_name)
+def test_sentences_have_a_subject(path: Path) -> None:
+    riddle = re.compile(r"(?i:\bwhoever\b|\bthe interpreter\b)|(?:^|\. )Who ", re.MULTILINE)
+    assert riddle.findall(_prose(path)) == [], "name the thread, the caller, the writer; say the GIL"
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
 def test_modules_and_files_that_are_named_exist(path: Path) -> None:
     text = path.read_text("utf-8")
@@ -126,6 +133,20 @@ def test_a_decision_is_half_a_page(path: Path) -> None:
     assert len(text.splitlines()) <= 45
 
 
+def test_decisions_are_few_and_cited_by_the_code_they_govern() -> None:
+    numbers = [path.name[:4] for path in DECISIONS]
+    assert numbers == [f"{number:04}" for number in range(1, len(numbers) + 1)]
+    assert len(numbers) <= 20, "fold what is no choice into a subject page"
+    sources = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
+    assert sorted(set(re.findall(r"docs/decisions/(\d{4})", sources))) == numbers
+
+
+def test_the_changes_of_a_version_fit_on_a_screen() -> None:
+    _, *versions = (ROOT / "CHANGELOG.md").read_text("utf-8").split("\n## ")
+    assert versions
+    assert [version.splitlines()[0] for version in versions if len(version.splitlines()) > 60] == [], "no diary"
+
+
 def test_pictures_are_small() -> None:
     pictures = list((ROOT / "docs" / "images").iterdir())
     assert [path.name for path in pictures if path.stat().st_size > 150 * 1024] == []
@@ -136,7 +157,7 @@ def test_every_thread_is_in_the_architecture() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     rooms = [PACKAGE / room for room in ("disk", "derive", "store", "replication", "pipeline")]
     sources = [path.read_text("utf-8") for room in rooms for path in room.rglob("*.py")]
-    starts = re.compile(r'(?:name(?:_prefix)?=f?|\n +)"(flintlog-[a-z-]+)')
+    starts = re.compile(r'(?:name(?:_prefix)?=f?|watcher=|\{|\n +)"(flintlog-[a-z-]+)')
     made = {name for source in sources for name in starts.findall(source)}
     named = set(re.findall(r"`(flintlog-[a-z-]+)", text))
     assert len(made) >= 9
@@ -198,3 +219,21 @@ def test_every_command_and_option_says_what_it_is_for() -> None:
         if isinstance(option, click.Option) and not option.hidden and not option.help
     ]
     assert silent == [], "give these options a `help`"
+
+
+def test_the_drawing_of_the_rooms_is_what_the_code_gives() -> None:
+    is_up_to_date = rooms.PICTURE.read_text("utf-8") == rooms.render()
+    assert is_up_to_date, "docs/images/rooms.svg is old: run `make docs` (or python -m scripts.rooms), and commit it"
+
+
+def test_folders_and_files_that_contributing_names_exist() -> None:
+    lines = (ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("| ") and " | " in line]
+    folders = [name for row in rows for name in re.findall(r"`([a-z_]+(?:/[a-z_.]+)*)`", row[1]) if "src/" not in name]
+    assert len(folders) > 30
+    assert [name for name in folders if not any(PACKAGE.rglob(name))] == []
+    answers = [row[1] for row in rows if row[0].endswith("?")]
+    assert len(answers) == 5
+    assert [answer for answer in answers if not re.match(r"`src/flintlog/[a-z_/]+\.py`", answer)] == []
+    files = re.findall(r"`(src/flintlog/[a-z_/]+\.py)`", "\n".join(answers))
+    assert [name for name in files if not (ROOT / name).exists()] == []

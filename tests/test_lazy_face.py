@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 import flintlog
+from flintlog import public
 from flintlog.version import VERSION
 
 
 def _declared() -> dict[str, str]:
-    """What type checkers see: the imports under TYPE_CHECKING, name to module."""
-    tree = ast.parse(Path(flintlog.__file__).read_text("utf-8"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.col_offset > 0]
+    """What type checkers see: the imports of the listing, name to module."""
+    tree = ast.parse(Path(public.__file__).read_text("utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     return {alias.name: node.module or "" for node in imports for alias in node.names}
 
 
@@ -39,8 +40,22 @@ def test_dir_lists_the_public_names() -> None:
     assert flintlog.__version__ == VERSION
 
 
-def test_importing_the_package_imports_no_store() -> None:
-    source = str(Path(flintlog.__file__).parents[1])
-    code = "import sys, flintlog; sys.exit('flintlog.store' in sys.modules)"
-    environment = {**os.environ, "PYTHONPATH": source}
-    assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=60, check=False).returncode == 0
+@pytest.mark.parametrize(
+    "code",
+    ["import flintlog", "from flintlog import errors, kernel", "import flintlog; hasattr(flintlog, '__wrapped__')"],
+)
+def test_the_package_and_its_folders_import_no_store(code: str) -> None:
+    assert _run(f"import sys; {code}; sys.exit('flintlog.store' in sys.modules)") == 0
+
+
+def test_a_star_imports_the_public_names() -> None:
+    assert _run("from flintlog import *; import sys; sys.exit(open_store.__name__ != 'open_store')") == 0
+
+
+def test_dir_is_the_first_thing_that_is_asked() -> None:
+    assert _run("import flintlog, sys; sys.exit('open_store' not in dir(flintlog))") == 0
+
+
+def _run(code: str) -> int:
+    environment = {**os.environ, "PYTHONPATH": str(Path(flintlog.__file__).parents[1])}
+    return subprocess.run([sys.executable, "-c", code], env=environment, timeout=60, check=False).returncode

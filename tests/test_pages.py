@@ -1,4 +1,4 @@
-"""The README and the guides, run. Pages that need Spark are run by `tests/pipeline/test_pages.py`."""
+"""The README and the guides, run. Pages that need Spark are run by `tests/pipeline/jobs/test_pages.py`."""
 
 from __future__ import annotations
 

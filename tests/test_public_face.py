@@ -38,15 +38,16 @@ SIGNATURES: dict[Callable[..., object], str] = {
     "delay_level=0, deliver_at_ms=None, compress=None)",
     StoreConfig.from_rocketmq: "(values)",
     StoreConfig.load: "(path)",
-    Store.put: "(self, message)",
-    Store.put_batch: "(self, messages)",
-    Store.put_encoded: "(self, batch)",
+    Store.put: "(self, message, *, check=True)",
+    Store.put_batch: "(self, messages, *, check=True)",
+    Store.put_encoded: "(self, batch, *, check=True)",
     encoded_batch: "(messages)",
-    Store.put_async: "(self, message)",
-    Store.aput: "(self, message)",
+    Store.put_async: "(self, message, *, check=True)",
+    Store.aput: "(self, message, *, check=True)",
+    Store.aput_batch: "(self, messages, *, check=True)",
     Store.wait_dispatched: "(self)",
     Store.get: "(self, topic, queue_id, offset, max_count=32, filter=None, max_bytes=134217728, *, group=None)",
-    Store.query: "(self, topic, key, begin=0, end=9223372036854775807, max_count=32, index_type=None)",
+    Store.query: "(self, topic, key, begin=0, end=9223372036854775807, max_count=None, index_type=None)",
     Store.message_at: "(self, physical_offset)",
     Store.message_by_id: "(self, message_id)",
     Store.offset_at: "(self, topic, queue_id, timestamp_ms, boundary='lower')",
@@ -113,7 +114,15 @@ def test_errors_have_one_root_and_a_code_each() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["store.store", "store.message", "store.config", "store.sql92", "testing.stores", "testing.clock"]
+    "name",
+    [
+        "store.store",
+        "store.model.message",
+        "store.options.store_config",
+        "store.filters.sql92",
+        "testing.stores",
+        "testing.clock",
+    ],
 )
 def test_examples_in_docstrings_run(name: str) -> None:
     result = doctest.testmod(import_module(f"flintlog.{name}"))

@@ -1,13 +1,15 @@
-"""The rooms of the package: which may import which, and which may open files.
+"""The rooms of the package: which may import which, in what order their folders lie, and which may open files.
 
-A room may import the rooms before it in `ROOMS`, the leaves that everyone may use, and itself.
+A room may import the rooms before it in `ROOMS`, the leaves that everyone may use, and itself. Inside a room a folder
+may import the folders before it in `FOLDERS`; the modules at the top of a room have their place in the same order.
+Imports for types alone cause no cycle when the program runs; they may also name a module at the top of the room.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,23 +20,48 @@ ROOMS = (
     "kernel",
     "disk",
     "derive",
+    "checks",
     "store",
     "services",
     "remoting",
     "replication",
-    "care",
+    "maintenance",
     "pipeline",
     "testing",
     "bench",
     "cli",
 )
 LEAVES = frozenset({"errors", "version"})
-NOT_ALLOWED = {"derive": frozenset({"disk"}), "cli": frozenset({"testing"})}
-"""Rooms further up that a room must not touch all the same: what follows from the log is pure, and only the benchmark
-runs the Java store outside of tests."""
+NOT_ALLOWED = {"derive": frozenset({"disk"}), "checks": frozenset({"disk"}), "cli": frozenset({"testing"})}
+"""Rooms further up that a room must not touch all the same: what follows from the log is pure, and commands do without
+what is for tests."""
+
+FOLDERS = {
+    "disk": ("bell", "media", "faulty", "load_medium", "segments"),
+    "store": (
+        "options", "model", "runtime", "paths", "filters", "log", "queues", "index", "ledger", "settings", "dispatch",
+        "components", "stats", "flush", "recovery", "engine", "read", "put", "retention", "consume",
+        "member", "store",
+    ),
+    "services": ("log_tail", "rebuilding", "unique_key", "retry", "delay", "timer", "transaction"),
+    "replication": ("broker_ports", "figures", "status", "loop_thread", "ha", "ledger", "prometheus"),
+    "replication.ledger": ("core", "node", "store_node"),
+    "maintenance": ("inspect", "verify", "repair", "backup"),
+    "pipeline": (
+        "reading", "spark", "building", "tables", "sink", "source", "sql", "jobs", "session", "compact", "dispatch",
+        "export", "rebuild", "replay", "report", "report_page", "verify",
+    ),
+    "cli": (
+        "exit_codes", "times", "output", "names", "drawing", "messages", "parameters", "group", "completion", "main",
+        "look", "mend", "run", "pipeline", "top",
+    ),
+}  # fmt: skip
+"""The folders and top modules of a room, each importing only those before it. A module that is not listed fails."""
 
 OPENS_FILES = frozenset({"disk", "testing", "bench", "cli"})
 STANDARD_LIBRARY_ONLY = frozenset({"format"})
+NOT_INSTALLED = frozenset({"benchmarks", "examples", "interop", "scripts", "tests"})
+"""Folders of the project that a wheel does not have."""
 
 _FILE_MODULES = frozenset({"shutil", "tempfile", "fcntl", "glob", "fileinput"})
 _OS_CALLS = frozenset(
@@ -58,10 +85,17 @@ class Violation:
     what: str
 
 
-def find_violations(room: str, source: str) -> list[Violation]:
-    """Every place of a module that its room forbids."""
+def find_violations(module: str, source: str) -> list[Violation]:
+    """Every place of a module (its dotted name, without `flintlog.`) that its room or its folder forbids."""
     tree = ast.parse(source)
+    room = module.split(".", maxsplit=1)[0]
     found = [Violation(room, line, what) for line, name in _imports(tree) for what in _judge_import(room, name)]
+    types = _type_only_lines(tree)
+    found += [
+        Violation(room, line, what)
+        for line, name in _imports(tree)
+        for what in _judge_folder(module, name.removeprefix("flintlog."), for_types=line in types)
+    ]
     if room not in OPENS_FILES:
         found += [Violation(room, line, what) for line, what in _file_access(tree)]
     return sorted(found, key=lambda violation: violation.line)
@@ -77,10 +111,43 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
 
 
+def _type_only_lines(tree: ast.AST) -> set[int]:
+    """The lines of `if TYPE_CHECKING:`."""
+    guarded = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    return {
+        inner.lineno
+        for node in guarded
+        for part in node.body
+        for inner in ast.walk(part)
+        if isinstance(inner, ast.stmt)
+    }
+
+
+def _judge_folder(module: str, target: str, *, for_types: bool) -> Iterator[str]:
+    for package, order in FOLDERS.items():
+        if not (module.startswith(f"{package}.") and target.startswith(f"{package}.")):
+            continue
+        own, other = (name.removeprefix(f"{package}.").split(".")[0] for name in (module, target))
+        if own not in order:
+            yield f"{package}.{own} has no place in the order of {package}"
+        elif other not in order:
+            yield f"imports {package}.{other}, which has no place in the order of {package}"
+        elif order.index(other) > order.index(own) and not (for_types and _is_module(f"{package}.{other}")):
+            yield f"imports {package}.{other}, which comes after {package}.{own}"
+
+
+def _is_module(name: str) -> bool:
+    return (_PACKAGE / f"{name.replace('.', '/')}.py").exists()
+
+
 def _judge_import(room: str, name: str) -> Iterator[str]:
     parts = name.split(".")
     if not parts[0]:
         yield f"relative import {name}"
+    elif parts[0] in NOT_INSTALLED:
+        yield f"imports {parts[0]}, which is not installed with the package"
     elif parts[0] == "flintlog":
         yield from _judge_room(room, parts[1] if len(parts) > 1 else "")
     elif room in STANDARD_LIBRARY_ONLY and parts[0] not in sys.stdlib_module_names:
@@ -124,8 +191,37 @@ _MODULES = sorted(path for room in ROOMS for path in (_PACKAGE / room).rglob("*.
 
 @pytest.mark.parametrize("path", _MODULES, ids=lambda path: path.relative_to(_PACKAGE).as_posix())
 def test_module_keeps_to_its_room(path: Path) -> None:
-    room = path.relative_to(_PACKAGE).parts[0]
-    assert find_violations(room, path.read_text("utf-8")) == []
+    module = ".".join(path.relative_to(_PACKAGE).with_suffix("").parts)
+    assert find_violations(module, path.read_text("utf-8")) == []
+
+
+def find_strangers(package: str, names: Iterable[str]) -> list[str]:
+    """The folders and modules in a room that its order does not know."""
+    return sorted(set(names) - set(FOLDERS[package]))
+
+
+@pytest.mark.parametrize("package", FOLDERS)
+def test_every_folder_and_top_module_has_a_place(package: str) -> None:
+    directory = _PACKAGE / package.replace(".", "/")
+    found = [path.stem for path in directory.iterdir() if path.suffix == ".py" and path.name != "__init__.py"]
+    found += [path.name for path in directory.iterdir() if path.is_dir() and path.name != "__pycache__"]
+    assert find_strangers(package, found) == []
+    assert set(FOLDERS[package]) <= set(found)
+
+
+def test_a_new_module_at_the_top_of_the_store_is_found() -> None:
+    assert find_strangers("store", [*FOLDERS["store"], "helpers"]) == ["helpers"]
+
+
+_FACES = (_PACKAGE, _PACKAGE / "testing", _PACKAGE / "kernel", _PACKAGE / "kernel" / "reference")
+"""Folders whose `__init__.py` names what others import from them."""
+_OPENINGS = sorted(path for path in _PACKAGE.rglob("__init__.py") if path.parent not in _FACES)
+
+
+@pytest.mark.parametrize("path", _OPENINGS, ids=lambda path: path.parent.relative_to(_PACKAGE).as_posix())
+def test_a_folder_opens_with_a_docstring_and_has_no_code(path: Path) -> None:
+    body = ast.parse(path.read_text("utf-8")).body
+    assert len(body) == 1 and isinstance(body[0], ast.Expr)
 
 
 def test_every_folder_is_a_room() -> None:
@@ -153,6 +249,14 @@ def test_every_folder_is_a_room() -> None:
         ("store", "path.read_bytes()"),
         ("services", "Path('x').write_text('y')"),
         ("cli", "from flintlog.testing import clock"),
+        ("bench", "from interop.java_store import JavaStore"),
+        ("store.log.commit_log", "from flintlog.store.queues.queue_table import QueueTable"),
+        ("store.log.commit_log", "from flintlog.store.engine import Engine"),
+        ("store.log.commit_log", "if TYPE_CHECKING:\n    from flintlog.store.put.appender import Appender"),
+        ("store.helpers", "from flintlog.store.paths import StorePaths"),
+        ("maintenance.inspect.dump", "from flintlog.maintenance.repair.repair import repair"),
+        ("pipeline.reading.rows", "from flintlog.pipeline.export import export"),
+        ("replication.ledger.core.core", "from flintlog.replication.ledger.node.node import LedgerNode"),
     ],
 )
 def test_a_forbidden_line_is_found(room: str, source: str) -> None:
@@ -167,8 +271,10 @@ def test_a_forbidden_line_is_found(room: str, source: str) -> None:
         ("kernel", "import mmap\nBuffer = bytearray | mmap.mmap"),
         ("store", "medium.open(path)\nmedium.read(path)\nmedium.rename(a, b)"),
         ("store", "resources.files('flintlog.store').joinpath('x').read_text('utf-8')"),
+        ("store.queues.queue_table", "from flintlog.store.log.commit_log import CommitLog"),
+        ("store.consume.consumer", "if TYPE_CHECKING:\n    from flintlog.store.store import Store"),
         ("disk", "import mmap, os\nos.open('x', 0)\nopen('y')"),
-        ("cli", "open('x')\nfrom flintlog.store.options.store_config import StoreConfig\nfrom flintlog.version import VERSION"),
+        ("cli", "open('x')\nfrom flintlog.store.paths import StorePaths\nfrom flintlog.version import VERSION"),
     ],
 )
 def test_an_allowed_line_is_not(room: str, source: str) -> None:

@@ -25,7 +25,7 @@ extensions = ["myst_parser"]
 myst_heading_anchors = 4
 root_doc = "README"
 include_patterns = ["*.md", "docs/**.md"]
-exclude_patterns = [".*", "build", "dist", "src", "tests", "benchmarks", "examples", "scripts"]
+exclude_patterns = [".*", "build", "dist", "src", "tests", "interop", "benchmarks", "examples", "scripts"]
 
 html_theme = "furo"
 html_title = f"flintlog {VERSION}"
@@ -55,7 +55,19 @@ CONTENTS = {
         "docs/reference/findings",
         "docs/reference/errors",
     ],
-    "Internals": ["docs/architecture", "docs/formats", "docs/decisions/README", "docs/benchmarks", "CONTRIBUTING"],
+    "Internals": [
+        "docs/architecture",
+        "docs/durability",
+        "docs/dispatch",
+        "docs/recovery",
+        "docs/inspection",
+        "docs/replication",
+        "docs/formats",
+        "docs/differences-from-rocketmq",
+        "docs/decisions/README",
+        "docs/benchmarks",
+        "CONTRIBUTING",
+    ],
     "More": ["docs/index", "CHANGELOG"],
 }
 

@@ -51,7 +51,10 @@ SECTIONS = (
     Section("Topics", "`store.topics`", "flintlog.store.settings.topics", ["Topics", "TopicConfig"]),
     Section("Groups", "`store.groups`", "flintlog.store.settings.groups", ["Groups", "GroupConfig"]),
     Section(
-        "Subscriptions", "`store.subscriptions`", "flintlog.store.settings.subscriptions", ["Subscriptions", "Subscription"]
+        "Subscriptions",
+        "`store.subscriptions`",
+        "flintlog.store.settings.subscriptions",
+        ["Subscriptions", "Subscription"],
     ),
     Section("Recovery", "`store.recovery`", "flintlog.store.recovery.recovery_report", ["RecoveryReport"]),
     Section("Findings", "What verification and recovery give", "flintlog.checks.finding", ["Finding"]),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flintlog.store.options.store_config import OPTIONS
 from flintlog.store.options.option import render_page
 from flintlog.store.options.rocketmq_options import ignored_names
+from flintlog.store.options.store_config import OPTIONS
 
 
 def render() -> str:

@@ -26,7 +26,7 @@
     ├── LedgerHalted            a node of a ledger group that stopped rather than give up what was committed
     ├── NotLeading              a member of a ledger group was asked for what only its leader does
     ├── LedgerLeftBehind        a member that was away so long that its group has deleted what it needs next
-    └── PutFailed               `receipt.check()` of a put that was not acknowledged
+    └── PutFailed               a put that was not acknowledged; it carries the receipt and its status
 
 Each says what was wrong, where (file and offset, when there is one), and what the reader can do.
 """
@@ -34,6 +34,10 @@ Each says what was wrong, where (file and offset, when there is one), and what t
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flintlog.store.model.message import PutStatus, Receipt, Receipts
 
 _SHOWN_BEFORE = 60
 
@@ -214,9 +218,30 @@ class SyncFailed(FlintlogError):
 
 
 class PutFailed(FlintlogError):
-    """A put that was not acknowledged; `status` says why."""
+    """A put that was not acknowledged; `status` says why, and `receipt` whether the message lies in the log.
+
+    `receipts` are those of a batch, of which `receipt` is the first that failed. All are None where no put was begun.
+    """
 
     code = "put-failed"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        advice: str | None = None,
+        receipt: Receipt | None = None,
+        receipts: Receipts | None = None,
+    ) -> None:
+        super().__init__(what, path=path, advice=advice)
+        self.receipt = receipt
+        self.receipts = receipts
+
+    @property
+    def status(self) -> PutStatus | None:
+        """RocketMQ's status of the put."""
+        return None if self.receipt is None else self.receipt.status
 
 
 class PeerFailed(FlintlogError):

@@ -1,4 +1,4 @@
-"""Cold batches: one batch into one queue of a new store, in a process that knows nothing of the one that asks."""
+"""Cold batches: one batch into one queue of a new store, in a process of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flintlog.bench.tasks import BATCH_COUNT, TASKS, TOPIC
 COLD = next(task for task in TASKS if task.name == "cold batch 128 B")
 
 
-def test_all_that_is_counted_is_in_one_queue_and_nothing_else(tmp_path: Path) -> None:
+def test_all_counted_messages_are_in_one_queue_and_no_others(tmp_path: Path) -> None:
     measured = measure(COLD, 0.05, tmp_path)
     with open_store(tmp_path, read_only=True) as store:
         assert [(queue.topic, queue.queue_id, queue.max_offset) for queue in store.queues()] == [

@@ -1,4 +1,4 @@
-"""The peers keep what they are given: a benchmark of something that loses messages says nothing."""
+"""The peers keep what they are given: a benchmark of a peer that loses messages would mean nothing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_file_by_hand_gets_the_records_of_batches_and_nothing_else(tmp_path: P
 
 
 @pytest.mark.parametrize(("package", "make"), [("rocksdict", rocksdict_peer), ("lmdb", lmdb_peer)])
-def test_a_peer_that_is_not_installed_says_so(package: str, make: object) -> None:
+def test_a_peer_that_is_not_installed_is_reported(package: str, make: object) -> None:
     assert callable(make)
     if find_spec(package) is not None:
         assert make().name == package

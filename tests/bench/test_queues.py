@@ -15,7 +15,7 @@ from flintlog import Message, open_store
 from flintlog.bench.queues import CONFIG, QUEUES_A_TOPIC, QueueCost, make_many_queues, measure_queues, topic_name
 
 MAX_MAPS = 600
-"""The interpreter and its libraries have some hundred of their own; a map a queue would be thousands."""
+"""Python and its libraries have some hundred maps of their own; a map for each queue would be thousands."""
 
 MEASURE = """
 import sys, msgspec
@@ -27,7 +27,7 @@ sys.stdout.buffer.write(msgspec.json.encode(measure_queues(Path(sys.argv[1]), fl
 
 
 def measured(path: Path, topics: int, idle_seconds: float) -> QueueCost:
-    """In a process of its own, so that nobody else's maps and threads are counted."""
+    """In a process of its own, so that no other maps and threads are counted."""
     arguments = [sys.executable, "-c", MEASURE, str(path), str(topics), str(idle_seconds)]
     done = subprocess.run(arguments, capture_output=True, check=True, env={"PYTHONPATH": ":".join(sys.path)})
     return msgspec.json.decode(done.stdout, type=QueueCost)
@@ -40,7 +40,7 @@ def test_thousands_of_queues_open_without_mapping_them(tmp_path: Path) -> None:
     assert cost.file_count < 50
 
 
-def test_what_was_made_by_hand_is_a_store_like_others(tmp_path: Path) -> None:
+def test_the_directly_written_files_are_a_store_like_others(tmp_path: Path) -> None:
     make_many_queues(tmp_path / "store", 2)
     with open_store(tmp_path / "store", CONFIG) as store:
         assert store.recovery.clean
@@ -60,7 +60,9 @@ def test_an_idle_store_looks_at_no_queue(tmp_path: Path, monkeypatch: pytest.Mon
         wait_until(lambda: tide._thorough_at == tide._passed_at == store.max_physical_offset)
         asked: list[object] = []
         with monkeypatch.context() as patched:
-            patched.setattr("flintlog.store.queues.consume_queue.ConsumeQueue.flush", lambda *given: asked.append(given))
+            patched.setattr(
+                "flintlog.store.queues.consume_queue.ConsumeQueue.flush", lambda *given: asked.append(given)
+            )
             time.sleep(0.1)
         assert asked == []
 

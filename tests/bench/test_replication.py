@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from benchmarks.java import RealJava
 from flintlog.bench.replication import QUICK_REPLICATION, measure_replication
 
 SMALL = msgspec.structs.replace(QUICK_REPLICATION, ha_threads=2, producers=8)
@@ -15,7 +16,7 @@ SMALL = msgspec.structs.replace(QUICK_REPLICATION, ha_threads=2, producers=8)
 @pytest.mark.timeout(120)
 def test_every_task_gives_a_rate(tmp_path: Path) -> None:
     steps: list[str] = []
-    figures = measure_replication(tmp_path, SMALL, with_java=False, progress=steps.append)
+    figures = measure_replication(tmp_path, SMALL, java=None, progress=steps.append)
     assert [figure.task for figure in figures] == [
         "HA sync pair, 2 threads",
         "HA sync pair, 2 asyncio",
@@ -32,6 +33,6 @@ def test_every_task_gives_a_rate(tmp_path: Path) -> None:
 @pytest.mark.interop
 @pytest.mark.timeout(300)
 def test_java_is_measured_beside(tmp_path: Path) -> None:
-    figures = measure_replication(tmp_path, SMALL, with_java=True, progress=lambda _: None)
+    figures = measure_replication(tmp_path, SMALL, java=RealJava(), progress=lambda _: None)
     assert all(figure.java for figure in figures)
     assert all(figure.ratio and figure.java_cpu_us for figure in figures)

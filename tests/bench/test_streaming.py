@@ -1,4 +1,4 @@
-"""The benchmark of streams: a writer in a process of its own, and what is said of those who follow it."""
+"""The benchmark of streams: a writer in a process of its own, and the figures of the stream that follows it."""
 
 from __future__ import annotations
 

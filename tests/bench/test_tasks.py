@@ -1,4 +1,4 @@
-"""The arithmetic of a measurement: medians, percentiles, and who is how much better."""
+"""The arithmetic of a measurement: medians, percentiles and ratios."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RATE = next(task for task in TASKS if task.kind == "put")
 LATENCY = next(task for task in TASKS if task.kind == "visible")
 
 
-def test_a_rate_is_the_count_through_the_time_of_the_puts() -> None:
+def test_a_rate_is_the_count_divided_by_the_time_of_the_puts() -> None:
     measured = Measurement(count=1000, seconds=0.5, visible_seconds=1.0, cpu_seconds=0.002)
     assert (measured.per_second, measured.visible_per_second, measured.cpu_us) == (2000, 1000, 2)
 
@@ -28,7 +28,7 @@ def test_percentiles_are_of_the_sorted_waits_in_microseconds() -> None:
     assert percentiles_us([]) == (None, None, None)
 
 
-def test_one_slow_round_does_not_stand_for_all() -> None:
+def test_one_slow_round_does_not_count() -> None:
     rounds = [Measurement(100, seconds, seconds, 0.1, p50_us=seconds) for seconds in (1.0, 50.0, 2.0)]
     assert median(rounds) == Measurement(100, 2.0, 2.0, 0.1, p50_us=2.0)
 
@@ -60,7 +60,7 @@ def test_the_table_has_a_row_a_task_and_a_dash_where_someone_has_no_figure() -> 
     assert [(row["contender"], row["ratio"]) for row in figures(outcomes)] == [("flintlog", 1.0), ("java", 3.0)]
 
 
-def test_who_takes_messages_faster_than_they_become_readable_shows_both_rates() -> None:
+def test_a_store_that_takes_messages_faster_than_they_become_visible_shows_both_rates() -> None:
     ours, theirs = Measurement(300, 1.0, 1.0, 0.0003), Measurement(200, 1.0, 4.0, 0.001)
     outcomes = [Outcome(RATE, "flintlog", [ours], ours), Outcome(RATE, "java", [theirs], theirs)]
     [row] = cells(outcomes, ["flintlog", "java"])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.maintenance.verify import verify as module
-from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
-from flintlog.maintenance.verify.verify import verify
 from flintlog.disk.media.medium import Medium
+from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
+from flintlog.maintenance.verify import verify as module
+from flintlog.maintenance.verify.verify import verify
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000, max_hash_slot_num=100, max_index_num=400

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, StoreConfig, open_store
+from flintlog.disk.media.local import LocalMedium
 from flintlog.maintenance.inspect.log_reader import LogReader, Wanted
 from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.maintenance.verify.verify import verify
-from flintlog.disk.media.local import LocalMedium
 
 SMALL = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, max_index_num=400)
 COUNT = 20

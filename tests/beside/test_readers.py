@@ -22,8 +22,8 @@ from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.maintenance.verify.verify import verify
 from flintlog.pipeline.reading.options import parse_source_options
 from flintlog.pipeline.reading.rows import RowShape
-from flintlog.pipeline.source import BatchReader
 from flintlog.pipeline.reading.stream import LogStreamReader
+from flintlog.pipeline.source import BatchReader
 from tests.beside.busy_writer import config_with
 from tests.beside.conftest import ENVIRONMENT, Begin
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from flintlog import kernel
+from flintlog.checks import queue_judgement
 from flintlog.checks.derived_files import DataFile, DerivedFiles, QueueFilesView
 from flintlog.checks.judge import LogFacts, RangeResult, check_range, judge, open_index, plan_ranges
-from flintlog.checks.log_judgement import judge_log
+from flintlog.checks.log_judgement import LogJudgement, judge_log
 from flintlog.checks.range_check import LogRange
+from flintlog.derive.offset_order import Gap, find_gaps
 from flintlog.derive.stretches import Stretch, Stretches
 from flintlog.format.index_file import IndexLayout
 from flintlog.format.record import Record, body_crc, encode_record
@@ -65,6 +69,36 @@ def test_ranges_in_any_order_and_from_elsewhere_give_one_judgement(seed: int, go
     judgement = judge(results, held.log(), derived, index, LogFacts(is_clean=True))
     assert judgement.findings == []
     assert (judgement.log.record_count, judgement.key_count) == (3000, 8858)
+
+
+def test_gaps_of_a_queue_are_sought_once_for_all_stray_entries(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Bytes(golden("plain") / "store")
+    queues = held.queues()
+    key = min(queues)
+    path = queues[key].files[-1].path
+    data = bytearray(held.files[path])
+    strays = range(kernel.written_end(data, 0, len(data)), len(data), 20)
+    for place in strays:
+        struct.pack_into(">qiq", data, place, 1 + place, 100, 7)
+    held.files[path] = bytes(data)
+    sought: list[int] = []
+
+    def counted(records: Sequence[Stretch]) -> list[Gap]:
+        sought.append(len(records))
+        return find_gaps(records)
+
+    monkeypatch.setattr(queue_judgement, "find_gaps", counted)
+    derived = DerivedFiles(held.read, queues)
+    results: list[RangeResult] = []
+    for file in held.log():
+        view = held.read(file.path, 0, file.size)
+        ranges = plan_ranges(view, file, file.size, 400_000)
+        results += [check_range(view, log_range, derived, None) for log_range in ranges]
+    judgement = judge(results, held.log(), derived, None, LogFacts(is_clean=True))
+    (found,) = judgement.findings
+    assert (found.id, found.size) == ("dangling-queue-entries", len(strays))
+    assert len(strays) > 2 * len(queues)
+    assert len(sought) <= len(queues)
 
 
 def record_at(offset: int, size: int = 200, queue_offset: int = 0) -> bytes:
@@ -132,3 +166,12 @@ def test_stretches_join_their_neighbours() -> None:
     for first, stop in ((0, 3), (3, 7), (9, 10), (10, 12)):
         stretches.add(Stretch(first, stop, first * 100, stop * 100))
     assert [(one.first, one.stop, one.last_physical_offset) for one in stretches] == [(0, 7, 700), (9, 12, 1200)]
+
+
+def test_damaged_offsets_are_those_inside_of_a_damage() -> None:
+    log = LogJudgement(damages=[(10, 20), (20, 30), (50, 51)])
+    damaged = {*range(10, 30), 50}
+    assert {at for at in range(-1, 60) if log.is_damaged(at)} == damaged
+    for start in range(60):
+        for stop in range(start + 1, 60):
+            assert log.is_damaged(start, stop) == bool(damaged & {*range(start, stop)})

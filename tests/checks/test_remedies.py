@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.maintenance.repair.repair_plan import plan_steps
 from flintlog.checks.finding import WARNING, Finding
 from flintlog.checks.finding_kinds import KINDS
 from flintlog.checks.queue_judgement import OF_THE_LOG
+from flintlog.maintenance.repair.repair_plan import plan_steps
 
 _MENDING = Path(__file__).parents[2] / "docs" / "mending.md"
 

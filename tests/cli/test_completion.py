@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ask(program: Path) -> Ask:
-    """The words that the program offers behind others, as one shell's script asks for them."""
+    """The words that the program offers after others, as one shell's script asks for them."""
 
     def call(*words: str, shell: str = "bash") -> list[str]:
         # Each shell hands over the line in its own way; an argument with a space is quoted on it.
@@ -90,7 +90,7 @@ def test_options_values_and_findings(ask: Ask, store: Path) -> None:
     assert "--version" in ask("--")
 
 
-def test_what_is_not_there_offers_nothing(ask: Ask, tmp_path: Path, store: Path) -> None:
+def test_a_missing_store_offers_nothing(ask: Ask, tmp_path: Path, store: Path) -> None:
     assert ask("cat", str(tmp_path / "none"), "--topic", "") == []
     assert ask("nonsense", "x") == []
     (store / "config" / "consumerOffset.json").write_bytes(b"{")
@@ -100,7 +100,8 @@ def test_what_is_not_there_offers_nothing(ask: Ask, tmp_path: Path, store: Path)
 def test_a_tab_imports_neither_store_nor_other_commands(store: Path) -> None:
     code = (
         "import os, sys; from flintlog.cli import completion; completion.answer('bash_complete'); "
-        "print([name for name in sys.modules if name.startswith(('pyarrow', 'flintlog.store', 'flintlog.cli.run.bench'))])"
+        "unwanted = ('pyarrow', 'flintlog.store', 'flintlog.cli.run.bench'); "
+        "print([name for name in sys.modules if name.startswith(unwanted)])"
     )
     words = {"COMP_WORDS": f"flintlog\ncat\n'{store}'\n--topic\n", "COMP_CWORD": "4", "PYTHONPATH": str(_SOURCE)}
     command = [sys.executable, "-c", code]

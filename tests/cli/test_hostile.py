@@ -1,4 +1,4 @@
-"""Commands in the hands of somebody who does everything wrong: one clear answer, the right exit code, no harm."""
+"""Commands used in every wrong way: one clear answer, the right exit code, no harm."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def make_places(root: Path) -> list[Path]:
-    """What people name in the place of a store."""
+    """Paths that are no store."""
     (root / "empty").mkdir()
     (root / "file").write_bytes(b"hello")
     (root / "dangling").symlink_to(root / "gone")
@@ -68,7 +68,7 @@ def make_places(root: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_what_is_no_store_gets_one_clear_answer(
+def test_a_path_that_is_no_store_gets_one_clear_answer(
     number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = make_places(tmp_path)[number]
@@ -93,7 +93,7 @@ def test_what_is_no_store_gets_one_clear_answer(
             assert (state_of(place) if place.is_dir() else {}) == before, line
 
 
-def test_a_store_in_use_is_4_for_whoever_would_write_and_0_for_whoever_looks(
+def test_a_store_in_use_is_4_for_writing_commands_and_0_for_reading_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "lines").write_text("")
@@ -135,7 +135,7 @@ def test_streams_that_are_closed(golden: Golden, tmp_path: Path) -> None:
     assert shell(f"flintlog info {tmp_path} 2>&-").returncode == 3
 
 
-def test_an_encoding_without_the_signs(golden: Golden) -> None:
+def test_an_encoding_that_lacks_characters(golden: Golden) -> None:
     store = golden("plain") / "store"
     for line in (f"ls topics {store}", f"top {store} --interval 0.1", f"forecast {store}", f"ls topics {store} -o csv"):
         result = shell(f"flintlog {line}", PYTHONIOENCODING="ascii")
@@ -163,7 +163,7 @@ def test_an_encoding_without_the_signs(golden: Golden) -> None:
         ("nonsense {s}", 2),
     ],
 )
-def test_numbers_without_measure(line: str, code: int, golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_out_of_range(line: str, code: int, golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(shlex.split(line.format(s=golden("transaction") / "store"))) == code
     assert "unexpected" not in capsys.readouterr().err
 

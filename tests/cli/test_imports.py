@@ -32,7 +32,13 @@ HEAVY = frozenset(
         "asyncio",
     }
 )
-HELP_NEEDS_NO = ("flintlog.store.store", "flintlog.maintenance.inspect.store_files", "flintlog.pipeline", "flintlog.bench", "rich")
+HELP_NEEDS_NO = (
+    "flintlog.store.store",
+    "flintlog.maintenance.inspect.store_files",
+    "flintlog.pipeline",
+    "flintlog.bench",
+    "rich",
+)
 _PROBE = Path(__file__).with_name("import_probe.py")
 _SOURCE = Path(__file__).parents[2] / "src"
 

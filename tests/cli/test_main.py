@@ -79,7 +79,8 @@ def test_every_command_of_the_table_exists_and_takes_an_output_form() -> None:
 def test_start_imports_neither_the_store_nor_the_table_library() -> None:
     code = (
         "import sys; from flintlog.cli.main import run; run(['--version']);"
-        "sys.exit(any(name in sys.modules for name in ('msgspec', 'pyarrow', 'rich', 'flintlog.store.options.store_config')))"
+        "sys.exit(any(name in sys.modules for name in"
+        " ('msgspec', 'pyarrow', 'rich', 'flintlog.store.options.store_config')))"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(_SOURCE)}, timeout=60, check=False
@@ -130,7 +131,7 @@ def test_exit_code_of_an_error(error: errors.FlintlogError, code: int) -> None:
     assert exit_code_of(error) == code
 
 
-def test_an_error_of_ours_is_told_in_one_line(
+def test_an_error_of_ours_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _with_command(monkeypatch, errors.StoreInUse("another process holds it", path="/s"))

@@ -26,7 +26,7 @@ PORTS = ((r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"), (r'port": \d+', 'port": PORT')
 
 @contextmanager
 def serving(room: Path, name: str, form: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A node and what it says once it listens; killed if nobody stopped it."""
+    """A node and its output once it listens; killed at the end if it still runs."""
     (room / "config.json").write_text(json.dumps(OPTIONS))
     command = [sys.executable, "-m", "flintlog.cli.main", "serve", str(room / name), *arguments, "--port", "0"]
     command += ["--config", str(room / "config.json"), "-o", form]
@@ -52,7 +52,7 @@ def _fill(store: Path) -> int:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_master_says_where_it_listens_and_stops_when_told(form: str, tmp_path: Path) -> None:
+def test_a_master_prints_where_it_listens_and_stops_at_a_signal(form: str, tmp_path: Path) -> None:
     arguments = ["--role", "master", "--ha-port", "0", "--metrics-port", "0"]
     with serving(tmp_path, "store", form, *arguments) as (node, said):
         node.send_signal(signal.SIGTERM)

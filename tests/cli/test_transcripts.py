@@ -1,8 +1,8 @@
 """What each command prints on golden stores, for people and for programs, word for word.
 
 FLINTLOG_WRITE_TRANSCRIPTS=1 writes them again; look at the difference before it is committed. Of each command at least
-one transcript shows it at its work. Jobs on Spark are shown by `tests/pipeline/test_transcripts.py`, nodes, which run
-until they are stopped, by `test_node_transcripts.py`.
+one transcript shows it at its work. Jobs on Spark are shown by `tests/pipeline/spark/test_transcripts.py`, nodes, which
+run until they are stopped, by `test_node_transcripts.py`.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def tell(
 
 
 def masked(told: str, store: Path, room: Path, masks: Iterable[tuple[str | re.Pattern[str], str]]) -> str:
-    """What was told, without what differs from run to run."""
+    """The output without the parts that differ from run to run."""
     told = told.replace(str(store), "STORE").replace(str(room), "ROOM")
     for pattern, name in masks:
         told = re.sub(pattern, name, told)

@@ -16,7 +16,7 @@ import pytest
 from flintlog import Store, StoreConfig, open_store
 from flintlog.maintenance.verify.verify import verify
 from flintlog.store.model.stored_message import StoredMessage
-from interop.java_ledger import ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
 from tests.crash.ledger_member import config_of
 
 SCRIPT = Path(__file__).with_name("ledger_member.py")

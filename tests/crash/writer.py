@@ -76,7 +76,10 @@ def put_in_thread(store: Store, producer: Producer) -> None:
     while True:
         messages = producer.next()
         receipts: Sequence[Receipt]
-        receipts = [store.put(messages[0])] if len(messages) == 1 else store.put_batch(messages)
+        if len(messages) == 1:
+            receipts = [store.put(messages[0], check=False)]
+        else:
+            receipts = store.put_batch(messages, check=False)
         for message, receipt in zip(messages, receipts, strict=True):
             tell_acknowledged(message, receipt)
 
@@ -85,7 +88,10 @@ async def put_in_task(store: Store, producer: Producer) -> None:
     while True:
         messages = producer.next()
         receipts: Sequence[Receipt]
-        receipts = [await store.aput(messages[0])] if len(messages) == 1 else await store.aput_batch(messages)
+        if len(messages) == 1:
+            receipts = [await store.aput(messages[0], check=False)]
+        else:
+            receipts = await store.aput_batch(messages, check=False)
         for message, receipt in zip(messages, receipts, strict=True):
             tell_acknowledged(message, receipt)
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Where a file of the log belongs, by its bytes alone."""
+"""Where a file of the log belongs, from its bytes alone."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ def home(data: bytes | bytearray, base: int | None, *, search: bool = True) -> i
 
 @pytest.mark.parametrize("base", [0, SIZE, 7 * SIZE])
 @pytest.mark.parametrize("named", [None, 0, SIZE, 12 * SIZE, 1])
-def test_its_first_record_tells(base: int, named: int | None) -> None:
+def test_the_first_record_names_the_home(base: int, named: int | None) -> None:
     assert find_home(memoryview(bytes(file_at(base))), SIZE, named) == Home(base, TIME + base, is_sure=True)
 
 
 @pytest.mark.parametrize("bit", range(63))
-def test_a_single_record_does_not_tell_against_a_name_that_may_be_right(bit: int) -> None:
-    """A bit of its own offset may be wrong: that costs the message, and not the file its place."""
+def test_a_single_record_does_not_contradict_a_possible_name(bit: int) -> None:
+    """A bit of its own offset may be wrong: that loses the message, and must not move the file."""
     data = file_at(4 * SIZE, count=1)
     data[28 + 7 - bit // 8] ^= 1 << bit % 8
     assert home(data, 4 * SIZE) is None
 
 
-def test_a_single_record_tells_against_a_name_that_no_file_has() -> None:
+def test_a_single_record_contradicts_an_impossible_name() -> None:
     data = file_at(4 * SIZE, count=1)
     assert (home(data, None), home(data, 4 * SIZE + 1), home(data, 3 * SIZE)) == (4 * SIZE, 4 * SIZE, None)
 
 
-def test_two_records_that_agree_are_believed_before_one_that_comes_first() -> None:
+def test_two_records_that_agree_win_over_an_earlier_single_one() -> None:
     data = file_at(SIZE)
     data[: len(record_at(0))] = record_at(2 * SIZE)
     assert home(data, 3 * SIZE) == home(data, None) == SIZE
 
 
-def test_the_first_record_that_is_intact_tells() -> None:
+def test_the_first_intact_record_names_the_home() -> None:
     data = file_at(SIZE)
     data[40:60] = b"\xff" * 20
     assert home(data, 3 * SIZE) == home(data, None) == SIZE
@@ -63,16 +63,16 @@ def test_the_first_record_that_is_intact_tells() -> None:
 
 
 @pytest.mark.parametrize("data", [bytes(SIZE), b"x" * SIZE, encode_blank(SIZE).ljust(SIZE, b"\0")])
-def test_without_a_record_nobody_knows(data: bytes) -> None:
+def test_without_a_record_there_is_no_home(data: bytes) -> None:
     assert home(data, 0) is None and home(data, None) is None
 
 
-def test_a_blank_at_its_begin_says_that_what_follows_is_nothing() -> None:
+def test_after_a_blank_at_the_begin_nothing_counts() -> None:
     data = encode_blank(SIZE) + bytes(file_at(0)[8:])
     assert home(data, SIZE) is None
 
 
-def test_zeros_at_the_begin_are_a_file_made_ahead_unless_somebody_searches() -> None:
+def test_zeros_at_the_begin_mean_a_file_made_ahead_unless_searched() -> None:
     data = file_at(SIZE)
     data[:200] = bytes(200)
     assert home(data, 0, search=False) is None
@@ -80,7 +80,7 @@ def test_zeros_at_the_begin_are_a_file_made_ahead_unless_somebody_searches() -> 
 
 
 def test_one_record_in_its_place_is_enough() -> None:
-    """What lies before it is of another file: a block that was written to a wrong place."""
+    """The records before it belong to another file: a block was written to a wrong place."""
     size = len(record_at(0))
     data = file_at(SIZE)
     data[:size] = record_at(0)
@@ -88,7 +88,7 @@ def test_one_record_in_its_place_is_enough() -> None:
     assert home(data, 0) == 0
 
 
-def test_a_record_in_a_body_does_not_tell() -> None:
+def test_a_record_in_a_body_does_not_count() -> None:
     """A message may hold a piece of a log; its place is no multiple of the file's size away from its offset."""
     inner = record_at(10 * SIZE + 3)
     data = bytearray(record_at(0, body=b"12345" + inner)).ljust(SIZE, b"\0")
@@ -96,7 +96,7 @@ def test_a_record_in_a_body_does_not_tell() -> None:
     assert home(data, None) is None
 
 
-def test_a_record_whose_body_is_damaged_does_not_tell() -> None:
+def test_a_record_whose_body_is_damaged_does_not_count() -> None:
     data = bytearray(record_at(SIZE)).ljust(SIZE, b"\0")
     place = bytes(data).index(b"xxxx")
     data[place] ^= 1

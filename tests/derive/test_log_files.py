@@ -1,4 +1,4 @@
-"""The files of a log as a listing tells them."""
+"""The files of a log from a directory listing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from flintlog.errors import DamagedStore
 
 
 @pytest.mark.parametrize(
-    ("bases", "told"), [((0, 200), "bytes 100 to 200 are missing"), ((0, 101, 200), "bytes 100 to 101 are missing")]
+    ("bases", "reported"), [((0, 200), "bytes 100 to 200 are missing"), ((0, 101, 200), "bytes 100 to 101 are missing")]
 )
-def test_a_gap_is_told_by_its_bytes(bases: tuple[int, ...], told: str) -> None:
-    with pytest.raises(DamagedStore, match=told):
+def test_a_gap_is_reported_with_its_bytes(bases: tuple[int, ...], reported: str) -> None:
+    with pytest.raises(DamagedStore, match=reported):
         log_files([(f"{base:020d}", 100) for base in bases])
 
 

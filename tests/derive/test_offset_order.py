@@ -1,11 +1,18 @@
-"""Which records of a queue are believed about their offset."""
+"""Which records of a queue are believed to have the offset that they name."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar, overload
+
 import pytest
 
-from flintlog.derive.offset_order import FAR, Gap, find_doubtful, find_gaps, is_believed
+from flintlog.checks.misplaced import find_gap
+from flintlog.derive.offset_order import Gap, find_doubtful, find_gaps, is_believed
 from flintlog.derive.stretches import Stretch, Stretches
+from flintlog.format.names import FAR
+
+Item = TypeVar("Item")
 
 
 def in_order(*offsets: int) -> list[Stretch]:
@@ -52,3 +59,35 @@ def test_a_repeated_offset_is_doubtful_and_leaves_no_gap() -> None:
     records = in_order(0, 1, 2, 1, 3, 4)
     assert [(stretch.first, stop) for stretch, stop in find_doubtful(records)] == [(1, 2)]
     assert [gap for gap in find_gaps(records) if not gap.is_open] == []
+
+
+class Counted(Sequence[Item]):
+    """Counts how often an item is read."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = items
+        self.reads = 0
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, number: int) -> Item: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Item]: ...
+    def __getitem__(self, number: int | slice) -> Item | Sequence[Item]:
+        self.reads += 1
+        return self.items[number]
+
+
+def test_many_gaps_are_found_with_a_few_looks_at_each_record() -> None:
+    records = Counted(in_order(*range(0, 2000, 2)))
+    gaps = Counted(find_gaps(records))
+    assert len(gaps) == 1000
+    assert records.reads < 20 * len(records)
+    found = find_gap(gaps, 1001, 500 * 100 + 50)
+    assert found == Gap(1001, 1002, 500 * 100, 501 * 100)
+    assert find_gap(gaps, 1000, 500 * 100 + 50) is None
+    assert find_gap(gaps, 1001, 500 * 100) is None
+    assert find_gap(gaps, 5000, 500 * 100) is None
+    assert gaps.reads < 100

@@ -1,4 +1,4 @@
-"""Splits may be cut anywhere: together they give what a serial scan gives, once, whatever bodies hold."""
+"""Splits may be cut anywhere: together they yield each record of a serial scan once, whatever bodies hold."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def record(body: bytes, physical_offset: int, queue_offset: int = 0) -> bytes:
 
 
 def deceiving_body(chance: random.Random, place: int, room: int) -> bytes:
-    """A body with whole records inside, each saying rightly where it lies, and blanks up to the file's end."""
+    """A body with forged records, each with the offset of its place, and blanks up to the file's end."""
     body = bytearray()
     while len(body) < room:
         kind = chance.randrange(4)
@@ -52,7 +52,7 @@ def deceiving_body(chance: random.Random, place: int, room: int) -> bytes:
 
 
 def build_log(seed: int) -> bytes:
-    """A file of records of all sizes, many of whose bodies deceive, closed by a blank."""
+    """A file of records of all sizes, many with forged records in their bodies, closed by a blank."""
     chance = random.Random(seed)
     log = bytearray()
     while True:
@@ -95,7 +95,7 @@ def test_splits_at_any_place_give_what_a_serial_scan_gives(seed: int, data: st.D
         assert read_splits(log, cuts) == offsets(serial)
 
 
-def test_without_looking_back_a_deceiving_body_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_looking_back_a_forged_record_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     inner = record(b"fake", BASE + 400 + HEADER_BYTES + 20)
     first = record(bytes(400 - len(record(b"", BASE))), BASE)
     assert len(first) == 400
@@ -152,7 +152,7 @@ def test_the_end_is_before_a_record_that_is_still_being_written() -> None:
     assert records_end(memoryview(torn), BASE, BASE) == BASE + len(first)
 
 
-def test_the_end_is_behind_damage_only_when_asked_to_search() -> None:
+def test_the_end_is_after_damage_only_with_search() -> None:
     first, lost = record(b"first", BASE), len(record(b"lost", BASE))
     last = record(b"last", BASE + len(first) + lost)
     log = (first + bytes(lost) + last).ljust(4096, b"\x00")
@@ -160,7 +160,7 @@ def test_the_end_is_behind_damage_only_when_asked_to_search() -> None:
     assert records_end(memoryview(log), BASE, BASE, search=False) == BASE + len(first)
 
 
-def test_a_full_file_ends_with_itself() -> None:
+def test_the_records_of_a_full_file_end_where_it_ends() -> None:
     log = build_log(7)
     assert records_end(memoryview(log), BASE, BASE) == BASE + FILE_BYTES
 
@@ -196,6 +196,11 @@ def test_a_listing_with_a_file_of_another_size_is_refused_by_name() -> None:
     with pytest.raises(WrongFileSize, match=f"60 bytes, the others have 100.*log/{name(200)}"):
         log_files(listing, "log/")
     assert [file.size for file in log_files(listing, strict=False)] == [100, 100, 60]
+
+
+def test_of_two_files_of_different_length_the_shorter_one_is_wrong() -> None:
+    with pytest.raises(WrongFileSize, match=f"60 bytes, the others have 100.*log/{name(0)}"):
+        log_files([(name(0), 60), (name(100), 100)], "log/")
 
 
 def test_a_listing_with_a_missing_file_is_refused() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, open_store
-from flintlog.maintenance.verify.verify import verify
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
+from flintlog.maintenance.verify.verify import verify
 from tests.faults.world import ROOT, small_config
 
 CONFIG = small_config(max_message_size=4096)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.maintenance.backup.backup import backup, verify_backup
-from flintlog.disk.media.durable_names import sync_files
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
+from flintlog.disk.media.durable_names import sync_files
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.format.names import segment_name
 from flintlog.format.timer import Slot
+from flintlog.maintenance.backup.backup import backup, verify_backup
 from flintlog.services.timer.timer_log import TimerLog
 from flintlog.services.timer.timer_wheel import TimerWheel
 from flintlog.store.log.set_aside import keep_aside
@@ -25,7 +25,7 @@ SEEDS = range(12)
 KINDS = {
     "plain": small_config("async"),
     "extension": small_config("async", enable_consume_queue_ext=True, mapped_file_size_consume_queue_ext=1024),
-    "batch": small_config("async", topic_queue_types={"t": "BatchCQ"}, mapper_file_size_batch_consume_queue=46 * 20),
+    "batch": small_config("async", topic_queue_types={"t": "BatchCQ"}, mapped_file_size_batch_consume_queue=46 * 20),
 }
 
 

@@ -21,9 +21,9 @@ import pytest
 
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.errors import DamagedStore
-from flintlog.replication.ledger.node.file_storage import FileStorage
 from flintlog.replication.ledger.core.interface import HardState, Truncation
 from flintlog.replication.ledger.core.messages import Entry
+from flintlog.replication.ledger.node.file_storage import FileStorage
 from flintlog.store.ledger.ledger_files import LedgerFiles
 from tests.faults.stopping import PowerLost, StoppingMedium
 
@@ -32,7 +32,7 @@ MAX_STEPS = 400
 CUT = 40
 
 
-def is_intact(body: memoryview, position: int) -> bool:
+def is_intact(body: bytes | memoryview, position: int) -> bool:
     return len(body) > 4 and zlib.crc32(body[4:]) == int.from_bytes(body[:4], "big")
 
 

@@ -12,7 +12,7 @@ from flintlog import Message, StoreConfig
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.store.model.message import PutStatus
-from interop.java_ledger import ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
 
 ROOT = Path("/disk/store")
 PATIENCE_S = 60.0
@@ -25,10 +25,10 @@ def member(medium: FaultyMedium) -> LedgerStoreNode:
         mapped_file_size_consume_queue=50 * 20,
         max_hash_slot_num=20,
         max_index_num=80,
-        enable_dleger_commit_log=True,
-        dleger_group="orders",
-        dleger_peers=f"n0-{address}",
-        dleger_self_id="n0",
+        enable_dledger_commit_log=True,
+        dledger_group="orders",
+        dledger_peers=f"n0-{address}",
+        dledger_self_id="n0",
         ledger_index_file_size=32 * 64,
     )
     node = LedgerStoreNode(ROOT, config, fast=True, medium=medium)

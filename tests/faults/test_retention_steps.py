@@ -28,7 +28,7 @@ OPTIONS: dict[str, object] = {
 SHAPES: dict[str, dict[str, object]] = {
     "one path": {},
     "two paths": {"store_path_commit_log": "/disk-a/log,/disk-b/log"},
-    "batch queues": {"topic_queue_types": {"orders": "BatchCQ"}, "mapper_file_size_batch_consume_queue": 46 * 8},
+    "batch queues": {"topic_queue_types": {"orders": "BatchCQ"}, "mapped_file_size_batch_consume_queue": 46 * 8},
     "extension": {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 400},
 }
 

@@ -34,6 +34,8 @@ RECORD_FIELDS = (
     (88, "body"),
 )
 CHECKPOINT_FIELDS = ("log time", "queues' time", "index time", "master's offset", "confirmed offset", "queues' offset")
+PADDING = "padding"
+"""The rest of a file that is one page long, and of which only the head is used."""
 _STARTS = [start for start, _ in RECORD_FIELDS]
 
 
@@ -60,9 +62,9 @@ def region_of(scene: Scene, path: Path, at: int, content: bytes) -> Region:
     if head == "index":
         return Region("index", _part_of_index(at, content), Victim(is_index=True))
     if head == "checkpoint":
-        return Region("checkpoint", CHECKPOINT_FIELDS[at // 8] if at < 48 else "unused")
+        return Region("checkpoint", CHECKPOINT_FIELDS[at // 8] if at < 48 else PADDING)
     if path.name == "timercheck":
-        return Region("config/timercheck", "content" if at < 56 else "unused")
+        return Region("config/timercheck", "content" if at < 56 else PADDING)
     if head == "config":
         return Region(f"config/{path.name}", "text", Victim(is_offsets="onsumerOffset" in path.name))
     if head == "timerwheel":

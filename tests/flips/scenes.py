@@ -1,7 +1,8 @@
 """Small stores that together have every kind of file, on a disk in memory, each stopped cleanly and killed.
 
 Records of the plain queues are 128 bytes long, so that one bit of a queue entry can lead to a whole record of another
-queue.
+queue. Each store has the least number of messages that fills two files of each kind. A scene has the same bytes each
+time it is made: several processes share its bits, and `counts.json` holds their outcomes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import cast
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.format.client_batch import ClientMessage, encode_client_batch
+from flintlog.format.config_json import JsonObject, encode_config_json, parse_config_object
 from flintlog.format.ledger_state import LedgerCheckpoint, TermVote, encode_ledger_checkpoint, encode_term_vote
 from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.testing import FakeClock
@@ -21,20 +23,23 @@ from tests.faults.world import ROOT, files_below, small_config
 from tests.flips.serving import BATCH_TOPIC, Served, look
 from tests.store.told_group import ToldGroup
 
-LOG_FILE_BYTES = 1024
+LOG_FILE_BYTES = 512
 SEALED = "sealed"
 RECORD_BYTES = 128
 START_MS = 1_700_000_000_000
-TIMER_SLOTS = 40
+TIMER_SLOTS = 20
+PROCESS = b"4711"
+LEDGER_ENTRIES = 4
 
 PLAIN = small_config(
     "async",
     mapped_file_size_commit_log=LOG_FILE_BYTES,
-    mapped_file_size_consume_queue=20 * 4,
-    mapper_file_size_batch_consume_queue=46 * 3,
-    max_hash_slot_num=5,
-    max_index_num=12,
-    max_message_size=512,
+    mapped_file_size_consume_queue=20 * 2,
+    mapped_file_size_batch_consume_queue=46,
+    max_hash_slot_num=3,
+    max_index_num=7,
+    max_message_size=256,
+    message_delay_level="1s 5s 10s",
     topic_queue_types={BATCH_TOPIC: "BatchCQ"},
 )
 EXTENDED = PLAIN.with_changes(
@@ -47,15 +52,16 @@ EXTENDED = PLAIN.with_changes(
 )
 SERVICES = PLAIN.with_changes(
     services={"schedule", "transaction", "timer"},
-    message_delay_level="1s 5s 10s",
-    mapped_file_size_timer_log=52 * 4 + 20,
-    timer_roll_window_slot=20,
+    mapped_file_size_timer_log=52 * 3 + 20,
+    timer_roll_window_slot=10,
 )
 LEDGER = PLAIN.with_changes(
-    enable_dleger_commit_log=True,
-    dleger_self_id="n0",
-    ledger_index_file_size=32 * 10,
+    enable_dledger_commit_log=True,
+    dledger_self_id="n0",
+    ledger_index_file_size=32 * 3,
 )
+OWN = ("orders", BATCH_TOPIC, "billing")
+"""The topics and the group of the scene `config`."""
 
 
 @dataclass(frozen=True)
@@ -70,19 +76,15 @@ class Scene:
     truth: Served
 
     @property
-    def name(self) -> str:
-        return f"{self.kind}, {'clean' if self.is_clean else 'killed'}"
-
-    @property
     def files(self) -> dict[Path, bytes]:
         """Every file with its bytes, by its path below the store."""
         return {path: content for path, content in files_below(self.medium, ROOT) if content}
 
     @property
     def flipped_files(self) -> dict[Path, bytes]:
-        """Those that no other scene has in the same way."""
-        names = _FLIPPED[self.kind]
-        return {path: content for path, content in self.files.items() if not names or path.parts[0] in names}
+        """Those in which the bits of this scene are flipped."""
+        begins = _FLIPPED[self.kind]
+        return {path: content for path, content in self.files.items() if str(path).startswith(begins)}
 
     @property
     def is_sealed(self) -> bool:
@@ -92,10 +94,14 @@ class Scene:
     @property
     def is_ledger(self) -> bool:
         """Whether the log is that of a ledger's member: it takes messages only while it leads."""
-        return self.config.enable_dleger_commit_log
+        return self.config.enable_dledger_commit_log
 
     def open(self, medium: FaultyMedium, *, read_only: bool) -> Store:
         return open_store(ROOT, self.config, medium=medium, clock=FakeClock(self.now_ms), read_only=read_only)
+
+
+def scene_name(kind: str, is_clean: bool) -> str:
+    return f"{kind}-{'clean' if is_clean else 'killed'}"
 
 
 def make_scene(kind: str, *, is_clean: bool) -> Scene:
@@ -109,11 +115,35 @@ def make_scene(kind: str, *, is_clean: bool) -> Scene:
     killed = medium.kill()
     store.shutdown()
     left = medium if is_clean else killed
-    if config.enable_dleger_commit_log:
+    if config.enable_dledger_commit_log:
         _write_state(left)
+    _settle(left, config)
     scene = Scene(kind, is_clean, config, left, clock.now_ms(), Served())
     with scene.open(left.kill(), read_only=False) as opened:
         return replace(scene, truth=look(opened))
+
+
+def _settle(medium: FaultyMedium, config: StoreConfig) -> None:
+    """Replace what depends on the process and its threads, and leave out what RocketMQ defines in each store."""
+    if medium.exists(ROOT / "abort"):
+        _make_file_ahead(medium, ROOT / ("dledger-n0/data" if config.enable_dledger_commit_log else "commitlog"))
+    for name in ("abort", "flintlog/writer"):
+        if medium.exists(ROOT / name):
+            medium.write(ROOT / name, PROCESS)
+    for name, table in (("topics", "topicConfigTable"), ("subscriptionGroup", "subscriptionGroupTable")):
+        for path in (ROOT / f"config/{name}.json", ROOT / f"config/{name}.json.bak"):
+            if medium.exists(path):
+                content = parse_config_object(medium.read(path))
+                entries = cast(JsonObject, content[table])
+                content[table] = {key: value for key, value in entries.items() if key in OWN}
+                medium.write(path, encode_config_json(content))
+
+
+def _make_file_ahead(medium: FaultyMedium, log: Path) -> None:
+    """A thread of the store makes the log's next file early; when the store was killed it may not have come to it."""
+    last = medium.listing(log)[-1]
+    if any(medium.read(log / last.name)):
+        medium.write(log / f"{int(last.name) + LOG_FILE_BYTES:020d}", bytes(LOG_FILE_BYTES))
 
 
 def order(number: int, topic: str, queue_id: int, **properties: str) -> Message:
@@ -133,12 +163,20 @@ def _fill_plain(store: Store, clock: FakeClock) -> None:
     store.put(Message("gone", b"deleted")).check()
     store.wait_dispatched()
     store.topics.delete("gone")
-    for number in range(8):
+    _fill_log(store, clock, orders=4, batches=2)
+
+
+def _fill_sealed(store: Store, clock: FakeClock) -> None:
+    _fill_log(store, clock, orders=3, batches=0)
+
+
+def _fill_log(store: Store, clock: FakeClock, *, orders: int, batches: int) -> None:
+    for number in range(orders):
         store.put(_padded(store, number, ("orders", "events")[number % 3 == 2], number % 2)).check()
         clock.advance(700)
-        if number == 5:
+        if number == 2:
             _checkpoint(store)
-    for number in range(4):
+    for number in range(batches):
         store.put(inner_batch(b"%d" % number, b"")).check()
     store.put_closed([Message("orders", b"closed", queue_id=1)], writer_id="w", batch_id=1)
     store.consumer_offsets.commit("billing", "orders", 0, 2)
@@ -175,11 +213,11 @@ def _fill_config(store: Store, clock: FakeClock) -> None:
 
 def _fill_extended(store: Store, clock: FakeClock) -> None:
     store.subscriptions.register("g1", "orders", "a > 2")
-    for number in range(7):
+    for number in range(5):
         light = {"INNER_MULTI_DISPATCH": "%LMQ%one,%LMQ%two"} if number % 3 == 0 else {}
         store.put(order(number, "orders", number % 2, a=str(number), **light)).check()
         clock.advance(700)
-        if number == 4:
+        if number == 2:
             _checkpoint(store)
     store.consumer_offsets.commit("billing", "orders", 0, 2)
     store.consumer_offsets.save()
@@ -187,7 +225,7 @@ def _fill_extended(store: Store, clock: FakeClock) -> None:
 
 def _fill_services(store: Store, clock: FakeClock) -> None:
     now = clock.now_ms()
-    for number in range(4):
+    for number in range(3):
         store.put(Message("timed", b"%d" % number, deliver_at_ms=now + 3000 + 2000 * number)).check()
         store.put(Message("late", b"%d" % number, delay_level=1 + number % 3)).check()
     transactions = cast(TransactionService, store.service("transaction"))
@@ -199,19 +237,19 @@ def _fill_services(store: Store, clock: FakeClock) -> None:
 
 def _write_state(medium: FaultyMedium) -> None:
     """What the node of a group keeps beside its log."""
-    member = ROOT / "dledger-n0"
+    member, last = ROOT / "dledger-n0", LEDGER_ENTRIES - 1
     medium.write(member / "currterm", encode_term_vote(TermVote(1, "n0")))
-    medium.write(member / "checkpoint", encode_ledger_checkpoint(LedgerCheckpoint(8, 8)))
+    medium.write(member / "checkpoint", encode_ledger_checkpoint(LedgerCheckpoint(last, last)))
 
 
 def _fill_ledger(store: Store, clock: FakeClock) -> None:
     group = ToldGroup(store)
     group.is_quick = True
     group.lead()
-    for number in range(9):
+    for number in range(LEDGER_ENTRIES):
         store.put(order(number, "orders", number % 2)).check()
         clock.advance(700)
-        if number == 5:
+        if number == 1:
             _checkpoint(store)
     store.wait_dispatched()
     group.door.stop()
@@ -219,19 +257,28 @@ def _fill_ledger(store: Store, clock: FakeClock) -> None:
 
 _KINDS: dict[str, tuple[StoreConfig, Callable[[Store, FakeClock], None]]] = {
     "plain": (PLAIN, _fill_plain),
-    SEALED: (PLAIN.with_changes(enabled_append_prop_crc=True), _fill_plain),
+    SEALED: (PLAIN.with_changes(enabled_append_prop_crc=True), _fill_sealed),
     "config": (PLAIN.with_changes(topic_queue_types={}), _fill_config),
     "extended": (EXTENDED, _fill_extended),
     "services": (SERVICES, _fill_services),
     "ledger": (LEDGER, _fill_ledger),
 }
-_FLIPPED: dict[str, frozenset[str]] = {
-    "plain": frozenset(),
-    SEALED: frozenset({"commitlog"}),
-    "config": frozenset({"config"}),
-    "extended": frozenset({"consumequeue", "consumequeue_ext", "config"}),
-    "services": frozenset({"consumequeue", "config", "timerlog", "timerwheel", "flintlog"}),
-    "ledger": frozenset({"consumequeue", "dledger-n0", "flintlog", "checkpoint"}),
+_FLIPPED: dict[str, tuple[str, ...]] = {
+    "plain": (
+        "commitlog/",
+        "consumequeue/",
+        "batchconsumequeue/",
+        "index/",
+        "checkpoint",
+        "abort",
+        "lock",
+        "flintlog/",
+    ),
+    SEALED: ("commitlog/",),
+    "config": ("config/",),
+    "extended": ("consumequeue/", "consumequeue_ext/", "config/"),
+    "services": ("consumequeue/", "config/", "timerlog/", "timerwheel", "flintlog/delay.json"),
+    "ledger": ("consumequeue/", "dledger-n0/", "flintlog/writer"),
 }
-"""Which files are flipped in a scene, by the first part of their path; none: all."""
+"""Which files are flipped in a scene, by how their paths begin: those that no other scene has in the same way."""
 KINDS = tuple(_KINDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from flintlog import DamagedRecord, Message, Store
 from flintlog.format.properties import KEYS, TAGS, UNIQ_KEY, parse_properties
@@ -121,16 +122,17 @@ def _pages(store: Store, queue: Queue, tag: str | None, end: int) -> Iterator[by
         offset = following
 
 
-def keys_of(record: bytes) -> set[tuple[str, str]]:
+@lru_cache(maxsize=4096)
+def keys_of(record: bytes) -> frozenset[tuple[str, str]]:
     """Topic and key of each index entry that a record asks for; tags as `T#tag`."""
     parsed = parse_record(record)
     if parsed.sys_flag & 0xC == 0xC:
-        return set()
+        return frozenset()
     properties = parse_properties(parsed.properties)
     names = {key for key in properties.get(KEYS, "").split(" ") if key}
     names |= {properties[UNIQ_KEY]} if properties.get(UNIQ_KEY) else set()
     names |= {f"T#{properties[TAGS]}"} if properties.get(TAGS) else set()
-    return {(parsed.topic, name) for name in names}
+    return frozenset((parsed.topic, name) for name in names)
 
 
 # ---------------------------------------------------------------------- what must hold

@@ -23,7 +23,8 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 
 from flintlog.store.model.message import Message
-from interop.java_ledger import QUICK_LEDGER, JavaLedger, ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
+from interop.java_ledger import QUICK_LEDGER, JavaLedger
 from interop.java_store import JavaStore
 from interop.questions import questions_about
 from interop.workload import QUEUE_TYPES, Put, workload

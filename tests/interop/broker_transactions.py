@@ -6,7 +6,7 @@ import time
 
 from tests.services.transaction_replay import GROUP, UNDECIDED, message_of
 
-from flintlog.services.transaction.transaction_service import transaction_records as records
+from flintlog.services.transaction import transaction_records as records
 from interop.java_broker import HalfMessage, JavaBroker
 from interop.java_store import JavaReceipt
 

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError
 from flintlog import Message, PutStatus, StoreConfig
 from flintlog.format.ledger_entry import INDEX_RECORD_SIZE, parse_index_record
 from flintlog.replication.ledger.store_node import LedgerStoreNode
-from interop.java_ledger import ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
 from interop.java_member import JavaMember, member_options
 
 IDS = ("n0", "n1", "n2")
@@ -94,7 +94,9 @@ class OurMember:
         return self.node.is_serving
 
     def put(self, messages: Sequence[Message]) -> list[Told]:
-        receipts = [put.result(60.0) for put in [self.node.store.put_async(message) for message in messages]]
+        receipts = [
+            put.result(60.0) for put in [self.node.store.put_async(message, check=False) for message in messages]
+        ]
         return [
             Told(receipt.status.name, (message.queue_id, receipt.queue_offset), receipt.physical_offset)
             for message, receipt in zip(messages, receipts, strict=True)
@@ -268,7 +270,7 @@ class StoreGroup:
         while (leader := self.leader()) != successor:
             assert time.monotonic() < deadline, f"{successor} does not become the leader"
             if not self.members[leader].hand_over(successor):
-                # It is too far behind still, or waits for something to be committed since it came (0114).
+                # It is too far behind still, or waits for something to be committed since it came (decision 0015).
                 self.put(1, "so that all have joined")
                 time.sleep(0.2)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.model.message import Message
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import Store, open_store
 from interop.java_runtime import JavaRuntime
 from interop.java_store import JavaFigures, JavaStore

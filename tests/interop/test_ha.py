@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.replication.ha_pair import files, running_master, running_slave, wait_until
 
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.model.message import Message
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import Store, open_store
 from flintlog.testing.free_ports import free_ports
 from interop.java_store import JavaStore

@@ -15,13 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.model.message import Message
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import Store, open_store
 from interop.java_store import JavaStore
 from interop.questions import Answer, KeyAnswer, KeyQuestion, Question, answers_apart, ask, questions_about
 from interop.store_view import StoreView, differences, view_of
 from interop.workload import OPTIONS, QUEUE_TYPES, Put, workload
+
+_PROJECT = Path(__file__).parents[2]
 
 Digest = Callable[[Path], dict[str, str]]
 
@@ -141,9 +143,9 @@ def _flags(puts: Iterable[Put]) -> list[tuple[str, int]]:
 
 def _write_and_kill(directory: Path, count: int, seed: int) -> int:
     """Let a process write and kill it at about nine tenths; the count of what it had acknowledged by then."""
-    command = [sys.executable, str(Path(__file__).with_name("writer.py")), str(directory), str(count), str(seed)]
+    command = [sys.executable, "-m", "tests.interop.writer", str(directory), str(count), str(seed)]
     acknowledged = 0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_PROJECT) as process:
         assert process.stdout is not None
         for line in process.stdout:
             acknowledged = int(line.split()[1]) if line.startswith("acknowledged") else acknowledged

@@ -20,6 +20,8 @@ from interop.java_store import JavaStore
 from interop.questions import answers_apart, parse_answer, parse_question
 from interop.store_view import differences, make_view, parse_message_view
 
+_PROJECT = Path(__file__).parents[2]
+
 Golden = Callable[[str], Path]
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java")]
@@ -103,7 +105,8 @@ def _is_running(pid: int) -> bool:
 def test_java_does_not_outlive_its_parent() -> None:
     program = "import os; from interop.java_process import JavaProcess; print(JavaProcess().pid, flush=True)"
     program += "; os.kill(os.getpid(), 9)"
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, "-c", program]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=_PROJECT)
     deadline = time.monotonic() + 20
     while _is_running(int(told.stdout)) and time.monotonic() < deadline:
         time.sleep(0.02)

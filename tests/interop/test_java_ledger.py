@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from interop.java_ledger import QUICK_LEDGER, SMALL_LEDGER, JavaLedger, ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
+from interop.java_ledger import QUICK_LEDGER, SMALL_LEDGER, JavaLedger
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java"), pytest.mark.timeout(300)]
 

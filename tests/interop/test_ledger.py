@@ -13,7 +13,8 @@ import pytest
 from tests.replication.ledger_nodes import GROUP, ThreadedNode, data_files, entries_of, wait_until
 
 from flintlog.replication.ledger.core.interface import LedgerConfig
-from interop.java_ledger import QUICK_LEDGER, JavaLedger, ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
+from interop.java_ledger import QUICK_LEDGER, JavaLedger
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java"), pytest.mark.timeout(400)]
 IDS = ("n0", "n1", "n2")
@@ -72,7 +73,7 @@ class Mixed:
             if leader == successor:
                 return
             self.ours[leader].transfer(successor) if leader in self.ours else self.java.transfer(leader, successor)
-            # A member of ours without a log that finds a Java leader waits until something is committed (0114).
+            # A member of ours without a log that finds a Java leader waits for a commit (decision 0015).
             self.append([b"so that all have joined"])
             time.sleep(0.1)
         raise AssertionError(f"{successor} does not become the leader")
@@ -187,7 +188,7 @@ def test_a_leader_of_either_kind_that_stops_is_replaced_by_the_other(tmp_path: P
         group.start_ours("n2")
         group.hand_over("n0")
         group.append(_bodies(200, "java leads"))
-        group.settle()  # one of ours that has nothing yet would not vote (0114)
+        group.settle()  # one of ours that has nothing yet would not vote (decision 0015)
         group.stop("n0")
         group.append(_bodies(200, "one of ours leads"))
         group.start_theirs("n0")

@@ -170,7 +170,7 @@ def test_what_a_broker_showed_before_it_was_committed_is_not_shown_by_ours(tmp_p
 def test_nothing_acknowledged_is_lost_while_members_of_both_kinds_are_killed(tmp_path: Path) -> None:
     """A follower that was killed comes back as the other kind over the same files, a leader as one of ours.
 
-    A leader's entries may be cut off, and a broker that is opened over them shows them (decision 0105).
+    A leader's entries may be cut off, and a broker that is opened over them shows them (docs/replication.md).
     """
     random = Random(7)
     with store_group(tmp_path) as group:

@@ -10,7 +10,7 @@ import pytest
 
 from flintlog import Message, StoreConfig
 from flintlog.replication.ledger.store_node import LedgerStoreNode
-from interop.java_ledger import ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
 from interop.java_store import JavaStore
 from interop.store_view import view_of
 

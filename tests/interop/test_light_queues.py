@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from flintlog.format.config_json import parse_config_object
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.model.message import Message
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import open_store
 from flintlog.testing.clock import FakeClock
 from interop.java_broker import JavaBroker

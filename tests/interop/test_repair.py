@@ -13,8 +13,8 @@ from tests.store.golden_cases import config_of, lines
 from tests.store.ledger.test_golden_ledger import copied
 
 from flintlog.maintenance.backup.backup import backup
-from flintlog.maintenance.repair.repair import plan_repair, repair
 from flintlog.maintenance.backup.restore import restore
+from flintlog.maintenance.repair.repair import plan_repair, repair
 from flintlog.maintenance.verify.verify import verify
 from interop.java_store import JavaStore
 

@@ -136,7 +136,7 @@ def _without_entering_time(unit: TimerUnit) -> tuple[int, ...]:
 
 def test_a_waiting_record_is_the_one_that_the_broker_writes(tmp_path: Path) -> None:
     """The same message, put into both: the same properties. (Their order depends on the way a message came to the
-    broker; over the network, as producers come, it is ours: `tests/services/test_timer_golden.py`.)"""
+    broker; over the network, as producers come, it is ours: `tests/services/timer/test_timer_golden.py`.)"""
     due_ms = _now_ms() + 60_000
     message = Message("orders", b"1", tags="t", keys=["a", "b"], queue_id=2, deliver_at_ms=due_ms)
     with JavaBroker(tmp_path / "theirs", OPTIONS) as broker:

@@ -1,6 +1,6 @@
 """A process that puts a workload into a store of ours and never shuts it down: to be killed.
 
-    python writer.py DIRECTORY COUNT SEED
+    python -m tests.interop.writer DIRECTORY COUNT SEED
 
 It prints `acknowledged N` after each put that brings the count over another hundred, `done` at the end, and then
 waits for its end.
@@ -12,8 +12,8 @@ import signal
 import sys
 from pathlib import Path
 
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.model.message import Message
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import Store, open_store
 from interop.workload import OPTIONS, QUEUE_TYPES, Put, workload
 

@@ -1,4 +1,4 @@
-"""A short way for puts, as a store would make one."""
+"""Put lanes as a store makes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Duck = Any  # of either kernel
 
 @contextmanager
 def quick_switches() -> Iterator[None]:
-    """Threads take turns as often as they can."""
+    """Makes Python switch threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -47,5 +47,4 @@ def make_put_lane(
     )
     puts.tail = tail
     puts.ready_until = tail.capacity
-    puts.is_open = puts.dispatches = True
     return puts

@@ -1,4 +1,4 @@
-"""Queue entries in runs, index entries beside a scan, chains of an index file: both kernels, and what they must see."""
+"""Queue entries in runs, index entries compared with a scan, chains of an index file: in both kernels."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_index_and_log_agree_to_the_end(kernel: ModuleType, note: Make, write_lo
 
 
 @pytest.mark.parametrize("damaged", ["hash", "offset", "time"])
-def test_they_part_at_a_damaged_entry(kernel: ModuleType, damaged: str, note: Make, write_log: Make) -> None:
+def test_index_and_log_differ_at_a_damaged_entry(kernel: ModuleType, damaged: str, note: Make, write_log: Make) -> None:
     data = log_of(note, write_log, 20)
     scan = kernel.scan(data, 0, len(data), 0)
     buffer = index_of(scan)

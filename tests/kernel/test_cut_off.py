@@ -1,4 +1,4 @@
-"""Killed while it writes a batch, a process leaves whole records and, at most, a part of the one behind them.
+"""A process that is killed while it writes a batch leaves whole records and at most a part of the next one.
 
 A child is killed by the system at the byte of the test's choice: by writing to a page that its map's file does not have
 any more, or through the file behind the largest size that it may have.
@@ -32,7 +32,7 @@ BODY = b"x" * 900
 
 
 def wait_for_death(child: Callable[[], object]) -> signal.Signals:
-    """Run something in a child, and say what has killed it."""
+    """Run something in a child process; returns the signal that killed it."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -71,7 +71,7 @@ def make_encoder(kernel: ModuleType, note: Make) -> Duck:
 
 
 def assert_is_a_beginning(left: bytes) -> None:
-    """Whole records, then one that is none, and no other behind it."""
+    """Whole records, then at most one torn record, and none after it."""
     seen = reference.scan(left, 0, len(left), 0, check_crc=True)
     assert seen.count > 0 and seen.reason is not ScanStop.LIMIT
     assert reference.find_record(left, seen.end, len(left), 0) == -1

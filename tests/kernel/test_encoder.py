@@ -140,7 +140,7 @@ def test_without_automatic_versions_a_long_topic_is_refused(kernel: ModuleType, 
         {"body": bytes(1001)},
     ],
 )
-def test_what_can_never_be_stored_is_refused_and_nothing_written(
+def test_an_invalid_message_is_refused_and_nothing_is_written(
     encoder: Duck, tail: Duck, changes: dict[str, Any]
 ) -> None:
     message = greeting()
@@ -166,7 +166,7 @@ def test_a_separator_is_found_wherever_it_stands(encoder: Duck, tail: Duck, sepa
     assert tail.position == end
 
 
-def test_what_only_looks_like_a_separator_is_stored(encoder: Duck, tail: Duck) -> None:
+def test_a_byte_that_only_looks_like_a_separator_is_stored(encoder: Duck, tail: Duck) -> None:
     text = "\x00\x03\x80\x81\x82\x83\x00\u0101\u0102"
     start = encoder.append(tail, greeting(), 0, 0)
     assert encoder.append(tail, greeting(tags=text, keys=[], properties=None), 0, 0)
@@ -232,7 +232,7 @@ def test_a_crc_property_of_the_senders_own_is_dropped(kernel: ModuleType, tail: 
     assert has_good_crc_property(tail.buffer[:size])
 
 
-def test_a_batch_is_its_records_one_behind_the_other(kernel: ModuleType, encoder: Duck) -> None:
+def test_a_batch_is_its_records_one_after_another(kernel: ModuleType, encoder: Duck) -> None:
     messages = [Message("t", b"a" * size, tags="x", queue_id=2) for size in range(5)]
     messages[2].body = bytearray(b"other")
     together, alone = kernel.Tail(bytearray(4096), 512, 64), kernel.Tail(bytearray(4096), 512, 64)

@@ -1,4 +1,4 @@
-"""What the kernels make of logs that RocketMQ wrote: its messages, its queue files, its index files."""
+"""The kernels over logs that RocketMQ wrote: they decode its messages and write its queue and index files."""
 
 from __future__ import annotations
 

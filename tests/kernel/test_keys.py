@@ -45,7 +45,7 @@ def test_a_full_file_takes_no_more(kernel: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("keys", [b"short", KEY.pack(1, 1, -1)])
-def test_what_is_no_key_is_refused(kernel: ModuleType, keys: bytes) -> None:
+def test_bytes_that_are_no_keys_are_refused(kernel: ModuleType, keys: bytes) -> None:
     with pytest.raises(ValueError, match=r"whole keys|not an index hash"):
         kernel.index_fill(bytearray(FILE_BYTES), SLOTS, INDEXES, keys)
 
@@ -72,7 +72,7 @@ def packed(keys: Keys) -> bytes:
 
 
 def begun_file(rng: random.Random, slot_count: int, index_count: int) -> bytearray:
-    """A file with some keys, and with slots that say what cannot be."""
+    """A file with some keys, and with impossible slots."""
     file = bytearray(40 + 4 * slot_count + 20 * index_count)
     begun = random_keys(rng, rng.randrange(1, index_count // 2), slot_count)
     assert reference.index_fill(file, slot_count, index_count, packed(begun)) == len(begun)
@@ -149,7 +149,7 @@ LINK_0 = LINK.pack(0)
         (bytes(8), KEY_1, 1, 0, 1),
     ],
 )
-def test_what_cannot_be_linked_is_refused(
+def test_keys_that_cannot_be_linked_are_refused(
     kernel: ModuleType, slots: bytearray, keys: bytes, first: int, share: int, share_count: int
 ) -> None:
     with pytest.raises((ValueError, BufferError)):

@@ -51,7 +51,7 @@ def sizes(kernel: ModuleType, log: bytes) -> list[int]:
     return [found.row(index).size for index in range(found.count)]
 
 
-def test_entries_are_written_one_behind_the_other(desk: Desk, note: Make, write_log: Make) -> None:
+def test_entries_are_written_one_after_another(desk: Desk, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t", tags="TagA"), note(b"yy", "t")])
     assert desk.run(log) is LaneStop.DONE
     one, two = sizes(desk.kernel, log)
@@ -85,7 +85,7 @@ def test_a_queue_that_was_taken_away_stops_the_lane(desk: Desk, note: Make, writ
 
 
 @pytest.mark.parametrize("trouble", ["no tail", "full", "released", "gap", "repeat", "all_slow"])
-def test_what_is_not_the_next_entry_stops_the_lane(desk: Desk, note: Make, write_log: Make, trouble: str) -> None:
+def test_a_record_that_is_not_the_next_stops_the_lane(desk: Desk, note: Make, write_log: Make, trouble: str) -> None:
     log = write_log([note(b"x", "t")])
     if trouble == "no tail":
         desk.end.tail = None
@@ -111,7 +111,7 @@ def test_a_queue_offset_that_no_file_can_hold_stops_the_lane(desk: Desk, note: M
     assert desk.run(bytes(log)) is LaneStop.QUEUE
 
 
-def test_what_is_dispatched_already_is_skipped(desk: Desk, note: Make, write_log: Make) -> None:
+def test_a_dispatched_record_is_skipped(desk: Desk, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t"), note(b"x", "t")])
     desk.end.max_physical_offset = len(log) // 2
     desk.tail.position = 20
@@ -160,7 +160,7 @@ def test_without_an_index_file_the_first_key_stops_the_lane(desk: Desk, note: Ma
     assert desk.run(log, desk.lane.position, at_index=True) is LaneStop.DONE
 
 
-def test_what_lies_before_the_end_of_the_index_is_not_indexed_again(desk: Desk, note: Make, write_log: Make) -> None:
+def test_a_record_before_the_end_of_the_index_is_not_indexed_again(desk: Desk, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t", tags="a"), note(b"x", "t", tags="a")])
     desk.index[24:32] = (len(log) // 2).to_bytes(8, "big")
     assert desk.run(log) is LaneStop.DONE

@@ -1,4 +1,4 @@
-"""Logs with DLedger's heads before their records, alone and behind a plain part."""
+"""Logs with DLedger's heads before their records, alone and after a plain part."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_an_entry_that_is_cut_off_is_short(kernel: ModuleType, write_log: Write,
     assert kernel.scan(log, 0, 0, 0).reason is ScanStop.LIMIT
 
 
-def test_a_record_is_found_behind_a_damaged_head(kernel: ModuleType, write_log: Write, note: Note) -> None:
+def test_a_record_is_found_after_a_damaged_head(kernel: ModuleType, write_log: Write, note: Note) -> None:
     log = bytearray(entry_log(cut_apart(write_log([note(b"abc", "t")] * 2))))
     log[4] ^= 1
     assert kernel.find_record(bytes(log), 0, len(log), 0) == HEAD

@@ -1,4 +1,4 @@
-"""What a put writes into queue and index is what the dispatcher would have read from its record: in both kernels."""
+"""A put writes the same queue and index entries as the dispatcher would for its record: in both kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from tests.kernel.put_lanes import Duck, make_put_lane
 
-from flintlog.kernel import native, reference
+from flintlog.kernel import ClosedFor, native, reference
 from flintlog.store.model.message import Message
 
 SEEDS = range(40)
@@ -30,7 +30,8 @@ class Desk:
         for topic, queue in zip(TOPICS, self.queues, strict=False):
             self.lane.set_queue(topic, 0, kernel.QueueEnd(kernel.Tail(queue, 0)))
         self.puts = make_put_lane(kernel, self.lane, kernel.Tail(self.log, 0))
-        self.puts.dispatches = dispatches
+        if not dispatches:
+            self.puts.close(ClosedFor.FLUSH)
 
     def put(self, message: Message) -> None:
         assert self.puts.put(message) is not None

@@ -1,4 +1,4 @@
-"""A message that is not whole never gets through the short way; it is refused, or left to the long one."""
+"""A message with missing or wrong fields never passes the fast path: it is refused, or left to the long way."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ class Desk:
         )
         self.lane.tail = self.tail = kernel.Tail(bytearray(4096), 0)
         self.lane.ready_until = 4096
-        self.lane.is_open = True
 
     def put(self, message: Message) -> Receipt | None:
         try:

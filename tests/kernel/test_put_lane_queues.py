@@ -1,4 +1,4 @@
-"""Which queue a put goes to, which offset it gets there, and who is let in: in both kernels."""
+"""Which queue a put goes to, which offset it gets, and when the fast path is closed: in both kernels."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from types import ModuleType
 import pytest
 from tests.kernel.put_lanes import Duck, make_put_lane, quick_switches
 
-from flintlog.kernel import native, scan
-from flintlog.store.model.message import Message
+from flintlog.kernel import ClosedFor, native, scan
 from flintlog.store.log.put_lock import PutLock
+from flintlog.store.model.message import Message
 
 QUEUES = [("t", 0), ("u", 0), ("t", 32), ("t", 64), ("t", 1), ("ü", 0)]
 ROUNDS = 5
@@ -23,7 +23,7 @@ def another(text: str) -> str:
     return text.encode().decode()
 
 
-def test_queues_are_told_apart_whatever_they_have_in_common(kernel: ModuleType) -> None:
+def test_similar_queues_have_their_own_offsets(kernel: ModuleType) -> None:
     lane = kernel.Lane()
     lane.index_enabled = False
     ends = {queue: kernel.Tail(bytearray(20 * ROUNDS), 0) for queue in QUEUES}
@@ -77,7 +77,7 @@ def test_receipts_have_the_size_of_their_own_record(kernel: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("make_lock", [threading.Lock, PutLock])
-def test_nobody_is_let_in_while_the_lock_is_taken(kernel: ModuleType, make_lock: Duck) -> None:
+def test_no_put_passes_while_the_lock_is_taken(kernel: ModuleType, make_lock: Duck) -> None:
     lock = make_lock()
     puts = make_put_lane(kernel, kernel.Lane(), kernel.Tail(bytearray(4096), 0), lock=lock)
     lock.acquire()
@@ -102,7 +102,7 @@ def test_a_lock_that_answers_by_python_code_is_refused() -> None:
         make_put_lane(native, native.Lane(), native.Tail(bytearray(4096), 0), lock=Plain())
 
 
-def test_who_leaves_a_record_undispatched_says_so(kernel: ModuleType) -> None:
+def test_a_put_that_leaves_its_record_undispatched_reports_it(kernel: ModuleType) -> None:
     lane = kernel.Lane()
     lane.index_enabled = False
     lane.set_queue("t", 0, kernel.QueueEnd(kernel.Tail(bytearray(40), 0)))
@@ -111,16 +111,16 @@ def test_who_leaves_a_record_undispatched_says_so(kernel: ModuleType) -> None:
     puts.when_behind = lambda: calls.append(lane.log_offset)
     assert puts.put(Message("t", b"x")) and not calls
     assert puts.put(Message("v", b"x")) and len(calls) == 1  # a queue that the lane does not know
-    puts.is_open = False
+    puts.close(ClosedFor.HOOKS)
     assert puts.put(Message("v", b"x")) is None and len(calls) == 1
 
 
 def test_short_and_long_ways_hand_out_each_offset_once(kernel: ModuleType) -> None:
-    """The long way loses the interpreter between reading an offset and using it: the lock alone keeps others out."""
+    """The long way loses the GIL between reading an offset and using it: only the lock keeps other puts out."""
     lock, log = threading.Lock(), bytearray(1 << 23)
     tail = kernel.Tail(log, 0)
     puts = make_put_lane(kernel, kernel.Lane(), tail, lock=lock)
-    puts.dispatches = False
+    puts.close(ClosedFor.FLUSH)
     has_begun, is_over = threading.Event(), threading.Event()
     short: list[int] = []
 

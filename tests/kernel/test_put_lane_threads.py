@@ -63,7 +63,7 @@ def test_a_put_leaves_its_record_to_the_dispatcher_that_has_the_lane(kernel: Mod
     assert lane.log_offset == 0 and puts.is_behind
 
 
-def test_each_record_gets_one_entry_whoever_writes_it(kernel: ModuleType) -> None:
+def test_each_record_gets_one_entry_from_put_or_dispatcher(kernel: ModuleType) -> None:
     lane = kernel.Lane()
     lane.index_enabled = False
     entries = kernel.Tail(bytearray(20 * PUTS), 0)

@@ -50,13 +50,13 @@ def test_a_record_without_one_is_damaged_only_where_it_must_have_one(kernel: Mod
 
 
 @pytest.mark.parametrize("left", range(20))
-def test_one_that_was_half_written_is_not_one_that_never_was(kernel: ModuleType, left: int) -> None:
+def test_a_half_written_crc_is_not_a_missing_one(kernel: ModuleType, left: int) -> None:
     log = sealed()
     torn = log[: len(log) - 20 + left] + bytes(20 - left)
     assert reason(kernel, torn, Crc.RECORD) is ScanStop.BAD_RECORD_CRC
 
 
-def test_bodies_alone_are_checked_where_nobody_asks_for_more(kernel: ModuleType) -> None:
+def test_only_bodies_are_checked_by_default(kernel: ModuleType) -> None:
     log = sealed().replace(b"a\x011", b"a\x012")
     assert reason(kernel, log, Crc.BODY) is ScanStop.LIMIT
     assert reason(kernel, log, Crc.RECORD) is ScanStop.BAD_RECORD_CRC

@@ -71,7 +71,7 @@ def test_a_waiting_message_has_its_delivery_time_for_tags(
     assert kernel.scan(log, 0, len(log), 0).row(0).tags_code == 2598919
 
 
-def test_the_scan_can_end_behind_a_number_of_records(kernel: ModuleType, note: Make, write_log: Make) -> None:
+def test_the_scan_can_end_after_a_number_of_records(kernel: ModuleType, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t")] * 3)
     found = kernel.scan(log, 0, len(log), 0, max_count=2)
     assert (found.count, found.end, found.reason) == (2, len(log) // 3 * 2, ScanStop.LIMIT)

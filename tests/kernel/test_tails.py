@@ -43,7 +43,7 @@ def test_a_released_tail_lets_its_mapping_close(kernel: ModuleType) -> None:
     assert (tail.buffer, tail.capacity, tail.position) == (None, 0, 8)
 
 
-def test_a_lane_gives_the_index_file_before_back(kernel: ModuleType) -> None:
+def test_a_lane_releases_its_previous_index_file(kernel: ModuleType) -> None:
     mapping = mmap.mmap(-1, 4096)
     lane = kernel.Lane()
     lane.set_index(mapping, 4, 8)
@@ -53,7 +53,7 @@ def test_a_lane_gives_the_index_file_before_back(kernel: ModuleType) -> None:
     mapping.close()
 
 
-def test_loops_hold_no_buffer_behind_their_end(kernel: ModuleType, note: Make, write_log: Make) -> None:
+def test_loops_hold_no_buffer_after_their_end(kernel: ModuleType, note: Make, write_log: Make) -> None:
     log = write_log([note(b"x", "t")])
     mapping = mmap.mmap(-1, 4096)
     mapping[: len(log)] = log
@@ -67,7 +67,7 @@ def test_loops_hold_no_buffer_behind_their_end(kernel: ModuleType, note: Make, w
 
 
 @pytest.mark.parametrize("make", ["released", "read-only"])
-def test_nothing_is_written_to_what_cannot_be_written(kernel: ModuleType, note: Make, make: str) -> None:
+def test_nothing_is_written_to_a_read_only_buffer(kernel: ModuleType, note: Make, make: str) -> None:
     tail = kernel.Tail(bytes(500) if make == "read-only" else bytearray(500), 0)
     if make == "released":
         tail.release()

@@ -50,7 +50,7 @@ def file(tmp_path: Path) -> LogFile:
 
 @pytest.fixture
 def small_files() -> Iterator[Callable[[int], None]]:
-    """Makes the system refuse to write behind an offset of any file."""
+    """Makes the system refuse to write after an offset of any file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -105,7 +105,7 @@ def test_one_message_goes_into_the_map(native: ModuleType, note: Make, file: Log
     tail.release()
 
 
-def test_what_the_file_does_not_take_the_map_does(
+def test_a_batch_goes_into_the_map_when_the_file_refuses_it(
     native: ModuleType, note: Make, file: LogFile, small_files: Callable[[int], None]
 ) -> None:
     refusing, short = native.Tail(file.map, 0), native.Tail(file.map, 0, 64 * KIB)
@@ -187,7 +187,7 @@ def test_the_plain_kernel_leaves_a_descriptor_to_its_owner(note: Make, file: Log
 
 
 def put_lane(kernel: ModuleType, tail: Duck) -> tuple[Duck, Duck]:
-    """A short way for puts, with one queue."""
+    """A put lane with one queue."""
     lane = kernel.Lane()
     lane.index_enabled = False
     queue = kernel.QueueEnd(kernel.Tail(bytearray(20 * 100), 0))
@@ -201,7 +201,7 @@ MESSAGES = [Message("t", bytes([number]) * 5 * KIB, tags=f"tag{number}") for num
 
 
 def test_a_put_dispatches_what_it_wrote_through_the_file(native: ModuleType, file: LogFile) -> None:
-    """And it needs no pages that were made ready."""
+    """It also needs no prepared pages."""
     through, into_map = native.Tail(file.map, 0), native.Tail(bytearray(FILE_BYTES), 0)
     through.take_file(file.descriptor())
     entries = []
@@ -217,7 +217,7 @@ def test_a_put_dispatches_what_it_wrote_through_the_file(native: ModuleType, fil
 
 
 def test_it_dispatches_from_where_the_batch_was_put_together(native: ModuleType, file: LogFile) -> None:
-    """Not from the map, whose pages may not be there yet: here they are another's, and stay zeros."""
+    """Not from the map, whose pages may not be in memory: here the map is of another file and stays zero."""
     tail = native.Tail(bytearray(FILE_BYTES), 0)
     tail.take_file(file.descriptor())
     puts, queue = put_lane(native, tail)

@@ -1,4 +1,4 @@
-"""What the tasks of a rebuild are told, for small files."""
+"""Plans for the tasks of a rebuild, with small files."""
 
 from __future__ import annotations
 

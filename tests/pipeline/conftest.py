@@ -23,7 +23,7 @@ SEGMENT_BYTES = 64 * 1024
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever comes first waits for Spark to start, on a busy machine for minutes."""
+    """The first test waits for Spark to start, on a busy machine for minutes."""
     for item in items:
         if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))

@@ -29,14 +29,10 @@ import pyiceberg.catalog.sql
 import pyiceberg.io.pyarrow  # noqa: F401
 import pyspark.errors  # noqa: F401
 
-from flintlog.pipeline.tables.table import delta_table
-
-from flintlog.pipeline.tables.table import iceberg_table
-
-from flintlog.pipeline.tables.table import parquet_table
 from flintlog.pipeline import export as export_job
 from flintlog.pipeline.sink.sink import StagingArea
 from flintlog.pipeline.sink.sink_options import SinkOptions
+from flintlog.pipeline.tables import delta_table, iceberg_table, parquet_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

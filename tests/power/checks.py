@@ -13,12 +13,12 @@ from random import Random
 from typing import cast
 
 from flintlog import Message, Store, StoreConfig, open_store
+from flintlog.format.topics import is_system_topic
 from flintlog.maintenance.verify.verify import verify
 from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.store.model.stored_message import QueueInfo, StoredMessage
-from flintlog.store.settings.topics import is_system_topic
 from tests.power.model import Broken, Model, Place, State
-from tests.power.plan import TEMPORARY, Plan, without_services
+from tests.power.plan import LIGHT, TEMPORARY, Plan, without_services
 from tests.power.worker import body_of, key_of
 
 Served = dict[Place, tuple[str, int]]
@@ -41,6 +41,8 @@ def check_cut(path: Path, plan: Plan, model: Model, scratch: Path) -> None:
             served = _read_users(store)
             undecided = _undecided(store) if plan.has_services else set()
             check_served(store, served, model, begin)
+            if plan.has_light_queues:
+                _check_light(store, served)
             if plan.has_services:
                 _check_transactions(served, undecided, model, begin)
             _check_batches(store, served, model, begin)
@@ -75,7 +77,7 @@ def _read_users(store: Store) -> Served:
     served: Served = {}
     store.wait_dispatched()
     for info in store.queues():
-        if is_system_topic(info.topic):
+        if is_system_topic(info.topic) or info.topic in LIGHT:
             continue
         for message in read_queue(store, info):
             place = (info.topic, info.queue_id, message.queue_offset)
@@ -152,6 +154,31 @@ def _check_unique(served: Served, model: Model) -> None:
         held = None if other is None else model.messages.get(other)
         if other not in (None, key) and (held is None or held.state is State.DURABLE):
             raise Broken(f"{place} was given to {other}, and serves {key}")
+
+
+def _check_light(store: Store, served: Served) -> None:
+    """A light queue has the messages that name it, each at the offset that its record names, and no others."""
+    wanted: dict[Place, int] = {}
+    for place, (_, physical) in served.items():
+        message = store.message_at(physical)
+        told = {} if message is None else message.properties
+        names = told.get("INNER_MULTI_DISPATCH", "").split(",")
+        offsets = told.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+        for name, offset in zip(names, offsets, strict=True):
+            if name:
+                if (name, 0, int(offset)) in wanted:
+                    raise Broken(f"{name} gave the offset {offset} twice, the second time to {place}")
+                wanted[name, 0, int(offset)] = physical
+    found = {
+        (info.topic, 0, offset): entry.physical_offset
+        for info in store.queues()
+        if info.topic in LIGHT
+        for offset in range(info.min_offset, info.max_offset)
+        if (entry := store.entry(info.topic, 0, offset)) is not None
+    }
+    if found != wanted:
+        first = min(place for place in found.keys() | wanted.keys() if found.get(place) != wanted.get(place))
+        raise Broken(f"the light queue's {first} leads to {found.get(first)}, its record is {wanted.get(first)}")
 
 
 def _check_transactions(served: Served, undecided: set[str], model: Model, begin: int) -> None:

@@ -32,10 +32,10 @@ def ledger_config(port: str) -> StoreConfig:
     return replace(
         SMALL,
         mapped_file_size_commit_log=64 * 1024,
-        enable_dleger_commit_log=True,
-        dleger_group="g",
-        dleger_peers=f"n0-127.0.0.1:{port}",
-        dleger_self_id="n0",
+        enable_dledger_commit_log=True,
+        dledger_group="g",
+        dledger_peers=f"n0-127.0.0.1:{port}",
+        dledger_self_id="n0",
     )
 
 

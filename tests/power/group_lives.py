@@ -33,10 +33,10 @@ BODY = b"." * 20_000
 def group_config(member: str, peers: str) -> StoreConfig:
     return replace(
         SMALL,
-        enable_dleger_commit_log=True,
-        dleger_group="g",
-        dleger_peers=peers,
-        dleger_self_id=member,
+        enable_dledger_commit_log=True,
+        dledger_group="g",
+        dledger_peers=peers,
+        dledger_self_id=member,
         ledger_index_file_size=32 * 1024,
     )
 
@@ -66,7 +66,7 @@ def _say_when_leading(node: LedgerStoreNode) -> None:
 
 
 def _put(node: LedgerStoreNode, number: int) -> None:
-    receipt = node.store.put(Message("t", b"%d " % number + BODY))
+    receipt = node.store.put(Message("t", b"%d " % number + BODY), check=False)
     say({"put": number, "status": receipt.status.name})
 
 

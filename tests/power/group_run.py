@@ -17,8 +17,8 @@ from random import Random
 from flintlog import Store, open_store
 from flintlog.maintenance.verify.verify import verify
 from flintlog.store.model.stored_message import StoredMessage
-from interop.java_ledger import ledger_addresses
-from tests.crash.ledger_member import config_of
+from flintlog.testing.free_ports import ledger_addresses
+from tests.crash.ledger_member import LATER, config_of, mixed
 from tests.power.device import Device
 from tests.power.model import Broken
 from tests.power.process import Child
@@ -77,6 +77,8 @@ class Group:
         addresses = ledger_addresses(*disks)
         self.peers = ";".join(f"{member}-{address}" for member, address in addresses.items())
         self.acknowledged: dict[bytes, tuple[int, int]] = {}
+        self.delayed: set[bytes] = set()
+        """What was acknowledged to be delivered later."""
         self.history: list[str] = []
         self.cut_count = 0
         self.leader: str | None = None
@@ -89,7 +91,7 @@ class Group:
         self._life += 1
         self.history.append(f"start {member}")
         errors = self._scratch / f"{member}.errors"
-        arguments = (self.disks[member].mount, member, self.peers, self._life)
+        arguments = (self.disks[member].mount, member, self.peers, self._life, "mixed")
         self._processes[member] = Child("tests.crash.ledger_member", *arguments, errors=errors)
 
     def end(self, member: str, *, cut: bool) -> None:
@@ -146,6 +148,9 @@ class Group:
     def _take(self, member: str, lines: list[bytes]) -> None:
         for line in lines:
             body, physical, offset = line.split()
+            if offset == LATER.encode():
+                self.delayed.add(body)
+                continue
             if self._given.setdefault(int(offset), body) != body:
                 raise Broken(f"offset given twice: {int(offset)} to {self._given[int(offset)]!r} and to {body!r}")
             self.acknowledged[body] = (int(physical), int(offset))
@@ -155,10 +160,11 @@ class Group:
 
     def check_pair(self, pair: tuple[str, ...]) -> None:
         """Two members elect a leader, and it has everything that was acknowledged before."""
-        promised = dict(self.acknowledged)
+        promised, delayed = dict(self.acknowledged), set(self.delayed)
         for member in pair:
             self.start(member)
         self.hear_more(1)
+        self._wait_for_deliveries(delayed)
         leader = self.leader
         for member in pair:
             self._take(member, self._processes.pop(member).stop())
@@ -174,9 +180,22 @@ class Group:
             if findings:
                 raise Broken(f"verify of {member}: {[str(each) for each in findings[:3]]}")
 
+    def _wait_for_deliveries(self, delayed: set[bytes]) -> None:
+        """Look into the leader's files, beside it, until everything that is due was delivered."""
+        deadline, missing = time.monotonic() + PATIENCE_S, delayed
+        while missing:
+            self.hear(0.2)
+            leader = self.leader
+            if leader is not None:
+                config = mixed(config_of(leader, self.peers))
+                with open_store(self.disks[leader].mount / leader, config, read_only=True) as store:
+                    missing = delayed - {message.body for message in _served(store, LATER)}
+            if missing and time.monotonic() > deadline:
+                raise Broken(f"{leader} did not deliver {len(missing)} of {len(delayed)}: {sorted(missing)[:3]}")
 
-def _served(store: Store) -> list[StoredMessage]:
+
+def _served(store: Store, topic: str = "orders") -> list[StoredMessage]:
     found: list[StoredMessage] = []
-    while page := store.get("orders", 0, len(found), 64).messages:
+    while page := store.get(topic, 0, len(found), 64).messages:
         found += page
     return found

@@ -236,8 +236,11 @@ class Model:
             if physical < end and key not in self.messages and key not in self.ever_delayed:
                 self.given[place] = key
                 self.messages[key] = Promise(key, physical, State.FOUND, place, place[0])
-        self.gone |= self.doomed - keys
-        self.doomed -= self.gone
+        deleted = self.doomed - keys  # the deletion that was under way has happened
+        for key in deleted:
+            self.messages.pop(key, None)
+        self.gone |= deleted
+        self.doomed -= deleted
         self.deciding -= waiting  # it was not decided, then: nothing is under way after a cut
         self.deciding |= {key for key in keys if key in self.begun}
         self.batches = {}

@@ -19,7 +19,7 @@ from tests.power.checks import check_against_rebuild
 from tests.power.device import Device
 from tests.power.model import Broken
 from tests.power.process import Child
-from tests.replication.ha_process import CONFIG
+from tests.replication.ha_process import CONFIG, LATER, MIXED
 
 PATIENCE_S = 60.0
 MORE = 20
@@ -84,7 +84,7 @@ class Pair:
             self.master = name
         else:
             self.slave = name
-        arguments = (role, self.disks[name].mount / "store", *self._ports, self._acknowledged)
+        arguments = (role, self.disks[name].mount / "store", *self._ports, self._acknowledged, "mixed")
         errors = self._scratch / f"{name}.errors"
         self._processes[name] = Child("tests.replication.ha_process", *arguments, errors=errors)
 
@@ -125,7 +125,8 @@ class Pair:
 
     def check(self) -> None:
         """Both stores have everything, and agree as far as both go."""
-        promised = self.promised()
+        delayed = {body for queue_id, _, body in self.promised() if queue_id < 0}
+        promised = [each for each in self.promised() if each[0] >= 0]
         places = {(queue_id, offset) for queue_id, offset, _ in promised}
         if len(places) != len(promised):
             raise Broken(f"an offset was given twice: {len(promised)} messages, {len(places)} places")
@@ -141,6 +142,7 @@ class Pair:
             raise Broken(f"the logs differ below {common}")
         for copy in copies.values():
             check_against_rebuild(copy, self._scratch / "rebuilt", CONFIG)
+            _check_delayed(copy, delayed)
             shutil.rmtree(copy)
 
 
@@ -160,6 +162,16 @@ def _check_node(copy: Path, promised: list[tuple[int, int, bytes]]) -> None:
         raise Broken(f"verify of {copy.name}: {[str(found) for found in findings[:3]]}")
 
 
+def _check_delayed(copy: Path, delayed: set[bytes]) -> None:
+    """Every message that was acknowledged for later is delivered, by whichever node becomes the master."""
+    deadline = time.monotonic() + PATIENCE_S
+    with open_store(copy, MIXED) as store:
+        while not delayed <= (found := set(_bodies(store, 0, LATER))):
+            if time.monotonic() > deadline:
+                raise Broken(f"{copy.name} did not deliver {len(delayed - found)} of {len(delayed)} delayed messages")
+            time.sleep(0.1)
+
+
 def _is_explained(kind: str, physical: int | None, end: int) -> bool:
     return kind in ("torn-tail", "damaged-range", "damaged-record") and physical is not None and physical > end
 
@@ -169,8 +181,8 @@ def _physical(store: Store, promise: tuple[int, int, bytes]) -> int:
     return -1 if entry is None else entry.physical_offset
 
 
-def _bodies(store: Store, queue_id: int) -> list[bytes]:
+def _bodies(store: Store, queue_id: int, topic: str = "orders") -> list[bytes]:
     bodies: list[bytes] = []
-    while messages := store.get("orders", queue_id, len(bodies), 64).messages:
+    while messages := store.get(topic, queue_id, len(bodies), 64).messages:
         bodies += [message.body for message in messages]
     return bodies

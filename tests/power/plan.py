@@ -14,6 +14,7 @@ from random import Random
 from typing import Literal
 
 from flintlog import StoreConfig
+from flintlog.format.topics import LMQ_PREFIX
 
 ORDERS = "orders"
 EVENTS = "events"
@@ -22,6 +23,8 @@ TEMPORARY = "temporary"
 """Deleted and made again while the others go on. One thread has it to itself, so that the order is known."""
 
 TOPICS = (ORDERS, EVENTS)
+LIGHT = tuple(f"{LMQ_PREFIX}device{number}" for number in range(4))
+"""Light queues: a message of another topic is in some of them too."""
 QUEUES = 3
 
 
@@ -79,12 +82,20 @@ class Plan:
     def has_services(self) -> bool:
         return bool(self.config.services)
 
+    @property
+    def has_timer(self) -> bool:
+        return "timer" in self.config.services
+
+    @property
+    def has_light_queues(self) -> bool:
+        return self.config.enable_multi_dispatch
+
 
 def make_plan(seed: int) -> Plan:
     """The plan of a seed."""
     chance = Random(f"plan {seed}")
     retains, deletes = chance.random() < 0.3, chance.random() < 0.4
-    config = _config(chance, retains=retains)
+    config = _with_more(_config(chance, retains=retains), Random(f"more {seed}"))
     ends = [chance.choice((*End, End.CUT, End.KILL)) for _ in range(chance.randint(0, 2))]
     ends.append(chance.choice((End.CUT, End.CUT, End.CUT_CLOSING, End.CUT_FLUSHED)))
     if chance.random() < 0.3:  # and once more, while what the cut left is being recovered
@@ -119,7 +130,7 @@ def _config(chance: Random, *, retains: bool) -> StoreConfig:
         enable_consume_queue_ext=chance.random() < 0.25,
         mapped_file_size_consume_queue_ext=4096,
         topic_queue_types={BATCHES: "BatchCQ"} if chance.random() < 0.3 else {},
-        mapper_file_size_batch_consume_queue=46 * chance.choice((5, 50)),
+        mapped_file_size_batch_consume_queue=46 * chance.choice((5, 50)),
         enabled_append_prop_crc=chance.random() < 0.3,
         enable_build_consume_queue_concurrently=chance.random() < 0.15,
         message_index_enable=chance.random() < 0.9,
@@ -143,6 +154,20 @@ def _config(chance: Random, *, retains: bool) -> StoreConfig:
             delete_commit_log_files_interval=0,
             delete_consume_queue_files_interval=0,
         )
+    return config
+
+
+def _with_more(config: StoreConfig, chance: Random) -> StoreConfig:
+    """Kinds that were added later, drawn apart: a seed keeps everything else that it had."""
+    has_timer, has_light_queues = chance.random() < 0.5, chance.random() < 0.4
+    if has_timer and config.services:
+        config = config.with_changes(
+            services={*config.services, "timer"},
+            mapped_file_size_timer_log=52 * chance.choice((10, 200)) + 20,
+            timer_flush_interval_ms=chance.choice((20, 1000)),
+        )
+    if has_light_queues:
+        config = config.with_changes(enable_lmq=True, enable_multi_dispatch=True)
     return config
 
 

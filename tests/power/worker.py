@@ -21,7 +21,7 @@ from typing import cast
 
 from flintlog import Message, PutFailed, Receipt, Store, TransactionError, encoded_batch, open_store
 from flintlog.services.transaction.transaction_service import TransactionService
-from tests.power.plan import BATCHES, ORDERS, QUEUES, STOPS, TEMPORARY, TOPICS, Life, Plan, make_plan
+from tests.power.plan import BATCHES, LIGHT, ORDERS, QUEUES, STOPS, TEMPORARY, TOPICS, Life, Plan, make_plan
 
 _NOW, _LATER = True, False
 """Whether a message is durable when its put has returned, or after a flush."""
@@ -74,6 +74,10 @@ class Producer:
         ]
         if self._plan.has_services:
             steps += [(8, self._put_delayed), (10, self._put_transaction)]
+        if self._plan.has_timer:
+            steps.append((8, self._put_timed))
+        if self._plan.has_light_queues:
+            steps.append((15, self._put_light))
         if self._plan.config.topic_queue_types:
             steps.append((12, self._put_to_batch_queue))
         if self._is_first:
@@ -128,12 +132,12 @@ class Producer:
 
     def _put(self) -> None:
         message = self._message()
-        self._report([message], [self._store.put(message)])
+        self._report([message], [self._store.put(message, check=False)])
 
     def _put_batch(self) -> None:
         topic, queue_id = self._chance.choice(TOPICS), self._chance.randrange(QUEUES)
         messages = [self._message(topic, queue_id) for _ in range(self._batch_count())]
-        self._report(messages, self._store.put_batch(messages))
+        self._report(messages, self._store.put_batch(messages, check=False))
 
     def _batch_count(self) -> int:
         """A batch fits into one log file."""
@@ -141,21 +145,21 @@ class Producer:
 
     def _put_encoded(self) -> None:
         messages = [self._message(ORDERS, 0) for _ in range(self._chance.choice((1, 5)))]
-        self._report(messages, self._store.put_encoded(encoded_batch(messages)))
+        self._report(messages, self._store.put_encoded(encoded_batch(messages), check=False))
 
     def _put_soon(self) -> None:
         message = self._message()
-        future = self._store.put_async(message)
+        future = self._store.put_async(message, check=False)
         future.add_done_callback(lambda done: None if done.exception() else self._report([message], [done.result()]))
 
     def _put_without_waiting(self) -> None:
         message = self._message()
         message.properties = {"WAIT": "false"}
-        self._report([message], [self._store.put(message)], now=_LATER)
+        self._report([message], [self._store.put(message, check=False)], now=_LATER)
 
     def _put_to_batch_queue(self) -> None:
         message = self._message(BATCHES, self._chance.randrange(2))
-        self._report([message], [self._store.put(message)])
+        self._report([message], [self._store.put(message, check=False)])
 
     def _flush(self) -> None:
         report("flush", self._name)
@@ -165,10 +169,24 @@ class Producer:
     def _pause(self) -> None:
         time.sleep(self._chance.choice((0.0, 0.002, 0.02)))
 
+    def _put_light(self) -> None:
+        message = self._message()
+        names = self._chance.sample(LIGHT, self._chance.randint(1, len(LIGHT)))
+        message.properties = {"INNER_MULTI_DISPATCH": ",".join(names)}
+        self._report([message], [self._store.put(message, check=False)])
+
     def _put_delayed(self) -> None:
         message = self._message()
         message.delay_level = self._chance.choice((1, 1, 2))
-        receipt = self._store.put(message)
+        self._put_for_later(message)
+
+    def _put_timed(self) -> None:
+        message = self._message()
+        message.deliver_at_ms = int(time.time() * 1000) + self._chance.choice((1000, 1500, 3000))
+        self._put_for_later(message)
+
+    def _put_for_later(self, message: Message) -> None:
+        receipt = self._store.put(message, check=False)
         if receipt:
             report("delayed", self._plan.is_sync, message.keys[0], message.topic, receipt.physical_offset)
 
@@ -182,7 +200,7 @@ class Producer:
 
     def _put_temporary(self) -> None:
         message = self._message(TEMPORARY, self._chance.randrange(2))
-        self._report([message], [self._store.put(message)])
+        self._report([message], [self._store.put(message, check=False)])
 
     def _delete(self) -> None:
         if TEMPORARY not in self._store.topics:
@@ -227,12 +245,12 @@ class Producer:
                 self._decide(key, left.topic, left.queue_id, commit, roll_back)
 
     def _decide(
-        self, key: str, topic: str, queue_id: int, commit: Callable[[], Receipt], roll_back: Callable[[], Receipt]
+        self, key: str, topic: str, queue_id: int, commit: Callable[..., Receipt], roll_back: Callable[..., Receipt]
     ) -> None:
         commits = self._chance.random() < 0.6
         report("deciding", key)
         try:
-            receipt = (commit if commits else roll_back)()
+            receipt = (commit if commits else roll_back)(check=False)
         except TransactionError:
             if self._plan.retains:
                 return  # retention has deleted the half message

@@ -1,7 +1,7 @@
 """The commands of `ha_scripts`: masters, slaves and promotions. `scripting.py` says what a script is.
 
 The stores are real, and so is everything that decides: what a master sends and a slave takes, how logs are compared,
-whose reign is noted, what is cut. Only sockets and clocks are missing. Every record has 100 bytes, and a frame at most
+whose epoch is noted, what is cut. Only sockets and clocks are missing. Every record has 100 bytes, and a frame at most
 250: so 300 is the place behind three records, and a frame may end within one.
 
     stores a b               empty ones
@@ -37,8 +37,8 @@ from flintlog.replication.ha import feed as master
 from flintlog.replication.ha import follower as slave
 from flintlog.replication.ha.compare import Compared, Comparisons, agreed_end, ask_master
 from flintlog.replication.ha.feed import ReplicaFeed
-from flintlog.replication.ha.master_epoch import Reign, ReignFile
 from flintlog.replication.ha.follower import Follower
+from flintlog.replication.ha.master_epoch import MasterEpoch, MasterEpochFile
 from flintlog.replication.ha.wire import Frame
 from flintlog.store.read.raw_log import RawLog
 
@@ -55,7 +55,7 @@ class _Node:
     path: Path
     store: Store | None = None
     is_master: bool = False
-    reign: Reign | None = None
+    epoch: MasterEpoch | None = None
     now_ms: int = 0
     left: str = ""
     """What its log held when it stopped."""
@@ -83,7 +83,7 @@ class _Line:
 
     def __init__(self, node: _Node) -> None:
         self.address = node.name
-        self._comparisons = Comparisons(node.raw, node.reign)
+        self._comparisons = Comparisons(node.raw, node.epoch)
 
     async def call(self, request: Command, timeout_s: float) -> Command:
         return await self._comparisons.answer(request)
@@ -114,31 +114,31 @@ class HaPlayer(Player):
     def _do_lead(self, name: str) -> None:
         node = self._nodes[name]
         store = self._open(node, "ASYNC_MASTER")
-        before = ReignFile(store).load()
-        node.is_master, node.reign = True, ReignFile(store).begin()
-        if node.reign == before:
-            self._say(node, "leads: its reign goes on")
+        before = MasterEpochFile(store).load()
+        node.is_master, node.epoch = True, MasterEpochFile(store).begin()
+        if node.epoch == before:
+            self._say(node, "leads: its epoch goes on")
         else:
-            self._say(node, "is promoted: a new reign" if node.reign.is_promoted else "leads: a reign begins")
+            self._say(node, "is promoted: a new epoch" if node.epoch.is_promoted else "leads: an epoch begins")
 
     def _do_follow(self, name: str, master_name: str, *options: str) -> None:
         node, leading = self._nodes[name], self._nodes[master_name]
         store = self._open(node, "SLAVE")
         node.is_master = False
-        reigns = ReignFile(store)
+        epochs = MasterEpochFile(store)
         try:
-            end, reign = self._compare(node, leading, reigns.load(), cuts_for_any="cutting" in options)
+            end, epoch = self._compare(node, leading, epochs.load(), cuts_for_any="cutting" in options)
         except FlintlogError as failure:
             self._say(node, f"takes nothing from {master_name}: {failure.what}")
             return
         if end < store.raw_log.end:
             self._cut(node, end)
-            reigns = ReignFile(self._open(node, "SLAVE"))
-        reigns.follow(reign)
+            epochs = MasterEpochFile(self._open(node, "SLAVE"))
+        epochs.follow(epoch)
         self._connect(node, leading)
 
-    def _compare(self, node: _Node, leading: _Node, own: Reign | None, *, cuts_for_any: bool) -> tuple[int, str]:
-        """Where the node's log has to end, and whose reign it follows."""
+    def _compare(self, node: _Node, leading: _Node, own: MasterEpoch | None, *, cuts_for_any: bool) -> tuple[int, str]:
+        """Where the node's log has to end, and whose epoch it follows."""
         line = _Line(leading)
 
         async def ask(start: int, stop: int) -> Compared:
@@ -151,7 +151,7 @@ class HaPlayer(Player):
             theirs = await ask(raw.end, raw.end)
             most = StoreConfig().max_checksum_range
             end = await agreed_end(raw, theirs, ask, own, max_range_bytes=most, cuts_for_any=cuts_for_any)
-            return end, theirs.reign
+            return end, theirs.epoch
 
         return asyncio.run(compare())
 

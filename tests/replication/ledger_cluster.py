@@ -33,7 +33,7 @@ from flintlog.replication.ledger.core.messages import (
     ResponseCode,
 )
 from flintlog.replication.ledger.node.wire import Envelope, encode_request, parse_response
-from interop.java_ledger import ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
 
 IDS = ("n0", "n1", "n2")
 

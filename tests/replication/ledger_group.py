@@ -8,9 +8,9 @@ from pathlib import Path
 
 from flintlog import Message, StoreConfig
 from flintlog.replication.ledger.store_node import LedgerStoreNode
-from flintlog.store.runtime.clock import Clock
 from flintlog.store.model.message import PutStatus
-from interop.java_ledger import ledger_addresses
+from flintlog.store.runtime.clock import Clock
+from flintlog.testing.free_ports import ledger_addresses
 
 FILE_BYTES = 64 * 1024
 PATIENCE_S = 60.0
@@ -22,10 +22,10 @@ def config_of(addresses: dict[str, str], member: str) -> StoreConfig:
         mapped_file_size_consume_queue=100 * 20,
         max_hash_slot_num=100,
         max_index_num=400,
-        enable_dleger_commit_log=True,
-        dleger_group="orders",
-        dleger_peers=";".join(f"{each}-{address}" for each, address in addresses.items()),
-        dleger_self_id=member,
+        enable_dledger_commit_log=True,
+        dledger_group="orders",
+        dledger_peers=";".join(f"{each}-{address}" for each, address in addresses.items()),
+        dledger_self_id=member,
         ledger_index_file_size=32 * 128,
     )
 

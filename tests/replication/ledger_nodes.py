@@ -12,14 +12,14 @@ from pathlib import Path
 from random import Random
 
 from flintlog.disk.media.local import LocalMedium
-from flintlog.replication.ledger.node.file_storage import FileStorage
 from flintlog.replication.ledger.core.interface import LedgerConfig, Role, Truncation
 from flintlog.replication.ledger.core.messages import AppendResponse, Entry, ResponseCode
+from flintlog.replication.ledger.node.file_storage import FileStorage
 from flintlog.replication.ledger.node.node import LedgerListeners, LedgerNode
 from flintlog.replication.ledger.node.storage import LedgerStorage, MemoryStorage
 from flintlog.replication.loop_thread import LoopThread
 from flintlog.store.ledger.ledger_files import LedgerFiles
-from interop.java_ledger import ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
 
 GROUP = "orders"
 

@@ -52,7 +52,6 @@ from flintlog.replication.ledger.core.interface import (
     Synced,
     Tick,
 )
-from flintlog.replication.ledger.node.memory_log import MemoryLog
 from flintlog.replication.ledger.core.messages import (
     JAVA,
     NO_TERM,
@@ -73,6 +72,7 @@ from flintlog.replication.ledger.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from flintlog.replication.ledger.node.memory_log import MemoryLog
 
 _JAVA_RULES = SafetyRules(commit_own_term_only=False, sync_before_acknowledging=False, lead_once_a_term=False)
 

@@ -33,10 +33,10 @@ def config_of(peers: str, member: str) -> StoreConfig:
     """Small files, so that there are some."""
     return StoreConfig(
         mapped_file_size_commit_log=256 * 1024,
-        enable_dleger_commit_log=True,
-        dleger_group="orders",
-        dleger_peers=peers,
-        dleger_self_id=member,
+        enable_dledger_commit_log=True,
+        dledger_group="orders",
+        dledger_peers=peers,
+        dledger_self_id=member,
         services=frozenset({"schedule"}),
         message_delay_level="1s",
     )
@@ -71,8 +71,8 @@ def _put(node: LedgerStoreNode, base: Path, name: str, stop: threading.Event) ->
             stop.wait(0.02)
             continue
         body = f"{name}-{count}"
-        node.store.put(Message(ORDERS, body.encode()))
-        if node.store.put(Message(LATER, body.encode(), delay_level=1)).status is PutStatus.PUT_OK:
+        node.store.put(Message(ORDERS, body.encode()), check=False)
+        if node.store.put(Message(LATER, body.encode(), delay_level=1), check=False).status is PutStatus.PUT_OK:
             os.write(acked, f"{body}\n".encode())
         count += 1
         stop.wait(PAUSE_S)

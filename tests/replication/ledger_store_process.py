@@ -31,10 +31,10 @@ def config_of(peers: str, member: str) -> StoreConfig:
     """Small files, so that there are some."""
     return StoreConfig(
         mapped_file_size_commit_log=256 * 1024,
-        enable_dleger_commit_log=True,
-        dleger_group="orders",
-        dleger_peers=peers,
-        dleger_self_id=member,
+        enable_dledger_commit_log=True,
+        dledger_group="orders",
+        dledger_peers=peers,
+        dledger_self_id=member,
     )
 
 
@@ -69,7 +69,7 @@ def _put(node: LedgerStoreNode, base: Path, name: str, stop: threading.Event) ->
             continue
         body = f"{name}-{count} {'x' * (count % 200)}"
         os.write(sent, f"{body}\n".encode())
-        receipt = node.store.put(Message(TOPIC, body.encode()))
+        receipt = node.store.put(Message(TOPIC, body.encode()), check=False)
         if receipt.status is PutStatus.PUT_OK:
             os.write(acked, f"{receipt.queue_offset} {body}\n".encode())
         count += 1

@@ -17,7 +17,8 @@ from tests.replication.tcp_link import TcpLink, Watch
 
 from flintlog.remoting.frame import Command, FrameReader, encode_frame
 from flintlog.replication.ledger.core.messages import RequestCode
-from interop.java_ledger import QUICK_LEDGER, JavaLedger, ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
+from interop.java_ledger import QUICK_LEDGER, JavaLedger
 
 
 class Recorder:

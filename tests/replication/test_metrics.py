@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from tests.replication.ha_pair import fill, wait_until
 from tests.replication.ha.test_ha_node import master_at, slave_at
+from tests.replication.ha_pair import fill, wait_until
 
 from flintlog.errors import InvalidConfig
 from flintlog.replication.figures import Node
@@ -69,7 +69,7 @@ def test_metrics_over_http_and_a_port_that_is_taken(pair: tuple[HaNode, HaNode])
     try:
         with urllib.request.urlopen(f"http://{LOOPBACK}:{server.port}/metrics", timeout=10) as answer:
             assert b'flintlog_replica_role{role="SYNC_MASTER"} 1.0' in answer.read()
-        with pytest.raises(InvalidConfig, match=f"no metrics on {LOOPBACK}:{server.port}"):
+        with pytest.raises(InvalidConfig, match=f"cannot serve metrics on {LOOPBACK}:{server.port}"):
             MetricsServer(slave, LOOPBACK, server.port)
     finally:
         server.stop()

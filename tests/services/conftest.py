@@ -1,4 +1,4 @@
-"""What tests of services share."""
+"""Fixtures shared by the tests of services."""
 
 from __future__ import annotations
 

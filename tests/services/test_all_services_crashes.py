@@ -47,7 +47,7 @@ def _small_wheel() -> object:
 
 
 class AllServices:
-    """One store through its crashes, and a memory of what it promised."""
+    """One store through its crashes, and a record of its acknowledgements."""
 
     def __init__(self) -> None:
         self.config = small_config(

@@ -1,4 +1,4 @@
-"""How a store with services ends: from within its own callbacks, in a forked child, and for those who come late."""
+"""Closing a store with services: from its own callbacks, in a forked child, and calls after close."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_child_saves_nothing_of_its_parents_services_and_groups(tmp_path: Path
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """What services and groups save."""
+    """The files that services and groups save."""
     return {
         str(path): path.read_bytes()
         for path in folder.rglob("*")
@@ -102,7 +102,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_who_comes_after_the_end_changes_no_file(tmp_path: Path) -> None:
+def test_a_call_after_close_changes_no_file(tmp_path: Path) -> None:
     store = open_store(tmp_path, ALL)
     store.put(Message("orders", b"x")).check()
     store.shutdown()
@@ -119,7 +119,7 @@ def test_who_comes_after_the_end_changes_no_file(tmp_path: Path) -> None:
     assert "late" not in store.topics
 
 
-def test_a_service_that_does_not_run_says_why(tmp_path: Path) -> None:
+def test_a_service_that_does_not_run_reports_why(tmp_path: Path) -> None:
     with open_store(tmp_path, SMALL_FILES) as store:
         with pytest.raises(ServiceNotEnabled, match=r"services={'timer'}"):
             store.service("timer")

@@ -1,4 +1,4 @@
-"""Every file of the `config` folder that is broken: its `.bak` is used and said so, and nothing is written over both.
+"""Broken files of the `config` folder: the `.bak` is used and reported, and two broken files are not overwritten.
 
 The table has each file that the store and its services load, with a good content and what is then known from it.
 """
@@ -135,12 +135,12 @@ def backup_of(path: Path) -> Path:
 
 
 def test_the_table_has_every_file_that_has_a_backup() -> None:
-    binary = {"timercheck"}  # RocketMQ keeps no backup of it, and the timer is made anew from its queue
+    binary = {"timercheck"}  # RocketMQ keeps no backup of it, and the timer is rebuilt from its queue
     assert {case.name for case in CASES} == set(CONFIG_FILES) - binary
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_a_good_file_is_known_and_nothing_is_said(tmp_path: Path, case: Case) -> None:
+def test_a_good_file_is_loaded_and_nothing_is_reported(tmp_path: Path, case: Case) -> None:
     config, path, good = begin(tmp_path, case)
     path.write_text(good)
     with open_store(tmp_path, config, clock=FakeClock(NOW_MS)) as store:
@@ -149,7 +149,7 @@ def test_a_good_file_is_known_and_nothing_is_said(tmp_path: Path, case: Case) ->
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 @pytest.mark.parametrize("how", BREAKS)
-def test_the_backup_is_used_and_that_is_said(tmp_path: Path, case: Case, how: str) -> None:
+def test_the_backup_is_used_and_that_is_reported(tmp_path: Path, case: Case, how: str) -> None:
     config, path, good = begin(tmp_path, case)
     path.write_text(broken_by(how, case))
     backup_of(path).write_text(good)
@@ -206,7 +206,7 @@ def test_nothing_is_recovered_before_the_files_are_right(tmp_path: Path, case: C
 
 @pytest.mark.parametrize("case", FIGURES, ids=name_of)
 @pytest.mark.parametrize("how", [how for how in BREAKS if how != "empty"])
-def test_figures_begin_anew_and_are_not_written_over_what_is_there(tmp_path: Path, case: Case, how: str) -> None:
+def test_figures_start_at_zero_and_do_not_overwrite_broken_files(tmp_path: Path, case: Case, how: str) -> None:
     config, path, _ = begin(tmp_path, case)
     broken = broken_by(how, case)
     for each in (path, backup_of(path)):

@@ -55,7 +55,7 @@ def test_the_records_are_those_that_rocketmq_makes(golden: Golden, tmp_path: Pat
 
 
 def parts_of(message: StoredMessage) -> object:
-    """Everything but what depends on the moment: places and the store time."""
+    """All fields except those that depend on the moment: offsets and the store time."""
     record = parse_record(message.record)
     return (
         *(record.topic, record.queue_id, record.flag, record.sys_flag, record.born_timestamp, record.born_host),
@@ -135,7 +135,7 @@ def test_a_retry_needs_the_schedule_service_and_stores_nothing_without() -> None
 def test_bad_input_is_named() -> None:
     with temporary_store(WITH_SCHEDULE, clock=FakeClock()) as store:
         failed = put_and_read(store)
-        with pytest.raises(InvalidMessage, match="was read"):
+        with pytest.raises(InvalidMessage, match="stored message"):
             send_back(store, "g", Message("orders", b""))  # type: ignore[arg-type]
         with pytest.raises(InvalidMessage, match="delay level"):
             send_back(store, "g", failed, "3")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A clock that is turned back: everything goes on at its pace, and nothing waits until the old time has come again."""
+"""A clock that is turned back: services keep their pace, and none waits until the old time is reached again."""
 
 from __future__ import annotations
 

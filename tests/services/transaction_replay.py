@@ -1,4 +1,4 @@
-"""What the transactions of the golden store `halves` were begun with, and every record of its log made anew."""
+"""The messages with which the transactions of the golden store `halves` began; makes all records of its log again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from flintlog import Message, StoreConfig, StoredMessage, open_store
 from flintlog.format.properties import REAL_TOPIC
 from flintlog.format.properties import TRANSACTION_PREPARED_QUEUE_OFFSET as PREPARED
-from flintlog.services.transaction.transaction_service import transaction_records as records
+from flintlog.services.transaction import transaction_records as records
 from flintlog.store.runtime.service import Rewritten
 from flintlog.testing import FakeClock
 
@@ -29,7 +29,7 @@ OPTIONS = {
 
 
 def message_of(number: int) -> Message:
-    """What producer number `number` begins."""
+    """The message with which producer number `number` begins a transaction."""
     properties = {"WAIT": "true", "i": str(number), f"long-name-{number * 7919}": "x" * (number % 40)}
     properties.update({f"p{each}": str(each) for each in range(number % 11)})
     if number % 5 == 0:
@@ -47,7 +47,7 @@ def message_of(number: int) -> Message:
 
 
 def again(log: list[StoredMessage], check_max: int) -> Iterator[Rewritten]:
-    """Each record of the log made anew: from its message if it begins a transaction, else from the one it follows."""
+    """Make each record of the log again: from its message if it begins a transaction, else from the one it follows."""
     latest: dict[str, StoredMessage] = {}
     by_offset = {stored.physical_offset: stored for stored in log}
     for stored in log:
@@ -92,7 +92,7 @@ def log_of(path: Path, config: StoreConfig) -> list[StoredMessage]:
 
 
 def replay(theirs: Path, ours: Path, config: StoreConfig) -> None:
-    """Make every record of a broker's log anew, at its time: the same bytes."""
+    """Make every record of a broker's log again, at its time: the same bytes."""
     log = log_of(theirs, config)
     kinds = {stored.topic for stored in log}
     assert {records.HALF_TOPIC, records.OP_TOPIC, records.DISCARD_TOPIC, "paid-0", "paid-1", "paid-2"} <= kinds

@@ -9,8 +9,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from typing import Any
 from flintlog import Message, Receipt, Store, StoreConfig, encoded_batch, open_store
 from flintlog.maintenance.verify.verify import verify
 from flintlog.services.transaction.transaction_service import TransactionService
+from flintlog.store.model.stored_message import StoredMessage
 from flintlog.store.runtime.service import Rewritten
 
 SOON_S = 8.0
@@ -59,6 +62,8 @@ class Scene:
         self.store = open_store(self.folder / "store", self.config)
         self.given: dict[tuple[str, int, int], int] = {}
         self.numbers = count()
+        self.begun: list[list[bytes]] = []
+        self.closed: list[list[bytes]] = []
         kind.prepare(self.store)
 
     def body(self) -> bytes:
@@ -86,6 +91,7 @@ class Scene:
 
         soon(put)
         soon(self.store.wait_dispatched)
+        assert self.store._engine.batch_notes.opened is None, "others would end their reading before the batch"
 
     def check(self) -> None:
         """What was acknowledged can be read; closing ends; the next opening and `verify` find nothing."""
@@ -105,10 +111,26 @@ class Scene:
             entry = store.entry(topic, queue_id, offset)
             assert entry is not None, f"nothing at {topic}/{queue_id}/{offset}"
             assert entry.physical_offset == physical_offset, f"another message at {topic}/{queue_id}/{offset}"
+        self._check_batches(store)
+
+    def _check_batches(self, store: Store) -> None:
+        """Every batch is there once as a whole or not at all, those that were acknowledged once."""
+        found = Counter(message.body for queue_id in (0, 1) for message in _all_of(store, "closed", queue_id))
+        for bodies in self.begun:
+            counts = {found.pop(body, 0) for body in bodies}
+            assert counts == {1} or (counts == {0} and bodies not in self.closed), (bodies, counts)
+        assert not found, found
 
     def close(self) -> None:
         threading.Thread(target=self.store.close, daemon=True).start()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _all_of(store: Store, topic: str, queue_id: int) -> list[StoredMessage]:
+    found: list[StoredMessage] = []
+    while messages := store.get(topic, queue_id, len(found)).messages:
+        found += messages
+    return found
 
 
 def _nothing(_: Store) -> None:
@@ -191,6 +213,22 @@ def _roll_back(scene: Scene) -> None:
     service.begin(Message("orders", scene.body()), "shop").rollback().check()
 
 
+def _put_closed(scene: Scene, size: int = 0) -> None:
+    bodies = [scene.body() + bytes(size) for _ in range(4)]
+    scene.begun.append(bodies)
+    messages = [Message("closed", body, queue_id=number % 2, keys=["k"]) for number, body in enumerate(bodies)]
+    light = Message("orders", scene.body(), properties={"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"})
+    assert scene.store.put_closed([*messages, light]) is not None
+    scene.closed.append(bodies)
+
+
+def _clean_unused(scene: Scene) -> None:
+    topic = f"unused-{next(scene.numbers)}"
+    for queue_id in (0, 1):
+        scene.store.put(Message(topic, b"x", queue_id=queue_id)).check()
+    scene.store.clean_unused_topics(["orders", "batches", "closed"])
+
+
 def _flush(scene: Scene) -> None:
     _put_rebuilt(scene)
     scene.store.flush()
@@ -257,4 +295,13 @@ KINDS: dict[str, Kind] = {
     "wait_dispatched": Kind(_wait_dispatched),
     "arrival wait": Kind(_arm, ASYNC),
     "consumer offsets": Kind(_commit_offset),
+    "closed batch, sync": Kind(_put_closed),
+    "closed batch, async": Kind(_put_closed, ASYNC),
+    "closed batch, light queues": Kind(_put_closed, {**ASYNC, "enable_lmq": True, "enable_multi_dispatch": True}),
+    "closed batch over files, async": Kind(partial(_put_closed, size=20_000), {**ASYNC, **SMALL_FILES}),
+    "closed batch, write buffers": Kind(
+        partial(_put_closed, size=20_000),
+        {**ASYNC, **SMALL_FILES, "transient_store_pool_enable": True, "transient_store_pool_size": 4},
+    ),
+    "unused topics": Kind(_clean_unused, ASYNC, most=1500),
 }

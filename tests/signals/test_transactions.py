@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from flintlog import Message, Receipt
-from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.services.transaction.transaction_decisions import Decisions
+from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.store.model.message import PutStatus
 from tests.signals.interrupting import Interrupter
 from tests.signals.scenes import KINDS, Scene, soon

@@ -17,9 +17,9 @@ from pathlib import Path
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.services.delay.schedule import ScheduleService
 from flintlog.services.transaction.transaction_service import TransactionService
-from flintlog.store.put.appender import Appender, Prepared
 from flintlog.store.log.batch_markers import MARKER_TOPIC
 from flintlog.store.model.message import Receipt
+from flintlog.store.put.appender import Appender, Prepared
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=65536,

@@ -17,8 +17,8 @@ CONFIG = StoreConfig(
     mapped_file_size_consume_queue=2000,
     max_hash_slot_num=100,
     max_index_num=400,
-    enable_dleger_commit_log=True,
-    dleger_self_id="n0",
+    enable_dledger_commit_log=True,
+    dledger_self_id="n0",
     ledger_index_file_size=32 * 128,
 )
 

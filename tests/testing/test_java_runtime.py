@@ -1,4 +1,4 @@
-"""What the Java store needs, found or made: what is missing is named, and two processes do not disturb each other."""
+"""Everything that the Java store needs is found or made; a missing part is named; two processes do not conflict."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def only_these(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bin"
 
 
-def test_no_java_is_said(only_these: Path, tmp_path: Path) -> None:
+def test_a_missing_java_is_reported(only_these: Path, tmp_path: Path) -> None:
     with pytest.raises(MissingExtra, match=r"no java on the path.*install a JDK"):
         java_runtime(tmp_path / "cache")
 
 
-def test_an_old_java_is_said(only_these: Path, tmp_path: Path) -> None:
+def test_an_old_java_is_reported(only_these: Path, tmp_path: Path) -> None:
     _program(only_these, "javac", "exit 0")
     _program(only_these, "java", """echo 'openjdk version "1.8.0_402"' >&2""")
     with pytest.raises(MissingExtra, match=r"Java 1\.8\.0_402 is too old.*at least 17"):
         java_runtime(tmp_path / "cache")
 
 
-def test_what_maven_says_is_passed_on_and_nothing_half_is_kept(only_these: Path, tmp_path: Path) -> None:
+def test_the_error_of_maven_is_reported_and_nothing_unfinished_is_kept(only_these: Path, tmp_path: Path) -> None:
     _program(only_these, "javac", "exit 0")
     _program(only_these, "java", """echo 'openjdk version "17.0.1"' >&2""")
     _program(only_these, "mvn", "echo 'no route to the repository'; exit 1")
@@ -54,6 +54,6 @@ def test_two_processes_at_once_fetch_and_compile_once(only_these: Path, tmp_path
         _program(only_these, name, f"echo {name} >> {told}; /bin/sleep 0.3")
     program = "import sys, pathlib, interop.java_runtime as made; made.java_runtime(pathlib.Path(sys.argv[1]))"
     command = [sys.executable, "-c", program, str(tmp_path / "cache")]
-    both = [subprocess.Popen(command) for _ in range(2)]
+    both = [subprocess.Popen(command, cwd=Path(__file__).parents[2]) for _ in range(2)]
     assert [process.wait(30) for process in both] == [0, 0]
     assert told.read_text().split() == ["mvn", "javac"]

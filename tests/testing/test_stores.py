@@ -1,4 +1,4 @@
-"""What users test with: the temporary store, the fake clock, the fixtures."""
+"""The tools for users' tests: the temporary store, the fake clock, the fixtures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flintlog.testing import plugin as plugin_module
 pytest_plugins = ["pytester"]
 
 
-def test_a_temporary_store_is_gone_afterwards() -> None:
+def test_a_temporary_store_is_deleted_afterwards() -> None:
     with temporary_store() as store:
         store.put(Message("orders", b"x")).check()
         assert (store.path / "commitlog").is_dir()
@@ -27,7 +27,7 @@ def test_a_temporary_store_is_gone_afterwards() -> None:
         store.get("orders", 0, 0)
 
 
-def test_a_temporary_store_is_gone_after_a_failure_too() -> None:
+def test_a_temporary_store_is_deleted_after_a_failure_too() -> None:
     with pytest.raises(ZeroDivisionError), temporary_store() as store:
         raise ZeroDivisionError
     assert not store.path.parent.exists()
@@ -55,7 +55,7 @@ def test_a_power_loss_can_be_tried() -> None:
         assert [message.body for message in store.get("orders", 0, 0).messages] == [b"acknowledged"]
 
 
-def test_a_fake_clock_stands_still_and_goes_where_it_is_told() -> None:
+def test_a_fake_clock_stands_still_until_it_is_set() -> None:
     clock = FakeClock(10)
     assert (clock.now_ms(), clock.now_ms()) == (10, 10)
     assert clock.advance(5) == 15

@@ -1,6 +1,6 @@
-"""How fast flintlog is on this machine, beside the real Java store and other ways to keep messages.
+"""Measures flintlog on this machine, beside the real Java store and other ways to keep messages.
 
-    tasks.py       what is measured, and the values that a measurement gives
+    tasks.py       the tasks, and the values that a measurement gives
     ours.py        flintlog, through its public methods
     java.py        the RocketMQ store, in a JVM of its own
     peers.py       SQLite, RocksDB, LMDB, and a file with group commit by hand
@@ -8,6 +8,6 @@
     report.py      the table, and everything as JSON
     pipeline.py    the jobs on Spark, beside the same work in one process
 
-A figure means something only beside another that was taken in the same minutes on the same machine: that is why ours
-and theirs take turns, and why the report carries the load average.
+A figure is comparable only with one that was taken in the same minutes on the same machine. So all contenders take
+turns, and the report carries the load average.
 """

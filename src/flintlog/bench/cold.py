@@ -1,7 +1,7 @@
 """Batches measured cold: in a process and a store of their own, with nothing put before the clock runs.
 
-One batch is encoded before and put again and again into one queue; its messages have a unique key and a tag. So
-nobody, not even a compiler, has warmed up, and the first puts make the files.
+One batch is encoded before the clock runs, and put again and again into one queue; its messages have a unique key and a
+tag. Nothing has warmed up, not even a compiler, and the first puts make the files.
 
 `python -m flintlog.bench.cold DIRECTORY TASK SECONDS` measures once and prints the measurement as JSON.
 """
@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from flintlog.bench.tasks import BATCH_COUNT, TOPIC, Measurement, Meter, Task, body_of
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.model.encoded_batch import encoded_batch
 from flintlog.store.model.message import Message
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import open_store
 
 
@@ -26,8 +26,8 @@ def measure_in_own_process(task: Task, seconds: float, directory: Path) -> Measu
     """Start another Python and have it measure."""
     asked = msgspec.json.encode(task).decode()
     command = [sys.executable, "-m", "flintlog.bench.cold", str(directory), asked, str(seconds)]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-    return msgspec.json.decode(told, type=Measurement)
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    return msgspec.json.decode(answer, type=Measurement)
 
 
 def measure(task: Task, seconds: float, directory: Path) -> Measurement:
@@ -45,7 +45,7 @@ def measure(task: Task, seconds: float, directory: Path) -> Measurement:
 
 
 def _message(place: int, body: bytes) -> Message:
-    # A Java client's message says that its sender waits for it, if nobody says otherwise.
+    # By default a Java client's message states that its sender waits for it.
     properties = {"UNIQ_KEY": f"7F00000100010000{place}", "WAIT": "true"}
     return Message(TOPIC, body, tags="TagA", properties=properties)
 

@@ -1,4 +1,4 @@
-"""flintlog's own figures, through the same methods that everyone calls."""
+"""Measures flintlog through its public methods."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from flintlog.bench.tasks import (
     Window,
     body_of,
 )
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.model.encoded_batch import encoded_batch
 from flintlog.store.model.message import Message
-from flintlog.store.store import Store, open_store
 from flintlog.store.model.stored_message import Arrival
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.store import Store, open_store
 from flintlog.version import VERSION
 
 MOST_ARRIVALS = 4_000_000
@@ -262,7 +262,7 @@ def _visible(task: Task, window: Window, directory: Path) -> Measurement:
 
 
 def _wait_until(due: float) -> None:
-    """Sleep for most of it and look at the clock for the rest: a sleep alone is late by more than what is measured."""
+    """Sleep for most of the time and poll the clock for the rest: a sleep alone is late by more than is measured."""
     while (left := due - time.perf_counter()) > 0:
         if left > 0.0003:
             time.sleep(left - 0.0003)

@@ -1,4 +1,4 @@
-"""Other ways to keep messages in a Python program, at the tasks that they have too.
+"""Measures other ways to keep messages in a Python program, at the tasks that they can do.
 
 Each keeps the body under a number that counts up, and a second entry from the key to that number, which is what a
 store's index gives. They have no queues, filters or recovery of a torn tail, so this is the least they would cost.
@@ -54,7 +54,7 @@ class PeerMessage(msgspec.Struct, gc=False):
 
 
 class Engine(Protocol):
-    """What a peer must be able to do: keep (number, key) pairs with a value, and give all values back in order."""
+    """The methods of a peer: keep (number, key) pairs with a value, and return all values in order."""
 
     def put(self, pairs: Sequence[Pair], body: bytes) -> None: ...
     def bodies(self) -> Iterator[bytes]: ...
@@ -227,7 +227,7 @@ def _encode_message(number: int, body: bytes) -> bytes:
 
 
 def _read(engine: Engine, window: Window) -> Measurement:
-    """Pages of messages as objects, the body of each looked at: what our own `get` is measured at."""
+    """Read pages of messages as objects and access each body, as our own `get` is measured."""
     meter = Meter()
     deadline = meter.deadline(window.seconds)
     decode = msgspec.msgpack.Decoder(PeerMessage).decode

@@ -1,7 +1,7 @@
-"""How much the pipeline on Spark costs, beside the same work in one process and beside the Java store.
+"""Measures the jobs on Spark, beside the same work in one process and beside the Java store.
 
     full rows       the source, all columns  beside   the kernel decoding the same batches in this process
-      ready         a source that hands over one batch again and again: what Spark takes from any source in Python
+      ready         a source that returns one batch again and again: the cost of Spark for any source in Python
     metadata        the same without bodies  beside   the same
     export          Parquet, by topic, day   beside   pyarrow writing the same batches in this process
     streams         over a store that another process writes, and how late they are (`streaming.py`)
@@ -9,10 +9,10 @@
       one core      the same on local[1]     beside   two cores
       larger log    the same on four times the log
 
-Starting a session is not part of it, nor is the JVM's compiler: each job runs often before the clock, on a small store
-and, where it reads rows, on the whole one; so does what it is compared with. What only reads takes turns with its peer,
-and a figure is the median of its rounds by CPU time. CPU time and memory are those of all processes: the driver, the
-JVM, the Python workers.
+Neither the start of a session nor the JVM's compiler is measured: each job and its peer run often before the clock
+does, on a small store and, if they read rows, on the whole one. Jobs that only read take turns with their peer. A
+figure is the median of its rounds by CPU time. CPU time and memory are those of all processes: the driver, the JVM, the
+Python workers.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from flintlog.bench.streaming import SECONDS, measure_streams
 from flintlog.bench.tasks import MIB, TASKS, Window
 from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.pipeline.export import export
-from flintlog.pipeline.tables.table_write import BUFFER_BYTES
 from flintlog.pipeline.reading.logs import find_end, find_logs
 from flintlog.pipeline.reading.partitions import plan
 from flintlog.pipeline.reading.reading import Reading
-from flintlog.pipeline.rebuild import rebuild
 from flintlog.pipeline.reading.rows import RowShape
+from flintlog.pipeline.rebuild import rebuild
 from flintlog.pipeline.session import get_session
+from flintlog.pipeline.tables.table_write import BUFFER_BYTES
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import open_store
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 SMALL_MIB = 16
 SMALL_WARM_UPS = 20
-"""After as many the JVM's compiler takes a tenth of what it took at first; Spark's own code for a job is large."""
+"""After this many runs the JVM's compiler takes a tenth of its first time; Spark's own code for a job is large."""
 
 WARM_UPS = 3
 ROUNDS = 3
@@ -69,14 +69,14 @@ CONFIG = StoreConfig(flush="async")
 
 
 class PipelineFigure(msgspec.Struct, frozen=True):
-    """One thing that was measured; `beside` is what its ratios are to."""
+    """One measurement; its ratios are to the figure that `beside` names."""
 
     name: str
     seconds: float
     cpu_seconds: float
     mib_a_cpu_second: float
     memory_mib: float
-    """The most that all processes had for themselves; pages of mapped files are not counted."""
+    """The peak of all processes' private memory; pages of mapped files are not counted."""
     beside: str | None = None
     times_the_cpu: float | None = None
     times_as_fast: float | None = None
@@ -88,7 +88,7 @@ class PipelineFigure(msgspec.Struct, frozen=True):
 
 
 def measure_pipeline(
-    directory: Path, *, mib: int = 2048, with_java: bool = False, progress: Callable[[str], None] = lambda name: None
+    directory: Path, *, mib: int = 2048, java: Java | None = None, progress: Callable[[str], None] = lambda name: None
 ) -> list[PipelineFigure]:
     """All figures, on a log of so many MiB of 1 KiB messages with keys, in an empty directory."""
     logs = Logs(directory / "log", directory / "small", directory / "large", mib)
@@ -98,7 +98,7 @@ def measure_pipeline(
     for cores, figures in ((2, _Bench.run), (1, _Bench.run_on_one_core)):
         spark = get_session(f"local[{cores}]")
         try:
-            found += figures(_Bench(spark, logs, with_java, found, progress))
+            found += figures(_Bench(spark, logs, java, found, progress))
         finally:
             spark.stop()
     return found
@@ -106,7 +106,7 @@ def measure_pipeline(
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """What is measured on: a log, one to warm up with, and one that is `GROWTH` times as long."""
+    """The logs to measure on: one, a small one to warm up with, and one that is `GROWTH` times as long."""
 
     whole: Path
     small: Path
@@ -125,13 +125,13 @@ class _Bench:
         self,
         spark: SparkSession,
         logs: Logs,
-        with_java: bool,
+        java: Java | None,
         before: Sequence[PipelineFigure],
         progress: Callable[[str], None],
     ) -> None:
         self._spark = spark
         self._logs = logs
-        self._with_java = with_java
+        self._java = java
         self._before = before
         self._progress = progress
 
@@ -200,7 +200,7 @@ class _Bench:
         ]
 
     def _by_turns(self, works: Mapping[str, Callable[[Path], object]]) -> list[PipelineFigure]:
-        """Works that leave a store as it is: done before the clock, and again in turns; the median of each."""
+        """Measure works that do not change a store: warmed up first, then in turns; the median of each."""
         logs = self._logs
         for name, work in works.items():
             self._progress(name)
@@ -219,9 +219,9 @@ class _Bench:
         embedded = self._embedded("rebuild, embedded")
         there = self._rebuild(REBUILD, logs.whole, logs.mib)
         found = [embedded, _beside(there, embedded)]
-        if self._with_java:
-            java = self._java()
-            found += [java, _beside(msgspec.structs.replace(there, name=f"{REBUILD} (again)"), java)]
+        if self._java is not None:
+            theirs = self._measure_java(self._java)
+            found += [theirs, _beside(msgspec.structs.replace(there, name=f"{REBUILD} (again)"), theirs)]
         larger = self._rebuild(f"{REBUILD}, {GROWTH} times the log", logs.large, logs.mib * GROWTH)
         return [*found, _beside(larger, there)]
 
@@ -242,17 +242,17 @@ class _Bench:
             figures.append(self._measure(name, lambda: _open(self._logs.whole), self._logs.mib))
         return _median(figures)
 
-    def _java(self) -> PipelineFigure:
+    def _measure_java(self, java: Java) -> PipelineFigure:
         strip(self._logs.whole)
         task = next(task for task in TASKS if task.kind == "rebuild")
-        java = Java()
+        contender = java.store()
         try:
-            told = java.measure(task, Window(), self._logs.whole)
+            measured = contender.measure(task, Window(), self._logs.whole)
         finally:
-            java.close()
-        assert told is not None
-        mib_a_cpu_second = self._logs.mib / told.cpu_seconds
-        return PipelineFigure("rebuild, Java", told.seconds, told.cpu_seconds, mib_a_cpu_second, memory_mib=0.0)
+            contender.close()
+        assert measured is not None
+        mib_a_cpu_second = self._logs.mib / measured.cpu_seconds
+        return PipelineFigure("rebuild, Java", measured.seconds, measured.cpu_seconds, mib_a_cpu_second, memory_mib=0.0)
 
     def _measure(self, name: str, work: Callable[[], object], mib: int) -> PipelineFigure:
         self._progress(name)

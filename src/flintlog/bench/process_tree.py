@@ -10,7 +10,7 @@ from typing import Self
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _LOOK_INTERVAL_S = 0.2
-_PARENT, _USER, _SYSTEM = 1, 11, 12  # places behind the name in /proc/<pid>/stat
+_PARENT, _USER, _SYSTEM = 1, 11, 12  # fields after the name in /proc/<pid>/stat
 
 
 def cpu_seconds() -> float:
@@ -21,7 +21,7 @@ def cpu_seconds() -> float:
 
 
 def own_memory_mib() -> float:
-    """Memory that these processes have for themselves: what they map of files is the page cache's."""
+    """Private memory of these processes; mapped files belong to the page cache."""
     kib = 0
     for pid in _family(dict(_all_stats())):
         try:
@@ -33,9 +33,9 @@ def own_memory_mib() -> float:
 
 
 class PeakMemory:
-    """Looks at `own_memory_mib` while a block runs; `mib` is the most it saw.
+    """Samples `own_memory_mib` while a block runs; `mib` is the largest value.
 
-    A thread of its own looks, a few times a second.
+    A thread of its own takes a few samples a second.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
-"""A store of very many queues: what its opening costs, what it costs while nothing happens, and how it stops.
+"""Measures a store of very many queues: opening, idling and stopping.
 
-The store is written by hand, one message a queue, because a store would spend its time on making files:
+The store's files are written directly, one message for each queue, because a store would spend its time on making
+files:
 
     commitlog/     one file, a record for each queue
     consumequeue/  topics × queues directories with a file of one entry
@@ -20,8 +21,8 @@ from flintlog.format.checkpoint import Checkpoint, encode_checkpoint
 from flintlog.format.names import segment_name
 from flintlog.format.queue_entry import QueueEntry, encode_queue_entry
 from flintlog.kernel import Encoder, Tail
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.model.message import Message
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.runtime.note_file import encode_note
 from flintlog.store.store import open_store
 
@@ -54,7 +55,7 @@ def topic_name(number: int) -> str:
 
 
 def make_many_queues(root: Path, topics: int = TOPICS, queues_a_topic: int = QUEUES_A_TOPIC) -> None:
-    """Write a store with one message in each queue, as it lies there after a clean stop."""
+    """Write a store with one message in each queue, as a clean stop leaves it."""
     data = _encode_log(topics, queues_a_topic)
     (root / "commitlog").mkdir(parents=True)
     _write(root / "commitlog" / segment_name(0), data, CONFIG.mapped_file_size_commit_log)
@@ -102,7 +103,7 @@ def measure_queues(root: Path, idle_seconds: float = 3.0) -> QueueCost:
         queue_count = len(store.queues())
         began = time.perf_counter()
         for number in range(QUEUES_A_TOPIC):
-            store.put(Message(topic_name(0), b"two", queue_id=number)).check()
+            store.put(Message(topic_name(0), b"two", queue_id=number))
         put_seconds = time.perf_counter() - began
     finally:
         began = time.perf_counter()

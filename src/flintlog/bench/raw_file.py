@@ -1,9 +1,9 @@
-"""A file written by hand: about the least that a message can cost.
+"""Measures a file written directly: about the least that a message can cost.
 
     synced, asyncio   a list of waiting producers, one write and one fdatasync for all of them
     ready batches     the bytes of a batch's records, one write each, into files that were allocated before the clock
 
-Nothing is encoded or checked, and no queue and no index is kept: what a batch costs here is the page cache's price.
+Nothing is encoded or checked, and no queue and no index is kept: a batch costs only its write to the page cache.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flintlog.store.model.message import Message
 
 FILE_BYTES = 1024 * MIB
 MIB_A_SECOND = 3072
-"""More than one core writes into new pages: so much is allocated before the clock. What is full ends the run."""
+"""Allocated before the clock runs: more than one core writes into new pages. The run ends when they are full."""
 
 
 class FileByHand:
@@ -35,7 +35,7 @@ class FileByHand:
         """It reads nothing."""
 
     def measure(self, task: Task, window: Window, directory: Path) -> Measurement | None:
-        """Only what asyncio producers do with it, and batches that are ready."""
+        """Only synced puts by asyncio producers, and ready batches."""
         directory.mkdir(parents=True, exist_ok=True)
         if task.kind == "batch" and task.ready:
             return _write_batches(task, window, directory)
@@ -120,7 +120,7 @@ def _allocate(path: Path) -> int:
 
 
 def _records(task: Task) -> bytes:
-    """What the log gets for one batch of the task."""
+    """The bytes that the log gets for one batch of the task."""
     body = body_of(task)
     batch = encoded_batch([make_message(place, 0, body) for place in range(BATCH_COUNT)])
     room = bytearray(2 * len(batch.body) + MIB)

@@ -1,8 +1,8 @@
-"""A source that has next to nothing to do: for each split of a log it hands Spark the first batch, again and again.
+"""A source that reads next to nothing: for each split of a log it returns the first batch to Spark, again and again.
 
-There are as many rows as the log has, within a percent, if its messages are of one size. What reading them costs is
-what Spark takes for these columns from any source in Python: Arrow's stream through a socket, and two conversions of
-each row in the JVM. A source that reads something, too, costs about this and its reading.
+It has as many rows as the log, within a percent, if the messages are of one size. Its cost is the cost of Spark for
+these columns from any source in Python: Arrow's stream through a socket, and two conversions of each row in the JVM. A
+real source costs about this plus its own reading.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from flintlog.pipeline.source import BatchReader, FlintlogSource, SplitPartition
+from flintlog.pipeline.reading.split_partition import SplitPartition
+from flintlog.pipeline.source import BatchReader, FlintlogSource
 
 NAME = "flintlog-ready"
 

@@ -1,4 +1,4 @@
-"""What replication costs: a master with its slave, and a group of three, ours beside Java's, in turns on one machine.
+"""Measures replication: a master with its slave, and a group of three, ours beside Java's, in turns on one machine.
 
     HA pair     puts wait until the slave has them; neither side syncs to disk before it answers, as is Java's default
     group       three nodes; ours sync on a majority before a send is acknowledged, DLedger's do not
@@ -6,8 +6,8 @@
 All nodes are processes of their own on loopback. Producers run in the master's or leader's process, the same number on
 both sides, and each waits for its own message; Java's are threads, ours threads, or coroutines in the node's own loop,
 as the task says.
-Every side is warmed up before its first round; the median counts. The CPU time is that of all nodes and the producers
-together, for a message: it says how the sides compare on a machine that has other work too.
+Every side is warmed up before its first round; the median counts. The CPU time a message is that of all nodes and
+producers together: it compares the sides for a machine that has other work too.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from flintlog.bench.process_tree import cpu_seconds
-from flintlog.bench.replication_worker import DATA_FILE_BYTES, GROUP, Command, Load, Measured, Setup, Status
+from flintlog.bench.replication_worker import Command, Load, Measured, Setup, Status
 from flintlog.errors import FlintlogError
-from interop.java_ledger import JavaLedger, ledger_addresses
-from interop.java_store import JavaStore
+from flintlog.testing.free_ports import ledger_addresses
+
+if TYPE_CHECKING:
+    from flintlog.bench.java import Java
 
 REPLICATION_COLUMNS = ("task", "flintlog", "java", "ratio", "cpu_us", "java_cpu_us")
 OURS: Final = "flintlog"
 JAVA: Final = "java"
 NODES: Final = ("n0", "n1", "n2")
 BODY_BYTES: Final = 1024
-# Three of them share a small machine.
-_JVM: Final = ("-Xms256m", "-Xmx768m", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=1g")
 _PATIENCE_S: Final = 60.0
 
 
 class ReplicationFigure(msgspec.Struct, frozen=True):
-    """Messages a second that were acknowledged, how many times as many ours are, and what each cost."""
+    """Acknowledged messages a second of both, their ratio, and the CPU time of each message."""
 
     task: str
     flintlog: float
@@ -72,22 +72,23 @@ class Side(Protocol):
 
 
 def measure_replication(
-    room: Path, window: ReplicationWindow, *, with_java: bool, progress: Callable[[str], None]
+    room: Path, window: ReplicationWindow, *, java: Java | None, progress: Callable[[str], None]
 ) -> list[ReplicationFigure]:
-    """Both tasks, in a directory of their own; `progress` is told each step."""
+    """Both tasks, in a directory of their own; `progress` is called with the name of each step."""
     threads = Load(window.ha_threads, BODY_BYTES, window.seconds)
     few = msgspec.structs.replace(threads, as_tasks=True)
     tasks = Load(window.producers, BODY_BYTES, window.seconds, as_tasks=True)
-    figures: list[ReplicationFigure] = []
-    for name, load, sides in (
-        (f"HA sync pair, {threads.producers} threads", threads, _HA),
-        (f"HA sync pair, {few.producers} asyncio", few, _HA),
-        (f"HA sync pair, {tasks.producers} asyncio", tasks, _HA),
-        (f"group of three, {tasks.producers} asyncio", tasks, _LEDGER),
-    ):
-        chosen = {side: opener for side, opener in sides.items() if with_java or side == OURS}
-        figures.append(_figure(name, room, window, load, chosen, progress))
-    return figures
+    pairs: dict[str, Opener] = {OURS: _our_pair, **({JAVA: java.pair} if java else {})}
+    groups: dict[str, Opener] = {OURS: _our_group, **({JAVA: java.group} if java else {})}
+    return [
+        _figure(name, room, window, load, sides, progress)
+        for name, load, sides in (
+            (f"HA sync pair, {threads.producers} threads", threads, pairs),
+            (f"HA sync pair, {few.producers} asyncio", few, pairs),
+            (f"HA sync pair, {tasks.producers} asyncio", tasks, pairs),
+            (f"group of three, {tasks.producers} asyncio", tasks, groups),
+        )
+    ]
 
 
 Opener = Callable[[Path], contextlib.AbstractContextManager[Side]]
@@ -158,7 +159,7 @@ class Worker:
         return msgspec.json.decode(self._answer(), type=Measured)
 
     def end(self) -> None:
-        """Close the line; the node stops by itself, or is killed."""
+        """Close its standard input; the node stops by itself, or is killed after a while."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -190,7 +191,7 @@ def _our_pair(directory: Path) -> Iterator[Side]:
         address = f"127.0.0.1:{master.status().port}"
         slave = Worker(Setup("ha", str(directory / "slave"), role="SLAVE", master=address))
         ending.callback(slave.end)
-        _wait(lambda: master.measure(Load(1, 16, 0.05)).count > 0, "the slave to follow")
+        wait_for(lambda: master.measure(Load(1, 16, 0.05)).count > 0, "the slave to follow")
         yield master
 
 
@@ -202,61 +203,11 @@ def _our_group(directory: Path) -> Iterator[Side]:
         for node_id in NODES:
             workers[node_id] = Worker(Setup("ledger", str(directory / node_id), node_id, addresses))
             ending.callback(workers[node_id].end)
-        yield workers[_agreed(lambda: [worker.status().leader for worker in workers.values()])]
+        yield workers[agreed(lambda: [worker.status().leader for worker in workers.values()])]
 
 
-# ---------------------------------------------------------------------- Java's
-
-
-class _JavaPair:
-    def __init__(self, master: JavaStore) -> None:
-        self._master = master
-
-    def measure(self, load: Load) -> Measured:
-        told = self._master.measure_puts(producers=load.producers, body_bytes=load.body_bytes, seconds=load.seconds)
-        return Measured(told.count, told.seconds)
-
-
-class _JavaGroup:
-    def __init__(self, leader: JavaLedger, node_id: str) -> None:
-        self._leader, self._node_id = leader, node_id
-
-    def measure(self, load: Load) -> Measured:
-        told = self._leader.measure(
-            self._node_id, producers=load.producers, body_bytes=load.body_bytes, seconds=load.seconds
-        )
-        return Measured(told.count, told.seconds)
-
-
-@contextlib.contextmanager
-def _java_pair(directory: Path) -> Iterator[Side]:
-    (address,) = ledger_addresses("master").values()
-    options = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "totalReplicas": "2", "slaveTimeout": "10000"}
-    port = {"haListenPort": address.rpartition(":")[2]}
-    with (
-        JavaStore(directory / "master", {**options, **port}, jvm_options=_JVM) as master,
-        JavaStore(directory / "slave", {"brokerRole": "SLAVE", "haListenPort": "0"}, jvm_options=_JVM) as slave,
-    ):
-        slave.follow(address)
-        pair = _JavaPair(master)
-        _wait(lambda: pair.measure(Load(1, 16, 0.2)).count > 0, "Java's slave to follow")
-        yield pair
-
-
-@contextlib.contextmanager
-def _java_group(directory: Path) -> Iterator[Side]:
-    addresses = ledger_addresses(*NODES)
-    options = {"mappedFileSizeForEntryData": DATA_FILE_BYTES}
-    with contextlib.ExitStack() as ending:
-        nodes: dict[str, JavaLedger] = {}
-        for node_id in NODES:
-            nodes[node_id] = ending.enter_context(JavaLedger(GROUP, addresses, options, jvm_options=_JVM))
-            nodes[node_id].start(node_id, directory)
-        leader = _agreed(lambda: [java.info(node_id).leader_id for node_id, java in nodes.items()])
-        yield _JavaGroup(nodes[leader], leader)
-
-
-def _agreed(leaders: Callable[[], Sequence[str | None]]) -> str:
+def agreed(leaders: Callable[[], Sequence[str | None]]) -> str:
+    """Wait until all nodes name the same leader."""
     found: list[str] = []
 
     def agree() -> bool:
@@ -264,17 +215,14 @@ def _agreed(leaders: Callable[[], Sequence[str | None]]) -> str:
         found[:] = [each for each in known if each is not None]
         return len(known) == 1 and len(found) == 1
 
-    _wait(agree, "a leader")
+    wait_for(agree, "a leader")
     return found[0]
 
 
-def _wait(happened: Callable[[], bool], what: str) -> None:
+def wait_for(happened: Callable[[], bool], what: str) -> None:
+    """Look again and again, for a minute at most."""
     deadline = time.monotonic() + _PATIENCE_S
     while not happened():
         if time.monotonic() > deadline:
             raise FlintlogError(f"the benchmark waited for {what} in vain")
         time.sleep(0.05)
-
-
-_HA: Final[dict[str, Opener]] = {OURS: _our_pair, JAVA: _java_pair}
-_LEDGER: Final[dict[str, Opener]] = {OURS: _our_group, JAVA: _java_group}

@@ -1,7 +1,7 @@
 """One node of ours in a process of its own, for `flintlog bench replication`.
 
-The first line of standard input says what it is; every further line is a command, answered with one line of JSON. When
-standard input ends the node stops.
+The first line of standard input describes the node; every further line is a command, answered with one line of JSON.
+The node stops when standard input ends.
 
     {"kind": "ledger", "directory": …, "node_id": "n0", "addresses": {…}}     commands: status, measure
     {"kind": "ha", "directory": …, "role": "SYNC_MASTER"}                     commands: status, measure
@@ -25,14 +25,14 @@ import msgspec
 from flintlog.disk.media.local import LocalMedium
 from flintlog.replication.ha.master import HaMaster
 from flintlog.replication.ha.slave import HaSlave
-from flintlog.replication.ledger.node.file_storage import FileStorage
 from flintlog.replication.ledger.core.interface import LedgerConfig
 from flintlog.replication.ledger.core.messages import ResponseCode
+from flintlog.replication.ledger.node.file_storage import FileStorage
 from flintlog.replication.ledger.node.node import LedgerNode
 from flintlog.replication.loop_thread import LoopThread
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.ledger.ledger_files import LedgerFiles
 from flintlog.store.model.message import Message
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import open_store
 
 GROUP: Final = "bench"
@@ -43,7 +43,7 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What the process is."""
+    """The description of the node."""
 
     kind: str
     directory: str
@@ -54,7 +54,7 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Who leads, or where the master listens; how far the log goes."""
+    """The leader, or the port of the master; and the end of the log."""
 
     leader: str | None
     port: int
@@ -72,7 +72,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """How many were acknowledged in which time; the CPU time is added by who sees all processes."""
+    """How many were acknowledged in which time; the parent, which sees all processes, adds the CPU time."""
 
     count: int
     seconds: float
@@ -87,7 +87,7 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Node(Protocol):
-    """What can be asked."""
+    """The methods of a node."""
 
     def status(self) -> Status: ...
     def measure(self, load: Load) -> Measured: ...
@@ -106,7 +106,7 @@ class LedgerMember:
         self._thread.call(self._node.start())
 
     def status(self) -> Status:
-        """Who leads."""
+        """The leader, and the end of the log."""
         return Status(self._node.leader_id, 0, self._storage.log.end)
 
     def measure(self, load: Load) -> Measured:
@@ -171,7 +171,7 @@ class HaMember:
         def produce(number: int) -> None:
             messages = _messages(load, number)
             while time.perf_counter() < end:
-                counts[number] += bool(self._store.put(next(messages)))
+                counts[number] += bool(self._store.put(next(messages), check=False))
 
         threads = [threading.Thread(target=produce, args=(number,)) for number in range(load.producers)]
         for thread in threads:
@@ -183,7 +183,7 @@ class HaMember:
         async def produce(number: int) -> None:
             messages = _messages(load, number)
             while time.perf_counter() < end:
-                counts[number] += bool(await self._store.aput(next(messages)))
+                counts[number] += bool(await self._store.aput(next(messages), check=False))
 
         await asyncio.gather(*(produce(number) for number in range(load.producers)))
 
@@ -195,7 +195,7 @@ class HaMember:
 
 
 def _messages(load: Load, number: int) -> Iterator[Message]:
-    """What one producer puts, made anew each time."""
+    """The messages of one producer, each made anew."""
     body = Random(1).randbytes(load.body_bytes)
     for sent in itertools.count():
         yield Message(
@@ -209,7 +209,7 @@ def _messages(load: Load, number: int) -> Iterator[Message]:
 
 
 def main() -> None:
-    """Serve one parent until it closes the line."""
+    """Serve one parent until it closes standard input."""
     setup = msgspec.json.decode(sys.stdin.buffer.readline(), type=Setup)
     node: Node = LedgerMember(setup) if setup.kind == "ledger" else HaMember(setup)
     for line in sys.stdin.buffer:

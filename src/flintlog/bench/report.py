@@ -1,7 +1,7 @@
-"""The table that people read, and the JSON that is kept.
+"""The results as a table for people and as JSON.
 
-A ratio says how many times as good ours is: for a rate ours through theirs, for a latency theirs through ours. A store
-that takes messages faster than it makes them readable shows both rates: only the second can be kept up.
+A ratio says how many times better ours is: for a rate ours divided by theirs, for a latency theirs divided by ours. A
+store that takes messages faster than it makes them visible shows both rates: only the second is sustainable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flintlog.bench.tasks import Measurement, Task, Window
 
 OURS = "flintlog"
 
-# Below this part of the rate of puts, the rate at which they became readable is shown too.
+# Below this share of the rate of puts, the rate at which they became visible is shown too.
 LAGGING = 0.9
 
 
@@ -60,7 +60,7 @@ def make_report(
     left_out: list[str],
     directory: Path,
 ) -> Report:
-    """Put the outcomes beside what they depend on."""
+    """The outcomes with the machine, the load and the versions that they depend on."""
     taken_at = datetime.now(UTC).isoformat(timespec="seconds")
     machine = describe_machine(directory)
     return Report(
@@ -110,7 +110,7 @@ def figure(task: Task, measured: Measurement) -> float:
 
 
 def ratio(task: Task, ours: Measurement, theirs: Measurement) -> float | None:
-    """How many times as good ours is."""
+    """How many times better ours is."""
     mine, other = figure(task, ours), figure(task, theirs)
     if mine <= 0 or other <= 0:
         return None

@@ -1,11 +1,12 @@
-"""Takes turns: task by task and round by round, each contender in a fresh directory, next to the others.
+"""Runs the contenders in turns: task by task and round by round, each in a fresh directory, next to the others.
 
-Between two runs the machine writes back what is dirty, so that nobody pays for the writes of the one before. What is
-read (`get`, `rebuild`) was written just before, so all read from the page cache. In every other round the order is
-turned around. Before each run as much memory is touched and freed again as the run may write, and whoever writes does
-the same work once without being measured (Java's compiler needs that anyway): a hypervisor takes free memory back, and
-a new page costs ten times as much when it has to be fetched from there. Who writes faster would pay that more often.
-`level_all` touches nearly all that is free: the kernel does not give out those pages first that were freed last.
+Between two runs the machine writes dirty pages back, so that no run pays for the writes of the one before. Tasks that
+read (`get`, `rebuild`) read what was written just before, from the page cache. Every other round has the reverse order.
+
+A hypervisor takes free memory back, and a page that it has to supply again costs ten times as much; the faster writer
+would pay that more often. So before each run as much memory is touched and freed as the run may write, and each writer
+does the same work once without being measured, which Java's compiler needs anyway. `level_all` touches nearly all free
+memory, because the kernel does not reuse the pages first that were freed last.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _DERIVED = ("consumequeue", "index", "checkpoint", "abort", "abort.bak", "dispat
 
 
 class Contender(Protocol):
-    """Whoever can be measured; `measure` gives None for a task that is not its own."""
+    """A store or database that can be measured; `measure` returns None for a task that it cannot do."""
 
     name: str
     version: str
@@ -50,7 +51,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """What was measured, and whether that was all."""
+    """The outcomes so far, and whether all tasks were measured."""
 
     measured: list[Outcome]
     is_whole: bool
@@ -63,7 +64,7 @@ def run_tasks(
     directory: Path,
     progress: Callable[[str], None],
 ) -> Outcomes:
-    """Measure everything; `progress` is told each step. Interrupted, it gives what it has: look at `is_whole`."""
+    """Measure everything; `progress` is called with each step. After an interrupt it returns the outcomes so far."""
     outcomes: list[Outcome] = []
     try:
         for task in tasks:
@@ -117,7 +118,7 @@ def _warm_up(task: Task, contender: Contender, window: Window, directory: Path) 
 
 
 def _level_ground(window: Window) -> None:
-    """Leave free memory that is really there, for everyone alike."""
+    """Touch and free memory, so that every run finds the same free pages."""
     free_bytes = free_memory()
     wished_bytes = int(window.ground_mib_a_second * window.seconds) * MIB
     size = int(free_bytes * 0.95) if window.level_all else min(wished_bytes, free_bytes // 2)
@@ -127,17 +128,17 @@ def _level_ground(window: Window) -> None:
 
 
 def free_memory(limits: Sequence[Path] = _MEMORY_LIMITS) -> int:
-    """Bytes that are free, as far as a container's limit allows them: half of that, since others live there too."""
+    """Free bytes, but at most half of a container's limit, since other processes share it."""
     free_bytes = os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
     for path in limits:
-        told = path.read_text().strip() if path.exists() else ""
-        if told.isdecimal():
-            free_bytes = min(free_bytes, int(told) // 2)
+        limit = path.read_text().strip() if path.exists() else ""
+        if limit.isdecimal():
+            free_bytes = min(free_bytes, int(limit) // 2)
     return free_bytes
 
 
 def strip(store: Path) -> None:
-    """Leave nothing but the log, marked as not shut down: all that follows from it must be made again."""
+    """Delete everything but the log, and mark the store as not shut down: the rest must be built again."""
     for name in _DERIVED:
         path = store / name
         if path.is_dir():

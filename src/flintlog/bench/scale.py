@@ -1,4 +1,4 @@
-"""Very many of something: queues that are there, timers that wait; the lines of `flintlog bench services`."""
+"""Measures very many queues and very many waiting timers, for `flintlog bench services`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 def measure_scale(room: Path, *, quick: bool, progress: Callable[[str], None]) -> list[Figure]:
-    """Measure both in a directory of their own; `progress` is told each step."""
+    """Measure both in a directory of their own; `progress` is called with the name of each step."""
     topics = QUICK_TOPICS if quick else TOPICS
     progress(f"queues: making {topics * QUEUES_A_TOPIC:,}")
     make_many_queues(room / "queues", topics)

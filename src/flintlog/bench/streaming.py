@@ -1,11 +1,11 @@
-"""A store that another process writes at a steady rate: does Spark keep up, and how late is it?
+"""Measures whether Spark keeps up with a store that another process writes at a steady rate, and its delay.
 
     writer (a process)      20,000 messages of 1 KiB a second, in batches, with the time in each
     stream, source          readStream.format("flintlog"): from the store time of a message to its batch in the driver
     stream, dispatch        `flintlog pipeline dispatch`: from the store time to the moment a reader may get it
 
-A delay is that of single messages: the oldest of each batch of the source, a sample of those that a reader hears of.
-`behind_s` is how long after the last put everything has arrived: what does not keep up is far behind by then.
+Delays are of single messages: the oldest of each batch of the source, or a sample of those that a reader gets.
+`behind_s` is how long after the last put everything has arrived: large if the stream does not keep up.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from flintlog.bench.process_tree import cpu_seconds
 from flintlog.errors import JobFailed
 from flintlog.pipeline.dispatch import dispatch
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.model.message import Message
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import open_store
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _EXTERNAL: Final = _EMBEDDED.with_changes(dispatch="external")
 
 
 class Streamed(NamedTuple):
-    """What a stream over a store being written gave."""
+    """The result of a stream over a store that is being written."""
 
     name: str
     seconds: float
@@ -93,7 +93,7 @@ Arriving = Callable[[Path, Delays], "Iterator[None]"]
 
 
 class _Stream:
-    """One store, its writer, and whoever follows."""
+    """One store, its writer, and the stream that follows it."""
 
     def __init__(self, store: Path, config: StoreConfig, rate: int, seconds: float) -> None:
         self._store = store
@@ -126,7 +126,7 @@ class _Stream:
             yield writer
 
     def _tell(self, writer: subprocess.Popen[bytes], count: int) -> None:
-        """Have so many messages put; back when they are."""
+        """Let the writer put so many messages; returns when it has."""
         assert writer.stdin is not None
         assert writer.stdout is not None
         writer.stdin.write(b"%d\n" % count)

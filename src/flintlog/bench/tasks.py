@@ -1,11 +1,10 @@
-"""What is measured, and the values that a measurement gives.
+"""The tasks, and the values that a measurement gives.
 
 Every put makes its message anew, with a key, a unique key and a tag, as a producer does; making it is part of the
-time. Batches come in two lines: made anew, and ready before the clock runs (for both stores the encoded body of a
-batch, as a client sends it). A `get` gives messages as objects, and looks at each
-body. A task of puts ends when everything put is visible, and the CPU time of the whole process is counted until then:
-work that is put off to a background thread is not free. The first puts, which make the files, come before the clock.
-Only cold batches (`cold.py`) have nothing before it, on neither side.
+time. Batches are measured twice: made anew, and encoded before the clock runs (as a client sends a batch). A `get`
+returns messages as objects and accesses each body. A task of puts ends when everything is visible, and the CPU time of
+the whole process counts until then, so that work in a background thread is not free. The first puts, which make the
+files, are done before the clock runs; only cold batches (`cold.py`) have no such puts, on either side.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ QUEUE_COUNT = 8
 BATCH_COUNT = 32
 MIB = 1024 * 1024
 
-# Puts before the clock runs, into all queues but the first: the first message of a queue makes its files.
+# Puts before the clock runs, into all queues but the first: a queue's first message makes its files.
 FIRST_PUT_COUNT = 70
 
-# The clock is looked at once in so many puts: at a microsecond a put, looking each time would be a tenth of it.
+# The clock is read once in so many puts: at a microsecond a put, reading it each time would cost a tenth.
 PUTS_A_LOOK = 64
 
 Kind = Literal["put", "batch", "cold", "synced", "synced-async", "get", "rebuild", "visible"]
@@ -98,7 +97,7 @@ class Measurement(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def median(runs: Sequence[Measurement]) -> Measurement:
-    """Field by field: one slow round does not stand for all."""
+    """The median field by field, so that one slow round does not count."""
 
     def middle(values: Iterable[float | None]) -> float | None:
         known = [value for value in values if value is not None]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flintlog.errors import DiskError, FormatError
+from flintlog.format.queue_entry import QueueKey
 from flintlog.format.queue_extension import ExtensionUnit, parse_extension_unit
 
 Read = Callable[[str, int, int], memoryview]
 """(file, start, stop) → these bytes; `DiskError` when the file does not hold them."""
 
-QueueKey = tuple[str, int]
 _UNIT_BYTES = 32767
 
 

@@ -196,6 +196,14 @@ _ALL = (
         _RESTORE,
     ),
     Kind(
+        "wrong-queue-type",
+        "A topic has batch queues, and its configuration says otherwise",
+        "Bytes of `topics.json` changed on the disk, or somebody edited it.",
+        "flintlog refuses to open the store with a configuration that does not name the type. RocketMQ would take the "
+        "topic's queues for empty ones of the plain kind.",
+        "Set the topic's attribute `queue.type` to `BatchCQ` in `topics.json`. `repair` leaves it.",
+    ),
+    Kind(
         "queue-gap",
         "Queue offsets that were never given",
         "A record's queue offset was damaged, or the store went on with wrong offsets after a recovery.",

@@ -9,7 +9,6 @@ bisection. A damaged entry must not lead the search astray: a probe counts only 
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +17,17 @@ from flintlog import kernel
 from flintlog.checks.derived_files import Read
 from flintlog.checks.finding import WARNING, Finding
 from flintlog.derive.index_plan import count_believed
-from flintlog.format.index_file import ENTRY_SIZE, IndexHeader, IndexLayout, parse_index_header
+from flintlog.format.index_file import (
+    ENTRY_SIZE,
+    INDEX_ENTRY,
+    INDEXED_OFFSET,
+    IndexHeader,
+    IndexLayout,
+    parse_index_header,
+)
 
 REBUILD = "build the index again from the log"
 
-_OFFSET = struct.Struct("!q")
-_ENTRY = struct.Struct("!iqii")
 
 StoreTimeAt = Callable[[int], "int | None"]
 """physical offset → store time of the record that begins there; None when none does."""
@@ -83,7 +87,7 @@ class IndexSequence:
         """Hash, physical offset, seconds and link of the entry at a position."""
         file = self.file_at(position)
         at = file.layout.entry_position(file.entry_of(position))
-        found: tuple[int, int, int, int] = _ENTRY.unpack(self.read(file.path, at, at + ENTRY_SIZE))
+        found: tuple[int, int, int, int] = INDEX_ENTRY.unpack(self.read(file.path, at, at + ENTRY_SIZE))
         return found
 
     def place(self, position: int) -> tuple[str, int]:
@@ -186,8 +190,7 @@ def _read_header(
 
 def _reaches(view: memoryview, layout: IndexLayout, written: int, header: IndexHeader) -> bool:
     """Whether the last written entry is the one that the header calls the last: then its count is what is wrong."""
-    at = layout.entry_position(written - 1) + 4
-    found: int = _OFFSET.unpack_from(view, at)[0]
+    found: int = INDEXED_OFFSET.unpack_from(view, layout.entry_position(written - 1))[0]
     return found == header.end_physical_offset
 
 
@@ -196,8 +199,8 @@ def _right_header(
 ) -> IndexHeader:
     if count <= 1:
         return header
-    first = _OFFSET.unpack_from(view, layout.entry_position(1) + 4)[0]
-    last = _OFFSET.unpack_from(view, layout.entry_position(count - 1) + 4)[0]
+    first = INDEXED_OFFSET.unpack_from(view, layout.entry_position(1))[0]
+    last = INDEXED_OFFSET.unpack_from(view, layout.entry_position(count - 1))[0]
     begin, end = store_time_at(first), store_time_at(last)
     if begin is None or end is None:  # expired, damaged, or the entry is: the header's word has to do
         return header

@@ -3,10 +3,11 @@
     plan_ranges ─▶ check_range (anywhere, in any order) ─▶ judge (once, with all results)
     open_index  ─▶ check_index_file (a file each)       ─┘
 
-Threads of one process run it over mapped files (`flintlog.maintenance.verify.verify`), Spark over ranges on its executors. What is
-checked: every record's magic, lengths, CRC and own offset; every record's queue entry and keys, and that queues and
-index hold no others; that queue offsets have no gaps; that every chain of the index is whole; that checkpoint,
-consumer offsets and timer lie inside the log; that a ledger's entries follow each other and its index has them all.
+Threads of one process run it over mapped files (`flintlog.maintenance.verify.verify`), Spark over ranges on its
+executors. What is checked: every record's magic, lengths, CRC and own offset; every record's queue entry and keys, and
+that queues and index hold no others; that queue offsets have no gaps; that every chain of the index is whole; that
+checkpoint, consumer offsets and timer lie inside the log; that a ledger's entries follow each other and its index has
+them all.
 
 Nothing here opens a file, and what is in memory does not grow with the log.
 """
@@ -17,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flintlog.checks.damaged_properties import damaged_properties
-from flintlog.checks.derived_files import DataFile, DerivedFiles, QueueKey
+from flintlog.checks.derived_files import DataFile, DerivedFiles
 from flintlog.checks.finding import ERROR, WARNING, Finding
 from flintlog.checks.index_check import IndexTally
 from flintlog.checks.index_files import REBUILD, IndexSequence, check_index_file, open_index
@@ -25,10 +26,11 @@ from flintlog.checks.log_judgement import LogFacts, LogJudgement, judge_log
 from flintlog.checks.log_ranges import join_ranges, plan_ranges
 from flintlog.checks.queue_judgement import judge_queues
 from flintlog.checks.range_check import LogRange, RangeResult, check_range
+from flintlog.checks.unused_ends import excuse_unused_ends
 from flintlog.derive.stretches import QueueTally
 from flintlog.format.index_file import parse_index_header
-
-FAR = 1 << 62
+from flintlog.format.names import FAR
+from flintlog.format.queue_entry import QueueKey
 
 __all__ = [
     "Finding",
@@ -88,7 +90,7 @@ def judge(
     judgement = Judgement(log, queues, list(log.findings), list(log.notes))
     dispatched_to = FAR
     if derived is not None:
-        told = judge_queues(
+        queue_judgement = judge_queues(
             queues,
             derived,
             log,
@@ -97,9 +99,13 @@ def judge(
             known_topics=known_topics,
             files=files,
         )
-        judgement.findings += told.findings
-        judgement.notes += told.notes
-        dispatched_to = told.dispatched_to
+        if not facts.is_running and derived.ledger is None:
+            odd = [each.physical_offset for result in results for each in result.index.odd]
+            excuse_unused_ends(log, files, derived.read, queue_judgement, queues, odd)
+            judgement.findings = list(log.findings)
+        judgement.findings += queue_judgement.findings
+        judgement.notes += queue_judgement.notes
+        dispatched_to = queue_judgement.dispatched_to
     if index is not None:
         _judge_index(judgement, results, index, facts, dispatched_to, index_safe_timestamp)
         _judge_rekeyed(judgement, results, files, facts)
@@ -175,8 +181,8 @@ def _judge_end_of_index(judgement: Judgement, index: IndexSequence, files_end: i
     The index is believed if its last entry and its header agree.
     """
     last = index.entry(len(index) - 1)[1] if len(index) else -1
-    is_told = any(finding.id == "short-log" for finding in judgement.findings)
-    if last < files_end or is_told or parse_index_header(index.view(index.files[-1])).end_physical_offset != last:
+    is_reported = any(finding.id == "short-log" for finding in judgement.findings)
+    if last < files_end or is_reported or parse_index_header(index.view(index.files[-1])).end_physical_offset != last:
         return
     end = judgement.log.end
     evidence = f"the index knows a message at {last}, and the files of the log end at {files_end}"

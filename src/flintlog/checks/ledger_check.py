@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from flintlog.checks.derived_files import LedgerView, Read, pieces_of
 from flintlog.derive.stretches import Stretch, Stretches
-from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, ENTRY_MAGIC, INDEX_RECORD_SIZE
+from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, ENTRY_MAGIC, INDEX_RECORD, INDEX_RECORD_SIZE
 from flintlog.kernel import Scan
 
 MAX_HEADS = 100
@@ -23,7 +23,6 @@ MAX_HEADS = 100
 
 _HEAD = struct.Struct("!iiqqqqi4x")
 """Magic, size, index, term, position; then channel and sums, which are always 0, as two numbers."""
-_RECORD = struct.Struct("!iqiqq")
 _PLACE = struct.Struct("<q24xi20x")
 """Physical offset and size, of a row of a scan."""
 
@@ -77,7 +76,7 @@ def compare_entries(
     view: memoryview, base: int, scan: Scan, ledger: LedgerView, read: Read, tally: LedgerTally
 ) -> None:
     """Take the heads of a scan's records, and compare the index with them."""
-    unpack_head, pack_record = _HEAD.unpack_from, _RECORD.pack  # looked up once: this runs for every entry
+    unpack_head, pack_record = _HEAD.unpack_from, INDEX_RECORD.pack  # looked up once: this runs for every entry
     run: EntryRun | None = None
     expected: list[bytes] = []
     stop = last_term = end = -1
@@ -129,7 +128,7 @@ def _close(
 
 def _absent(tally: LedgerTally, wanted: memoryview, first: int, begin: int, end: int) -> None:
     if begin < end:
-        places = [_RECORD.unpack_from(wanted, (at - first) * INDEX_RECORD_SIZE)[1] for at in (begin, end - 1)]
+        places = [INDEX_RECORD.unpack_from(wanted, (at - first) * INDEX_RECORD_SIZE)[1] for at in (begin, end - 1)]
         tally.absent.add(Stretch(begin, end, *places))
 
 
@@ -137,7 +136,7 @@ def _compare_records(
     path: str, place: int, actual: memoryview, wanted: memoryview, index: int, tally: LedgerTally
 ) -> None:
     for at in range(0, len(actual), INDEX_RECORD_SIZE):
-        right, found = _RECORD.unpack_from(wanted, at), _RECORD.unpack_from(actual, at)
+        right, found = INDEX_RECORD.unpack_from(wanted, at), INDEX_RECORD.unpack_from(actual, at)
         here = index + at // INDEX_RECORD_SIZE
         if not any(found):
             tally.absent.add(Stretch(here, here + 1, right[1], right[1], "", path, place + at))

@@ -11,7 +11,6 @@ older terms behind the last entry, and their index records. Those are no damage.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -23,7 +22,7 @@ from flintlog.checks.log_judgement import LogFacts, LogJudgement
 from flintlog.checks.range_check import RangeResult
 from flintlog.derive.stretches import Stretch
 from flintlog.errors import FormatError
-from flintlog.format.ledger_entry import ENTRY_MAGIC, INDEX_RECORD_SIZE
+from flintlog.format.ledger_entry import ENTRY_MAGIC, INDEX_RECORD, INDEX_RECORD_SIZE
 from flintlog.format.ledger_state import LedgerCheckpoint, parse_ledger_checkpoint, parse_term_vote
 
 MAX_STRETCHES = 100
@@ -36,8 +35,6 @@ FILL_AGAIN = (
 )
 INDEX_AGAIN = "move the member's `index` away: the next opening writes it from the data files"
 NEXT_OPENING = "the next opening writes it again"
-
-_RECORD = struct.Struct("!iqiqq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +194,7 @@ class _Judge:
             begin = max(file.base, stop * INDEX_RECORD_SIZE)
             for at in range(begin, min(file.base + end, file.end), INDEX_RECORD_SIZE):
                 place = at - file.base
-                found = _RECORD.unpack(self._read(file.path, place, place + INDEX_RECORD_SIZE))
+                found = INDEX_RECORD.unpack(self._read(file.path, place, place + INDEX_RECORD_SIZE))
                 if found[0] == ENTRY_MAGIC and found[3] == at // INDEX_RECORD_SIZE:
                     given_up += 1
                 elif any(found):

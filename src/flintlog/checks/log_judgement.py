@@ -7,8 +7,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from operator import itemgetter
 
 from flintlog.checks.derived_files import DataFile
 from flintlog.checks.finding import ERROR, WARNING, Finding
@@ -59,6 +62,7 @@ class LogJudgement:
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     damages: list[tuple[int, int]] = field(default_factory=list)
+    """In the log's order; none overlaps another."""
     has_files: bool = True
     cut_blanks: set[str] = field(default_factory=set)
     """Files that end inside of their blank: only unused bytes are missing."""
@@ -66,7 +70,8 @@ class LogJudgement:
     def is_damaged(self, start: int, stop: int | None = None) -> bool:
         """Whether an offset lies in a damage, or any damage in [start, stop)."""
         stop = start + 1 if stop is None else stop
-        return any(begin < stop and start < end for begin, end in self.damages)
+        first = bisect_right(self.damages, start, key=itemgetter(1))
+        return first < len(self.damages) and self.damages[first][0] < stop
 
 
 @dataclass(slots=True)
@@ -84,9 +89,10 @@ def judge_log(results: Sequence[RangeResult], files: Sequence[DataFile], facts: 
     judgement = LogJudgement(min_offset=files[0].base if files else 0, has_files=bool(files))
     judgement.end = judgement.min_offset
     pending: _OpenEnd | None = None
-    bases = {file.base for file in files}
+    next_bases = {file.path: following.base for file, following in pairwise(files)}
     for each in results:
-        is_cut_blank = each.blank_to in bases
+        # A blank that reaches into the next file is none that was cut: its size is damaged.
+        is_cut_blank = each.blank_to == next_bases.get(each.range.file.path)
         result = _without_blank(each) if is_cut_blank else each
         judgement.record_count += result.record_count
         judgement.damaged_count += len(result.damaged_bodies)

@@ -9,6 +9,7 @@ every message keeps its place.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -35,12 +36,12 @@ def mend_place(record: bytes, physical_offset: int, topic: str, queue_id: int, q
 
 
 def find_gap(gaps: Sequence[Gap], queue_offset: int, physical_offset: int) -> Gap | None:
-    """The gap of a queue that an offset lies in, if the record at that place lies between its neighbours."""
-    return next(
-        (
-            gap
-            for gap in gaps
-            if not gap.is_open and gap.first <= queue_offset < gap.stop and gap.after < physical_offset < gap.before
-        ),
-        None,
-    )
+    """The gap of a queue that an offset lies in, if the record at that place lies between its neighbours.
+
+    The gaps are in the order of their queue offsets, as `find_gaps` returns them.
+    """
+    number = bisect_right(gaps, queue_offset, key=lambda gap: gap.first) - 1
+    gap = gaps[number] if number >= 0 else None
+    if gap is None or gap.is_open or queue_offset >= gap.stop:
+        return None
+    return gap if gap.after < physical_offset < gap.before else None

@@ -7,27 +7,20 @@ dense and is searched by physical offset instead. Nothing is remembered but stre
 
 from __future__ import annotations
 
-import struct
 from collections.abc import MutableMapping
 from typing import NamedTuple
 
 from flintlog import kernel
-from flintlog.checks.derived_files import DerivedFiles, QueueFilesView, QueueKey
+from flintlog.checks.derived_files import DerivedFiles, QueueFilesView
 from flintlog.derive.entries import places_of
 from flintlog.derive.stretches import QueueTally, Stretch
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.batch_queue_entry import BatchQueueEntry, encode_batch_queue_entry
-from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
+from flintlog.format.queue_entry import ENTRY_SIZE, PHYSICAL_OFFSET, PREFILL_ENTRY, QUEUE_ENTRY, QueueKey
 from flintlog.format.queue_extension import is_extension_address, parse_extension_address
-from flintlog.format.record import SCHEDULE_TOPIC
-from flintlog.format.sys_flag import BORN_HOST_V6
+from flintlog.format.record import SCHEDULE_TOPIC, store_time_of
 from flintlog.kernel import QueueRun, Row, Scan
 
-_ENTRY = struct.Struct("!qiq")
-_OFFSET = struct.Struct("!q")
-_SYS_FLAG_END = 39
-_STORE_TIME_AT = 56
-_V6_BYTES = 12
 _NO_MESSAGE = ((0, 0, 0), (PREFILL_ENTRY.physical_offset, PREFILL_ENTRY.size, PREFILL_ENTRY.tags_code))
 
 Tallies = MutableMapping[QueueKey, QueueTally]
@@ -63,10 +56,7 @@ class LogBytes(NamedTuple):
     base: int
 
     def store_timestamp(self, physical_offset: int) -> int:
-        record = physical_offset - self.base
-        shift = _V6_BYTES if self.view[record + _SYS_FLAG_END] & BORN_HOST_V6 else 0
-        found: int = _OFFSET.unpack_from(self.view, record + _STORE_TIME_AT + shift)[0]
-        return found
+        return store_time_of(self.view, physical_offset - self.base)
 
 
 def compare_run(
@@ -85,7 +75,7 @@ def compare_run(
         _absent(tally, expected, at - start, begin - start, run)
         wanted = expected[begin - start : begin - start + len(actual)]
         if not queue.extension and bytes(actual) == bytes(wanted):
-            tally.matched_to = max(tally.matched_to, _OFFSET.unpack_from(wanted, len(wanted) - ENTRY_SIZE)[0])
+            tally.matched_to = max(tally.matched_to, PHYSICAL_OFFSET.unpack_from(wanted, len(wanted) - ENTRY_SIZE)[0])
         else:
             _compare_entries(derived, queue, file.path, place, actual, wanted, begin // ENTRY_SIZE, tally, log)
         at = begin + len(actual)
@@ -95,8 +85,8 @@ def compare_run(
 def _absent(tally: QueueTally, expected: memoryview, begin: int, end: int, run: QueueRun) -> None:
     """The queue has no file for these entries."""
     if begin < end:
-        first = _OFFSET.unpack_from(expected, begin)[0]
-        last = _OFFSET.unpack_from(expected, end - ENTRY_SIZE)[0]
+        first = PHYSICAL_OFFSET.unpack_from(expected, begin)[0]
+        last = PHYSICAL_OFFSET.unpack_from(expected, end - ENTRY_SIZE)[0]
         offset = run.first_queue_offset
         tally.absent.add(Stretch(offset + begin // ENTRY_SIZE, offset + end // ENTRY_SIZE, first, last))
 
@@ -114,9 +104,9 @@ def _compare_entries(
 ) -> None:
     for position in range(0, len(wanted), ENTRY_SIZE):
         here = queue_offset + position // ENTRY_SIZE
-        right = _ENTRY.unpack_from(wanted, position)
+        right = QUEUE_ENTRY.unpack_from(wanted, position)
         whole = len(actual) - position >= ENTRY_SIZE
-        found = _ENTRY.unpack_from(actual, position) if whole else (0, 0, 0)
+        found = QUEUE_ENTRY.unpack_from(actual, position) if whole else (0, 0, 0)
         if (
             found == right
             or (queue.extension and _is_extended(derived, queue, found, right, log))
@@ -192,7 +182,7 @@ def _compare_special(
             _compare_batch(derived, queue, entry, place.given_count, tally)
         elif queue != key:
             run = QueueRun(0, place.queue_offset, 1, 0, row.physical_offset, row.physical_offset)
-            expected = memoryview(_ENTRY.pack(row.physical_offset, row.size, row.tags_code))
+            expected = memoryview(QUEUE_ENTRY.pack(row.physical_offset, row.size, row.tags_code))
             compare_run(derived, queue, run, expected, tally, LogBytes(view, base))
 
 
@@ -227,11 +217,14 @@ def _find_batch(derived: DerivedFiles, queue: QueueFilesView, physical_offset: i
         low, high = 0, min(count, len(view) // BATCH_ENTRY_SIZE)
         while low < high:
             middle = (low + high) // 2
-            if _OFFSET.unpack_from(view, middle * BATCH_ENTRY_SIZE)[0] < physical_offset:
+            if PHYSICAL_OFFSET.unpack_from(view, middle * BATCH_ENTRY_SIZE)[0] < physical_offset:
                 low = middle + 1
             else:
                 high = middle
         position = low * BATCH_ENTRY_SIZE
-        if position + BATCH_ENTRY_SIZE <= len(view) and _OFFSET.unpack_from(view, position)[0] == physical_offset:
+        if (
+            position + BATCH_ENTRY_SIZE <= len(view)
+            and PHYSICAL_OFFSET.unpack_from(view, position)[0] == physical_offset
+        ):
             return file.path, position
     return None

@@ -7,22 +7,28 @@ so it is a note. Where neither that nor a torn end explains entries behind the l
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
 from flintlog import kernel
 from flintlog.checks.damaged_properties import damaged_properties
-from flintlog.checks.derived_files import DataFile, DerivedFiles, QueueFilesView, QueueKey, Read
-from flintlog.derive.entries import can_be_topic
+from flintlog.checks.derived_files import DataFile, DerivedFiles, QueueFilesView, Read
 from flintlog.checks.finding import ERROR, WARNING, Finding
 from flintlog.checks.log_judgement import LogFacts, LogJudgement
 from flintlog.checks.misplaced import find_gap, mend_place
-from flintlog.derive.offset_order import find_doubtful, find_gaps
+from flintlog.derive.offset_order import Gap, find_doubtful, find_gaps
 from flintlog.derive.stretches import QueueTally, Stretch
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
-from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
+from flintlog.format.names import FAR
+from flintlog.format.queue_entry import (
+    ENTRY_SIZE,
+    OFFSET_AND_SIZE,
+    PHYSICAL_OFFSET,
+    PREFILL,
+    QueueKey,
+)
+from flintlog.format.topics import can_be_topic
 
 REBUILD = "build this queue again from the log"
 OF_THE_LOG = {
@@ -32,12 +38,6 @@ OF_THE_LOG = {
 """What no rebuild helps against: the offsets are those of the records."""
 
 MAX_STRETCHES = 100
-FAR = 1 << 62
-"""No log is that long: an entry that points there is damaged itself."""
-
-_OFFSET = struct.Struct("!q")
-_SIZE = struct.Struct("!i")
-_PREFILL = encode_queue_entry(PREFILL_ENTRY)
 
 
 @dataclass(slots=True)
@@ -53,6 +53,8 @@ class QueueJudgement:
     lagging_count: int = 0
     ahead_count: int = 0
     dispatched_to: int = -1
+    lost: list[int] = field(default_factory=list)
+    """Where messages lay that have an entry, and that a damage of the log explains."""
 
 
 def judge_queues(
@@ -216,6 +218,7 @@ class _Judge:
 
     def _judge_strays(self, queue: QueueFilesView, tally: QueueTally) -> None:
         strays = self._stray_batches(queue, tally) if queue.is_batch else self._stray_entries(queue, tally)
+        gaps = [] if queue.is_batch else find_gaps(tally.records.in_log_order())
         first: tuple[str, int, int] | None = None
         count = 0
         for path, place, physical_offset in strays:
@@ -226,9 +229,12 @@ class _Judge:
                 pass
             elif physical_offset >= self._log.end and self._may_run_ahead():
                 self._result.ahead_count += 1
-            elif self._is_misplaced(queue, tally, path, place, physical_offset):
+            elif self._is_misplaced(queue, gaps, path, place, physical_offset):
                 self._tell_misplaced(queue, physical_offset)
-            elif not self._log.is_damaged(physical_offset):
+            elif self._log.is_damaged(physical_offset):
+                # Which of the batches is in excess is not known, so it may lie in any damage.
+                self._result.lost += [begin for begin, _ in self._log.damages] if queue.is_batch else [physical_offset]
+            else:
                 first = first or (path, place, physical_offset)
                 count += 1
         if first is not None:
@@ -240,13 +246,13 @@ class _Judge:
             )
 
     def _is_misplaced(
-        self, queue: QueueFilesView, tally: QueueTally, path: str, place: int, physical_offset: int
+        self, queue: QueueFilesView, gaps: Sequence[Gap], path: str, place: int, physical_offset: int
     ) -> bool:
         """Whether an entry points at its record, which names another place because one of its bits is wrong."""
         file = next((file for file in self._files if file.base <= physical_offset < file.end), None)
         base = next(each.base for each in queue.files if each.path == path)
         offset = (base + place) // ENTRY_SIZE
-        gap = None if queue.is_batch else find_gap(find_gaps(tally.records.in_log_order()), offset, physical_offset)
+        gap = find_gap(gaps, offset, physical_offset)
         if file is None or gap is None or self._points_at(queue, gap.first - 1) != gap.after:
             return False
         start = physical_offset - file.base
@@ -257,7 +263,7 @@ class _Judge:
         at = queue_offset * ENTRY_SIZE
         for _, _, view in queue.pieces(self._derived.read, at, at + ENTRY_SIZE):
             if len(view) == ENTRY_SIZE:
-                offset: int = _OFFSET.unpack_from(view)[0]
+                offset: int = PHYSICAL_OFFSET.unpack_from(view)[0]
                 return offset
         return -1
 
@@ -294,8 +300,7 @@ class _Judge:
         return not self._files or physical_offset >= self._files[-1].end
 
     def _size_at(self, path: str, place: int) -> int:
-        at = place + _OFFSET.size
-        size: int = _SIZE.unpack(self._derived.read(path, at, at + _SIZE.size))[0]
+        size: int = OFFSET_AND_SIZE.unpack(self._derived.read(path, place, place + OFFSET_AND_SIZE.size))[1]
         return max(0, size)
 
     def _tell_short_log(self) -> None:
@@ -321,10 +326,10 @@ class _Judge:
             if start >= end and self._facts.is_running:
                 return  # a writer may be putting an entry there, and half of it may be seen
             for path, place, entry in _backwards(queue, self._derived.read, start, stop):
-                at: int = _OFFSET.unpack_from(entry)[0]
+                at: int = PHYSICAL_OFFSET.unpack_from(entry)[0]
                 if not any(entry):
                     continue
-                if bytes(entry) == _PREFILL or (0 <= at < low):
+                if bytes(entry) == PREFILL or (0 <= at < low):
                     if is_before:
                         break  # what lies before is older still
                     continue
@@ -332,9 +337,12 @@ class _Judge:
                     yield path, place, at
 
     def _is_lost_place(self, queue: QueueFilesView, path: str, place: int, entry: memoryview) -> bool:
-        """Whether an entry repeats the one before it: a message is lost there (`store/gap_filling.py`)."""
-        base = next(file.base for file in queue.files if file.path == path)
-        at = base + place
+        """Whether an entry repeats the one before it: a message is lost there (`store/dispatch/gap_filling.py`).
+
+        In a wide gap the one before it lies in an earlier file that the queue has.
+        """
+        number = next(number for number, file in enumerate(queue.files) if file.path == path)
+        at = queue.files[number].base + place if place or not number else queue.files[number - 1].end
         before = [bytes(view) for _, _, view in queue.pieces(self._derived.read, at - ENTRY_SIZE, at)]
         return before == [bytes(entry)]
 
@@ -346,7 +354,7 @@ class _Judge:
             view = self._derived.read(file.path, 0, file.size)
             end = kernel.written_end(view, 0, len(view))
             for place in range(0, end, BATCH_ENTRY_SIZE):
-                at: int = _OFFSET.unpack_from(bytes(view[place : place + 8]).ljust(8, b"\0"))[0]
+                at: int = PHYSICAL_OFFSET.unpack_from(bytes(view[place : place + 8]).ljust(8, b"\0"))[0]
                 if (at >= low or at < 0) and not self._facts.is_late(at):
                     inside.append((file.path, place, at))
         excess = len(inside) - (tally.entry_count - len(tally.absent))

@@ -3,7 +3,7 @@
     range:  [ record | record | … | bad place | record … ]        a range begins at a record or at its file's begin
 
 A range knows its own bytes. Whether a bad place at its end is damage (an intact record follows somewhere) or the torn
-end of the log is for whoever puts the ranges together: see `findings.py`. The result of a range is small and can be
+end of the log is for whoever puts the ranges together: see `judge.py`. The result of a range is small and can be
 sent from another process or machine.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flintlog import kernel
-from flintlog.checks.derived_files import DataFile, DerivedFiles, QueueKey
+from flintlog.checks.derived_files import DataFile, DerivedFiles
 from flintlog.checks.finding import ERROR, WARNING, Finding
 from flintlog.checks.index_check import IndexTally, IndexWalk
 from flintlog.checks.index_files import IndexSequence
@@ -21,6 +21,7 @@ from flintlog.checks.ledger_check import LedgerTally, compare_entries
 from flintlog.checks.queue_check import compare_queues
 from flintlog.derive.stretches import QueueTally
 from flintlog.format.ledger_entry import blank_at, size_at
+from flintlog.format.queue_entry import QueueKey
 from flintlog.kernel import Crc, Scan, ScanStop
 
 SCAN_ROWS = 32768

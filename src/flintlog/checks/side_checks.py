@@ -5,14 +5,14 @@ These files are small, so they are checked once, by whoever judged the log. The 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from flintlog.checks.derived_files import QueueKey
 from flintlog.checks.finding import ERROR, WARNING, Finding
 from flintlog.checks.log_judgement import LogFacts, LogJudgement
-from flintlog.errors import FormatError
+from flintlog.errors import DamagedStore, FormatError
 from flintlog.format.checkpoint import CHECKPOINT_SIZE, Checkpoint, parse_checkpoint
-from flintlog.format.config_json import JsonObject, JsonValue, parse_config_object
+from flintlog.format.config_json import BATCH_TYPE, JsonObject, JsonValue, named_queue_types, parse_config_object
+from flintlog.format.queue_entry import QueueKey
 from flintlog.format.record import SCHEDULE_TOPIC
 
 RecordStartsAt = Callable[[int], bool]
@@ -66,13 +66,30 @@ def _is_no_record(offset: int, log: LogJudgement, starts_at: RecordStartsAt) -> 
     return is_inside and not starts_at(offset) and not log.is_damaged(offset)
 
 
-def parse_config(data: bytes, path: str, *, has_backup: bool) -> tuple[JsonObject | None, list[Finding]]:
-    """A config file, or a finding that says why it cannot be read."""
+def parse_config(
+    data: bytes, path: str, accept: Callable[[JsonObject], None], *, has_backup: bool
+) -> tuple[JsonObject | None, list[Finding]]:
+    """A config file, or a finding that says why it cannot be read; `accept` raises for one that no opening takes."""
     try:
-        return parse_config_object(data), []
-    except FormatError as error:
+        found = parse_config_object(data)
+        accept(found)
+        return found, []
+    except (FormatError, DamagedStore) as error:
         remedy = "restore it from its .bak" if has_backup else "restore it from a backup or another broker"
-        return None, [Finding("damaged-config", ERROR, str(error), remedy, path, error.offset)]
+        return None, [Finding("damaged-config", ERROR, error.what, remedy, path, error.offset)]
+
+
+def check_queue_types(
+    table: JsonObject, path: str, batch_topics: Iterable[str], declared: Mapping[str, str]
+) -> list[Finding]:
+    """Topics that have batch queues while neither `topics.json` nor the configuration (`declared`) says so."""
+    types = {**named_queue_types(table), **declared}
+    remedy = f"set the topic's attribute queue.type to {BATCH_TYPE}, as the queues were written; `repair` leaves it"
+    return [
+        Finding("wrong-queue-type", ERROR, f"topic {topic!r} has batch queues, and is not named as such", remedy, path)
+        for topic in sorted(set(batch_topics))
+        if types.get(topic) != BATCH_TYPE
+    ]
 
 
 def check_consumer_offsets(table: JsonObject, path: str, max_offset: MaxOffset) -> list[Finding]:

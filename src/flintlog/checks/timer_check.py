@@ -10,14 +10,15 @@ is looked at. A chain whose begin was deleted with the oldest files is followed 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from flintlog.checks.derived_files import DataFile, QueueKey, Read
+from flintlog.checks.derived_files import DataFile, Read
 from flintlog.checks.finding import WARNING, Finding
 from flintlog.checks.log_judgement import LogFacts, LogJudgement
 from flintlog.errors import FormatError
+from flintlog.format.queue_entry import QueueKey
+from flintlog.format.record import HEAD_TO_OFFSET
 from flintlog.format.timer import (
     BLANK_MAGIC,
     NO_UNIT,
@@ -39,11 +40,9 @@ RecordHead = Callable[[int], "bytes | None"]
 """The first bytes of the log at an offset; None when the log has none there."""
 
 MAX_FINDINGS = 100
-RECORD_HEAD_SIZE = 36
 AGAIN = "move the timer's files away, as `repair` does: it reads its queue again"
 ITSELF = "the next opening of the timer reads its queue again"
 
-_RECORD_HEAD = struct.Struct("!i24xq")
 _CHUNK_BYTES = 1 << 16
 _ZEROS = bytes(_CHUNK_BYTES)
 
@@ -185,7 +184,10 @@ class _TimerCheck:
         if at < self.log.min_offset or self.log.is_damaged(at, at + unit.size):
             return True  # the record is gone, which is no fault of the timer's
         head = self.record_head(at)
-        return head is None or _RECORD_HEAD.unpack(head) == (unit.size, at)
+        if head is None:
+            return True
+        size, *_, own_offset = HEAD_TO_OFFSET.unpack(head)
+        return bool((size, own_offset) == (unit.size, at))
 
     def _is_place(self, position: int) -> bool:
         """Whether a unit may be there: in a file, or in one that was deleted."""

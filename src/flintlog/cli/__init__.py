@@ -1,0 +1,1 @@
+"""The program `flintlog`: one module for each command, and what all commands share."""

@@ -1,6 +1,6 @@
 """`flintlog completion bash|zsh|fish`: the lines that make a shell complete commands, options, topics and groups.
 
-The shell asks the program itself on every tab, through the variable `COMPLETE_VARIABLE`; `answer` is that.
+On every tab the shell runs the program with the variable `COMPLETE_VARIABLE` set; `answer` then prints the completions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INSTRUCTIONS: Mapping[str, str] = {
 """,
     "zsh": """\
 #compdef flintlog
-# Completion of flintlog for zsh. For this shell, behind compinit:
+# Completion of flintlog for zsh. For this shell, after compinit:
 #     eval "$(flintlog completion zsh)"
 # For every shell, that line in ~/.zshrc, or this output as _flintlog in a folder of $fpath:
 #     flintlog completion zsh > "${fpath[1]}/_flintlog"
@@ -57,13 +57,13 @@ def script_of(shell: str) -> str:
     maker = get_completion_class(shell)
     assert maker is not None
     made = maker(root, {}, PROGRAM, COMPLETE_VARIABLE)
-    # Not `made.source()`: for bash it starts one to ask for its version.
+    # Not `made.source()`: for bash it starts a bash to ask for its version.
     script = (made.source_template % made.source_vars()).strip().removeprefix("#compdef flintlog").strip()
     return f"{_INSTRUCTIONS[shell]}\n{script}\n"
 
 
 def answer(instruction: str) -> int:
-    """What a shell gets that asks: the words that may follow those on its line."""
+    """Print the words that may follow those on the shell's line; returns the exit code."""
     from flintlog.cli.group import root
 
     return shell_complete(root, {}, PROGRAM, COMPLETE_VARIABLE, instruction)

@@ -1,4 +1,4 @@
-"""Lines, bars and figures of `flintlog top`, from plain values: what the full screen and the single frame share."""
+"""Lines, bars and figures as text, from plain values, for the full screen and the single frame of `flintlog top`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def chart(values: Sequence[float | None], width: int, height: int = 1, *, can_dr
 
 
 def _level(value: float, greatest: float, steps: int) -> int:
-    """A quiet second among busy ones is still a second: it has the lowest mark, not none."""
+    """At least 1, so that a quiet second looks different from a missing one."""
     return max(1, round(value / greatest * steps)) if greatest > 0 else 1
 
 
@@ -100,7 +100,7 @@ def show_age(age_ms: int | None) -> str:
 
 
 def show_wait(lag: int, done_a_second: float | None, put_a_second: float | None) -> str:
-    """When a group has caught up, if both go on as they do.
+    """How long until a group has caught up, if both rates stay as they are.
 
     >>> show_wait(600, 20.0, 10.0), show_wait(600, 10.0, 20.0), show_wait(0, None, None), show_wait(5, None, 1.0)
     ('1 min', 'falling behind', 'caught up', '-')

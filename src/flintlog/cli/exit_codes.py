@@ -1,4 +1,4 @@
-"""What a command's exit code says; scripts depend on these numbers."""
+"""The exit codes of all commands; scripts depend on these numbers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class ExitCode(IntEnum):
 
 MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.FINE: "Done, and nothing is wrong.",
-    ExitCode.FINDINGS: "Done, and there is something to look at: findings, logs that part, something to repair.",
-    ExitCode.USAGE: "The command was not understood, or an option, a filter or a message cannot be; nothing was done.",
+    ExitCode.FINDINGS: "Done, and there is something to look at: findings, logs that differ, something to repair.",
+    ExitCode.USAGE: "The command was not understood, or an option, a filter or a message is invalid; nothing was done.",
     ExitCode.CANNOT_READ: "The directory is no store, cannot be read, or the disk or another node refused; "
     "or a repair would have done harm and was taken back.",
     ExitCode.STORE_IN_USE: "Another process runs the store.",
-    ExitCode.PARTIAL: "A part was done or shown: damage was stepped over, or some of the input was refused.",
+    ExitCode.PARTIAL: "A part was done or shown: damage was skipped, or some of the input was refused.",
     ExitCode.UNEXPECTED: "A defect of flintlog; FLINTLOG_TRACEBACK=1 shows where.",
     ExitCode.INTERRUPTED: "Interrupted from the keyboard.",
 }
-"""What each says, for the reference."""
+"""What each code means, for the reference."""
 
 
 _BY_ERROR: tuple[tuple[type[errors.FlintlogError], ExitCode], ...] = (
@@ -47,7 +47,7 @@ _BY_ERROR: tuple[tuple[type[errors.FlintlogError], ExitCode], ...] = (
 
 
 def exit_code_of(error: errors.FlintlogError) -> ExitCode:
-    """The code for an error: what the caller asked wrongly is 2, what the store or the disk refused is 3 or 4."""
+    """The code for an error: 2 for a wrong request, 3 or 4 when the store or the disk refused."""
     for kind, code in _BY_ERROR:
         if isinstance(error, kind):
             return code

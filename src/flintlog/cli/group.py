@@ -1,7 +1,7 @@
 """The commands by name, each imported when it is called.
 
-A command is a module of this room with a click command; the table below holds where it is and the line that
-`flintlog --help` shows, so that help imports none of them.
+A command is a click command in a module of this package. The table below holds its place and the line that
+`flintlog --help` shows, so that help imports no command.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flintlog.version import VERSION
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a command lives, and what it does in a line."""
+    """Where a command is, and a line about it."""
 
     module: str
     attribute: str
@@ -27,11 +27,13 @@ class Entry:
 
 COMMANDS: Mapping[str, Entry] = {
     "backup": Entry("flintlog.cli.mend.backup", "backup", "Copy a store while it runs, and prove a copy."),
-    "bench": Entry("flintlog.cli.run.bench", "bench", "Measure this machine's store, beside RocketMQ's own and others."),
+    "bench": Entry(
+        "flintlog.cli.run.bench", "bench", "Measure this machine's store, beside RocketMQ's own and others."
+    ),
     "cat": Entry("flintlog.cli.look.cat", "cat", "Show the messages of a store, in log order."),
     "completion": Entry("flintlog.cli.completion", "completion", "Print what makes a shell complete these commands."),
     "consume": Entry("flintlog.cli.mend.transfer", "consume", "Read a topic for a group, and acknowledge it."),
-    "diff": Entry("flintlog.cli.look.diff", "diff", "Say where two replicas part, and who is ahead."),
+    "diff": Entry("flintlog.cli.look.diff", "diff", "Say where two replicas differ, and which is ahead."),
     "doctor": Entry("flintlog.cli.run.doctor", "doctor", "Say what this machine and a configuration give a store."),
     "dump": Entry("flintlog.cli.look.dump", "dump", "Decode any file of a store, with its byte offsets."),
     "explain": Entry("flintlog.cli.mend.verify", "explain", "Say what a finding means: cause, danger, remedy."),
@@ -42,12 +44,16 @@ COMMANDS: Mapping[str, Entry] = {
     "info": Entry("flintlog.cli.look.info", "info", "Show a store on one screen."),
     "ls": Entry("flintlog.cli.look.ls", "ls", "List topics, queues, groups or files of a store."),
     "offsets": Entry("flintlog.cli.look.offsets", "offsets", "Show or move what groups have consumed."),
-    "pipeline": Entry("flintlog.cli.pipeline.commands", "pipeline", "Run a job on Spark over a store: rebuild, and more."),
+    "pipeline": Entry(
+        "flintlog.cli.pipeline.commands", "pipeline", "Run a job on Spark over a store: rebuild, and more."
+    ),
     "put": Entry("flintlog.cli.run.put", "put", "Put messages into a store."),
     "repair": Entry("flintlog.cli.mend.repair", "repair", "Mend a store by plan; what is replaced is kept beside it."),
     "replica": Entry("flintlog.cli.run.replica", "replica", "Show role, positions and lag of running nodes."),
     "restore": Entry("flintlog.cli.mend.backup", "restore", "Make a store from a backup, whole or cut at a point."),
-    "retention": Entry("flintlog.cli.mend.retention", "retention", "Say which files of a log would be deleted, and when."),
+    "retention": Entry(
+        "flintlog.cli.mend.retention", "retention", "Say which files of a log would be deleted, and when."
+    ),
     "serve": Entry("flintlog.cli.run.serve", "serve", "Run a store as a master or a slave until SIGTERM."),
     "stats": Entry("flintlog.cli.look.stats", "stats", "Show figures of a store: messages, bytes, offsets, disks."),
     "tail": Entry("flintlog.cli.look.cat", "tail", "Show the last messages of a store, and follow it."),

@@ -1,7 +1,7 @@
-"""The program `flintlog`: runs a command and turns what happened into an exit code.
+"""The program `flintlog`: runs a command and turns its result or error into an exit code.
 
-Only what the command needs is imported: `flintlog --version` must not wait for the store, and a missing optional
-package must be one clear sentence.
+Only the modules that the command needs are imported: `flintlog --version` must not wait for the store, and a missing
+optional package must be one clear sentence.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _CLI_PACKAGES = frozenset({"click", "rich"})
 
 def main() -> None:
     """Entry point of the console script."""
-    _settle_streams()
+    _prepare_streams()
     asked = os.environ.get("_FLINTLOG_COMPLETE")
     sys.exit(run(sys.argv[1:]) if asked is None else _complete(asked))
 
 
-def _settle_streams() -> None:
-    """What is closed takes nothing, and what an encoding has no sign for is written as an escape."""
+def _prepare_streams() -> None:
+    """Send closed streams to /dev/null; escape characters that the encoding lacks."""
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -36,24 +36,24 @@ def _settle_streams() -> None:
 
 
 def _complete(instruction: str) -> int:
-    """Answer a shell that asks how its line may go on; on a tab, no error is wanted."""
+    """Answer a shell that asks for completions, without ever printing an error."""
     try:
         from flintlog.cli.completion import answer
 
         return answer(instruction)
-    except Exception:  # noqa: BLE001 - a traceback in the middle of somebody's line helps nobody
+    except Exception:  # noqa: BLE001 - a traceback would be printed into the line that the user types
         return ExitCode.UNEXPECTED
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command line; returns its exit code and prints errors to standard error."""
+def run(arguments: Sequence[str], given: object = None) -> int:
+    """Run one command line; returns its exit code and prints errors to standard error. The command gets `given`."""
     try:
-        return _run_command(arguments)
+        return _run_command(arguments, given)
     except FlintlogError as error:
         _complain(f"{error.code}: {error}")
         return exit_code_of(error)
     except BrokenPipeError:
-        _give_up_output()  # the reader (`head`) has seen enough
+        _give_up_output()  # the reader (`head`) has closed the pipe
         return ExitCode.FINE
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -68,11 +68,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _give_up_output() -> None:
-    """Python would complain once more while it closes standard output."""
+    """Send standard output to /dev/null: Python would report the error again when it closes the stream."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run_command(arguments: Sequence[str]) -> int:
+def _run_command(arguments: Sequence[str], given: object) -> int:
     try:
         import click
 
@@ -80,8 +80,8 @@ def _run_command(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         raise _missing_extra(error) from error
     try:
-        # Not `root.main`: it would end the process with 1 (findings) when the reader of a pipe has left.
-        with root.make_context("flintlog", list(arguments)) as context:
+        # Not `root.main`: when the reader closes the pipe, it would end the process with 1, which means findings.
+        with root.make_context("flintlog", list(arguments), obj=given) as context:
             code = root.invoke(context)
         sys.stdout.flush()
         return code if isinstance(code, int) else ExitCode.FINE

@@ -1,4 +1,4 @@
-"""A stored message as a row: the names of `StoredMessage`, the body in the form that was asked for."""
+"""A stored message as a row: the field names of `StoredMessage`, the body in the requested form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from flintlog.cli.output import Output, TableOutput
 from flintlog.errors import FlintlogError
-from flintlog.format.java import decode_text
+from flintlog.format.java import decode_text, is_text
+from flintlog.format.record import parse_record
 
 if TYPE_CHECKING:
     from flintlog.store.model.stored_message import StoredMessage
@@ -30,20 +31,23 @@ TABLE_FIELDS = (
     "body",
 )
 BODY_FORMS = ("none", "text", "hex", "base64")
+NO_TEXT = "no_text"
+"""The topic and the properties that are not UTF-8, by name, their bytes in base64. Most rows have no such field."""
 
 
 def to_row(message: StoredMessage, body: str = "text", *, is_for_people: bool = False) -> dict[str, object]:
-    """Every field of a message; text is of the body as its producer had it, the other forms of the stored bytes.
+    """Every field of a message. The text form is of the decompressed body, the other forms are of the stored bytes.
 
-    `body_form` says in which form the body is. One that is no UTF-8 becomes base64, where text was asked for: no byte
-    is lost. In a table for people it stays text, with a sign for each byte that is none.
+    `body_form` names the form of the body. If text was requested and the body is not UTF-8, it is base64, so that no
+    byte is lost. In a table for people it stays text, with U+FFFD for bytes that are no text.
     """
     row: dict[str, object] = {name: getattr(message, name) for name in FIELDS if name not in ("body", "body_form")}
     if is_for_people and body == "text":
         row["body"] = _text(message)
     elif body != "none":
         row["body"], row["body_form"] = _body(message, body)
-    return {name: row[name] for name in FIELDS if name in row}
+    no_text = {} if is_for_people else _no_text(message)
+    return {name: row[name] for name in FIELDS if name in row} | ({NO_TEXT: no_text} if no_text else {})
 
 
 def body_fields(output: Output) -> tuple[str, ...]:
@@ -51,11 +55,21 @@ def body_fields(output: Output) -> tuple[str, ...]:
     return ("body",) if isinstance(output, TableOutput) else ("body", "body_form")
 
 
+def _no_text(message: StoredMessage) -> dict[str, str]:
+    """The fields that a row shows with U+FFFD for bytes that are no text, in base64."""
+    shown = [message.topic, *message.properties, *message.properties.values()]
+    if not any("\ufffd" in text for text in shown):
+        return {}
+    record = parse_record(message.record)
+    fields = {"topic": record.topic_bytes, "properties": record.properties}
+    return {name: base64.b64encode(data).decode("ascii") for name, data in fields.items() if not is_text(data)}
+
+
 def _body(message: StoredMessage, form: str) -> tuple[str, str]:
     if form == "text":
         with suppress(FlintlogError, UnicodeDecodeError):
             return message.plain_body().decode(), "text"
-        form = "base64"  # no text, or its codec is not installed, or it only claims to be compressed
+        form = "base64"  # not UTF-8, or its codec is not installed, or it is flagged as compressed but is not
     return (message.body.hex() if form == "hex" else base64.b64encode(message.body).decode("ascii")), form
 
 

@@ -1,7 +1,7 @@
-"""Names of topics, groups and findings on the command line: text, which the shell completes.
+"""Names of topics, groups and findings on the command line: plain text that the shell completes.
 
-What there is to choose from is read from the store that was named before the option: the folders of its queues, and one
-config file. That costs a listing, and a name that is not there is as good as any other.
+The choices are read from the store that is named before the option: from the folders of its queues and one config
+file. They are only offered: any other name is accepted too.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class _Name(_Text, ABC):
 
     @abstractmethod
     def choices(self, ctx: click.Context) -> Iterable[str]:
-        """The names that there are, in any order."""
+        """The names to offer, in any order."""
 
 
 class TopicName(_Name):
-    """A topic; completed with those that the store has queues of."""
+    """A topic; completed with those that have queues in the store."""
 
     def choices(self, ctx: click.Context) -> Iterable[str]:
         from flintlog.format import names
@@ -57,10 +57,10 @@ class GroupName(_Name):
 
         for store in _stores(ctx):
             try:
-                told = parse_config_object((store / names.CONFIG / _OFFSETS).read_bytes())
+                config = parse_config_object((store / names.CONFIG / _OFFSETS).read_bytes())
             except (OSError, FormatError):
                 continue
-            table = told.get("offsetTable")
+            table = config.get("offsetTable")
             yield from (str(key).partition("@")[2] for key in (table if isinstance(table, dict) else ()))
 
 
@@ -77,7 +77,7 @@ TOPIC, GROUP, FINDING = TopicName(), GroupName(), FindingName()
 
 
 def _stores(ctx: click.Context) -> Iterable[Path]:
-    """The store that was named; before an option's value is complete, click has not told it from other words yet."""
+    """The named store. While an option's value is incomplete, click has not parsed it yet: then any word may be it."""
     for word in (ctx.params.get("store"), *ctx.args):
         if isinstance(word, (str, Path)):
             yield Path(word).expanduser()

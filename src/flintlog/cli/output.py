@@ -1,8 +1,8 @@
 """One output interface for all commands: tables for people; JSON, JSON lines and CSV for programs.
 
-A command hands over rows or one record and does not know which form they take. Programs get every value as it is;
-only tables shorten and align. Bytes are shown in hexadecimal: a command that wants them otherwise decodes them first.
-Remarks that are not the result go to standard error, so that a program never finds one in its JSON.
+A command passes rows or one record and does not know which form they take. Programs get every value unchanged; only
+tables shorten and align. Bytes are shown in hexadecimal, unless the command decodes them first. Notes that are not the
+result are written to standard error, so that a program never finds one in its JSON.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ class Output(ABC):
         """Write one thing with its parts."""
 
     def note(self, text: str) -> None:
-        """Tell the person at the terminal something that is not the result."""
+        """Write a note that is not part of the result to standard error."""
         sys.stderr.write(f"{text}\n")
 
     def detail(self, text: str) -> None:
-        """Tell a person at a terminal how the result came about; a program that reads a pipe is not bothered."""
+        """Write a note on how the result was found, but only to a terminal."""
         if sys.stderr.isatty():
             self.note(text)
 
     def cut(self, count: int, what: str, how: str) -> None:
-        """Say that the answer ends before everything was told, and how to get more."""
+        """Note that the output was cut, and how to get more."""
         self.note(f"cut after {count} {what}; {how}")
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """Show how far a long task is, on standard error and only to a person; gives (done, total) → None."""
+        """Show the progress of a long task on standard error, if that is a terminal; yields (done, total) → None."""
         if not sys.stderr.isatty():
             yield lambda _done, _total: None
             return
@@ -91,7 +91,7 @@ class JsonLinesOutput(Output):
 
 
 class CsvOutput(Output):
-    """A header and a line for each row; what is not a plain value is written as JSON."""
+    """A header and a line for each row; values that are not plain are written as JSON."""
 
     def rows(self, rows: Iterable[Row], columns: Sequence[str], title: str | None = None) -> None:
         writer = csv.writer(self.stream, lineterminator="\n")
@@ -139,11 +139,11 @@ class TableOutput(Output):
         self._print(table)
 
     def line(self, text: str) -> None:
-        """One line for a person, as soon as there is one."""
+        """Write one line for a person at once."""
         self.stream.write(_printable(text).replace("\n", "\\n") + "\n")
 
     def _print(self, table: object) -> None:
-        # Without a terminal there is no width to keep to: a file or a pipe gets whole lines.
+        # A file or a pipe has no width, so its lines are not folded.
         make_console(self.stream, width=1000).print(table)
 
 
@@ -189,7 +189,7 @@ def _show(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """Text of a message may hold control characters that would act on a terminal."""
+    """Escape control characters: those in a message's text would act on the terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
@@ -205,7 +205,7 @@ def _encode(value: object, stream: TextIO, indent: int | None = None) -> str:
 
 
 def _to_plain(value: object) -> object:
-    """What JSON has no word for."""
+    """Values of types that JSON lacks."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return value.hex()
     if isinstance(value, (set, frozenset)):

@@ -39,7 +39,7 @@ def _to_config_if_given(_context: click.Context, _parameter: click.Parameter, va
 
 
 class Seconds(click.FloatRange):
-    """A length of time; what is no number is none."""
+    """Seconds; rejects NaN."""
 
     def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds = float(super().convert(value, param, ctx))
@@ -91,8 +91,8 @@ def store_argument(command: Command) -> Command:
     )
 
 
-def tell_offsets_damage(files: StoreFiles, output: Output) -> ExitCode:
-    """Say when the offsets of groups could not be read: an answer without them is a part of one."""
+def note_offsets_damage(files: StoreFiles, output: Output) -> ExitCode:
+    """Note when the offsets of groups could not be read; the answer is partial then."""
     from flintlog.maintenance.inspect.overview import offsets_damage, offsets_restored
 
     damage = offsets_damage(files)
@@ -106,7 +106,7 @@ def tell_offsets_damage(files: StoreFiles, output: Output) -> ExitCode:
 
 
 def look(store: Path, config: StoreConfig | None, output: Output) -> StoreFiles:
-    """The files of a store; what was inferred about them is said, and what is wrong at first sight."""
+    """The files of a store. Notes what was inferred about them, and if their queues are in RocksDB."""
     from flintlog.maintenance.inspect.store_files import look_at
 
     files = look_at(store, config)

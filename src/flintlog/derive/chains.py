@@ -1,4 +1,4 @@
-"""Checking that what was read apart belongs together: splits that meet, and queues without a gap."""
+"""Checks that separately read splits fit together: each ends where the next begins, and no queue has a gap."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from flintlog.derive.splits import Gap, Split
+from flintlog.format.queue_entry import QueueKey
 
 
 class Reach(NamedTuple):
-    """What reading a split gave: where its first record began, where its last one ended, whether a blank ended it."""
+    """How far a split was read: where its first record begins, where its last one ends, whether a blank ended it."""
 
     first: int
     end: int
@@ -17,7 +18,7 @@ class Reach(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The queue offsets [first, next) that a split has of a queue; not `in_step` when they do not follow each other."""
+    """The queue offsets [first, next) that a split holds of a queue; `in_step` if they are consecutive."""
 
     first: int
     next: int
@@ -25,7 +26,7 @@ class Span(NamedTuple):
 
 
 def find_mismatch(splits: Sequence[Split], reaches: Sequence[Reach]) -> str | None:
-    """Why the readings of neighbouring splits do not fit together; None when every split ends where the next begins."""
+    """Why neighbouring splits do not fit together; None when every split ends where the next begins."""
     expected = -1
     for split, reach in zip(splits, reaches, strict=True):
         if split.start == split.file.base:
@@ -40,7 +41,7 @@ def find_mismatch(splits: Sequence[Split], reaches: Sequence[Reach]) -> str | No
 
 
 def join_reaches(read: Sequence[tuple[Split, Reach]], start: int) -> tuple[int, str | None]:
-    """Where neighbouring readings end that go on from a record at `start`; and why they do not fit together, if so.
+    """Where neighbouring splits end, read from a record at `start`; and why they do not fit together, or None.
 
     Unlike `find_mismatch`, the first split may begin before `start`, or inside a record that begins before it.
     """
@@ -56,7 +57,7 @@ def join_reaches(read: Sequence[tuple[Split, Reach]], start: int) -> tuple[int, 
 
 
 def find_log_end(splits: Sequence[Split], reaches: Sequence[Reach], gaps: Sequence[Sequence[Gap]]) -> int:
-    """Where the log ends that these splits cover, from the readings alone: behind the last record.
+    """The end of the log that these splits cover: the place after the last record that was read.
 
     A place without a record is damage if a record follows it, and the end of the log if none does.
     """
@@ -71,11 +72,8 @@ def find_log_end(splits: Sequence[Split], reaches: Sequence[Reach], gaps: Sequen
     return splits[0].start if splits else 0
 
 
-QueueKey = tuple[str, int]
-
-
 def join_spans(spans: Iterable[Mapping[QueueKey, Span]]) -> tuple[dict[QueueKey, Span], set[QueueKey]]:
-    """Every queue's span over all splits, in order; and the queues whose offsets do not follow each other."""
+    """Every queue's span over all splits, in order; and the queues whose offsets are not consecutive."""
     whole: dict[QueueKey, Span] = {}
     out_of_step: set[QueueKey] = set()
     for found in spans:

@@ -1,13 +1,15 @@
-"""Where a record has its entries: in its own queue, and in those it is dispatched to besides.
+"""Which queue entries a record has: one in its own queue, and one in each queue that it is also dispatched to.
 
-This is the one definition of "record → queue entries" for whatever is not plain; the plain case (one entry, right
-behind the last one) is the kernel's lane, which leaves everything else to whoever runs it.
+This is the one definition of "record → queue entries" for every record that is not plain. The kernel's lane handles
+the plain case (one entry, right after the last one) and leaves all others to its caller.
 
     plain message              one entry at its queue offset
     inner batch, batch topic   one entry for the batch: its first offset and how many messages it holds
     the same in a ledger       RocketMQ does not write the first offset there, and makes it an entry of one message
     multi dispatch             one more entry in each queue that it names; light queues have no other id than 0
     prepared, rolled back      none
+
+Reasons and costs: docs/decisions/0001.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from flintlog.errors import InvalidTopic
 from flintlog.format.properties import (
     INNER_BASE,
     INNER_MULTI_DISPATCH,
@@ -23,22 +24,20 @@ from flintlog.format.properties import (
     INNER_NUM,
     parse_properties,
 )
-from flintlog.format.record import parse_record
+from flintlog.format.record import SCHEDULE_TOPIC, parse_record
 from flintlog.format.sys_flag import takes_queue_offset
+from flintlog.format.topics import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, can_be_topic
 from flintlog.kernel import INNER_BATCH, MULTI_DISPATCH, Row
-from flintlog.kernel.reference.encoder import encode_topic
 
-LMQ_PREFIX: Final = "%LMQ%"
 MAX_BATCH_COUNT: Final = 32_767
 MAX_QUEUE_OFFSET: Final = 1 << 58
-"""A number beyond this would lie behind what a queue's files can be named after."""
+"""A queue file's name could not hold the position of a larger offset."""
 
 
 class Place(NamedTuple):
     """One entry's place: a queue, the offset in it, and how many messages it stands for.
 
-    `given_count` is how many offsets its put took. For an inner batch in a ledger of RocketMQ's that is more than its
-    entry covers.
+    `given_count` is how many offsets its put took. In a ledger, RocketMQ's entry of an inner batch covers fewer.
     """
 
     topic: str
@@ -51,8 +50,10 @@ class Place(NamedTuple):
 def places_of(
     topic: str, queue_id: int, row: Row, record: bytes, *, is_batch: Callable[[str], bool], lmq: bool
 ) -> list[Place]:
-    """The entries of a record: its own first. None for a queue that cannot be: such a record is nobody's of ours, and
-    must not lead out of the store's directory."""
+    """The entries of a record, that of its own queue first.
+
+    A record with an impossible topic, queue id or offset has none: its path could lie outside of the store's directory.
+    """
     if not takes_queue_offset(row.sys_flag):
         return []
     if not can_be_topic(topic) or queue_id < 0 or not 0 <= row.queue_offset <= MAX_QUEUE_OFFSET:
@@ -67,7 +68,7 @@ def _batch_place(topic: str, queue_id: int, row: Row, record: bytes) -> Place:
     """An inner batch has one entry for all its messages; a plain message in a batch queue is a batch of one."""
     properties = parse_properties(parse_record(record).properties)
     first = _number(properties.get(INNER_BASE, ""), MAX_QUEUE_OFFSET)
-    count = told_count(properties)
+    count = stated_count(properties)
     if first is not None and count:
         return Place(topic, queue_id, first, count, count)
     return Place(topic, queue_id, row.queue_offset, 1, count if count and row.marks & INNER_BATCH else 1)
@@ -88,29 +89,16 @@ def _multi_places(topic: str, queue_id: int, record: bytes) -> list[Place]:
 
 def may_multi_dispatch(topic: str) -> bool:
     """RocketMQ does not multi-dispatch retries, dead letters, delayed messages or its own topics."""
-    return not topic.startswith(("%RETRY%", "%DLQ%", "rmq_sys_")) and topic != "SCHEDULE_TOPIC_XXXX"
+    return not topic.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_PREFIX)) and topic != SCHEDULE_TOPIC
 
 
-def can_be_topic(name: str) -> bool:
-    """Whether a name can be a topic, that is, a directory of a store.
-
-    >>> can_be_topic("orders"), can_be_topic("../orders")
-    (True, False)
-    """
-    try:
-        encode_topic(name)
-    except InvalidTopic:
-        return False
-    return True
-
-
-def told_count(properties: Mapping[str, str]) -> int | None:
-    """How many messages an inner batch says it holds, if that can be; a damaged one may say anything."""
+def stated_count(properties: Mapping[str, str]) -> int | None:
+    """How many messages an inner batch states that it holds; None if that is impossible, as in a damaged record."""
     return _number(properties.get(INNER_NUM, ""), MAX_BATCH_COUNT)
 
 
 def _number(text: str, most: int) -> int | None:
-    """The number a record's property says, if it can be one; the text may be of any length."""
+    """The number that a property holds; None if it is none or above `most`. The text may be of any length."""
     if not text.isdecimal() or len(text) > len(str(most)):
         return None
     number = int(text)

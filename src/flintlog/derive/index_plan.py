@@ -5,8 +5,8 @@
     |<-- capacity -->|<-- capacity -->|<-- capacity -->|            capacity = index count − 1: entry 0 is never used
       file 0            file 1            file 2
 
-A file is filled before the next one is begun, even in the middle of a record's keys. All that a file needs of the ones
-before it is their last key: its header begins with that key's time and offset.
+A file is filled before the next one is begun, even in the middle of a record's keys. Of the files before it, a file
+needs only the last key: its header begins with that key's time and offset.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class IndexFilePlan:
 
 
 def count_believed(headers: Sequence[IndexHeader], safe_timestamp: int) -> int:
-    """How many leading files an opening believes after a crash; the others are built again from the log.
+    """How many leading files an opening keeps after a crash; the others are built again from the log.
 
-    A file is whole if it does not reach beyond the time that the checkpoint knows to be safe and a later file has keys:
-    time alone does not tell two files apart that were filled within one millisecond.
+    A file is kept if its keys end within the time that the checkpoint has made safe, and a later file has keys. Time
+    alone is not enough: two files may be filled within one millisecond.
     """
     with_keys = [place for place, header in enumerate(headers) if header.next_entry > 1]
     last = with_keys[-1] if with_keys else 0
@@ -49,7 +49,7 @@ def count_believed(headers: Sequence[IndexHeader], safe_timestamp: int) -> int:
 
 
 def plan_index_files(key_counts: Sequence[int], layout: IndexLayout) -> list[IndexFilePlan]:
-    """The files that so many keys a split make.
+    """The files for splits that have so many keys each.
 
     >>> [plan.ranges for plan in plan_index_files([3, 0, 2], IndexLayout(10, 5))]
     [(KeyRange(split=0, start=0, stop=3), KeyRange(split=2, start=0, stop=1)), (KeyRange(split=2, start=1, stop=2),)]
@@ -74,22 +74,22 @@ def plan_index_files(key_counts: Sequence[int], layout: IndexLayout) -> list[Ind
 
 
 def starting_header(end_timestamp: int, end_physical_offset: int) -> IndexHeader:
-    """The header of a file that follows one with this end: its first key overwrites it, but is timed against it."""
+    """The header of a file that follows one with this end. Its first key is timed against it, then overwrites it."""
     time, offset = max(0, end_timestamp), max(0, end_physical_offset)
     return IndexHeader(time, time, offset, offset)
 
 
 def index_file_names(first_timestamps: Sequence[int]) -> list[str]:
-    """Names for files whose first keys have these store times: told by them, and always growing."""
+    """Names for files whose first keys have these store times: each is that time, or the name after the one before."""
     names: list[str] = []
     for timestamp in first_timestamps:
         name = index_file_name(max(0, timestamp))
-        names.append(name if not names or name > names[-1] else name_behind(names[-1]))
+        names.append(name if not names or name > names[-1] else name_after(names[-1]))
     return names
 
 
-def name_behind(name: str) -> str:
-    """The next name: a millisecond later, or one more where a name is no time."""
+def name_after(name: str) -> str:
+    """The next name: a millisecond later, or the number plus one where the name is no time."""
     try:
         moment = parse_index_file_name(name)
     except FormatError:

@@ -1,8 +1,8 @@
-"""Where the records of a file end: what a reader beside the writer may take.
+"""Where the records of a file end, for readers that run beside the writer.
 
-The writer's own position is not in the file, so the chain of records is walked. It is walked by headers alone; only the
-last record is checked whole, because it may still be being written. `late_record` spares readers of splits most of the
-way; who must be sure whatever a body holds (a backup) walks all of it.
+The writer's position is not in the file, so a reader walks the chain of records. It reads headers only, and checks just
+the last record whole, because that one may still be being written. Readers of splits skip most of the walk with
+`late_record`. A body that holds a forged record can mislead it, so a backup walks the whole chain.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ LONG_WALK_BYTES = 4 * LOOK_BACK_BYTES
 
 
 def records_end(view: memoryview, base: int, start: int, stop: int | None = None, *, search: bool = True) -> int:
-    """The physical offset behind the last record of a file whose first byte has the offset `base`.
+    """The physical offset after the last record of a file whose first byte has the offset `base`.
 
-    `start` is where a record begins, or begins next, and `stop` the place from which on nothing was ever written. With
-    `search`, intact records behind a damaged place count; without, the first place where none begins is the end.
-    A file that was filled up ends with itself.
+    `start` is where a record begins, or where the next one will. Nothing was ever written from `stop` on. With
+    `search`, intact records after a damaged place count; without, the first place where no record begins is the end.
+    The records of a full file end where the file ends.
     """
     place, last = start - base, -1
     limit = len(view) if stop is None else stop
@@ -40,7 +40,7 @@ def records_end(view: memoryview, base: int, start: int, stop: int | None = None
 
 
 def is_whole(view: memoryview, base: int, place: int) -> bool:
-    """Whether there is a record from its first to its last byte: one that is being written, or was cut off, is not."""
+    """Whether a complete record lies here; one that is being written, or was cut off, is not complete."""
     seen = kernel.scan(view, place, len(view), base, check_crc=True, max_count=1)
     if not seen.count:
         return False
@@ -48,10 +48,10 @@ def is_whole(view: memoryview, base: int, place: int) -> bool:
 
 
 def late_record(view: memoryview, base: int, start: int, stop: int) -> int:
-    """Where a record begins near the last byte before the place `stop` that is not zero, so that a walk from there ends
-    where one from `start` ends; `start` when that is near, or no intact record lies there.
+    """Where a record begins shortly before the last written byte below the place `stop`.
 
-    It is found as a split's first record is, and as sure as that.
+    A walk from there ends where a walk from `start` ends. Returns `start` when that is close enough, or when no intact
+    record lies there. The record is found as a split's first record is, with the same certainty.
     """
     written = base + kernel.written_end(view, start - base, stop)
     if written - start < LONG_WALK_BYTES:

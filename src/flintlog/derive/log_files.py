@@ -1,4 +1,4 @@
-"""The files of a log as a listing tells them, checked before anything is read.
+"""The files of a log from a directory listing, checked before anything is read.
 
     00000000000000000000   00000000001073741824   00000000002147483648
     |<---- file size ---->|<---- file size ---->|<---- file size ---->|        the name is the first byte's offset
@@ -8,6 +8,7 @@ A log may begin anywhere (retention deletes its oldest files), but it has no gap
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,7 +33,7 @@ class LogFile:
 def log_files(listing: Iterable[tuple[str, int]], where: str = "", *, strict: bool = True) -> list[LogFile]:
     """The files among (name, size) pairs, in order; files of other names and empty ones (just made) are passed over.
 
-    With `strict` a file of another size, or one that is missing, is an error; without, what is there is taken.
+    With `strict`, a missing file or one of another size is an error; without, the existing files are returned.
     """
     found = [LogFile(name, base, size) for name, size in listing if (base := _base(name)) >= 0 and size]
     files = sorted(found, key=lambda file: file.base)
@@ -41,10 +42,15 @@ def log_files(listing: Iterable[tuple[str, int]], where: str = "", *, strict: bo
     return files
 
 
+def common_size(sizes: Iterable[int], *, unit: int = 1) -> int | None:
+    """The length that most files have, a multiple of `unit`; the greater one of two equally common ones."""
+    counted = Counter(size for size in sizes if size > 0 and size % unit == 0)
+    return max(counted, key=lambda size: (counted[size], size)) if counted else None
+
+
 def check_files(files: Sequence[LogFile], where: str) -> None:
     """Raise unless the files have one size and follow each other."""
-    sizes = [file.size for file in files]
-    size = max(sizes, key=sizes.count) if sizes else 0
+    size = common_size(file.size for file in files)
     for file in files:
         if file.size != size:
             raise WrongFileSize(

@@ -1,13 +1,14 @@
-"""Which of a queue's records are believed about their queue offset.
+"""Which records of a queue are believed to have the queue offset that they name.
 
-Offsets of a queue count up along the log. Where a record breaks the order, others are lost, or it is wrong itself:
+The offsets of a queue count up along the log. Where a record breaks the order, either others are lost or it is wrong:
 
     5 6 7 | 10 11 12        7 is followed by 10, and others go on from there: 8 and 9 are lost, the rest is believed
     5 6 7 | 42 | 8 9 10     those that follow 42 contradict it: its own offset, or its queue, is wrong
     5 6 7 | 3 | 8 9 10      an offset that was given before: the first record that has it keeps it
 
-A record that is not believed has no place in the queue. This is the one rule for whoever builds a queue and for
-whoever checks one.
+A record that is not believed gets no entry in the queue. Building a queue and checking one use this same rule.
+
+Reasons and costs: docs/decisions/0009.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from flintlog.derive.stretches import Stretch
+from flintlog.format.names import FAR
 
 FOLLOWING: Final = 5
-"""How many records of the same queue are asked about one that leaves offsets out."""
-FAR: Final = 1 << 62
-"""No offset is that high."""
+"""How many later records of the same queue decide about one that skips offsets."""
 MAX_UNSEEN_GAP: Final = 1 << 16
-"""The last record of a queue is believed if it leaves out no more offsets than this."""
+"""The last record of a queue is believed if it skips no more offsets than this."""
 
 
 def is_believed(expected: int | None, queue_offset: int, following: Iterable[int]) -> bool:
@@ -39,7 +39,7 @@ def is_believed(expected: int | None, queue_offset: int, following: Iterable[int
     after = list(islice(following, FOLLOWING))
     if not after:
         return expected is None or queue_offset - low <= MAX_UNSEEN_GAP
-    # Believed, it would cost each of these its place; not believed, it costs its own.
+    # Believing it would take their entries from all records with offsets up to its own; doubting it costs one entry.
     return not any(low <= offset <= queue_offset for offset in after)
 
 
@@ -47,7 +47,7 @@ def is_believed(expected: int | None, queue_offset: int, following: Iterable[int
 class Gap:
     """Queue offsets [first, stop) that no record has; the records beside them lie at `after` and `before`.
 
-    One that `is_open` lies before all records of the queue, or after them: it may be that nothing is lost there.
+    One that `is_open` lies before the queue's first record or after its last: perhaps nothing is lost there.
     """
 
     first: int
@@ -58,7 +58,7 @@ class Gap:
 
 
 def find_doubtful(records: Sequence[Stretch]) -> list[tuple[Stretch, int]]:
-    """Stretches of a queue's records of which those below an offset are not believed, and that offset.
+    """The stretches with records that are not believed, each with the offset below which they are not.
 
     The stretches are in the order of the log.
     """
@@ -66,7 +66,7 @@ def find_doubtful(records: Sequence[Stretch]) -> list[tuple[Stretch, int]]:
 
 
 def find_gaps(records: Sequence[Stretch]) -> list[Gap]:
-    """The offsets that believed records leave out, and those before and after them."""
+    """The offsets that the believed records skip, and the open gaps before the first and after the last."""
     gaps: list[Gap] = []
     next_offset, after, is_open = 0, -1, True
     for part in _walk(records):
@@ -79,7 +79,7 @@ def find_gaps(records: Sequence[Stretch]) -> list[Gap]:
 
 
 class _Part(NamedTuple):
-    """A stretch, of which the records from an offset on are believed; its `stop` if none is."""
+    """A stretch, and the offset from which on its records are believed; its `stop` if none is."""
 
     stretch: Stretch
     believed_from: int
@@ -103,5 +103,5 @@ def _walk(records: Sequence[Stretch]) -> Iterator[_Part]:
 
 def _following(records: Sequence[Stretch], number: int, first: int) -> Iterator[int]:
     yield from range(first, records[number].stop)
-    for stretch in islice(records, number + 1, None):
-        yield from range(stretch.first, stretch.stop)
+    for later in range(number + 1, len(records)):  # a slice by `islice` would walk all records before it
+        yield from range(records[later].first, records[later].stop)

@@ -3,8 +3,8 @@
     taken ──▶ [ 8 ][ 9 ][ . ][ 11 ][ . ] ...      next = 10: 11 waits for 10
                           ^
 
-A producer whose number lies a whole ring ahead waits until its slot is free, so a slow batch bounds the memory
-of all that follow it. Any number of producers, one consumer.
+A producer whose number lies a whole ring ahead waits until its slot is free, so the results that wait for a slow one
+never exceed the ring. Any number of producers, one consumer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class OrderedRing(Generic[T]):
-    """See the module."""
+    """Thread-safe; see the module."""
 
     def __init__(self, slots: int = 16) -> None:
         if slots < 1:
@@ -52,7 +52,7 @@ class OrderedRing(Generic[T]):
             return held[0]
 
     def close(self) -> None:
-        """Wake everyone; what was not taken is dropped."""
+        """Wake all waiting threads. Results that were not taken yet may be dropped."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

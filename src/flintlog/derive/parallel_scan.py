@@ -1,8 +1,8 @@
-"""Parsing a stretch of the log on several threads, its results in order.
+"""Scans a stretch of the log on several threads and returns the results in order.
 
-Batches are numbered as they are cut, parsed in parallel (the kernel holds no interpreter lock while it scans) and
-handed out in order through the ring. One definition of "scan" serves recovery, the concurrent dispatcher,
-verification and Spark: `flintlog.kernel.scan`.
+Batches are numbered as they are cut, scanned in parallel (the kernel releases the GIL while it scans) and returned in
+order through the ring. Recovery, the concurrent dispatcher, verification and Spark share one definition of "scan":
+`flintlog.kernel.scan`.
 """
 
 from __future__ import annotations

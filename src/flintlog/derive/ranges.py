@@ -1,9 +1,9 @@
-"""Cutting a stretch of the log into batches that can be parsed apart.
+"""Cuts a stretch of the log into batches that can be parsed separately.
 
-A batch begins at a record and ends behind one. The cut is made near the wished size, at the first place that looks
+A batch begins at a record and ends after one. The cut is made near the wished size, at the first place that looks
 like an intact record: right magic, right lengths, right CRC, and *its own physical offset equals its place*.
-A body may hold such bytes on purpose, so whoever parses a batch checks that it ends where the next
-begins; where it does not, the cut was false and the batch is parsed again up to the next one.
+A body may hold such bytes on purpose, so the parser of a batch checks that it ends where the next one begins. If it
+does not, the cut was false, and the batch is parsed again up to the next cut.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whether a log's records are closed by a CRC over all of them, as `enabled_append_prop_crc` has it.
+"""Whether a log's records end in a CRC over the whole record, as `enabled_append_prop_crc` writes it.
 
-The one who looks into a log rarely knows its configuration. A client may send a property of that name along, but not
-one that is right: the sum covers the place in the log.
+A tool that inspects a log rarely knows its configuration. A client may send a property of that name, but never a
+matching one: the sum covers the record's place in the log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LOOKED_AT_RECORDS = 16
 
 
 def is_sealed(view: memoryview, start: int, base: int) -> bool:
-    """Whether one of the first records of view[start:] has a right CRC over all of it; view[0] lies at `base`."""
+    """Whether one of the first records of view[start:] has a matching CRC property; view[0] has the offset `base`."""
     seen = kernel.scan(view, start, len(view), base, max_count=_LOOKED_AT_RECORDS)
     rows = (seen.row(index) for index in range(seen.count))
     return any(

@@ -1,15 +1,15 @@
-"""Splits: stretches of the log that can be read apart, and together give each record once.
+"""Splits: stretches of the log that can be read separately, and together yield each record once.
 
     file   |····A·····|··B··|·········C·········|··D··|
     splits [----------------)[----------------)[------)        cut anywhere
     reads   A B                C                  D            a record belongs to the split it *begins* in
 
-A split that starts inside a file has to find its first record. A place where an intact record lies (magic, lengths,
+A split that starts inside a file has to find its first record. A place that holds an intact record (magic, lengths,
 body CRC, its own physical offset) is a good guess, but a body may hold such bytes on purpose. So the search begins
-`LOOK_BACK_BYTES` before: bytes that only look like a record lie inside one that is real, and the chain of records
-that begins with them ends at the latest where that real one ends. From there on the chain is the real one. A record
-longer than that is read right too, unless its body is made to deceive; who must be sure (a rebuild) also checks that
-every split ends where the next begins.
+`LOOK_BACK_BYTES` earlier. A forged record lies inside the body of a real one, and a chain of forged records ends at
+the latest where that real record ends; from there on the chain is the real one. A record longer than
+`LOOK_BACK_BYTES` can still mislead the search if its body is forged, so a rebuild also checks that every split ends
+where the next begins.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Split:
 def plan_splits(
     files: Sequence[LogFile], start: int, stop: int, *, split_bytes: int = SPLIT_BYTES, least_count: int = 1
 ) -> list[Split]:
-    """Splits of at most `split_bytes` that cover [start, stop), smaller ones where that makes `least_count` of them."""
+    """Splits of at most `split_bytes` that cover [start, stop), smaller if there would be fewer than `least_count`."""
     covered = [(file, max(start, file.base), min(stop, file.end)) for file in files]
     total = sum(max(0, end - begin) for _, begin, end in covered)
     wished = min(split_bytes, max(-(-total // max(1, least_count)), LEAST_SPLIT_BYTES))
@@ -77,7 +77,7 @@ def first_record(window: Window, split: Split) -> int:
         place = _search(window, place, stop)
     while place < start:
         seen = _scan(window, place, start, check_crc=True)
-        # What looks like a blank may be a deception too: only a real one has nothing behind it.
+        # A blank may be forged too: only a real one has no record after it.
         place = seen.end if seen.count else _search(window, place + 1, stop)
     return min(base + place, split.stop)
 
@@ -85,7 +85,7 @@ def first_record(window: Window, split: Split) -> int:
 def _scan(
     window: Window, place: int, stop: int, *, check_crc: int = Crc.NONE, delay_levels_ms: Sequence[int] = ()
 ) -> Scan:
-    """The records that lie before `stop`; when there is none, the one that begins before it and ends behind."""
+    """The records that end before `stop`; if there is none, the one that begins before it and ends after it."""
     view, base = window.view, window.base
     seen = kernel.scan(
         view, place, stop, base, check_crc=check_crc, delay_levels_ms=delay_levels_ms, max_count=SCAN_ROWS
@@ -103,15 +103,15 @@ def _search(window: Window, place: int, stop: int) -> int:
     near = min(len(view), stop + LOOK_BACK_BYTES)
     found = kernel.find_record(view, place, near, base)
     if found < 0 and near < len(view) and kernel.written_end(view, place, stop) > place:
-        # A record longer than that may begin here. Where nothing was written none does, and the unused rest of a file
-        # is not read to find that out.
+        # A record longer than LOOK_BACK_BYTES may begin here. Skip this search where nothing was written: it would read
+        # the whole unused rest of the file.
         found = kernel.find_record(view, place, len(view), base)
     return stop if found < 0 else min(found, stop)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Bytes [start, stop) of a split that are no records, and what was seen at the first of them."""
+    """Bytes [start, stop) of a split that hold no record, and why none begins at `start`."""
 
     start: int
     stop: int
@@ -128,8 +128,8 @@ def scan_split(
 ) -> Iterator[Scan | Gap]:
     """The records that begin in a split, in pieces, and the gaps between them.
 
-    The places in a scan count from the window's base. A blank ends the split without a gap. `start` is where the
-    first record begins, when that is known.
+    Positions in a scan count from the window's base. A blank ends the split without a gap. `start` is where the first
+    record begins, if that is known.
     """
     base = window.base
     place = (first_record(window, split) if start is None else start) - base

@@ -1,8 +1,8 @@
 """Stretches of a queue: queue offsets [first, stop) whose records lie in [first physical, last physical] of the log.
 
-Ranges of the log are looked at apart, by threads or on other machines, and what they saw of a queue is put
-together afterwards. A healthy queue is one stretch however many ranges saw a part of it, so what is
-kept grows with the damage and not with the log.
+Threads or other machines check separate ranges of the log, and their findings on a queue are merged afterwards. A
+healthy queue is one stretch, however many ranges hold a part of it, so memory grows with the damage and not with the
+log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 class Stretch:
     """Consecutive queue offsets, and the records that have them.
 
-    `also_next` is another offset than `stop` with which the next record may go on.
+    The next record may have the offset `stop` or `also_next`.
     """
 
     first: int
@@ -28,7 +28,7 @@ class Stretch:
     also_next: int = -1
 
     def goes_on_with(self, first: int) -> bool:
-        """Whether an offset may come next."""
+        """Whether the next record may have this offset."""
         return first in (self.stop, self.also_next)
 
     @property
@@ -43,7 +43,7 @@ class Stretches:
     items: list[Stretch] = field(default_factory=list)
 
     def add(self, stretch: Stretch) -> None:
-        """Append one that lies behind all others in the log."""
+        """Append one that lies after all others in the log."""
         last = self.items[-1] if self.items else None
         if last is not None and last.goes_on_with(stretch.first):
             last.stop, last.also_next = stretch.stop, stretch.also_next
@@ -62,7 +62,7 @@ class Stretches:
         return len(self.items)
 
     def in_log_order(self) -> list[Stretch]:
-        """Sorted and joined: records with several entries were added after the others of their range."""
+        """Sorted and joined. `add` alone is not enough: records with several entries are added last in their range."""
         ordered = Stretches()
         for stretch in sorted(self.items, key=lambda stretch: stretch.first_physical_offset):
             ordered.add(replace(stretch))
@@ -76,11 +76,11 @@ class Stretches:
 
 @dataclass(slots=True)
 class QueueTally:
-    """What the log said about one queue, against what the queue's files hold.
+    """The records of one queue in the log, compared with the entries in the queue's files.
 
-    `records`: every record that has a place there. `absent`: those without an entry. `wrong`: those whose place
-    holds something else. `retagged`: those whose entry has another tags code, by more than one bit. `matched_to` is
-    where the last record with a right entry begins.
+    `records`: every record that belongs in the queue. `absent`: those without an entry. `wrong`: those whose entry is
+    another one. `retagged`: those whose entry has another tags code, by more than one bit. `matched_to` is where the
+    last record with a right entry begins.
     """
 
     records: Stretches = field(default_factory=Stretches)
@@ -91,7 +91,7 @@ class QueueTally:
     entry_count: int = 0
 
     def merge(self, later: QueueTally) -> None:
-        """Add what a later range of the log saw."""
+        """Add the findings of a later range of the log."""
         self.records.extend(later.records)
         self.absent.extend(later.absent)
         self.wrong.extend(later.wrong)

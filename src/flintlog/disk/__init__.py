@@ -1,6 +1,6 @@
 """Files: the only room that opens them.
 
-From below: `libc` maps, `medium` says what a disk is, `local` is the real one and `faulty` the one that breaks;
-`segment` is one file of a log, `segment_queue` the log; `allocator`, `buffer_pool` and `page_toucher`
-keep the writer from waiting; `source` reads ranges, wherever they are.
+From the bottom: `libc` maps files, `medium` is the interface of a disk, `local` is the real disk and `faulty` the one
+that fails on command; `segment` is one file of a log, `segment_queue` the log; `allocator`, `buffer_pool` and
+`page_toucher` keep the writer from waiting; `source` reads ranges of local and remote files.
 """

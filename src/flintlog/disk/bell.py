@@ -1,21 +1,22 @@
-"""Wakes a thread: a bell that rings until it was heard.
+"""Wakes a thread: a ring lasts until a thread has heard it.
 
-It is a built-in lock and nothing else. An `Event` or a `Condition` has a lock that Python code takes and gives back: if
-a signal's handler raises between the two, it stays taken, and whoever sets or waits next hangs for ever.
+A bell is a single built-in lock. Python code acquires and releases the lock inside an `Event` or a `Condition`. If a
+signal handler raises between the two, that lock stays held, and the next caller of set or wait hangs for ever.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 _LOOK_AGAIN_S: Final = 1.0
-"""A waiter looks this often by itself: the setter of a latch may be interrupted before it rings."""
+"""A waiter checks this often by itself, because the setter may be interrupted before it rings."""
 
 
 class Bell:
-    """Any thread may ring; one listens. A ring may be lost when the ringing thread is interrupted before it."""
+    """Any thread may ring; one thread listens. A ring is lost if the ringing thread is interrupted before it."""
 
     __slots__ = ("_lock",)
 
@@ -24,7 +25,7 @@ class Bell:
         self._lock.acquire()
 
     def ring(self) -> None:
-        """Wake whoever listens, or the next one who does."""
+        """Wake the listener, or the next one."""
         if self._lock.locked():
             try:  # noqa: SIM105 (a context manager is Python code)
                 self._lock.release()
@@ -32,8 +33,37 @@ class Bell:
                 pass  # another thread has rung
 
     def listen(self, timeout_s: float = -1) -> bool:
-        """Sleep until it rings, for so long at most; whether it rang. It is silent then."""
+        """Sleep until it rings or the time is over; returns whether it rang. This ends the ring."""
         return self._lock.acquire(timeout=timeout_s)
+
+
+class Bells:
+    """A `Condition` that cannot hang: see the module. Any thread may wait until something is true, and any may ring."""
+
+    __slots__ = ("_sleepers",)
+
+    def __init__(self) -> None:
+        self._sleepers: list[Bell] = []
+
+    def ring(self) -> None:
+        """Let all waiters check their condition again."""
+        for bell in tuple(self._sleepers):
+            bell.ring()
+
+    def wait_for(self, is_true: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Sleep until this is true or the time is over; returns whether it is true."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        bell = Bell()
+        self._sleepers.append(bell)  # before the first check, so that no ring is missed
+        try:
+            while not is_true():
+                left = _LOOK_AGAIN_S if deadline is None else min(_LOOK_AGAIN_S, deadline - time.monotonic())
+                if left <= 0:
+                    return False
+                bell.listen(left)
+            return True
+        finally:
+            self._sleepers.remove(bell)
 
 
 class Latch:
@@ -49,7 +79,7 @@ class Latch:
         return self._is_set
 
     def set(self) -> None:
-        """Wake all who wait, and those who come, until `clear`."""
+        """Wake all waiters, present and future, until `clear`."""
         self._is_set = True
         for bell in tuple(self._sleepers):
             bell.ring()
@@ -58,7 +88,7 @@ class Latch:
         self._is_set = False
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleep until it is set, for so long at most; whether it is."""
+        """Sleep until it is set or the time is over; returns whether it was set."""
         if self.is_set():
             return True
         deadline = None if timeout_s is None else time.monotonic() + timeout_s

@@ -22,7 +22,10 @@ from flintlog.errors import FormatError
 ENTRY_SIZE: Final = 46
 NOT_COMPACTED: Final = -1
 
-_ENTRY = struct.Struct("!qiqqqhii")
+BATCH_ENTRY: Final = struct.Struct("!qiqqqhii")
+STORE_TIME_AT: Final = 20
+BASE_AT: Final = 28
+BASE_AND_COUNT: Final = struct.Struct("!qh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class BatchQueueEntry:
 def encode_batch_queue_entry(entry: BatchQueueEntry) -> bytes:
     """The 46 bytes of an entry."""
     try:
-        return _ENTRY.pack(*astuple(entry))
+        return BATCH_ENTRY.pack(*astuple(entry))
     except struct.error as error:
         raise FormatError(f"a field is out of its range: {entry}") from error
 
@@ -61,11 +64,11 @@ def parse_batch_queue_entry(buffer: bytes | bytearray | memoryview, position: in
     """The entry at a position of the buffer."""
     if not 0 <= position <= len(buffer) - ENTRY_SIZE:
         raise FormatError(f"no {ENTRY_SIZE}-byte batch queue entry in {len(buffer)} bytes", offset=position)
-    return BatchQueueEntry(*_ENTRY.unpack_from(buffer, position))
+    return BatchQueueEntry(*BATCH_ENTRY.unpack_from(buffer, position))
 
 
 def parse_batch_queue_entries(buffer: bytes | bytearray | memoryview) -> Iterator[BatchQueueEntry]:
     """All entries of a whole buffer, valid or not."""
     if len(buffer) % ENTRY_SIZE:
         raise FormatError(f"{len(buffer)} bytes are no whole number of batch queue entries")
-    return (BatchQueueEntry(*fields) for fields in _ENTRY.iter_unpack(buffer))
+    return (BatchQueueEntry(*fields) for fields in BATCH_ENTRY.iter_unpack(buffer))

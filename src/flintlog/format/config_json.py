@@ -36,6 +36,10 @@ JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | JsonMap
 JsonObject: TypeAlias = "dict[str | int, JsonValue]"
 
 MAX_DEPTH: Final = 200
+SIMPLE_TYPE: Final = "SimpleCQ"
+BATCH_TYPE: Final = "BatchCQ"
+QUEUE_TYPE: Final = "queue.type"
+"""The attribute of a topic that names one of the two."""
 
 _GAP = re.compile(r"(?:[ \t\r\n\f\b\ufeff]+|/\*.*?\*/|//[^\n]*)*+", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})(?:[eE][+-]?[0-9]{1,4})?")
@@ -170,6 +174,18 @@ def parse_config_object(data: bytes | str) -> JsonObject:
     if not isinstance(value, dict):
         raise FormatError("a config file holds a JSON object, this text holds something else")
     return value
+
+
+def named_queue_types(table: JsonObject) -> dict[str, str]:
+    """Topics whose `topics.json` entry names a queue type."""
+    topics = table.get("topicConfigTable")
+    found: dict[str, str] = {}
+    for topic, entry in topics.items() if isinstance(topics, dict) else ():
+        attributes = entry.get("attributes") if isinstance(entry, dict) else None
+        kind = attributes.get(QUEUE_TYPE) if isinstance(attributes, dict) else None
+        if isinstance(kind, str) and kind in (SIMPLE_TYPE, BATCH_TYPE):
+            found[str(topic)] = kind
+    return found
 
 
 class _Parser:

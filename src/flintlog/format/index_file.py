@@ -34,9 +34,11 @@ DEFAULT_SLOT_COUNT: Final = 5_000_000
 DEFAULT_INDEX_COUNT: Final = 20_000_000
 TAG_INDEX_TYPE: Final = "T"
 
-_HEADER = struct.Struct("!4q2i")
-_SLOT = struct.Struct("!i")
-_ENTRY = struct.Struct("!iqii")
+INDEX_HEADER: Final = struct.Struct("!4q2i")
+INDEX_SLOT: Final = struct.Struct("!i")
+INDEX_ENTRY: Final = struct.Struct("!iqii")
+INDEXED_OFFSET: Final = struct.Struct("!4xq")
+"""Of an entry, the physical offset alone."""
 _MAX_I32: Final = 0x7FFF_FFFF
 
 Buffer = bytes | bytearray | memoryview
@@ -110,25 +112,27 @@ class IndexImage:
 
 def parse_index_header(buffer: Buffer) -> IndexHeader:
     """The header at the start of the buffer."""
-    return IndexHeader(*_HEADER.unpack_from(buffer, _checked(buffer, 0, HEADER_SIZE, "index header")))
+    return IndexHeader(*INDEX_HEADER.unpack_from(buffer, _checked(buffer, 0, HEADER_SIZE, "index header")))
 
 
 def encode_index_header(header: IndexHeader) -> bytes:
     """The 40 bytes of a header."""
-    return _pack(_HEADER, astuple(header))
+    return _pack(INDEX_HEADER, astuple(header))
 
 
 def parse_slot(buffer: Buffer, layout: IndexLayout, slot: int) -> int:
     """The number in a slot, as it stands there."""
     if not 0 <= slot < layout.slot_count:
         raise FormatError(f"no slot {slot} in an index file of {layout.slot_count}")
-    found: int = _SLOT.unpack_from(buffer, _checked(buffer, layout.slot_position(slot), SLOT_SIZE, "index slot"))[0]
+    found: int = INDEX_SLOT.unpack_from(buffer, _checked(buffer, layout.slot_position(slot), SLOT_SIZE, "index slot"))[
+        0
+    ]
     return found
 
 
 def encode_slot(entry: int) -> bytes:
     """The 4 bytes of a slot."""
-    return _pack(_SLOT, (entry,))
+    return _pack(INDEX_SLOT, (entry,))
 
 
 def parse_index_entry(buffer: Buffer, layout: IndexLayout, entry: int) -> IndexEntry:
@@ -136,12 +140,12 @@ def parse_index_entry(buffer: Buffer, layout: IndexLayout, entry: int) -> IndexE
     if not 0 <= entry < layout.index_count:
         raise FormatError(f"no entry {entry} in an index file of {layout.index_count}")
     position = _checked(buffer, layout.entry_position(entry), ENTRY_SIZE, "index entry")
-    return IndexEntry(*_ENTRY.unpack_from(buffer, position))
+    return IndexEntry(*INDEX_ENTRY.unpack_from(buffer, position))
 
 
 def encode_index_entry(entry: IndexEntry) -> bytes:
     """The 20 bytes of an entry."""
-    return _pack(_ENTRY, astuple(entry))
+    return _pack(INDEX_ENTRY, astuple(entry))
 
 
 def parse_index_file(buffer: Buffer, layout: IndexLayout) -> IndexImage:
@@ -155,7 +159,7 @@ def parse_index_file(buffer: Buffer, layout: IndexLayout) -> IndexImage:
     first = layout.entry_position(0)
     slots = struct.unpack(f"!{layout.slot_count}i", view[HEADER_SIZE:first])
     used = view[first : layout.entry_position(header.index_count)]
-    return IndexImage(layout, header, slots, tuple(IndexEntry(*fields) for fields in _ENTRY.iter_unpack(used)))
+    return IndexImage(layout, header, slots, tuple(IndexEntry(*fields) for fields in INDEX_ENTRY.iter_unpack(used)))
 
 
 def encode_index_file(image: IndexImage) -> bytes:

@@ -15,8 +15,12 @@ import re
 from array import array
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Final
 
 from flintlog.errors import FormatError
+
+TRIMMED: Final = "".join(map(chr, range(0x21)))
+"""What `String.trim` takes off a text."""
 
 _TREEIFY_NODES = 9
 _MIN_TREEIFY_CAPACITY = 64
@@ -140,6 +144,15 @@ def decode_text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError:
         return _ENCODED_SURROGATE.sub(b"\xef\xbf\xbd", data).decode(errors="replace")
+
+
+def is_text(data: bytes) -> bool:
+    """Whether bytes are UTF-8, so that `decode_text` loses none of them."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def encode_text(text: str, what: str) -> bytes:

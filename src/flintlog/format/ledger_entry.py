@@ -52,9 +52,9 @@ MAX_ENTRY_SIZE: Final = 4 * 1024 * 1024
 RECORD_OFFSET_PLACE: Final = 28
 """Where the record in a body keeps its own physical offset."""
 
-_HEAD = struct.Struct("!iiqqqiiii")
-_BLANK = struct.Struct("!ii")
-_INDEX = struct.Struct("!iqiqq")
+ENTRY_HEAD: Final = struct.Struct("!iiqqqiiii")
+ENTRY_BLANK: Final = struct.Struct("!ii")
+INDEX_RECORD: Final = struct.Struct("!iqiqq")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -103,14 +103,14 @@ def encode_entry_head(head: EntryHead) -> bytes:
         raise FormatError(f"a body of {head.body_size} bytes", advice=f"an entry has at most {MAX_ENTRY_SIZE} bytes")
     place = (head.index, head.term, head.position)
     rest = (head.channel, head.chain_crc, head.body_crc, head.body_size)
-    return _packed(_HEAD, head, (ENTRY_MAGIC, head.size, *place, *rest))
+    return _packed(ENTRY_HEAD, head, (ENTRY_MAGIC, head.size, *place, *rest))
 
 
 def parse_entry_head(buffer: Buffer, place: int = 0) -> EntryHead:
     """The head at a place of the buffer; checks magic and sizes, not that the body is there."""
     if not 0 <= place <= len(buffer) - ENTRY_HEAD_SIZE:
         raise FormatError(f"no head of {ENTRY_HEAD_SIZE} bytes in {len(buffer)}", offset=place)
-    magic, size, index, term, position, channel, chain_crc, body_crc, body_size = _HEAD.unpack_from(buffer, place)
+    magic, size, index, term, position, channel, chain_crc, body_crc, body_size = ENTRY_HEAD.unpack_from(buffer, place)
     if magic != ENTRY_MAGIC:
         raise FormatError(f"no entry: {'a blank' if magic == ENTRY_BLANK_MAGIC else f'magic {magic}'}", offset=place)
     if body_size < 0 or size != ENTRY_HEAD_SIZE + body_size:
@@ -124,20 +124,20 @@ def encode_entry_blank(remaining: int) -> bytes:
     """The 8 bytes that say: nothing more in this file, `remaining` bytes counted from here. The rest is zeros."""
     if not ENTRY_END_RESERVE <= remaining <= 0x7FFF_FFFF:
         raise FormatError(f"a blank cannot stand for {remaining} bytes")
-    return _BLANK.pack(ENTRY_BLANK_MAGIC, remaining)
+    return ENTRY_BLANK.pack(ENTRY_BLANK_MAGIC, remaining)
 
 
 def parse_entry_blank(buffer: Buffer, place: int = 0) -> int | None:
     """How many bytes the blank at a place says remain, or None if no blank is there."""
-    if not 0 <= place <= len(buffer) - _BLANK.size:
+    if not 0 <= place <= len(buffer) - ENTRY_BLANK.size:
         return None
-    magic, remaining = _BLANK.unpack_from(buffer, place)
+    magic, remaining = ENTRY_BLANK.unpack_from(buffer, place)
     return remaining if magic == ENTRY_BLANK_MAGIC and remaining >= ENTRY_END_RESERVE else None
 
 
 def size_at(buffer: Buffer, place: int) -> int:
     """How many bytes a record says it takes, with DLedger's head if that is what stands at the place."""
-    first, second = _BLANK.unpack_from(buffer, place)
+    first, second = ENTRY_BLANK.unpack_from(buffer, place)
     return int(second if first == ENTRY_MAGIC else first)
 
 
@@ -149,14 +149,14 @@ def blank_at(buffer: Buffer, place: int) -> int | None:
 
 def encode_index_record(record: IndexRecord) -> bytes:
     """The 32 bytes of an index record."""
-    return _packed(_INDEX, record, (ENTRY_MAGIC, record.position, record.size, record.index, record.term))
+    return _packed(INDEX_RECORD, record, (ENTRY_MAGIC, record.position, record.size, record.index, record.term))
 
 
 def parse_index_record(buffer: Buffer, place: int = 0) -> IndexRecord:
     """The index record at a place of the buffer."""
     if not 0 <= place <= len(buffer) - INDEX_RECORD_SIZE:
         raise FormatError(f"no index record of {INDEX_RECORD_SIZE} bytes in {len(buffer)}", offset=place)
-    magic, position, size, index, term = _INDEX.unpack_from(buffer, place)
+    magic, position, size, index, term = INDEX_RECORD.unpack_from(buffer, place)
     if magic != ENTRY_MAGIC:
         raise FormatError(f"no index record: magic {magic}", offset=place)
     if size < ENTRY_HEAD_SIZE or position < 0 or index < 0 or term < 0:

@@ -32,10 +32,13 @@ TIMER_LOG: Final = "timerlog"
 TIMER_CHECK: Final = "timercheck"
 BACKUP_SUFFIX: Final = ".bak"
 
+FAR: Final = 1 << 62
+"""No log is that long: an offset from there on is damaged itself."""
 LOCK_CONTENT: Final = b"lock"
 SEGMENT_NAME_DIGITS: Final = 20
 
 _MAX_OFFSET: Final = (1 << 63) - 1
+_MAX_QUEUE_ID: Final = (1 << 31) - 1
 _SEGMENT_NAME = re.compile(rf"[0-9]{{{SEGMENT_NAME_DIGITS}}}")
 _INDEX_NAME = re.compile(r"([0-9]{4})" + r"([0-9]{2})" * 5 + r"([0-9]{3})")
 _PROCESS_ID = re.compile(rb"[0-9]{1,10}")
@@ -58,6 +61,26 @@ def parse_segment_name(name: str) -> int:
     if not 0 <= offset <= _MAX_OFFSET:
         raise FormatError(f"not the name of a segment: {name[:80]!a}")
     return offset
+
+
+def is_segment_name(name: str) -> bool:
+    """Whether a file is called like a segment: RocketMQ and this package make no other names of so many digits."""
+    return _SEGMENT_NAME.fullmatch(name) is not None
+
+
+def is_number(name: str) -> bool:
+    """Whether a file is called by a number, as index files are by the time of their creation."""
+    return name.isascii() and name.isdigit()
+
+
+def parse_queue_id(name: str) -> int | None:
+    """The queue that has this name for its directory; None when no queue has it.
+
+    >>> parse_queue_id("7"), parse_queue_id("007"), parse_queue_id("4294967296")
+    (7, None, None)
+    """
+    number = int(name) if is_number(name) and len(name) <= len(str(_MAX_QUEUE_ID)) else -1
+    return number if 0 <= number <= _MAX_QUEUE_ID and str(number) == name else None
 
 
 def segment_start(offset: int, segment_size: int) -> int:

@@ -21,8 +21,15 @@ from typing import Final
 from flintlog.errors import FormatError
 
 ENTRY_SIZE: Final = 20
+QUEUE_ENTRY: Final = struct.Struct("!qiq")
+PHYSICAL_OFFSET: Final = struct.Struct("!q")
+"""How an entry begins, that of a batch queue too."""
+OFFSET_AND_SIZE: Final = struct.Struct("!qi")
+"""The same, with the record's size."""
+TAGS_CODE: Final = struct.Struct("!12xq")
 
-_ENTRY = struct.Struct("!qiq")
+QueueKey = tuple[str, int]
+"""Topic and queue id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +57,23 @@ PREFILL_ENTRY: Final = QueueEntry(0, 0x7FFF_FFFF, 0)
 def encode_queue_entry(entry: QueueEntry) -> bytes:
     """The 20 bytes of an entry."""
     try:
-        return _ENTRY.pack(entry.physical_offset, entry.size, entry.tags_code)
+        return QUEUE_ENTRY.pack(entry.physical_offset, entry.size, entry.tags_code)
     except struct.error as error:
         raise FormatError(f"a field is out of its range: {entry}") from error
+
+
+PREFILL: Final = encode_queue_entry(PREFILL_ENTRY)
 
 
 def parse_queue_entry(buffer: bytes | bytearray | memoryview, position: int = 0) -> QueueEntry:
     """The entry at a position of the buffer."""
     if not 0 <= position <= len(buffer) - ENTRY_SIZE:
         raise FormatError(f"no {ENTRY_SIZE}-byte queue entry in {len(buffer)} bytes", offset=position)
-    return QueueEntry(*_ENTRY.unpack_from(buffer, position))
+    return QueueEntry(*QUEUE_ENTRY.unpack_from(buffer, position))
 
 
 def parse_queue_entries(buffer: bytes | bytearray | memoryview) -> Iterator[QueueEntry]:
     """All entries of a whole buffer, valid or not."""
     if len(buffer) % ENTRY_SIZE:
         raise FormatError(f"{len(buffer)} bytes are no whole number of queue entries")
-    return (QueueEntry(*fields) for fields in _ENTRY.iter_unpack(buffer))
+    return (QueueEntry(*fields) for fields in QUEUE_ENTRY.iter_unpack(buffer))

@@ -27,6 +27,7 @@ Invariant: `encode_record(parse_record(b)) == b`, whatever text the topic and th
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Sequence
@@ -55,9 +56,31 @@ HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
+MAGIC_BYTES: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]")
+"""Either magic, as it stands in a file."""
+SIZE_AND_MAGIC: Final = struct.Struct("!ii")
+HEAD_TO_OFFSET: Final = struct.Struct("!5i2q")
+"""Size, magic, CRC, queue id, flag, queue offset, physical offset."""
+MAGIC_AT: Final = 4
+BODY_CRC_AT: Final = 8
+QUEUE_ID_AT: Final = 12
+FLAG_AT: Final = 16
+QUEUE_OFFSET_AT: Final = 20
+PHYSICAL_OFFSET_AT: Final = 28
+SYS_FLAG_AT: Final = 36
+HOST_BITS_AT: Final = 39
+"""The byte of the sys flag that says which hosts are IPv6, in bits 4 and 5."""
+HOST_SHIFT: Final = (0, 12, 12, 24)
+"""How far such hosts move the body, by these two bits."""
+BORN_TIME_AT: Final = 40
+BODY_SIZE_AT: Final = 84
+STORE_TIME_END: Final = 76
+"""Where the store timestamp ends at the latest."""
+OWN_OFFSET: Final = struct.Struct(f"!{PHYSICAL_OFFSET_AT}xq")
+_STORE_TIMES: Final = struct.Struct("!56xq"), struct.Struct("!68xq")
+
 _HEAD = struct.Struct("!5i2qiq")
 _MIDDLE = struct.Struct("!iqi")
-_BLANK = struct.Struct("!ii")
 _I64 = struct.Struct("!q")
 _I16 = struct.Struct("!h")
 _TOPIC_SIZES: Final = {MAGIC_V1: struct.Struct("!b"), MAGIC_V2: struct.Struct("!h")}
@@ -176,9 +199,9 @@ class _Reader:
 
     def head(self) -> tuple[int, ...]:
         room = self.limit - self.start
-        if room < _BLANK.size:
+        if room < SIZE_AND_MAGIC.size:
             raise FormatError(f"no room for a record in {room} bytes", offset=self.start)
-        size, magic = _BLANK.unpack_from(self.buffer, self.start)
+        size, magic = SIZE_AND_MAGIC.unpack_from(self.buffer, self.start)
         if magic not in _TOPIC_SIZES:
             what = "a blank" if magic == BLANK_MAGIC else f"magic {magic & 0xFFFFFFFF:#010x}"
             raise FormatError(f"no record: {what}", offset=self.start)
@@ -260,15 +283,22 @@ def encode_blank(remaining: int) -> bytes:
     """The 8 bytes that say: nothing more in this file, `remaining` bytes counted from here."""
     if not END_RESERVE <= remaining <= 0x7FFF_FFFF:
         raise FormatError(f"a blank cannot stand for {remaining} bytes")
-    return _BLANK.pack(remaining, BLANK_MAGIC)
+    return SIZE_AND_MAGIC.pack(remaining, BLANK_MAGIC)
 
 
 def parse_blank(buffer: Buffer, position: int = 0) -> int | None:
     """How many bytes the blank at `position` says remain, or None if no blank is there."""
-    if not 0 <= position <= len(buffer) - _BLANK.size:
+    if not 0 <= position <= len(buffer) - SIZE_AND_MAGIC.size:
         return None
-    remaining, magic = _BLANK.unpack_from(buffer, position)
+    remaining, magic = SIZE_AND_MAGIC.unpack_from(buffer, position)
     return remaining if magic == BLANK_MAGIC else None
+
+
+def store_time_of(view: Buffer, position: int = 0) -> int:
+    """The store timestamp of a record, of which the buffer has `STORE_TIME_END` bytes."""
+    layout = _STORE_TIMES[view[position + HOST_BITS_AT] & BORN_HOST_V6 != 0]
+    found: int = layout.unpack_from(view, position)[0]
+    return found
 
 
 def encode_crc_property(crc: int) -> bytes:

@@ -1,7 +1,9 @@
-"""The few hot loops, twice: `reference` says what is right, `native` does the same fast.
+"""The few hot loops, in two kernels: `reference` defines the behaviour, `native` does the same fast.
 
-The native kernel is taken when it was built, unless FLINTLOG_KERNEL=reference asks for the other.
-`name` says which one is in use.
+The native kernel is used if it was built, unless FLINTLOG_KERNEL=reference asks for the other. `name` says which one
+is in use.
+
+Reasons and costs: docs/decisions/0002.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from flintlog.kernel.types import (
     ROW,
     Buffer,
     ChainFault,
+    ClosedFor,
     Column,
     Crc,
     LaneStop,
-    MessageFields,
     Moves,
     QueueRun,
     Row,
@@ -72,13 +74,13 @@ __all__ = [
     "ROW",
     "Buffer",
     "ChainFault",
+    "ClosedFor",
     "Column",
     "Crc",
     "Decoded",
     "Encoder",
     "Lane",
     "LaneStop",
-    "MessageFields",
     "Moves",
     "PutLane",
     "QueueEnd",

@@ -65,7 +65,7 @@ static inline void copy_short(uint8_t *to, const uint8_t *from, size_t size) {
     }
 }
 
-/* What was written before this is in memory before what is written after it. */
+/* Writes before this are visible to other threads before writes after it. */
 static inline void write_barrier(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
 static inline void prefetch_write(const void *at) { __builtin_prefetch(at, 1); }
 static inline void prefetch_read(const void *at) { __builtin_prefetch(at, 0); }
@@ -91,7 +91,7 @@ static inline uint32_t remainder_of(uint32_t a, uint64_t inverse, uint32_t d) {
 
 static inline int64_t wrapping_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 
-/* Java's hash goes on from `h` over one more unit, or four at a time: one multiplication in the chain. */
+/* Java's hash, continued from `h` over four units at a time: one multiplication in the dependency chain. */
 #define HASH4(h, a, b, c, d) ((h) * 923521u + (a) * 29791u + (b) * 961u + (c) * 31u + (d))
 
 static inline uint32_t hash_latin1(uint32_t h, const uint8_t *at, size_t size) {
@@ -198,7 +198,7 @@ static inline size_t copy_utf8(uint8_t *out, const uint8_t *at, size_t size) {
     return (size_t)(out - start);
 }
 
-/* Whether text in good UTF-8 holds what a directory cannot be named by: separators, control characters. */
+/* Whether text in good UTF-8 holds characters that a directory's name must not: separators, control characters. */
 static inline int has_control(const uint8_t *at, size_t size) {
     for (size_t i = 0; i < size; i++) {
         if (at[i] < 0x20 || at[i] == 0x7F || at[i] == '/' || at[i] == '\\') return 1;
@@ -252,7 +252,7 @@ static inline const uint8_t *find_separator(const uint8_t *at, const uint8_t *en
     return end;
 }
 
-/* A hash for tables of ours; the seed keeps hostile names from colliding on purpose. */
+/* A hash for our own tables; the seed prevents forged collisions. */
 static inline uint64_t table_hash(const uint8_t *at, size_t size, uint64_t seed) {
     uint64_t h = seed ^ (uint64_t)size, word;
     for (; size >= 8; at += 8, size -= 8) {

@@ -1,12 +1,12 @@
-# What the log says its queues and its index should hold, and whether an index file agrees.
+# Derives the expected queue and index entries from the log, and compares index files with them.
 
 cdef inline bint has_queue_place(int32_t sys_flag) noexcept nogil:
-    """Prepared and rolled back records have none."""
+    """Prepared and rolled back records have no queue entry."""
     return sys_flag & TRANSACTION_MASK == 0 or sys_flag & TRANSACTION_MASK == 0x8
 
 
 def queue_runs(Scan scan not None):
-    """The queue entries of a scan's records, the runs they form, and the rows that ask for more than one entry."""
+    """The queue entries of a scan's records, the runs that they form, and the rows that may need other entries."""
     cdef Py_ssize_t queue_count = len(scan.queues)
     cdef Py_ssize_t index, place
     cdef const ScanRow *rows = <const ScanRow *>scan.row_block.data
@@ -107,7 +107,7 @@ def match_index(
     Py_ssize_t row,
     Py_ssize_t hash_index,
 ):
-    """Go along an index file's entries [entry, stop) and a scan's keys together, as far as they agree."""
+    """Compare an index file's entries [entry, stop) with a scan's keys, from a row and one of its keys on."""
     cdef Held held = Held(buffer)
     cdef const ScanRow *rows = <const ScanRow *>scan.row_block.data
     cdef const uint32_t *hashes = <const uint32_t *>scan.hash_block.data
@@ -139,7 +139,7 @@ def match_index(
 
 
 def check_chains(buffer, Py_ssize_t slot_count, Py_ssize_t count, Py_ssize_t limit=64):
-    """Follow from the entries [1, count) of an index file what their chains must be."""
+    """Compare an index file's slots and links with the chains that follow from its entries [1, count)."""
     cdef Held held = Held(buffer)
     cdef int64_t first = INDEX_HEADER_SIZE + <int64_t>INDEX_SLOT_SIZE * min(max(slot_count, 0), INT32_MAX)
     cdef Py_ssize_t entry, slot, used = 0, fault_count = 0

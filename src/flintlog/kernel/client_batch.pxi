@@ -1,5 +1,5 @@
-# Messages that a client encoded one behind the other, each: size, magic, CRC, flag, body size, body, properties size,
-# properties. Their records are written straight from there.
+# Messages that a client encoded one after another, each: size, magic, CRC, flag, body size, body, properties size,
+# properties. Their records are written directly from these bytes.
 
 cdef enum:
     CLIENT_HEAD_SIZE = 20
@@ -29,7 +29,7 @@ cdef inline bint read_client(const uint8_t *at, const uint8_t *end, ClientPart *
 
 
 cdef bint measure_encoded(const Plan *plan, bint with_crc, Py_ssize_t *total, Py_ssize_t *count) noexcept:
-    """Whether the plan's body is a batch that can be written as it is; then its records' bytes, and how many."""
+    """Whether the plan's body is a batch that can be written as it is; sets its records' total bytes and their count."""
     cdef ClientPart part
     cdef const uint8_t *at = plan.body.at
     cdef const uint8_t *end = at + plan.body.size

@@ -40,7 +40,7 @@ cdef struct Texts:
 
 
 cdef struct HostText:
-    # The host that came last: nearly always the next one's, too.
+    # The last host: nearly always that of the next record, too.
     uint8_t packed[20]
     int packed_size
     uint8_t text[MAX_HOST_TEXT]
@@ -55,7 +55,7 @@ cdef struct Columns:
     Growing pair_offsets
     HostText born_host
     HostText store_host
-    # The properties of the row at hand: names as good UTF-8, each once.
+    # The properties of the current row: names as good UTF-8, each once.
     Span *names
     Span *values
     uint8_t *name_text
@@ -152,7 +152,7 @@ cdef bint push_keys(Columns *columns, Span keys) noexcept nogil:
 
 
 cdef bint push_properties(Columns *columns, const Parts *parts, const uint8_t *limit, Facts *facts) noexcept nogil:
-    """All pairs, a repeated name once with its last value; also what they say."""
+    """All pairs, a repeated name once with its last value; also sets the facts."""
     cdef const uint8_t *at = parts.properties.at
     cdef const uint8_t *end = at + parts.properties.size
     cdef uint8_t *text = columns.name_text
@@ -279,9 +279,9 @@ def decode(
 ):
     """The records of buffer[start:stop] (of these topics, if given) as columns.
 
-    Ends with LIMIT before `stop` when there are `max_rows` messages, or when the next one would take what
-    is decoded over `max_bytes` (one message always goes in); go on from `end` then. `check_crc` is a
-    `types.Crc`: a record that does not match its sums ends it too.
+    Ends early with LIMIT at `max_rows` messages, or before the message that would exceed `max_bytes` (the first
+    message is always included); the caller continues at `end`. `check_crc` is a `types.Crc`: decoding also ends
+    before a record that does not match its sums.
     """
     cdef Held held = Held(buffer)
     cdef Columns columns

@@ -87,7 +87,7 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t crc_by_folding(uint32_t
 }
 #endif
 
-/* The running sum goes on over more bytes; it begins with all bits set. */
+/* Continue a running sum over more bytes; it begins with all bits set. */
 static inline uint32_t crc_more(uint32_t crc, const uint8_t *data, size_t size) {
 #if FLINTLOG_FOLDING
     if (crc_can_fold && size >= 16) {

@@ -1,7 +1,7 @@
 # The encoder: from messages to records at the tail of the log, by way of a plan.
 
 cdef int move_on(moves) except -1:
-    """Set the next offsets that belong to what was just appended; nothing here lets Python run other code."""
+    """Set the next offsets of an append; nothing here lets Python run other code."""
     if moves is not None:
         table, new, other_table, other_new = <tuple>moves
         PyDict_Update(table, new)
@@ -125,7 +125,7 @@ cdef class Encoder:
         return size
 
     def append_batch(self, Tail tail not None, messages, queue_offset, store_timestamp, moves=None):
-        """Write the messages of one queue one behind the other, all or none.
+        """Write the messages of one queue one after another, all or none.
 
         Returns where each record starts, and the end; None when the file has no room for all of them.
         """

@@ -1,4 +1,4 @@
-# The index keys of a scan, packed, and an index file filled from them: by one, or by several who share its slots.
+# The index keys of a scan, packed, and an index file filled from them by one thread, or by several.
 
 cdef packed struct PackedKey:
     int64_t physical_offset
@@ -40,7 +40,7 @@ def pack_keys(Scan scan not None):
 
 
 def index_fill(buffer, Py_ssize_t slot_count, Py_ssize_t index_count, keys):
-    """Add packed keys to an index file; how many went in before it was full."""
+    """Add packed keys to an index file; returns how many fitted."""
     cdef Held held = hold_index(buffer, slot_count, index_count)
     cdef Held given = Held(keys)
     cdef Py_ssize_t count = key_count(given)
@@ -66,10 +66,11 @@ def index_fill(buffer, Py_ssize_t slot_count, Py_ssize_t index_count, keys):
 
 
 def index_link(slots, keys, Py_ssize_t first, Py_ssize_t share=0, Py_ssize_t share_count=1):
-    """Chain packed keys, the first of them entry number `first`, in those slots that belong to one share.
+    """Chain packed keys in the slots of one share; the first of all keys becomes entry number `first`.
 
-    The links are the entries before each of its keys, packed as `types.LINK`; with them comes how many there were none
-    before. Shares are ranges of slots, so that several threads may chain the same keys at the same time.
+    Returns the links, which are the previous entry in the slot of each key of this share, packed as `types.LINK`; and
+    how many of these keys are the first in their slot. Shares are ranges of slots, so several threads may chain the
+    same keys at the same time.
     """
     cdef Held held = Held(slots, writable=True)
     cdef Held given = Held(keys)
@@ -114,7 +115,7 @@ cdef int64_t link(
     int32_t first,
     Growing *links,
 ) noexcept nogil:
-    """A few keys at a time: all their slots are asked for before the first is needed."""
+    """A few keys at a time: all their slots are prefetched before the first is needed."""
     cdef uint64_t inverse = inverse_of(slot_count)
     cdef uint32_t own_slots[KEYS_AT_ONCE]
     cdef int32_t numbers[KEYS_AT_ONCE]
@@ -133,7 +134,7 @@ cdef int64_t link(
             signs |= keys[at].hash
             own_slots[own] = place
             numbers[own] = first + <int32_t>at
-            own += place - low < high - low  # without a branch: nobody could foretell it
+            own += place - low < high - low  # without a branch, which would be mispredicted often
             at += 1
         if signs < 0:
             return NO_HASH
@@ -155,7 +156,7 @@ cdef int64_t link(
 
 
 def index_entries(keys, links, Py_ssize_t slot_count, int64_t begin_time):
-    """The entries of packed keys as they stand in an index file that begins at this time; `links` has every share's."""
+    """The entries of packed keys for an index file that begins at this time; `links` holds those of every share."""
     cdef Held given = Held(keys)
     cdef Py_ssize_t count = key_count(given)
     cdef Py_ssize_t share_count = len(links)

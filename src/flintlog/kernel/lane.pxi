@@ -1,4 +1,4 @@
-# Dispatch of records to consume queues and the index, as long as nothing unusual comes.
+# The fast path of dispatch: records into consume queues and the index, until one needs more than that.
 
 cdef enum:
     DONE = 0
@@ -76,7 +76,7 @@ cdef class Lane:
         free_names(&self.names)
 
     def set_queue(self, str topic not None, int32_t queue_id, QueueEnd end):
-        """Name the end of a queue; None makes its next record stop the lane."""
+        """Set the end of a queue; with None its next record stops the lane."""
         cdef bytes encoded = topic.encode("utf-8", "surrogatepass")
         cdef int32_t ordinal = self.ordinal_of(encoded, queue_id)
         cdef Span span
@@ -94,7 +94,7 @@ cdef class Lane:
             raise MemoryError
 
     def set_index(self, buffer, Py_ssize_t slot_count=0, Py_ssize_t index_count=0):
-        """Name the index file in use, and give the one before back; None makes the next key stop the lane."""
+        """Set the index file in use and release the one before; with None the next key stops the lane."""
         cdef Held held = None if buffer is None else hold_index(buffer, slot_count, index_count)
         if self.index is not None:
             self.index.drop()
@@ -110,7 +110,7 @@ cdef class Lane:
     def run(self, buffer, Py_ssize_t start, Py_ssize_t stop, int64_t base, bint at_index=False):
         """Apply the records of buffer[start:stop]; `position` is then that of the record it stopped at.
 
-        `log_offset` and `stopped_at_index` go along: what was done is not done again, whatever is raised after this.
+        `log_offset` and `stopped_at_index` move with it, so no record is dispatched twice after an exception.
         """
         cdef Py_buffer view
         cdef int reason
@@ -149,7 +149,7 @@ cdef class Lane:
         return LANE_BLANK if reason == BLANK else LANE_BAD
 
     cdef int run_one(self, const Parts *parts, const Facts *facts, Py_ssize_t start) except -1:
-        """As `run_range` over a record of which everything is known, because it was written just now."""
+        """As `run_range`, for one record that was just written, so that it need not be parsed."""
         cdef Dispatched record
         cdef int stopped
         self.position = start
@@ -186,7 +186,7 @@ cdef class Lane:
             return ordinal
         ordinal = find_queue(&self.names, topic, queue_id, queue_hash(topic, queue_id))
         if ordinal < 0 and not is_ascii(topic.at, topic.size):
-            # A damaged name is known by the text that is read from it.
+            # A damaged topic is registered under its decoded text.
             text = decode_text(PyBytes_FromStringAndSize(<const char *>topic.at, topic.size))
             return self.ordinal_of(text.encode(), queue_id)
         self.last_queue = ordinal
@@ -236,7 +236,7 @@ cdef class Lane:
         return LANE_STOPS[DONE]
 
     cdef int know(self, Scan scan) except -1:
-        """Make room for the translation of a scan's queues; each is looked up when it first comes."""
+        """Make room for the translation of a scan's queues; each is looked up at its first record."""
         cdef Py_ssize_t count = len(scan.queues)
         cdef int32_t *ordinals
         if scan is self.known_scan:
@@ -251,7 +251,7 @@ cdef class Lane:
         return 0
 
     cdef inline void prefetch(self, const int32_t *hashes, int32_t count) noexcept:
-        """Fetch the slots of hashes that come soon: each lies anywhere in the file."""
+        """Prefetch the slots of hashes that are needed soon: they are scattered over the file."""
         cdef int32_t i
         if self.index is not None and self.index_enabled:
             for i in range(min(count, 8)):
@@ -370,7 +370,7 @@ def index_insert(
 
 
 cdef inline int32_t seconds_since(int64_t begin_time, int64_t store_timestamp) noexcept nogil:
-    """What an entry says of its time: none before the file's begin, or without one."""
+    """The seconds of an entry since the file's begin; 0 before it, or if the file has no begin yet."""
     if begin_time <= 0 or store_timestamp <= begin_time:
         return 0
     return <int32_t>min((store_timestamp - begin_time) // 1000, <int64_t>INT32_MAX)
@@ -395,7 +395,7 @@ cdef inline bint insert(
     cdef uint8_t *slot = slot_of(data, hash, slot_count, slot_inverse)
     cdef uint8_t *entry
     if count < 1:
-        count = 1  # a file that got no key yet may hold 0
+        count = 1  # a file without keys may hold 0
     if <uint32_t>count >= index_count:
         return False
     previous = get32(slot)
@@ -406,7 +406,7 @@ cdef inline bint insert(
     put64(entry + 4, physical_offset)
     put32(entry + 12, seconds_since(begin_time, store_timestamp))
     put32(entry + 16, previous)
-    # The entry first, then the slot that names it: a reader beside us never follows a slot to nothing.
+    # The entry before the slot that refers to it: a concurrent reader never follows a slot to a missing entry.
     write_barrier()
     put32(slot, count)
     if count == 1:

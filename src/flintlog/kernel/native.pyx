@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, nonecheck=False, initializedcheck=False
-"""The hot loops, fast: the same names, arguments and results as the plain twin in `reference`.
+"""The fast kernel: the same names, arguments and results as the plain twin in `reference`.
 
     native.pyx      names, buffers, hashes and sums
     record.pxi      one record in a buffer: its parts, its properties
@@ -13,12 +13,12 @@
     search.pxi      find_record, written_end
     columns.pxi     decode
     checks.pxi      queue_runs, match_index, check_chains
-    bytes.h crc32.h what all of them read and write bytes with
+    bytes.h crc32.h reading and writing of bytes, for all of them
 
 Invariant: a byte is read or written only inside of a buffer that is held, at a position that was checked
-against its size; a number that was read is compared with what is there before anything is sized by it.
-Whatever is unusual or wrong with a message is left to the plain twin, which also raises the error.
-Loops over ranges of the log run without the interpreter's lock; a single put keeps it.
+against its size. A length that was read from a buffer is checked against the bytes that are there before it is used.
+A message that is unusual or wrong is left to the plain twin, which encodes it or raises the error.
+Loops over ranges of the log release the GIL; a single put holds it.
 """
 
 import os
@@ -100,9 +100,9 @@ cdef enum:
     END_RESERVE = 8
 
 
-# Out of garbage collection: it refers to nothing but a buffer, so it closes no cycle. Cython's own clearing would
-# drop the reference in a Py_buffer without releasing the buffer, and CPython before 3.11.9 and 3.12.3 crashes when
-# it clears a memoryview whose buffer is held (gh-77894): seen here, the collector leaves both alone.
+# Not garbage-collected: it refers only to a buffer, so it closes no cycle. Cython's own clearing would drop the
+# reference in a Py_buffer without releasing the buffer. CPython before 3.11.9 and 3.12.3 also crashes when it clears a
+# memoryview whose buffer is held (gh-77894); with no_gc the collector leaves both alone.
 @cython.no_gc
 cdef class Held:
     """A buffer held for as long as this lives, or until `drop`."""
@@ -203,7 +203,7 @@ include "tail.pxi"
 
 
 cdef class QueueEnd:
-    """The growing end of one consume queue: its last file, how far into the log it goes, and what it took in."""
+    """The growing end of one consume queue: its last file, and the end of the last record that has an entry."""
 
     cdef public Tail tail
     cdef public int64_t max_physical_offset

@@ -1,8 +1,8 @@
-# How a message will be written: its fields, read where they lie in its memory, checked and measured.
+# How a message will be written: its fields, read directly from its memory, checked and measured.
 #
 # A plan holds borrowed pointers into the message, so no Python code may run between making it and writing it.
-# Each function here says False to what it does not know (other types, wrong values, a host never seen before);
-# the plain twin then encodes the message, or refuses it.
+# Each function here returns False for everything unusual (other types, wrong values, a host never seen before); the
+# plain twin then encodes the message, or raises the error.
 
 cdef extern from *:
     """
@@ -77,7 +77,7 @@ cdef struct KnownName:
     PyObject *name
     Span text
     uint32_t spread
-    int special  # 0, or one of the three names that are not always free to use
+    int special  # 0, or one of the three reserved names
 
 
 cdef struct Pair:
@@ -154,17 +154,17 @@ cdef inline bint int32_of(PyObject *number, int32_t *value) noexcept:
 
 
 cdef inline bint find_item(PyObject *table, PyObject *key, PyObject **found) noexcept:
-    """Look a key up; `found` is NULL when it is not there. False when a key of the user's could not be compared.
+    """Look up a key; `found` is NULL when it is absent. False when a key of a user's type failed to compare.
 
-    The error that the comparison raised is dropped: whoever asks the same question the long way gets it again. Left
-    set, it would surface in a call that has nothing to do with it.
+    The comparison's error is dropped: the long way compares again and raises it. Left set, it would surface in an
+    unrelated call.
     """
     found[0] = PyDict_GetItemWithError(table, key)
     return found[0] != NULL or is_absent()
 
 
 cdef inline bint is_absent() noexcept:
-    """Whether a key that was not found is not there; else the error of the comparison is dropped."""
+    """After a lookup that found nothing: whether the key is absent. If a comparison failed, its error is dropped."""
     if PyErr_Occurred() == NULL:
         return True
     PyErr_Clear()

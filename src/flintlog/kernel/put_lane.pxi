@@ -1,4 +1,4 @@
-# One put, from a message to a record that is visible, as long as nothing unusual comes.
+# The fast path of a put: from a message to a visible record.
 
 cdef extern from "time.h" nogil:
     ctypedef long time_t
@@ -10,7 +10,7 @@ cdef extern from "time.h" nogil:
 
 cdef extern from *:
     """
-    /* A table looked up by a hash that is known: that of a tuple is worked out each time it is asked for. */
+    /* Look up a table by a known hash: Python computes a tuple's hash anew each time. */
     #if PY_VERSION_HEX < 0x030D0000
     #define get_known(table, key, hash) _PyDict_GetItem_KnownHash(table, key, hash)
     #define set_known(table, key, value, hash) _PyDict_SetItem_KnownHash(table, key, value, hash)
@@ -19,7 +19,7 @@ cdef extern from *:
     #define set_known(table, key, value, hash) PyDict_SetItem(table, key, value)
     #endif
 
-    /* What a built-in method without arguments answers, asked without the ways of a general call. */
+    /* Call a built-in method without arguments directly, without the cost of a general call. */
     #define ask_built_in(method) PyCFunction_GET_FUNCTION(method)(PyCFunction_GET_SELF(method), NULL)
     #define takes_nothing(method) (PyCFunction_GET_FLAGS(method) == METH_NOARGS)
     """
@@ -31,12 +31,14 @@ cdef extern from *:
 cdef enum:
     SPECIAL_FLAGS = 0xC | 0x80
     QUEUE_CACHE = 32  # a power of two
+    PUT_REASONS = 0xFFFF  # see ClosedFor in types.py
+    DISPATCH_REASONS = 0x7FFF0000
 
 cdef str INNER_NUM = "INNER_NUM"
 
 
 cdef struct KnownQueue:
-    # A queue that was put to before: its name as the table of next offsets has it, made once, and the lane's number.
+    # A queue of an earlier put: its key in the table of next offsets, made once, and its ordinal in the lane.
     PyObject *topic
     int64_t queue_id
     PyObject *name
@@ -46,19 +48,18 @@ cdef struct KnownQueue:
 
 @cython.final
 cdef class PutLane:
-    """The short way of a plain message; whoever gets None takes the long one. See the plain twin.
+    """The fast path of a plain message. A put that returns None has done nothing. See the plain twin.
 
-    A single put keeps the interpreter from the moment it sees the put lock free until its record is in the log and its
-    queue's next offset in the table; so nobody can take the lock meanwhile, and taking it would only cost time. What may
-    run other code (a given clock, a collection of garbage) comes before that moment.
+    A single put does not acquire the put lock: it holds the GIL from its check that the lock is free until its record
+    is in the log and its queue's next offset in the table, so no other thread can acquire the lock in between. All that
+    may run other code (a given clock, garbage collection) is done before that check.
     """
 
     cdef readonly Encoder encoder
     cdef readonly Lane lane
     cdef public Tail tail
     cdef public dict next_offsets
-    cdef public bint is_open
-    cdef public bint dispatches
+    cdef readonly uint32_t closed_for
     cdef public int64_t ready_until
     cdef public object when_behind
     cdef object acquire
@@ -73,7 +74,7 @@ cdef class PutLane:
     cdef Py_ssize_t compress_at
     cdef KnownQueue queues[QUEUE_CACHE]
     cdef int64_t last_stored_at
-    cdef object last_time  # the same as a number of Python's: many puts share a millisecond
+    cdef object last_time  # the same as a Python int: many puts share a millisecond
     cdef Py_ssize_t last_record_size
     cdef object last_size
 
@@ -87,7 +88,8 @@ cdef class PutLane:
         self.acquire = lock.acquire
         self.release = lock.release
         self.locked = lock.locked
-        if type(self.locked) is not BuiltinMethodType or not takes_nothing(<PyObject *>self.locked):  # Python code could lose the interpreter before it answers
+        # A method in Python could lose the GIL before it returns.
+        if type(self.locked) is not BuiltinMethodType or not takes_nothing(<PyObject *>self.locked):
             raise TypeError("a put lock tells by a built-in method whether it is taken")
         self.now_ms = now_ms
         self.receipt_type = receipt_type
@@ -108,6 +110,14 @@ cdef class PutLane:
             Py_XDECREF(self.queues[i].topic)
             Py_XDECREF(self.queues[i].name)
 
+    def close(self, uint32_t reason):
+        """Take no puts, or leave dispatch to others, for this reason too; one step under the GIL."""
+        self.closed_for |= reason
+
+    def open(self, uint32_t reason):
+        """This reason has passed; others may remain."""
+        self.closed_for &= ~reason
+
     @property
     def is_behind(self):
         """Whether records wait to be dispatched."""
@@ -117,10 +127,10 @@ cdef class PutLane:
         return self.tail is not None and self.lane.log_offset != self.tail.base + self.tail.at
 
     def put(self, message):
-        """Append and dispatch a plain message; its receipt, or None when this is no plain case."""
+        """Append and dispatch a plain message; returns its receipt, or None when this is not the plain case."""
         cdef int64_t stored_at
         cdef KnownQueue *queue
-        if not self.is_open or not self.is_plain(<PyObject *>message):
+        if self.closed_for & PUT_REASONS or not self.is_plain(<PyObject *>message):
             return None
         stored_at = self.now()
         queue = self.queue_of(<PyObject *>message)
@@ -130,8 +140,8 @@ cdef class PutLane:
         return receipt
 
     def put_batch(self, messages):
-        """The same for messages of one queue, as one write; what `batch_type` makes of them, or None."""
-        if not self.is_open or type(messages) is not list or not messages:
+        """The same for messages of one queue, as one write; returns a `batch_type`, or None."""
+        if self.closed_for & PUT_REASONS or type(messages) is not list or not messages:
             return None
         for message in <list>messages:
             if not self.is_plain(<PyObject *>message):
@@ -145,7 +155,7 @@ cdef class PutLane:
 
     def put_encoded(self, batch):
         """The same for messages that a client encoded as the body of one."""
-        if not self.is_open or not self.is_plain(<PyObject *>batch) or not self.acquire(False):
+        if self.closed_for & PUT_REASONS or not self.is_plain(<PyObject *>batch) or not self.acquire(False):
             return None
         try:
             return self.append_batch(batch, self.now())
@@ -182,7 +192,7 @@ cdef class PutLane:
         return find_item(properties, <PyObject *>INNER_NUM, &inner_count) and inner_count == NULL
 
     cdef bint is_whole(self, PyObject *message) noexcept:
-        """Whether the fields read here are set, and the queue's name can be a key: else the long way says what is wrong."""
+        """Whether the fields read here are set and have the usual types; else the long way raises the error."""
         cdef PyObject *topic = field(message, self.encoder.slots[TOPIC])
         cdef PyObject *queue_id = field(message, self.encoder.slots[QUEUE_ID])
         if topic == NULL or queue_id == NULL or field(message, self.encoder.slots[SYS_FLAG]) == NULL:
@@ -192,7 +202,7 @@ cdef class PutLane:
         return PyUnicode_CheckExact(topic) and PyLong_CheckExact(queue_id)
 
     cdef KnownQueue *queue_of(self, PyObject *message) except? NULL:
-        """The queue of a whole message; NULL for a number that is no queue's."""
+        """The queue of a whole message; NULL for a queue id of more than 32 bits."""
         cdef PyObject *topic = field(message, self.encoder.slots[TOPIC])
         cdef int32_t queue_id = 0
         cdef KnownQueue *queue
@@ -240,7 +250,7 @@ cdef class PutLane:
         offset = 0 if known == NULL else <object>known
         next_offset = queue_offset + 1
         set_known(<PyObject *>self.next_offsets, queue.name, <PyObject *>next_offset, queue.hash)
-        if self.dispatches:
+        if not self.closed_for & DISPATCH_REASONS:
             self.lane.last_queue = queue.ordinal
             self.dispatch_written(tail, start, &plan, &facts, queue_offset, stored_at)
             queue.ordinal = self.lane.last_queue
@@ -270,14 +280,14 @@ cdef class PutLane:
         if offsets is None:
             return None
         self.next_offsets[key] = queue_offset + len(offsets) - 1
-        if self.dispatches:
+        if not self.closed_for & DISPATCH_REASONS:
             self.dispatch(tail, start, tail.at - start)
         host = field(<PyObject *>first, self.encoder.slots[STORE_HOST])
         store_host = self.encoder.store_host if host == Py_None else <object>host
         return self.batch_type(self.ok, offsets, queue_offset, stored_at, store_host)
 
     cdef inline bint may_dispatch(self, int64_t offset) noexcept:
-        """Whether all before this place was dispatched, and nobody else is at it."""
+        """Whether the log is dispatched up to this offset, and the lane is free."""
         return not self.lane.is_owned and not self.lane.stopped_at_index and self.lane.log_offset == offset
 
     cdef int dispatch_written(
@@ -289,13 +299,13 @@ cdef class PutLane:
         int64_t queue_offset,
         int64_t stored_at,
     ) except -1:
-        """Dispatch the record just written, of which all is known: to read it again would take longer than the rest."""
+        """Dispatch the record just written, without parsing it: that would take longer than the rest of the put."""
         cdef Lane lane = self.lane
         cdef Parts parts
         cdef int reason
         if not self.may_dispatch(tail.base + start):
             return 0
-        # Where it was written, since the message's own text may be gone: the table of offsets may run other code.
+        # Read the topic from the log: setting the next offset may have run other code that freed the message's text.
         parts.topic.at = tail.data + start + plan.size - plan.properties_size - 2 - plan.topic.size
         parts.topic.size = plan.topic.size
         parts.queue_id = plan.queue_id
@@ -310,14 +320,14 @@ cdef class PutLane:
         return 0
 
     cdef int dispatch(self, Tail tail, Py_ssize_t start, Py_ssize_t size) except -1:
-        """Dispatch the records just appended, if all before them were and nobody else is at it."""
+        """Dispatch the records just appended, if all earlier ones are dispatched and the lane is free."""
         cdef Lane lane = self.lane
         cdef const uint8_t *data = tail.data
         cdef int64_t base = tail.base
         cdef int reason
         if not self.may_dispatch(base + start):
             return 0
-        if tail.gathered_at == start:  # at hand, which the file's pages may not be
+        if tail.gathered_at == start:  # in memory already; the file's pages may not be
             data, base, start = tail.gathered, base + start, 0
         reason = lane.run_range(data, start, start + size, base, False)
         lane.log_offset = base + lane.position

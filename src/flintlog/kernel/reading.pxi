@@ -81,7 +81,7 @@ def collect(
 
 
 cdef class RecordBody:
-    """The attribute `body` of a class that keeps a whole record in `record`: cut out when it is asked for."""
+    """The attribute `body` of a class that keeps a whole record in `record`; each access cuts it out."""
 
     def __get__(self, instance, owner):
         cdef bytes record

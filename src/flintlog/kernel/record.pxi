@@ -75,7 +75,7 @@ cdef struct Levels:
 
 
 cdef int ledger_head_at(const uint8_t *start, Py_ssize_t remaining, int64_t place) noexcept nogil:
-    """WHOLE when DLedger's head of an entry is here, as large as the record behind it; else a ScanStop."""
+    """WHOLE when DLedger's head of the record after it is here; else a ScanStop."""
     cdef int32_t magic = get32(start)
     cdef int32_t body_size
     if magic == LEDGER_BLANK_MAGIC:
@@ -95,7 +95,7 @@ cdef int ledger_head_at(const uint8_t *start, Py_ssize_t remaining, int64_t plac
 
 
 cdef bint has_record_crc(const uint8_t *end) noexcept nogil:
-    """Whether a record that ends here ends in a CRC property, or in what one rotten byte or a torn write left of it."""
+    """Whether a record that ends here ends in a CRC property, even with one damaged byte or after a torn write."""
     cdef const uint8_t *at = end - CRC_PROPERTY_SIZE
     cdef int written = CRC_PROPERTY_SIZE
     cdef int i, differing = 0
@@ -103,14 +103,14 @@ cdef bint has_record_crc(const uint8_t *end) noexcept nogil:
         differing += at[i] != SEAL_NAME[i]
     if differing <= 1:
         return True
-    # Zeros lie where nothing was written. No record ends in so many of its own: before its properties stands a topic.
+    # A torn write leaves zeros. No whole record ends in this many: its topic comes before its properties.
     while written > 0 and at[written - 1] == 0:
         written -= 1
     return written <= SEAL_NAME_SIZE and memcmp(at, SEAL_NAME, written) == 0
 
 
 cdef int check_record_crc(const Parts *parts, int check) noexcept nogil:
-    """WHOLE when a record matches the CRC over all of it, or needs none; else a ScanStop."""
+    """WHOLE when a record matches its CRC property, or needs none; else a ScanStop."""
     cdef const uint8_t *end = parts.start + parts.size
     cdef const uint8_t *digits = end - CRC_PROPERTY_SIZE + SEAL_NAME_SIZE
     cdef uint32_t crc
@@ -132,7 +132,7 @@ cdef inline int record_at(
 ) noexcept nogil:
     """WHOLE when data[position:stop] begins with a record that lies in its own place, else a ScanStop.
 
-    DLedger's head may stand before it: then the place behind the record is `parts.head + parts.size` further.
+    DLedger's head may precede it. The place after the record is `parts.head + parts.size` further.
     """
     cdef Py_ssize_t remaining = stop - position
     cdef const uint8_t *start = data + position

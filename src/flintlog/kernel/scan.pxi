@@ -102,7 +102,7 @@ cdef void free_names(QueueNames *table) noexcept nogil:
 
 
 cdef class Scan:
-    """What a scan found: one row a record, in log order."""
+    """The result of a scan: one row for each record, in log order."""
 
     cdef Block row_block
     cdef Block hash_block
@@ -140,7 +140,7 @@ def scan(
 ):
     """The records of buffer[start:stop], where buffer[0] has the physical offset `base`.
 
-    With `max_count` the scan ends with LIMIT behind that many records. `check_crc` is a `types.Crc`.
+    With `max_count` the scan ends with LIMIT after that many records. `check_crc` is a `types.Crc`.
     """
     cdef Held held = Held(buffer)
     cdef Scan result = Scan()
@@ -242,7 +242,7 @@ cdef int scan_range(
 
 
 def count_entries(buffer, Py_ssize_t start, Py_ssize_t stop):
-    """The position behind the last valid consume queue entry of buffer[start:stop]."""
+    """The position after the last valid consume queue entry of buffer[start:stop]."""
     cdef Held held = Held(buffer)
     cdef Py_ssize_t position = start
     check_range(start, stop, held.size)

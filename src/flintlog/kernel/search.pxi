@@ -1,4 +1,4 @@
-# Finding what is intact, or written at all, in bytes of which nothing is known.
+# Finds intact records, and the end of the written bytes, in bytes of unknown content.
 
 cdef extern from "string.h" nogil:
     void *memchr(const void *at, int byte, size_t size)
@@ -40,7 +40,7 @@ cdef Py_ssize_t first_record(const uint8_t *data, Py_ssize_t start, Py_ssize_t s
 
 
 def written_end(buffer, Py_ssize_t start, Py_ssize_t stop):
-    """The place behind the last byte of buffer[start:stop] that is not zero; `start` when all are."""
+    """The place after the last non-zero byte of buffer[start:stop]; `start` when all are zero."""
     cdef Held held = Held(buffer)
     cdef Py_ssize_t end = stop
     cdef uint64_t word

@@ -1,19 +1,19 @@
-# The growing end of a file. Records go into its map; large batches through the file, of which the tail then has a
-# descriptor of its own.
+# The growing end of a file. Records are written into its map, and large batches through a descriptor of the file, which
+# the tail owns.
 
 cdef extern from "unistd.h" nogil:
     ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t at)
     int close(int descriptor)
 
 cdef enum:
-    LEAST_THROUGH_BYTES = 16 * 1024  # less is sooner copied into pages that are ready
+    LEAST_THROUGH_BYTES = 16 * 1024  # copying fewer bytes into prepared pages is faster
     LEAST_WHERE_DEAR_BYTES = 4 * 1024
     MOST_THROUGH_BYTES = 256 * 1024
     MOST_PREFETCHED_BYTES = 2048
 
 
 cdef bint write_at(int descriptor, const uint8_t *bytes, Py_ssize_t size, int64_t at) noexcept:
-    """Whether the file took the bytes. A process that is killed meanwhile leaves some, from the first one on."""
+    """Whether all bytes were written. A process that is killed meanwhile leaves a prefix of them."""
     cdef ssize_t count
     while size > 0:
         count = pwrite(descriptor, bytes, size, at)
@@ -29,7 +29,7 @@ cdef bint write_at(int descriptor, const uint8_t *bytes, Py_ssize_t size, int64_
 
 @cython.no_gc  # see Held
 cdef class Tail:
-    """Where the next record or entry of one file goes. Invariant: 0 <= position <= capacity while it is held."""
+    """Where the next record or entry of one file goes. Invariant: 0 <= position <= capacity while it has a buffer."""
 
     cdef Py_buffer view
     cdef bint is_held
@@ -41,7 +41,7 @@ cdef class Tail:
     cdef object given
     cdef int descriptor
     cdef Py_ssize_t least_through
-    cdef uint8_t *gathered  # the records that were written through the file last
+    cdef uint8_t *gathered  # the records that were last written through the file
     cdef Py_ssize_t gathered_at
 
     def __cinit__(self, buffer, int64_t base, Py_ssize_t position=0):
@@ -95,13 +95,13 @@ cdef class Tail:
 
     @property
     def is_through_file(self):
-        """Whether what was appended last was written through the file."""
+        """Whether the last append was written through the file."""
         return self.gathered_at >= 0
 
     def take_file(self, int descriptor):
         """From now on write large batches through this descriptor of the buffer's file, and close it with the tail.
 
-        False when it was not taken: the buffer was released, or has one.
+        False when it was not taken: the buffer was released, or the tail has a descriptor already.
         """
         if self.descriptor >= 0 or not self.is_held:
             return False
@@ -109,18 +109,18 @@ cdef class Tail:
         return True
 
     def prefer_file(self):
-        """Pages of the map are dear: write batches through the file that would be small for it otherwise."""
+        """Write smaller batches through the file too: pages of this map are expensive."""
         self.least_through = LEAST_WHERE_DEAR_BYTES
 
     def leave_file(self):
-        """Write no more through the file: close it."""
+        """Stop writing through the file, and close the descriptor."""
         self.close_file()
 
     cdef inline int64_t end_offset(self) noexcept:
         return self.base + self.at
 
     cdef uint8_t *room_for(self, Py_ssize_t size) noexcept:
-        """Where records of so many bytes are put together; `take_written` then brings them to their place."""
+        """Where to assemble records of so many bytes; `take_written` then appends them."""
         if self.descriptor < 0 or not self.least_through <= size <= MOST_THROUGH_BYTES:
             return self.data + self.at
         if self.gathered == NULL:
@@ -128,11 +128,11 @@ cdef class Tail:
         return self.data + self.at if self.gathered == NULL else self.gathered
 
     cdef int take_written(self, const uint8_t *records, Py_ssize_t size, int64_t stored_at) except -1:
-        """Records of so many bytes were put together at the place that `room_for` gave: they are the file's last now."""
+        """Append records that were assembled at the place from `room_for`."""
         self.gathered_at = -1
         if records == self.gathered:
-            # The interpreter is kept meanwhile, as it is for a fault of the map: so nobody can release the tail, and let
-            # the bytes come late into a file that is another's by then.
+            # The GIL is held meanwhile, as it is for a page fault of the map. Without it another thread could release
+            # the tail, and the bytes would land in a file that has been reused.
             if write_at(self.descriptor, self.gathered, size, self.at):
                 self.gathered_at = self.at
             else:
@@ -164,9 +164,9 @@ cdef class Tail:
 
 
 cdef inline void prefetch_room(Tail tail, Py_ssize_t size) noexcept:
-    """Fetch the memory that a next record of this size would be written to, while its message is being made.
+    """Prefetch the memory of a next record of this size, while the caller makes its message.
 
-    Whoever made its pages ready ran on another processor, or long ago: without this a put waits for that memory.
+    The pages were prepared on another processor, or long ago; without this the next put waits for memory.
     """
     cdef Py_ssize_t line = tail.at
     cdef Py_ssize_t stop = min(tail.at + min(size, <Py_ssize_t>MOST_PREFETCHED_BYTES), tail.size)

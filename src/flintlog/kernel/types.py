@@ -1,4 +1,4 @@
-"""What both kernels share: why a loop stopped, and the shape of what it found.
+"""The types that both kernels share: why a loop stopped, and the layout of its results.
 
 A scan's rows are packed little-endian structs, 56 bytes each, so that a million of them are one buffer:
 
@@ -16,9 +16,8 @@ from __future__ import annotations
 import mmap
 import struct
 from array import array
-from collections.abc import Mapping, Sequence
-from enum import IntEnum
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from enum import IntEnum, IntFlag
+from typing import Final, NamedTuple, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap | array  # type: ignore[type-arg]  # any item type will do
 
@@ -26,7 +25,7 @@ ROW: Final = struct.Struct("<qqqqiiiiii")
 KEY: Final = struct.Struct("<qqi")
 """One key of one record: physical offset, store timestamp, hash."""
 LINK: Final = struct.Struct("<i")
-"""The entry before a key in its slot; 0: there is none."""
+"""The previous entry in a key's slot; 0 if there is none."""
 
 # Bits of Row.marks.
 MULTI_DISPATCH: Final = 1
@@ -35,21 +34,46 @@ INNER_BATCH: Final = 2
 END_OF_FILE: Final = 0
 
 Moves: TypeAlias = tuple[dict[tuple[str, int], int], dict[tuple[str, int], int], dict[str, int], dict[str, int]]
-"""What an append moves on with the end of the log: a table of next offsets and its new values, another table and its.
+"""Next offsets that an append sets together with the end of the log: a table and its new values, twice.
 
-Both kernels do it without a point at which Python could switch threads or raise the exception of a signal's handler.
+Both kernels set them without a point at which Python could switch threads or run a signal handler.
 """
 
 
+class ClosedFor(IntFlag):
+    """Why the fast path of a put is closed. Each reason has one owner, which alone closes and opens for it."""
+
+    NOT_WRITEABLE = 1
+    """The store does not run, or a flag forbids writing."""
+    REFUSAL = 2
+    """A replica, or too few replicas in sync."""
+    CLOSING = 4
+    """Callers are refused; services may still put."""
+    HOOKS = 8
+    BATCH_TOPICS = 16
+    MULTI_DISPATCH = 32
+    LEDGER = 64
+    LISTENERS = 1 << 16
+    """From here on only dispatch is left to others: somebody hears of each message, in order."""
+    DISPATCHER = 1 << 17
+    """The dispatcher needs more than the kernel does, or leaves it to others."""
+    FLUSH = 1 << 18
+    """A record is visible only after a sync or a commit, or wakes the flush."""
+
+
+PUT_REASONS: Final = 0xFFFF
+DISPATCH_REASONS: Final = 0x7FFF0000
+
+
 class Crc(IntEnum):
-    """Which sums of a record are checked; `True` and `False` mean the first two."""
+    """Which sums of a record are checked; `False` means NONE and `True` means BODY."""
 
     NONE = 0
     BODY = 1
     RECORD = 2
-    """That of the body, and the one over the whole record, if it has one."""
+    """The body's sum, and the sum over the whole record if it has one."""
     FORCED = 3
-    """Both: a record without the one over all of it is damaged."""
+    """Both sums; a record without the sum over the whole record counts as damaged."""
 
 
 class ScanStop(IntEnum):
@@ -67,7 +91,7 @@ class ScanStop(IntEnum):
 
 
 class LaneStop(IntEnum):
-    """Why a lane gave a record back: everything but DONE is for the caller to look at."""
+    """Why a lane stopped. At everything but DONE the caller has to act."""
 
     DONE = 0
     BLANK = 1
@@ -103,7 +127,7 @@ class QueueRun(NamedTuple):
 
 
 class ChainFault(NamedTuple):
-    """A slot of an index file, or the link of one of its entries, that does not hold what the chain needs."""
+    """A slot of an index file, or the link of an entry, that does not hold the value that its chain needs."""
 
     is_slot: bool
     number: int
@@ -124,34 +148,3 @@ class Column(NamedTuple):
     validity: Buffer | None
     offsets: Buffer | None
     data: Buffer | None
-
-
-class MessageFields(Protocol):
-    """What an encoder reads of a message."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def body(self) -> Buffer: ...
-    @property
-    def tags(self) -> str | None: ...
-    @property
-    def keys(self) -> Sequence[str]: ...
-    @property
-    def queue_id(self) -> int: ...
-    @property
-    def properties(self) -> Mapping[str, str] | None: ...
-    @property
-    def flag(self) -> int: ...
-    @property
-    def sys_flag(self) -> int: ...
-    @property
-    def born_timestamp(self) -> int | None: ...
-    @property
-    def born_host(self) -> str | None: ...
-    @property
-    def store_host(self) -> str | None: ...
-    @property
-    def reconsume_times(self) -> int: ...
-    @property
-    def prepared_transaction_offset(self) -> int: ...

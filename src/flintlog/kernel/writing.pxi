@@ -1,9 +1,9 @@
-# From a plan to bytes. A record's first 8 bytes (size and magic) are written last: a reader, or a recovery
-# after a crash, never takes a half-written record for a whole one. The records of a batch become whole in their order: a
-# gap with whole ones behind it would be taken for damage.
+# From a plan to bytes. A record's first 8 bytes (size and magic) are written last, so neither a reader nor a recovery
+# after a crash takes a half-written record for a whole one. The records of a batch are completed in their order: a gap
+# followed by whole records would look like damage.
 
 cdef inline int32_t tail_size(const Plan *plan) noexcept:
-    """Everything behind the body."""
+    """The bytes after the body."""
     return 3 + (plan.topic.size > MAX_V1_TOPIC_SIZE) + plan.topic.size + plan.properties_size
 
 
@@ -15,7 +15,7 @@ cdef inline void write_start(uint8_t *at, const Plan *plan) noexcept:
 cdef inline void write_head(
     uint8_t *at, const Plan *plan, int64_t queue_offset, int64_t physical_offset, int64_t stored_at
 ) noexcept:
-    """Everything before the body but the first 8 bytes and the CRC."""
+    """Write everything before the body except the first 8 bytes and the CRC."""
     put32(at + 12, plan.queue_id)
     put32(at + 16, plan.flag)
     put64(at + 20, queue_offset)
@@ -33,7 +33,7 @@ cdef inline void write_head(
 
 
 cdef inline void write_tail(uint8_t *at, const Plan *plan, Facts *facts) noexcept:
-    """Everything behind the body. `facts`, if there are any, are then what `facts_of` would read from it."""
+    """Write everything after the body. `facts`, if given, are set to what `facts_of` would read from the record."""
     cdef int i
     cdef Span value
     cdef const Pair *pair
@@ -81,7 +81,7 @@ cdef inline void write_keys(uint8_t *at, const Plan *plan) noexcept:
 
 
 cdef void seal(uint8_t *record, const uint8_t *start, int32_t size) noexcept:
-    """Close a record with the sum of all before it; its first 8 bytes are still in `start` only."""
+    """Write the CRC property of a record; its first 8 bytes are still in `start` only."""
     cdef uint8_t *at = record + size - CRC_PROPERTY_SIZE
     cdef uint32_t crc = crc_more(crc_more(0xFFFFFFFF, start, 8), record + 8, size - 8 - CRC_PROPERTY_SIZE)
     cdef int i
@@ -94,7 +94,7 @@ cdef void seal(uint8_t *record, const uint8_t *start, int32_t size) noexcept:
 
 
 cdef inline void begin(uint8_t *record, const uint8_t *start) noexcept:
-    """The rest of a record is written, and so are all before it: from now on it is there."""
+    """Make a record visible by its first 8 bytes; the rest of it, and all records before it, are written."""
     write_barrier()
     memcpy(record, start, 8)
 
@@ -112,7 +112,7 @@ cdef inline void publish(uint8_t *at, const uint8_t *records, Py_ssize_t size) n
 
 
 cdef int write_batch(uint8_t *at, list bodies, const uint8_t *frame, const int64_t *starts, bint with_crc) except -1:
-    """Put planned records together where they belong."""
+    """Assemble planned records at their place."""
     cdef const uint8_t *start
     cdef const uint8_t *content
     cdef uint8_t *record

@@ -1,1 +1,1 @@
-"""The data pipeline on Spark: a source, and jobs that derive from a log what follows from it."""
+"""The data pipeline on Spark: a source and a sink for stores, and jobs over their logs."""

@@ -1,12 +1,12 @@
-"""The job `compact`: of each topic the latest message of every key, as a new store or as a table.
+"""The job `compact`: the latest message of every key of each topic, as a new store or as a table.
 
-    read     topic, key and place of every message; of each key the latest place stays     Spark's own aggregation
+    read     topic, key and place of every message; keep the latest place of each key      Spark's own aggregation
     group    the places by range of the log                                                8 bytes a key, no bodies
     tasks    read their range again, keep the rows at those places, write or stage them    export_write.py, sink.py
-    driver   commit the files as one, or append what was staged as one closed batch
+    driver   commit the files as one, or append the staged messages as one closed batch
 
-Bodies never pass through a shuffle. The result is there whole or not at all: what a killed run left is no message and
-no row, and the next run into the same place removes it.
+Bodies never pass through a shuffle. The result appears whole or not at all: files of a killed run hold no message and
+no row, and the next run into the same place removes them.
 
 A message's key is its KEYS as a whole, as in RocketMQ's own compaction. Of several stores the later store time wins.
 """
@@ -26,15 +26,15 @@ import pyarrow.compute as pc
 from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.errors import InvalidConfig
 from flintlog.pipeline.jobs.compact_target import Part, StoreTarget, TableTarget, Target, Written
-from flintlog.pipeline.spark.failures import plain_errors
+from flintlog.pipeline.jobs.selection import keys_by, of_topics, seen_by_consumers
 from flintlog.pipeline.reading.known_topics import no_messages_of
 from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.partitions import LogSplit, plan
 from flintlog.pipeline.reading.places import local_path
 from flintlog.pipeline.reading.rows import BODY
-from flintlog.pipeline.jobs.selection import keys_by, of_topics, seen_by_consumers
-from flintlog.pipeline.sql import load_messages
+from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.spark.tasks import Progress, run_on_rows
+from flintlog.pipeline.sql import load_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -49,7 +49,7 @@ RangeKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    """What stays. `key` is an expression of SQL over the source's columns, in the place of a message's own keys."""
+    """Which messages are kept. `key` is an SQL expression over the source's columns; without it, KEYS is the key."""
 
     topics: tuple[str, ...] | None = None
     key: str | None = None
@@ -57,7 +57,7 @@ class CompactOptions:
     """Leave out keys whose latest message has an empty body."""
 
     keep_keyless: bool = False
-    """Keep every message that has no key; else none of them stays."""
+    """Keep every message that has no key; otherwise all of them are left out."""
 
     fail_on_data_loss: bool = True
     config: str | None = None
@@ -68,7 +68,7 @@ class CompactOptions:
 
 @dataclass(slots=True)
 class CompactReport:
-    """What was read, and what of it stayed."""
+    """How many messages were read, and how many were kept."""
 
     into: str
     form: str
@@ -83,7 +83,7 @@ class CompactReport:
 
 @dataclass(frozen=True, slots=True)
 class KeptRange:
-    """What became of one range of a log."""
+    """The result of one range of a log."""
 
     key: RangeKey
     written: Written
@@ -150,7 +150,10 @@ def _make_target(form: str, into: Path, options: CompactOptions, *, with_broker:
 def _latest_places(
     spark: SparkSession, paths: tuple[str, ...], ends: Mapping[str, int], options: CompactOptions
 ) -> DataFrame:
-    """A row for each key: where its latest message is, and how many there were. What has no key is one, or each is."""
+    """A row for each key: where its latest message is, and how many there were.
+
+    Messages without a key are one row, or a row each if they are kept.
+    """
     from pyspark.sql import functions as f
 
     frame = _load(spark, paths, ends, options)
@@ -177,7 +180,7 @@ def _load(spark: SparkSession, paths: tuple[str, ...], ends: Mapping[str, int], 
 
 
 def _by_range(places: DataFrame, range_bytes: int, keep_keyless: bool, broker: str | None) -> DataFrame:
-    """A row for each range of a log: the places in it that stay, sorted, and what was seen on the way."""
+    """A row for each range of a log: the kept places in it, sorted, and the counts."""
     from pyspark.sql import functions as f
 
     whose = f.col("broker") if broker is None else f.lit(broker)
@@ -192,7 +195,7 @@ def _by_range(places: DataFrame, range_bytes: int, keep_keyless: bool, broker: s
 
 
 def _range_bytes(total: int, most: int, parallelism: int) -> int:
-    """How much of a log is a task's: work for every core, and no crumbs.
+    """How much of a log one task reads: enough tasks for every core, but none too small.
 
     >>> _range_bytes(8 << 30, 256 << 20, 4) >> 20, _range_bytes(1000, 256 << 20, 4)
     (256, 1048576)
@@ -201,7 +204,7 @@ def _range_bytes(total: int, most: int, parallelism: int) -> int:
 
 
 def _plan_ranges(logs: Sequence[Log], ends: Mapping[str, int], range_bytes: int) -> dict[RangeKey, list[LogSplit]]:
-    """What to read for each range: ranges do not care where files begin, splits do."""
+    """The splits of each range: a range may span files, a split may not."""
     return {
         (log.broker, number): plan(
             [(log, max(log.first, number * range_bytes), min(ends[log.broker], (number + 1) * range_bytes))],
@@ -218,7 +221,7 @@ def _plan_ranges(logs: Sequence[Log], ends: Mapping[str, int], range_bytes: int)
 
 @dataclass(frozen=True, slots=True)
 class RangeTask:
-    """Reads a range again and hands the rows that stay to the target."""
+    """Reads a range again and passes the kept rows to the target."""
 
     part: Part
     splits: Mapping[RangeKey, Sequence[LogSplit]]

@@ -1,13 +1,13 @@
-"""The job `dispatch`: Structured Streaming in the place of a store's own dispatcher.
+"""The job `dispatch`: Structured Streaming instead of a store's own dispatcher.
 
     store (another process)          driver                                       tasks
     readable end ──────────▶ stream: how far? ─▶ splits ──────────────────▶ queue entries to their places, synced
                              batch: keys into the index, sync, journal ◀── spans of the queues, index keys
     serves what the journal says
 
-One batch after another is published by a frame in the journal, which alone knows how far dispatch has come
-(`dispatch_core.py`, decision 0086): Spark's checkpoint is a temporary directory. When the store wants its files, to
-open, to stop or to delete queues, the stream is stopped and the claim let go; it begins anew from the journal.
+Each batch is published by a frame in the journal. Only the journal says how far dispatch has come (`dispatch_core.py`,
+docs/dispatch.md): Spark's checkpoint is a temporary directory. When the store wants its files, to open, to stop or to
+delete queues, the stream is stopped and the claim released; afterwards it starts again from the journal.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, JobFailed, StoreInUse
 from flintlog.pipeline.building.dispatch_core import MAX_BATCH_BYTES, DispatchCore
 from flintlog.pipeline.building.dispatch_tasks import Derived, DispatchPlan
-from flintlog.pipeline.spark.failures import plain_errors, to_plain
-from flintlog.pipeline.reading.places import local_path
 from flintlog.pipeline.building.rebuild_scan import BuildPlan
+from flintlog.pipeline.reading.places import local_path
+from flintlog.pipeline.spark.failures import plain_errors, to_plain
 from flintlog.pipeline.spark.tasks import Progress, Refusal
-from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.dispatch.external.dispatch_claim import is_wanted, load_owner
 from flintlog.store.components import load_queue_types
+from flintlog.store.dispatch.external.dispatch_claim import is_wanted, load_owner
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
+from flintlog.store.queues.deleted_queues import load_deleted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +43,7 @@ _LOOK_INTERVAL_S: Final = 0.05
 
 @dataclass(slots=True)
 class DispatchReport:
-    """What a run of the job did."""
+    """The figures of one run of the job."""
 
     store: str
     log_start: int = 0
@@ -56,10 +57,10 @@ class DispatchReport:
     entry_count: int = 0
     key_count: int = 0
     start_count: int = 0
-    """How often it began from the journal: once, and after each time the store wanted its files."""
+    """How often it started from the journal: once, and after each time the store wanted its files."""
 
     serial_count: int = 0
-    """Batches that were done one record after another."""
+    """Batches that were dispatched record by record."""
 
     seconds: float = 0.0
     serial_because: str | None = None
@@ -76,9 +77,9 @@ def dispatch(
     max_bytes: int = MAX_BATCH_BYTES,
     progress: Progress | None = None,
 ) -> DispatchReport:
-    """Build queues and index of a store that another process writes, until `stop` is set; or `once`, what is there now.
+    """Build queues and index of a store that another process writes, until `stop` is set; with `once`, up to now.
 
-    The store must have been opened with `dispatch="external"`. Raises `StoreInUse` when another dispatcher is at work.
+    The store must have been opened with `dispatch="external"`. Raises `StoreInUse` when another dispatcher runs.
     """
     if interval_s <= 0 or max_bytes <= 0:
         raise InvalidConfig("interval_s and max_bytes are more than 0")
@@ -89,7 +90,7 @@ def dispatch(
 
 
 class _Dispatch:
-    """One run of the job. The stream's batches come in a thread of Spark's; everything else is the caller's."""
+    """One run of the job. The stream's batches run in a thread of Spark's, everything else in the caller's."""
 
     interval_s = INTERVAL_S
     max_bytes = MAX_BATCH_BYTES
@@ -136,7 +137,7 @@ class _Dispatch:
             return None
 
     def _work(self, core: DispatchCore) -> bool:
-        """Dispatch until the store wants its files, or all is done; whether it is."""
+        """Dispatch until the store wants its files, or all is done; returns whether all is done."""
         if self._report.start_count == 1:
             self._report.log_start = core.progress.end
         readable = core.readable()
@@ -155,7 +156,7 @@ class _Dispatch:
             query.stop()
 
     def _wait(self, query: StreamingQuery, core: DispatchCore, batches: _Batches) -> bool:
-        """Let the stream go on for a moment; whether it has to end."""
+        """Wait a moment while the stream runs; returns whether it has to end."""
         self._stop.wait(_LOOK_INTERVAL_S)
         if batches.failure is not None:
             raise batches.failure
@@ -176,20 +177,22 @@ class _Dispatch:
         from flintlog.pipeline.building.dispatch_source import NAME, Asked, DispatchSource
 
         types = load_queue_types(self._paths.topics, self._medium)
-        build = BuildPlan.of(self._config, types, staged=self._paths.root, spill=self._paths.dispatch)
+        deleted = load_deleted(self._paths.deleted, self._medium).all()
+        root, spill = self._paths.root, self._paths.dispatch
+        build = BuildPlan.of(self._config, types, staged=root, spill=spill, deleted=deleted)
         cores = self._spark.sparkContext.defaultParallelism
         plan = DispatchPlan(self._paths, build, core.claim)
         asked = Asked(plan, core.progress.epoch, core.progress.end, self.max_bytes, cores)
         with plain_errors("dispatch"):
             self._spark.dataSource.register(DispatchSource)
             stream = self._spark.readStream.format(NAME).option("asked", asked.to_option()).load()
-            # Without a name and a place: Spark then makes a temporary checkpoint, and finds no old one.
+            # Without a name and a checkpoint location, so that Spark makes a temporary one and finds no old one.
             writer = stream.writeStream.foreachBatch(batches.take)
             return writer.trigger(processingTime=f"{round(self.interval_s * 1000)} milliseconds").start()
 
 
 class _Batches:
-    """What the stream's batches do, one after another, until it is closed."""
+    """Publishes the stream's batches, one after another, until it is closed."""
 
     def __init__(self, core: DispatchCore, report: DispatchReport) -> None:
         self.failure: Exception | None = None
@@ -199,7 +202,7 @@ class _Batches:
         self._is_closed = False
 
     def take(self, frame: DataFrame, _number: int) -> None:
-        """One batch: what its tasks have derived is published."""
+        """Publish the results of one batch's tasks."""
         try:
             found = [pickle.loads(row.derived) for row in frame.collect()]
             with self._lock:
@@ -207,9 +210,9 @@ class _Batches:
                     self._publish(found)
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends the job
             if self._is_closed:
-                return  # the stream was stopped in the middle; what Spark says about that nobody needs
+                return  # the stream was stopped in the middle of the batch; Spark's error says only that
             self.failure = error if isinstance(error, FlintlogError) else to_plain(error, "dispatch")
-            # In short: Spark searches the text of what is raised here, and a long one breaks its search.
+            # Short, because Spark searches the text of this error, and a long text breaks its search.
             raise JobFailed("dispatch failed") from None
 
     def _publish(self, found: list[Derived | Refusal]) -> None:
@@ -230,13 +233,13 @@ class _Batches:
             report.serial_because = problem
 
     def close(self) -> None:
-        """Wait for the batch that is being published; none comes after it."""
+        """Wait for the batch that is being published; no batch is published after it."""
         with self._lock:
             self._is_closed = True
 
 
 def check_given_away(paths: StorePaths, medium: LocalMedium) -> None:
-    """Raise unless this is a store that leaves its queues and index to somebody else."""
+    """Raise unless this store leaves its queues and index to another process."""
     if not any(medium.exists(folder) for folder in (*paths.commit_logs, paths.dispatch)):
         raise DamagedStore("there is no store here", path=paths.root)
     if not medium.exists(paths.dispatch):

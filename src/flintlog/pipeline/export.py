@@ -4,9 +4,9 @@
     tasks    read a split, write Parquet with pyarrow                                       export_write.py
     driver   commit files and new positions as one                                          tables.py
 
-The table's own commits are the only memory: an export that is started again, after a crash or for what came since, goes
-on from them. `follow` is a loop of such batches, not a streaming query: it needs no checkpoint beside the table. A
-batch is about `batch_bytes` of log; what a killed batch had written belongs to nobody and is removed.
+The table's own commits are the only state: an export that is started again, after a crash or for new messages,
+continues from them. `follow` is a loop of such batches, not a streaming query, so it needs no checkpoint beside the
+table. A batch is about `batch_bytes` of log; files of a killed batch are not part of the table and are removed.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ import pyarrow as pa
 
 from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.errors import DamagedStore, InvalidConfig
-from flintlog.pipeline.tables.table_write import ExportTask, WrittenFile
-from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.reading.known_topics import no_messages_of
 from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
-from flintlog.pipeline.spark.new_directory import new_directory
-from flintlog.pipeline.tables.parquet_table import TableSpec
 from flintlog.pipeline.reading.partitions import plan
 from flintlog.pipeline.reading.places import local_path
 from flintlog.pipeline.reading.positions import next_record, stands
-from flintlog.pipeline.source import check_start
-from flintlog.pipeline.tables.table import Table, make_table
+from flintlog.pipeline.reading.split_partition import check_start
+from flintlog.pipeline.spark.failures import plain_errors
+from flintlog.pipeline.spark.new_directory import new_directory
 from flintlog.pipeline.spark.tasks import Progress, run_tasks
+from flintlog.pipeline.tables.parquet_table import TableSpec
+from flintlog.pipeline.tables.table import Table, make_table
+from flintlog.pipeline.tables.table_write import ExportTask, WrittenFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 BATCH_BYTES = 4 * 1024 * 1024 * 1024
 MIN_TASK_BYTES = 32 * 1024 * 1024
 SEARCH_INTERVAL_S = 10.0
-"""How often a log that does not grow is searched for records behind a damaged place."""
+"""How often a log that does not grow is searched for records after a damaged place."""
 
 warnings = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class ExportReport:
     bytes: int = 0
     batches: int = 0
     unparsed: int = 0
-    """Bodies that were not what the schema says."""
+    """Bodies that did not fit the schema."""
 
     positions: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
@@ -91,7 +91,7 @@ def export(
     options: ExportOptions | None = None,
     progress: Progress | None = None,
 ) -> ExportReport:
-    """Add to a table what stores hold and it does not; makes the table if there is none, of Parquet unless told.
+    """Add the messages to a table that it does not hold yet. A new table is of Parquet unless `form` names another.
 
     An Iceberg table may have a `name` in a catalog; else a catalog is made beside its files.
     """
@@ -149,7 +149,7 @@ class _Export:
         self.report = ExportReport(str(table.root), table.form)
 
     def opened(self) -> AbstractContextManager[None]:
-        find_logs(self.paths)  # a table is not made for a store that is not there
+        find_logs(self.paths)  # raises before a table is made for a store that does not exist
         options = self._options
         spec = TableSpec(
             topics=None if options.topics is None else sorted(options.topics),
@@ -161,7 +161,7 @@ class _Export:
         return self._table.opened(spec)
 
     def is_new(self) -> bool:
-        """Whether the table holds nothing of these stores yet, not even that there was nothing to hold."""
+        """Whether the table has no position for any of these stores yet."""
         return all(self._table.position(self._key(log)) is None for log in find_logs(self.paths, strict=False))
 
     def _make_task(self) -> ExportTask:
@@ -182,7 +182,7 @@ class _Export:
     # ------------------------------------------------------------------ batches
 
     def catch_up(self, stop: threading.Event | None = None) -> None:
-        """Batch after batch, until the table holds what the logs held at the beginning."""
+        """Add batches until the table holds everything that the logs held when this began."""
         began = time.perf_counter()
         logs = find_logs(self.paths, strict=self._options.fail_on_data_loss)
         starts = {log.broker: self._start(log) for log in logs}
@@ -192,7 +192,7 @@ class _Export:
         while any(starts[broker] < ends[broker] for broker in starts) and not (stop is not None and stop.is_set()):
             stops = _limited(starts, ends, self._options.batch_bytes)
             for log in logs:
-                # A batch ends where a record begins: by that the log is known again.
+                # A batch ends where a record begins, so that the position can be checked against the log later.
                 if starts[log.broker] < stops[log.broker] < ends[log.broker]:
                     stops[log.broker] = min(ends[log.broker], next_record(log, stops[log.broker]))
             self._run_batch([(log, starts[log.broker], stops[log.broker]) for log in logs], done, total)
@@ -217,7 +217,9 @@ class _Export:
                 path=log.uri,
                 advice="it was cut or replaced; export it into a new table",
             )
-        warnings.warning("%s: no record begins at %d, where the table is; it is read on behind", log.uri, position)
+        warnings.warning(
+            "%s: no record begins at %d, where the table ends; the export continues after it", log.uri, position
+        )
         return min(end, next_record(log, start))
 
     def _end(self, log: Log, start: int) -> int:
@@ -229,7 +231,7 @@ class _Export:
         return max(start, end)
 
     def _key(self, log: Log) -> str:
-        """Of a single store the directory's name does not matter."""
+        """The name of a log's position; a single store's directory may be renamed, so it is not part of the name."""
         return log.broker if self._is_glob else ""
 
     def _run_batch(self, ranges: list[tuple[Log, int, int]], done: int, total: int) -> None:

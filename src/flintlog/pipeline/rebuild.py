@@ -4,7 +4,7 @@
     tasks    read a split: queue entries to their places, keys and the rest spilled          rebuild_scan.py
     driver   do the splits meet? do queue offsets follow each other? else: serially          rebuild_serial.py
     tasks    queues with extension or batches; index files                 rebuild_build.py, rebuild_index.py
-    driver   fill up the beginnings, look for holes, sync meanwhile; swap directories        store/swap.py
+    driver   fill up the beginnings, look for holes, sync meanwhile; swap directories        store/recovery/swap.py
 
 The bytes are those of the embedded dispatcher; only index files are named after their first key instead of the clock.
 Nothing of the store changes before the swap, and with `into` nothing at all.
@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog import kernel
-from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
-from flintlog.derive.chains import QueueKey, Span, find_log_end, find_mismatch, join_spans
+from flintlog.derive.chains import Span, find_log_end, find_mismatch, join_spans
 from flintlog.derive.index_plan import index_file_names, plan_index_files
 from flintlog.derive.splits import SPLIT_BYTES, Split
 from flintlog.disk.media.durable_names import sync_files
@@ -34,38 +33,41 @@ from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.format.checkpoint import Checkpoint
 from flintlog.format.index_file import IndexLayout
 from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, segment_name
-from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, QueueKey, encode_queue_entry
 from flintlog.kernel import KEY
-from flintlog.pipeline.reading.known_topics import no_messages_of
-from flintlog.pipeline.reading.logs import Log, committed_end, find_logs
-from flintlog.pipeline.spark.new_directory import new_directory
-from flintlog.pipeline.reading.partitions import plan as plan_log_splits
-from flintlog.pipeline.reading.places import local_path
+from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
+from flintlog.maintenance.repair.kept_codes import bring_times_back
 from flintlog.pipeline.building.rebuild_build import QueueTask, build_queue
 from flintlog.pipeline.building.rebuild_index import IndexTask, build_index_file, thread_count
 from flintlog.pipeline.building.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, index_layout, read_split
 from flintlog.pipeline.building.rebuild_serial import rebuild_serially
 from flintlog.pipeline.building.staging import sync_tree
+from flintlog.pipeline.reading.known_topics import no_messages_of
+from flintlog.pipeline.reading.logs import Log, committed_end, find_logs
+from flintlog.pipeline.reading.partitions import plan as plan_log_splits
+from flintlog.pipeline.reading.places import local_path
+from flintlog.pipeline.spark.new_directory import new_directory
 from flintlog.pipeline.spark.tasks import Progress, run_tasks
+from flintlog.store.components import load_queue_types, make_parts
+from flintlog.store.dispatch.external.handshake import without_dispatcher
 from flintlog.store.log.checkpoint import CheckpointFile
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.dispatch.external.handshake import without_dispatcher
-from flintlog.store.components import load_queue_types, make_parts
 from flintlog.store.paths import StorePaths, with_found_ledger
+from flintlog.store.queues.deleted_queues import load_deleted
 from flintlog.store.recovery.swap import begin_swap, finish_swap, rebuild_room
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DERIVED = (CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX)
-"""In the order in which they are put into their places: a queue comes after its extension."""
+"""In the order in which they are put into place: a queue after its extension."""
 
 MIN_TASK_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class RebuildReport:
-    """What a rebuild did."""
+    """The figures of a rebuild."""
 
     store: str
     log_start: int = 0
@@ -78,14 +80,14 @@ class RebuildReport:
     key_count: int = 0
     seconds: float = 0.0
     serial_because: str | None = None
-    """Why it was done one record after another, if it was."""
+    """Why it was done record by record; None if it was not."""
 
     findings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class _Readings:
-    """What the splits gave, up to the log's end."""
+    """The results of the splits, up to the log's end."""
 
     splits: list[Split]
     results: list[SplitResult]
@@ -93,7 +95,7 @@ class _Readings:
 
     @classmethod
     def of(cls, splits: list[Split], results: list[SplitResult], first: int) -> _Readings:
-        """Leave out what lies behind the last record: it is no damage."""
+        """Leave out everything after the last record: it is no damage."""
         end = find_log_end(splits, [each.reach for each in results], [each.gaps for each in results]) or first
         kept = [(split, result) for split, result in zip(splits, results, strict=True) if split.start < end]
         return cls(
@@ -103,7 +105,7 @@ class _Readings:
         )
 
     def problem(self) -> str | None:
-        """Why the readings do not fit together, or are not all there is."""
+        """Why the results do not fit together or have gaps; None if they are fine."""
         gap = next((gap for result in self.results for gap in result.gaps), None)
         if gap is not None:
             return f"the log is damaged at {gap.start} ({gap.reason.name})"
@@ -122,21 +124,26 @@ def rebuild(
 ) -> RebuildReport:
     """Build a store's queues and index again, in place or `into` an empty directory; of some topics, or of all.
 
-    Without a `config` the store's files tell it. Raises `StoreInUse` when the store runs, unless the result goes
-    elsewhere.
+    Without a `config` it is inferred from the store's files. Raises `StoreInUse` when the store runs, unless `into` is
+    given.
     """
     started = time.perf_counter()
     root = local_path(store)
-    config = guessed_config(look_at(root)) if config is None else config
-    job = _Rebuild(spark, root, config, frozenset(topics), split_bytes, progress)
+    files = look_at(root) if config is None else None
+    config = guessed_config(files) if files is not None else config or StoreConfig()
+    doubtful = frozenset() if files is None else files.doubtful_levels
+    job = _Rebuild(spark, root, config, frozenset(topics), doubtful, split_bytes, progress)
     report = job.run_in_place() if into is None else job.run_into(local_path(into))
     report.seconds = time.perf_counter() - started
     return report
 
 
 def guessed_config(files: StoreFiles) -> StoreConfig:
-    """What the files tell. They do not tell whether light queues are served: messages that name some get theirs, as in
-    a repair, because a store that had them would otherwise lose them."""
+    """The configuration inferred from the files, with light queues enabled.
+
+    The files do not show whether the store serves light queues. As in a repair, they are built for the messages that
+    name them, because a store that had them would otherwise lose them.
+    """
     return files.config.with_changes(enable_lmq=True, enable_multi_dispatch=True)
 
 
@@ -149,6 +156,7 @@ class _Rebuild:
         root: Path,
         config: StoreConfig,
         topics: frozenset[str],
+        doubtful_levels: frozenset[int],
         split_bytes: int,
         progress: Progress | None,
     ) -> None:
@@ -156,6 +164,7 @@ class _Rebuild:
         self._root = root
         self._config = config
         self._topics = topics
+        self._doubtful_levels = doubtful_levels
         self._split_bytes = split_bytes
         self._progress = progress
         self._medium: Medium = LocalMedium()
@@ -176,7 +185,7 @@ class _Rebuild:
 
     def _replace_derived(self) -> None:
         finish_swap(self._paths, self._medium)
-        sync_files(self._paths.commit_logs, self._medium)  # the new checkpoint vouches for what is read of them
+        sync_files(self._paths.commit_logs, self._medium)  # the new checkpoint states that the log is durable
         room = rebuild_room(self._paths)
         self._medium.remove_tree(room)
         try:
@@ -184,7 +193,7 @@ class _Rebuild:
             self._medium.rename(staged, room / "staged")
             self._medium.sync_directory(room)
         except BaseException:
-            remove_leftovers(room, self._medium)  # nothing of it counts before the swap has begun
+            remove_leftovers(room, self._medium)  # nothing of it is used before the swap has begun
             raise
         begin_swap(self._paths, self._medium, self._names(), self._report.log_end, checkpoint)
         finish_swap(self._paths, self._medium)
@@ -204,7 +213,7 @@ class _Rebuild:
         return self._report
 
     def _check_store(self) -> None:
-        """The log is there, and the files that exist have the sizes that the new ones will have."""
+        """Raise unless the log exists, and the existing files have the sizes that the new ones will have."""
         find_logs((str(self._root),))
         probe = make_parts(self._root, self._config, OverlayMedium(self._medium), lambda: 0)
         probe.segments.load()
@@ -213,7 +222,7 @@ class _Rebuild:
             probe.index.load(last_exit_ok=True, index_safe_timestamp=0)
 
     def _names(self) -> list[str]:
-        """What is replaced: everything derived, or what belongs to the topics asked for."""
+        """The directories to replace: everything derived, or those of the requested topics."""
         if not self._topics:
             return list(DERIVED) if self._layout() is not None else list(DERIVED[:-1])
         return [f"{folder}/{topic}" for folder in DERIVED[:-1] for topic in sorted(self._topics)]
@@ -224,7 +233,7 @@ class _Rebuild:
     # ------------------------------------------------------------------ building
 
     def _build(self, room: Path) -> tuple[Path, Checkpoint]:
-        """Where everything is staged and synced, and the checkpoint that holds with it."""
+        """Build and sync everything in a staged directory; returns it, and the checkpoint that fits it."""
         checkpoint = CheckpointFile(self._paths.checkpoint, self._medium)
         checkpoint.load()
         log, cut_at = self._find_log(checkpoint.values)
@@ -240,13 +249,19 @@ class _Rebuild:
             self._report.log_end = self._start_over(plan, problem, cut_at, limit)
             sync_tree(self._medium, Path(plan.staged))
         staged = Path(plan.staged)
+        old, new = self._root / CONSUME_QUEUE, staged / CONSUME_QUEUE
+        bring_times_back(old, new, self._doubtful_levels, self._medium)
         self._check_topics(staged)
         self._count(staged, results)
         return staged, self._checkpoint_after(checkpoint.values, results, problem)
 
     def _check_topics(self, staged: Path) -> None:
-        """A topic with neither messages nor queues is a misspelt one; one whose messages have all gone has queues."""
-        for topic in sorted(self._topics):
+        """Raise for a topic with neither messages nor queues: it is misspelt, unless it was deleted.
+
+        A topic whose messages have all expired still has queues.
+        """
+        deleted = {queue.topic for queue in load_deleted(self._paths.deleted, self._medium).all()}
+        for topic in sorted(self._topics - deleted):
             places = [root / folder / topic for root in (staged, self._root) for folder in DERIVED[:-1]]
             if not any(self._medium.exists(place) for place in places):
                 raise no_messages_of([topic], [str(self._root)])
@@ -264,28 +279,29 @@ class _Rebuild:
         return log, file.base + seen.end if seen.count else None
 
     def _stop(self, log: Log, cut_at: int | None, limit: int | None) -> int:
-        """How far is read. What a ledger has not committed may still be cut."""
+        """How far to read. Entries that a ledger has not committed may still be cut."""
         stop = self._written_end(log) if cut_at is None else cut_at
         return stop if limit is None else min(stop, limit)
 
     def _written_end(self, log: Log) -> int:
-        """The log goes no further; the tasks find where it ends."""
+        """An upper bound of the log's end; the tasks find the end itself."""
         for file in reversed(log.files):
             raw = self._medium.open(Path(log.uri) / file.name)
-            # The file system takes pages that someone looked at for data; those are zeros all the same.
+            # The file system counts pages that were only read as data, but they are zero.
             written = kernel.written_end(raw.buffer, 0, raw.data_end(0))
             if written:
                 return file.base + written
         return log.first
 
     def _new_pass(self, room: Path) -> BuildPlan:
-        """Directories that no other pass has: attempts that nobody waits for any more may still write into theirs."""
+        """Directories of this pass alone: abandoned attempts may still write into theirs."""
         own = room / uuid.uuid4().hex
         staged, spill = own / "staged", own / "spill"
         self._medium.make_directories(staged)
         self._medium.make_directories(spill)
         types = load_queue_types(self._paths.topics, self._medium)
-        return BuildPlan.of(self._config, types, staged=staged, spill=spill, topics=self._topics or None)
+        topics, deleted = self._topics or None, load_deleted(self._paths.deleted, self._medium)
+        return BuildPlan.of(self._config, types, staged=staged, spill=spill, topics=topics, deleted=deleted.all())
 
     def _read(self, log: Log, stop: int, plan: BuildPlan) -> _Readings:
         cores = self._spark.sparkContext.defaultParallelism
@@ -297,7 +313,7 @@ class _Rebuild:
         return _Readings.of([planned.split for planned in splits], results, log.first)
 
     def _judge(self, readings: _Readings) -> tuple[dict[QueueKey, Span], str | None]:
-        """The queues, and why the fast way cannot be taken, if it cannot."""
+        """The queues, and why the parallel way cannot be taken, or None."""
         spans, out_of_step = join_spans(result.spans for result in readings.results)
         problem = readings.problem()
         if problem is None and out_of_step:
@@ -319,7 +335,7 @@ class _Rebuild:
         return end
 
     def _finish(self, plan: BuildPlan, results: list[SplitResult], spans: dict[QueueKey, Span]) -> None:
-        """All that follows from the whole log, durable: the disk takes the queues while tasks build the index."""
+        """Finish the queues and build the index, durably; the queues are synced while tasks build the index."""
         self._finish_queues(plan, results, spans)
         staged = Path(plan.staged)
         folders = [staged / info.name for info in self._medium.listing(staged)]
@@ -345,7 +361,7 @@ class _Rebuild:
                 self._report.findings.append(f"the offsets of {topic}/{queue_id} do not follow each other")
 
     def _finish_queue(self, folder: Path, plan: BuildPlan, span: Span) -> None:
-        """Fill a queue up that begins in the middle of a file, and see that no entry is missing."""
+        """Fill the beginning of a queue that starts in the middle of a file, and check that no entry is missing."""
         size = plan.consume_queue_bytes
         first, end = span.first * ENTRY_SIZE, span.next * ENTRY_SIZE
         for base in range(first - first % size, end, size):
@@ -392,7 +408,7 @@ class _Rebuild:
         )
 
     def _checkpoint_after(self, before: Checkpoint, results: list[SplitResult], problem: str | None) -> Checkpoint:
-        """After a clean stop what it says is still true; after another, all that was built is durable now."""
+        """The checkpoint: after a clean stop it is still right; otherwise one that covers everything just built."""
         if not self._medium.exists(self._paths.abort):
             return before
         last = max(results, key=lambda result: result.last_physical_offset, default=None)

@@ -2,11 +2,11 @@
 
     rows ─▶ chosen (topics, times, SQL) ─▶ in order ─▶ renamed, re-keyed, spread, shifted ─▶ the sink, one closed batch
 
-A replay is in the store whole or not at all, and once: it has a name, which follows from what was asked unless one is
+A replay is put whole or not at all, and only once. It has a name, which is derived from its options unless one is
 given, and the store remembers the names of the batches it has closed. So a replay that was killed, or whose answer was
 lost, is simply run again.
 
-The store gives offsets and store times of its own; `shift_ms` moves the time of birth.
+The store assigns new offsets and store times; `shift_ms` moves the time of birth.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import InvalidConfig
 from flintlog.format.properties import KEYS
 from flintlog.format.sys_flag import COMPRESSED, COMPRESSION_MASK
-from flintlog.pipeline.spark.failures import plain_errors
-from flintlog.pipeline.spark.new_directory import new_directory
-from flintlog.pipeline.reading.places import absolute, local_path
 from flintlog.pipeline.jobs.replay_source import Replayed, check_source, load_replayed
 from flintlog.pipeline.jobs.selection import keys_by, of_topics, seen_by_consumers, stored_between, typed
+from flintlog.pipeline.reading.places import absolute, local_path
 from flintlog.pipeline.sink.sink import StagingArea, check_place
 from flintlog.pipeline.sink.sink_options import parse_sink_options
 from flintlog.pipeline.sink.sink_rows import KAFKA, TYPES
+from flintlog.pipeline.spark.failures import plain_errors
+from flintlog.pipeline.spark.new_directory import new_directory
 from flintlog.pipeline.spark.tasks import Progress, watched
-from flintlog.store.recovery.batch_notes import parse_closed, parse_opened_start
 from flintlog.store.paths import StorePaths
+from flintlog.store.recovery.batch_notes import parse_closed, parse_opened_start
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -67,7 +67,7 @@ class ReplayOptions:
 
 @dataclass(slots=True)
 class ReplayReport:
-    """What was put."""
+    """The figures of a replay."""
 
     source: str
     form: str
@@ -92,7 +92,7 @@ def replay(
     config: str | None = None,
     progress: Progress | None = None,
 ) -> ReplayReport:
-    """Put the messages of a table or store into a store, once; `again` does one over that was done before."""
+    """Put the messages of a table or store into a store, once; `again` repeats a replay that was done before."""
     began = time.perf_counter()
     options = options or ReplayOptions()
     origin = absolute(source)
@@ -129,13 +129,13 @@ def _put(spark: SparkSession, frame: DataFrame, given: Mapping[str, str], progre
 
 
 def _name(source: str, form: str, options: ReplayOptions) -> str:
-    """The same for the same question."""
+    """A name that is the same for the same source and options."""
     asked = msgspec.json.encode([source, form, options], order="sorted")
     return f"replay-{hashlib.sha256(asked).hexdigest()[:32]}"
 
 
 def _last_batch(area: StagingArea) -> int | None:
-    """The last batch of this name that the store has; what a crash left open is settled first."""
+    """The last closed batch of this name; a batch that a crash left open is closed or cut first."""
     medium, notes = LocalMedium(), StorePaths.of(area.root, None).batches
     if not medium.exists(notes):
         return None
@@ -220,7 +220,7 @@ def _only_messages(frame: DataFrame) -> DataFrame:
 
 
 def _spread(frame: DataFrame, queues: int) -> DataFrame:
-    """Messages of one key go to one queue; those without a key stay in theirs, as far as there are so many."""
+    """Put messages of one key into one queue; those without a key keep their queue, modulo the number of queues."""
     from pyspark.sql import functions as f
 
     kinds = dict(frame.dtypes)

@@ -4,8 +4,8 @@
     topics       counts, sizes, delays of each topic              keys       the most frequent keys
     sizes        how many messages of which size                  groups     how far consumer groups are behind
 
-Bodies are not read. What is asked more than once is kept by Spark while the report is made. A delay is the time from a
-message's birth at its producer to its storing; where clocks differ it may be negative, and counts as it is.
+Bodies are not read. Spark caches the rows while the report is made. A delay is the time from a message's birth at its
+producer to its storing; if clocks differ it may be negative, and is counted as such.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from flintlog.errors import DamagedStore
 from flintlog.maintenance.inspect.overview import groups as group_offsets
 from flintlog.maintenance.inspect.store_files import look_at
-from flintlog.errors import DamagedStore
-from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.reading.known_topics import no_messages_of
 from flintlog.pipeline.reading.logs import Log, find_damage, find_logs
+from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.sql import load_messages
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ class Report:
     keys: list[dict[str, object]]
     groups: list[dict[str, object]]
     damage: str | None = None
-    """Why these are only the messages that could be read: a file of the log that is missing or has a wrong size."""
+    """Why some messages could not be read: a file of the log is missing or has a wrong size; None if all could."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What is reported about, looked at once: on storage elsewhere a listing is dear."""
+    """The stores of a report, listed once: on remote storage a listing is expensive."""
 
     paths: tuple[str, ...]
     logs: tuple[Log, ...]
@@ -142,7 +142,7 @@ def report(
 def report_on(
     spark: SparkSession, stores: Stores, *, config: StoreConfig | None, topics: Sequence[str], top: int
 ) -> Report:
-    """The same for stores that were looked at before."""
+    """The same for stores that were found before."""
     frames = _frames(spark, stores, config, topics, top)
     try:
         with plain_errors("the report"):
@@ -154,12 +154,12 @@ def report_on(
         frames.release()
     (totals,) = found.pop("totals")
     damage = find_damage(stores.logs)
-    told = None if damage is None else str(damage)
-    return Report(", ".join(stores.paths), frames.step_ms, totals, **found, damage=told)
+    reason = None if damage is None else str(damage)
+    return Report(", ".join(stores.paths), frames.step_ms, totals, **found, damage=reason)
 
 
 def choose_step(span_ms: int) -> int:
-    """A step of time that gives a readable number of them; a rate over less than a second in all would say nothing.
+    """A step of time that gives a readable number of steps; a second if the whole span is shorter.
 
     >>> choose_step(0), choose_step(3_000), choose_step(3_600_000)
     (1000, 100, 60000)

@@ -1,8 +1,8 @@
 """A Spark session with nothing to set up.
 
-Jobs work in any session: one that the user started (a notebook, `spark-submit`) is taken as it is. One that we start
-runs on this machine unless told otherwise, uses this Python for its workers, keeps Java's frames out of
-error messages, starts tasks faster (`daemon.py`), and takes rows from Python with fewer checks.
+Jobs work in any session: one that the user started (a notebook, `spark-submit`) is used unchanged. A session that we
+start runs on this machine by default, uses this Python for its workers, keeps Java's frames out of error messages,
+starts tasks faster (`daemon.py`), and takes rows from Python with fewer checks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOPBACK = "127.0.0.1"
 _MASTERS = re.compile(r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
 
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-"""Arrow in Java looks at each value's place and null bit again, after Spark has: a sixth of what a row costs."""
+"""Arrow in Java checks each value's place and null bit again, after Spark: a sixth of a row's cost."""
 
 SETTINGS: Mapping[str, str] = {
     "spark.app.name": "flintlog",
@@ -62,7 +62,7 @@ def _start(master: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    if _MASTERS.fullmatch(master) is None:  # Spark would say so with frames of Java, and end as if there were no Java
+    if _MASTERS.fullmatch(master) is None:  # Spark's own error has Java's frames, and looks as if there were no Java
         raise InvalidConfig(
             f"{master!r} is no master that Spark knows",
             advice="local[*], local[2], spark://HOST:PORT, k8s://HOST:PORT or yarn",
@@ -80,7 +80,7 @@ def _start(master: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _local_settings(master: str) -> dict[str, str]:
-    """On one machine nobody else needs to reach the driver, and the JVM's log is kept short."""
+    """Settings of the driver: on one machine only the loopback address, and a short log of the JVM."""
     options = f"{ARROW_OPTIONS} -Dlog4j2.configurationFile=file:{_log_settings()}"
     found = {"spark.driver.extraJavaOptions": options}
     if master.startswith("local"):
@@ -93,7 +93,7 @@ def _log_settings() -> str:
 
 
 def _prepare_environment(master: str) -> None:
-    """What Spark takes from the environment: the workers' Python, and where it finds this package."""
+    """Set the environment that Spark reads: the workers' Python, and where they find this package."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master.startswith("local"):
@@ -101,5 +101,5 @@ def _prepare_environment(master: str) -> None:
     home = os.fspath(Path(__file__).resolve().parents[2])
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if home not in (*known, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
-        # From a source tree: what this process found by its own search path, the workers must find too.
+        # From a source tree: the workers must find the package that this process found by its own search path.
         os.environ["PYTHONPATH"] = os.pathsep.join(entry for entry in (home, *known) if entry)

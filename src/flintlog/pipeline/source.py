@@ -1,14 +1,14 @@
 """`spark.read.format("flintlog")` and `spark.readStream.format("flintlog")`: the messages of store directories as rows.
 
 The driver lists the log's files, finds its end and plans splits; tasks map their file and read their split. Nothing is
-written and no lock is taken, so the store may be running meanwhile; what is put after the planning is not read.
-Push-down is offered only when `pushdown` asks for it: with Spark's default settings a reader that offers it fails.
+written and no lock is taken, so the store may be running meanwhile; messages put after the planning are not read.
+Push-down is offered only with the option `pushdown`: with Spark's default settings a reader that offers it fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -31,19 +31,12 @@ from flintlog.errors import InvalidConfig
 from flintlog.pipeline.reading.known_topics import check_topics
 from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.options import EARLIEST, LATEST, SourceOptions, check_kind, parse_source_options, resolve
-from flintlog.pipeline.reading.partitions import LogSplit, plan, start_at_time
-from flintlog.pipeline.reading.reading import Reading
+from flintlog.pipeline.reading.partitions import plan, start_at_time
 from flintlog.pipeline.reading.rows import RowShape
+from flintlog.pipeline.reading.split_partition import SplitPartition, check_start, read_declared
 from flintlog.pipeline.sink.sink_options import parse_sink_options
 
 NAME = "flintlog"
-
-
-@dataclass
-class SplitPartition(InputPartition):
-    """One task's share. (Spark's class wants a `value`.)"""
-
-    value: LogSplit
 
 
 class FlintlogSource(DataSource):
@@ -70,7 +63,7 @@ class FlintlogSource(DataSource):
         return RowShape(asked.schema, asked.include_body, is_glob(asked.paths), asked.columns)
 
     def schema(self) -> StructType:
-        """Asked for by `load`, for batches and streams: a store that cannot be read is told there."""
+        """Called by `load`, for batches and streams: a store that cannot be read is reported there."""
         find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
         return from_arrow_schema(self.shape.declared(), prefer_timestamp_ntz=False)
 
@@ -107,13 +100,13 @@ class FlintlogSource(DataSource):
 
 
 class BatchReader(DataSourceReader):
-    """One reading of what the logs hold now."""
+    """Reads what the logs hold now."""
 
     def __init__(self, asked: SourceOptions, shape: RowShape) -> None:
         self.asked = asked
         self.shape = shape
         self._named = asked.topics or ()
-        """Topics that the user has named, and not a filter: of these there must be something."""
+        """Topics that the user named, not a filter: these must exist."""
 
     def partitions(self) -> Sequence[InputPartition]:
         logs = find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
@@ -132,7 +125,7 @@ class BatchReader(DataSourceReader):
         check_start(start, log, asked.fail_on_data_loss)
         if start > stop and asked.ending_offsets is not None:
             raise InvalidConfig(
-                f"option startingOffsets = {start} lies behind endingOffsets = {stop}",
+                f"option startingOffsets = {start} is after endingOffsets = {stop}",
                 advice="a range begins before it ends",
             )
         if asked.starting_timestamp is not None:
@@ -145,7 +138,7 @@ class BatchReader(DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """The same, which reads less when a query asks for topics, or for messages from a time or an offset on."""
+    """The same, but reads less for queries on topics, or on messages from a time or an offset on."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         for each in filters:
@@ -153,7 +146,7 @@ class PushdownReader(BatchReader):
                 yield each
 
     def _take(self, given: Filter) -> bool:
-        """Whether a filter is done here, wholly; what only narrows the range is for Spark to do again."""
+        """Whether a filter is applied completely here; one that only narrows the range is applied again by Spark."""
         if isinstance(given, (EqualTo, In)) and given.attribute == ("topic",):
             values = given.value if isinstance(given, In) else (given.value,)
             known = self.asked.topics
@@ -164,31 +157,3 @@ class PushdownReader(BatchReader):
             since = max(int(given.value), self.asked.starting_timestamp or 0)
             self.asked = replace(self.asked, starting_timestamp=since)
         return False
-
-
-def reading_of(asked: SourceOptions, shape: RowShape) -> Reading:
-    """How tasks read, by the options."""
-    return Reading(
-        shape,
-        topics=asked.topics,
-        starting_timestamp=asked.starting_timestamp,
-        decompress=asked.decompress,
-        verify_crc=asked.verify_crc,
-        fail_on_data_loss=asked.fail_on_data_loss,
-    )
-
-
-def read_declared(asked: SourceOptions, shape: RowShape, planned: LogSplit) -> Iterator[pa.RecordBatch]:
-    """The rows of a split, with the schema that Spark was told; nothing is copied."""
-    schema = shape.declared()
-    return (batch.cast(schema) for batch in reading_of(asked, shape).read(planned))
-
-
-def check_start(start: int, log: Log, fail_on_data_loss: bool) -> None:
-    """A log that no longer has its asked-for beginning is an error, unless what is left is asked for."""
-    if start < log.first and fail_on_data_loss:
-        raise InvalidConfig(
-            f"the log of {log.broker} begins at {log.first}, and {start} was asked for",
-            path=log.uri,
-            advice="its older files were deleted; option failOnDataLoss=false reads what is left",
-        )

@@ -1,7 +1,7 @@
 """SQL over stores: the view `messages` has a row for each message, with the columns of the source.
 
-Python sources have no column pruning, so the view leaves bodies out when the question cannot mean them: it neither
-names `body` nor takes all columns.
+Python sources have no column pruning, so the view leaves bodies out if the query cannot need them: it neither names
+`body` nor selects all columns.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import InvalidConfig
-from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.reading.logs import find_logs
 from flintlog.pipeline.reading.places import absolute
+from flintlog.pipeline.spark.failures import plain_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +38,7 @@ _BODY = re.compile(r"\bbody\b|\*", re.IGNORECASE)
 
 
 def load_messages(spark: SparkSession, stores: Sequence[str], options: Mapping[str, str]) -> DataFrame:
-    """The messages of stores as rows; a wrong path or option is one sentence."""
+    """The messages of stores as rows; a wrong path or option raises one clear error."""
     pushdown = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false") or "false"
     with plain_errors("reading the store"):
         reader = spark.read.format("flintlog").option("pushdown", pushdown)
@@ -67,14 +67,14 @@ def query(
 
 
 def _check_question(text: str) -> None:
-    """Refuse what would change something: Spark does that at once, and a question may be put to it twice."""
+    """Refuse commands that change something: Spark runs them at once, and a query may be sent to it twice."""
     command = _COMMAND.match(text)
     if command is not None:
         raise InvalidConfig(f"{command[1]} is no question", advice=_QUESTIONS)
 
 
 def _check_plan(spark: SparkSession, text: str) -> None:
-    """The same for what begins as a question, as `with … insert` does. A session elsewhere cannot be asked."""
+    """The same for text that begins as a query, as `with … insert` does. A Connect session cannot be checked."""
     from py4j.java_gateway import is_instance_of
 
     session = getattr(spark, "_jsparkSession", None)

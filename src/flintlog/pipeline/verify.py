@@ -4,8 +4,9 @@
     tasks    a range: its records, their queue entries and keys; an index file: its chains
     driver   look again at ranges that met inside a record; judge all results; side files
 
-Planning and judging are `flintlog.maintenance.verify.verify`'s, so both find the same. A task gets names and places, and maps the
-files itself: they must be at the same path wherever tasks run. Nothing is changed, and the store may be running.
+Planning and judging are `flintlog.maintenance.verify.verify`'s, so both find the same. A task gets names and places,
+and maps the files itself: they must be at the same path wherever tasks run. Nothing is changed, and the store may be
+running.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flintlog.maintenance.verify.verify import Mode, Verification
-from flintlog.maintenance.verify.verify import verify as verify_files
-from flintlog.checks.derived_files import DerivedFiles, LedgerView, QueueFilesView, QueueKey
+from flintlog.checks.derived_files import DerivedFiles, LedgerView, QueueFilesView
 from flintlog.checks.finding import Finding
-from flintlog.checks.judge import IndexSequence, LogRange, RangeResult, check_index_file, check_range
 from flintlog.checks.index_files import IndexFileView
+from flintlog.checks.judge import IndexSequence, LogRange, RangeResult, check_index_file, check_range
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.remote import RemoteMedium
 from flintlog.disk.media.source import MappedSource
+from flintlog.format.queue_entry import QueueKey
 from flintlog.kernel import Crc
+from flintlog.maintenance.verify.verify import Mode, Verification
+from flintlog.maintenance.verify.verify import verify as verify_files
 from flintlog.pipeline.reading.logs import open_source
 from flintlog.pipeline.spark.tasks import Progress, run_tasks
 
@@ -69,6 +71,7 @@ class SharedFiles:
     index: tuple[IndexFileView, ...] | None
     delay_levels_ms: tuple[int, ...]
     checked_crc: Crc
+    doubtful_levels: frozenset[int]
     ledger: LedgerView | None = None
     uri: str | None = None
     """Where they are, if not on a mounted file system."""
@@ -94,9 +97,16 @@ def verify(
         delay_levels_ms: tuple[int, ...],
         checked_crc: Crc,
     ) -> tuple[list[RangeResult], list[Finding]]:
-        told = None if index is None else index.files
+        index_files = None if index is None else index.files
         shared = SharedFiles(
-            dict(derived.queues), derived.batch_topics, told, delay_levels_ms, checked_crc, derived.ledger, uri
+            dict(derived.queues),
+            derived.batch_topics,
+            index_files,
+            delay_levels_ms,
+            checked_crc,
+            derived.doubtful_levels,
+            derived.ledger,
+            uri,
         )
         # Chains first: an index file takes longer than a range, and should not be what all wait for.
         items: list[LogRange | IndexFileView] = [*chains, *ranges]
@@ -130,7 +140,8 @@ def look_at_item(shared: SharedFiles, item: LogRange | IndexFileView) -> RangeRe
 
     if isinstance(item, IndexFileView):
         return check_index_file(read, item)
-    derived = DerivedFiles(read, shared.queues, shared.batch_topics, ledger=shared.ledger)
+    doubtful = shared.doubtful_levels
+    derived = DerivedFiles(read, shared.queues, shared.batch_topics, ledger=shared.ledger, doubtful_levels=doubtful)
     index = None if shared.index is None else IndexSequence(read, shared.index)
     view = read(item.file.path, 0, item.file.size)
     return check_range(

@@ -1,4 +1,4 @@
-"""A connection that sends requests and finds the answers by their opaque. For one asyncio loop."""
+"""A connection that sends requests and matches the answers by their opaque. For one asyncio loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _READ_BYTES: Final = 64 * 1024
 
 
 class RemotingClient:
-    """Requests to one address. It connects when it is first needed, and again after a connection broke."""
+    """Requests to one address. It connects with the first call, and again after a connection broke."""
 
     def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         host, _, port = address.rpartition(":")
@@ -47,7 +47,7 @@ class RemotingClient:
                 return await answer
         except TimeoutError:
             if self._writer is not None and self._heard_count == heard_before:
-                self._writer.transport.abort()  # who is silent may be cut off: the next call finds out by connecting
+                self._writer.transport.abort()  # perhaps a partition: the next call makes a new connection
             raise PeerFailed(f"{self.address} did not answer request {request.code} in time") from None
         except OSError as error:
             raise PeerFailed(f"{self.address} cannot be reached: {error.strerror or error}") from None
@@ -58,7 +58,7 @@ class RemotingClient:
         async with self._connecting:
             if self._writer is None or self._writer.is_closing():
                 reader, self._writer = await asyncio.open_connection(self._host, self._port)
-                self._waiting = {}  # those of an old connection are told by who reads from it
+                self._waiting = {}  # the old connection's reader fails the calls that wait on it
                 self._reading = asyncio.create_task(self._read(reader, self._writer, self._waiting))
             return self._writer
 
@@ -85,7 +85,7 @@ class RemotingClient:
                     answer.set_exception(PeerFailed(f"{self.address}: {reason}"))
 
     async def close(self) -> None:
-        """Close the connection; who still waits is told."""
+        """Close the connection; calls that still wait fail."""
         if self._writer is not None:
             self._writer.close()
         if self._reading is not None:

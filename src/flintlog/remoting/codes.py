@@ -1,4 +1,4 @@
-"""The request and response codes that flintlog speaks, by RocketMQ's numbers."""
+"""The request and response codes that flintlog uses, with RocketMQ's numbers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ GET_ALL_MESSAGE_REQUEST_MODE: Final = 402
 GET_BROKER_HA_STATUS: Final = 907
 
 COMPARE_LOG: Final = 19_001
-"""Ours: the digest of a range of the log, for a slave that wants to know whether it holds the same bytes."""
+"""Ours: the digest of a range of the log, by which a slave checks that it holds the same bytes."""
 ANNOUNCE_REPLICA: Final = 19_002
-"""Ours: which store the HA connection from an address belongs to, so that one that is connected twice counts once."""
+"""Ours: the store of the HA connection from an address, so that a store with two connections counts once."""

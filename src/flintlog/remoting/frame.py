@@ -1,8 +1,8 @@
-"""One remoting command on the wire, RocketMQ's two forms of its header.
+"""One remoting command on the wire, with RocketMQ's two forms of its header.
 
     0        4             8            8 + H
     +--------+------+------+------------+----------+
-    | total  | type | H    | header     | body     |       big-endian; total counts everything behind itself
+    | total  | type | H    | header     | body     |       big-endian; total counts the bytes after itself
     +--------+------+------+------------+----------+
     4        1      3      H            total - 4 - H
 
@@ -14,7 +14,7 @@
                      +------+----------+---------+--------+------+-----+-----------+-----+-----------------+
                      fields: repeated length (2), name, length (4), value; an empty text means none
 
-A reply has its request's form and opaque. Every length is checked before anything is read or allocated by it.
+A reply has its request's form and opaque. Every length is checked before it is used to read or allocate.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from flintlog.errors import FormatError
 
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 MAX_HEADER_BYTES: Final = 128 * 1024
-"""Fields of a request; RocketMQ's largest are a message's properties, 32 KiB."""
+"""The header holds a request's fields; RocketMQ's largest are a message's properties, 32 KiB."""
 JSON_FORM: Final = 0
 BINARY_FORM: Final = 1
 RESPONSE: Final = 1
 ONE_WAY: Final = 2
 VERSION: Final = 513
-"""What RocketMQ 5.5.0 says of itself."""
+"""The version number that RocketMQ 5.5.0 sends."""
 
 LANGUAGES: Final = (
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST",
@@ -130,7 +130,7 @@ def parse_frame(data: bytes) -> Command:
 
 
 class FrameReader:
-    """Cuts a stream into commands. After a FormatError the stream is of no more use: close the connection."""
+    """Splits a stream into commands. It cannot be used after a FormatError: close the connection."""
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
@@ -138,11 +138,11 @@ class FrameReader:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a frame that is not whole yet."""
+        """Bytes of an incomplete frame."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Command]:
-        """Take what was received; the commands that are now whole."""
+        """Add received bytes; returns the commands that are now complete."""
         buffer = self._buffer
         buffer += data
         found: list[Command] = []
@@ -213,7 +213,7 @@ def _number(values: Mapping[str, object], name: str) -> int:
 
 
 def _text(value: object) -> str:
-    """Some clients write numbers and booleans into the fields."""
+    """A field's value as text: some clients send numbers and booleans."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 

@@ -1,7 +1,7 @@
-"""A server of remoting commands: reads frames, asks a handler for each code, sends the answers.
+"""A server of remoting commands: reads frames, calls the handler of each code, and sends the answers.
 
-Everything runs in the asyncio loop that `start` was called in. A connection that sends something that is no frame, or
-nothing for the idle time, is closed, and its address logged once. So is one above the bound.
+Everything runs in the asyncio loop that `start` was called in. A connection is closed when it sends a malformed frame,
+is silent for the idle time, or exceeds the number of connections. A refused address is logged once.
 """
 
 from __future__ import annotations
@@ -29,18 +29,16 @@ MayConnect = Callable[[str], bool]
 
 @contextmanager
 def naming_the_port(host: str, port: int) -> Iterator[None]:
-    """Whoever listens in here says which port it could not have."""
+    """Turn an OSError from listening into an error that names the port."""
     try:
         yield
     except OSError as failure:
-        advice = "another process may have it: stop that one, or choose another port"
-        raise InvalidConfig(
-            f"{host}:{port} cannot be listened on: {failure.strerror or failure}", advice=advice
-        ) from None
+        advice = "another process may use it: stop that process, or choose another port"
+        raise InvalidConfig(f"cannot listen on {host}:{port}: {failure.strerror or failure}", advice=advice) from None
 
 
 class RemotingServer:
-    """Answers requests by their codes. `may_connect` is asked with the peer's address before a byte is read."""
+    """Answers requests by their codes. `may_connect` gets the peer's address before a byte is read."""
 
     def __init__(
         self,
@@ -61,7 +59,7 @@ class RemotingServer:
         self._complained: set[str] = set()
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; the port, which is a free one when 0 was asked for."""
+        """Listen; returns the port (a free one for 0)."""
         with naming_the_port(host, port):
             self._server = await asyncio.start_server(self._serve, host, port)
         return int(self._server.sockets[0].getsockname()[1])

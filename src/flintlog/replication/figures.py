@@ -1,4 +1,4 @@
-"""What is measured of a node, whichever way it is replicated: role, positions, and how far behind every peer is."""
+"""The figures of a node, for both kinds of replication: role, positions, and every peer's lag."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class PeerFigures:
 
 @dataclass(frozen=True, slots=True)
 class NodeFigures:
-    """A node now."""
+    """The present figures of a node."""
 
     role: str
     log_start: int
     log_end: int
     is_connected: bool = True
-    """Whether a follower hears its leader, or a slave its master."""
+    """Whether a follower is in contact with its leader, or a slave with its master."""
     peers: tuple[PeerFigures, ...] = ()
     more: Mapping[str, float] = field(default_factory=dict)
-    """What only one way of replication has: `term`, `committed_offset`."""
+    """Figures of one kind of replication only: `term`, `committed_offset`, `refused_entries`."""
 
 
 class Node(Protocol):
@@ -38,7 +38,7 @@ class Node(Protocol):
 
     @property
     def store(self) -> Store:
-        """Its store, as it is open now."""
+        """Its open store; a node that reopens has a new one."""
 
     def figures(self) -> NodeFigures:
         """Role, positions and peers."""

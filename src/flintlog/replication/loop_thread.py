@@ -1,4 +1,4 @@
-"""A thread of its own with an asyncio loop in it: all sockets of a node, so that no put waits for a peer."""
+"""A thread that runs an asyncio loop for all sockets of a node, so that no put waits for a peer's socket."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class LoopThread:
         self.loop.run_forever()
 
     def call(self, work: Coroutine[object, object, T], timeout_s: float = _STOP_TIMEOUT_S) -> T:
-        """Run to the end in the loop; the caller waits."""
+        """Run a coroutine in the loop and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout_s)
 
     def leave(self, work: Coroutine[object, object, None], timeout_s: float = _STOP_TIMEOUT_S) -> None:
-        """Run the last work, then `stop`. What hangs or fails there keeps nobody from closing what is behind it."""
+        """Run the last work, then `stop`. A failure or timeout is only logged: the caller must close its store."""
         try:
             self.call(work, timeout_s)
-        except Exception as failure:  # noqa: BLE001 - the store behind it is to be closed whatever a peer did
-            log.warning("a node did not end in order: %s", str(failure) or type(failure).__name__)
+        except Exception as failure:  # noqa: BLE001 - the store must be closed whatever a peer did
+            log.warning("a node did not stop cleanly: %s", str(failure) or type(failure).__name__)
         self.stop()
 
     def stop(self) -> None:
-        """Cancel what still runs and end the thread. A second call does nothing."""
+        """Cancel all tasks and end the thread. A second call does nothing."""
         if self.loop.is_closed():
             return
         with contextlib.suppress(TimeoutError):

@@ -1,12 +1,13 @@
-"""A node's figures as Prometheus metrics, its store's among them. Needs the extra `flintlog[metrics]`.
+"""A node's figures as Prometheus metrics, with those of its store. Needs the extra `flintlog[metrics]`.
 
 flintlog_replica_role{role="SYNC_MASTER"}           1
-flintlog_replica_connected                          1 while a slave or follower hears who it follows
-flintlog_replica_log_start_offset, ..._end_offset   what this node holds
-flintlog_replica_peers, ..._peers_in_sync           how many there are
-flintlog_replica_peer_acknowledged_offset{peer}     what a peer has told us that it holds
-flintlog_replica_peer_lag_bytes{peer}               what it lacks of our log
-flintlog_replica_peer_in_sync{peer}                 whether it counts
+flintlog_replica_connected                          1 while a slave or follower is in contact with its master or leader
+flintlog_replica_log_start_offset, ..._end_offset   the range of this node's log
+flintlog_replica_refused_entries                    entries that arrived damaged at a ledger member and were refused
+flintlog_replica_peers, ..._peers_in_sync           the number of peers
+flintlog_replica_peer_acknowledged_offset{peer}     the log end that a peer has reported
+flintlog_replica_peer_lag_bytes{peer}               the bytes of our log that it lacks
+flintlog_replica_peer_in_sync{peer}                 whether it counts as in sync
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _PREFIX = "flintlog_replica"
 
 
 class NodeCollector:
-    """Register it with a `CollectorRegistry`. A node that is being reopened has no figures for that moment."""
+    """Register it with a `CollectorRegistry`. While a node reopens its store it yields no figures."""
 
     def __init__(self, node: Node) -> None:
         try:
@@ -38,11 +39,11 @@ class NodeCollector:
         self._core = metrics_core
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the names are known."""
+        """Nothing, so that registering does not collect."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics, with the values of now."""
+        """All metrics with their present values."""
         try:
             yield from self._of_node()
             yield from StoreCollector(self._node.store).collect()
@@ -50,27 +51,27 @@ class NodeCollector:
             return
 
     def _of_node(self) -> Iterator[Metric]:
-        told = self._node.figures()
-        role = self._family("role", "What the node is.", ("role",))
-        role.add_metric((told.role,), 1.0)
+        figures = self._node.figures()
+        role = self._family("role", "The node's role.", ("role",))
+        role.add_metric((figures.role,), 1.0)
         yield role
         for name, about, value in (
-            ("connected", "Whether it hears whom it follows.", float(told.is_connected)),
-            ("log_start_offset", "Where its log begins.", told.log_start),
-            ("log_end_offset", "Where its log ends.", told.log_end),
-            ("peers", "Peers that are known.", len(told.peers)),
-            ("peers_in_sync", "Peers that count.", sum(peer.is_in_sync for peer in told.peers)),
-            *((name, f"The node's {name.replace('_', ' ')}.", value) for name, value in told.more.items()),
+            ("connected", "Whether it is in contact with its master or leader.", float(figures.is_connected)),
+            ("log_start_offset", "The start of its log.", figures.log_start),
+            ("log_end_offset", "The end of its log.", figures.log_end),
+            ("peers", "Known peers.", len(figures.peers)),
+            ("peers_in_sync", "Peers in sync.", sum(peer.is_in_sync for peer in figures.peers)),
+            *((name, f"The node's {name.replace('_', ' ')}.", value) for name, value in figures.more.items()),
         ):
             metric = self._family(name, about, ())
             metric.add_metric((), value)
             yield metric
-        yield from self._of_peers(told.peers)
+        yield from self._of_peers(figures.peers)
 
     def _of_peers(self, peers: Iterable[PeerFigures]) -> Iterator[Metric]:
-        acknowledged = self._family("peer_acknowledged_offset", "What a peer has told us that it holds.", ("peer",))
-        lag = self._family("peer_lag_bytes", "What a peer lacks of our log.", ("peer",))
-        in_sync = self._family("peer_in_sync", "Whether a peer counts.", ("peer",))
+        acknowledged = self._family("peer_acknowledged_offset", "The log end that a peer has reported.", ("peer",))
+        lag = self._family("peer_lag_bytes", "The bytes of our log that a peer lacks.", ("peer",))
+        in_sync = self._family("peer_in_sync", "Whether a peer is in sync.", ("peer",))
         for peer in peers:
             acknowledged.add_metric((peer.peer,), peer.acknowledged)
             lag.add_metric((peer.peer,), peer.lag_bytes)
@@ -93,7 +94,7 @@ class MetricsServer:
         try:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as failure:
-            raise InvalidConfig(f"no metrics on {host}:{port}: {failure.strerror}") from None
+            raise InvalidConfig(f"cannot serve metrics on {host}:{port}: {failure.strerror}") from None
         self.port: int = self._server.server_port
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What a node says of itself: request 907, in the JSON of RocketMQ's `haStatus`, with a few members more.
+"""The status of a node: request 907, in the JSON of RocketMQ's `haStatus` with a few more members.
 
 {"master":true, "masterCommitLogMaxOffset":4096, "inSyncSlaveNums":1,
  "haConnectionInfo":[{"addr":"10.0.0.8:40122", "slaveAckOffset":4096, "transferFromWhere":4096, "diff":0,
@@ -30,7 +30,7 @@ class ReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """A node as it is now: a master with its replicas, or a slave with its master."""
+    """The present state of a node: a master with its replicas, or a slave with its master."""
 
     role: str
     log_start: int
@@ -40,12 +40,13 @@ class NodeStatus:
     is_connected: bool = False
     trouble: str | None = None
     term: int | None = None
-    """Of a ledger's member only, like `committed`: up to where the group has its log."""
+    """Only for a ledger member, like `committed`."""
     committed: int | None = None
+    """The end of the log that the group has committed."""
 
 
 _MEMBER_ROLES = ("LEADER", "FOLLOWER", "CANDIDATE")
-"""Of a ledger's members; who leads is the group's master."""
+"""The roles of ledger members; the leader is reported as the master."""
 
 
 class _Connection(msgspec.Struct, rename="camel"):
@@ -98,11 +99,11 @@ def encode_status(status: NodeStatus) -> bytes:
 
 
 def parse_status(body: bytes) -> NodeStatus:
-    """The status of a node of ours, or of a broker of RocketMQ's."""
+    """Parse the status of a flintlog node or a RocketMQ broker."""
     try:
         info = decode_json(body, _Info)
     except FormatError as error:
-        raise PeerFailed(f"a status that cannot be read: {error.what}") from None
+        raise PeerFailed(f"the status cannot be read: {error.what}") from None
     client = info.ha_client_runtime_info
     replicas = [
         ReplicaStatus(each.addr, each.slave_ack_offset, each.transfer_from_where, each.diff, each.in_sync)

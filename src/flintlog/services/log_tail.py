@@ -1,4 +1,4 @@
-"""Where a queue goes on behind a place in the log."""
+"""Where a queue continues after a place in the log."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from flintlog.store.store import Store
 
 
-def first_behind(store: Store, topic: str, queue_id: int, physical_offset: int) -> int:
-    """The first offset of a queue whose message lies there or behind; entries are in the order of the log."""
+def first_after(store: Store, topic: str, queue_id: int, physical_offset: int) -> int:
+    """The first queue offset whose message lies at or after a physical offset; entries are in the log's order."""
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""A stored message as one to be put again: in another queue, with other properties, and all else as it was."""
+"""Puts a stored message again: with another queue and other properties, all else unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flintlog.store.model.stored_message import StoredMessage
 
 
 def put_again(stored: StoredMessage, topic: str, queue_id: int, properties: Mapping[str, str]) -> Message:
-    """What a service puts on from one queue to another."""
+    """Copy a stored message for another queue."""
     return Message(
         topic,
         stored.body,

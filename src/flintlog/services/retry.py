@@ -4,8 +4,8 @@
                                    n >= retry_max_times,       %DLQ%group, at once
                                    or a negative level
 
-The delay level is the one asked for; 0 takes 3 + n (or the highest there is), so that tries come further and further
-apart. What is stored is the message with one try more, its properties in Java's order of a parsed map, and among them:
+The delay level is the given one; 0 means 3 + n (at most the highest level), so that the pauses grow. The stored message
+counts one more try. Its properties are in the order of a parsed Java map, and among them are:
 
     RETRY_TOPIC          the topic it was first put to
     ORIGIN_MESSAGE_ID    the id of the message that was sent back first
@@ -28,12 +28,12 @@ from flintlog.format.properties import (
     WAIT_STORE_MSG_OK,
 )
 from flintlog.format.sys_flag import BORN_HOST_V6, STORE_HOST_V6
-from flintlog.store.settings.groups import GroupConfig
 from flintlog.store.model.message import Message, Receipt
-from flintlog.store.runtime.service import Rewritten
-from flintlog.store.store import Store
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.runtime.service import Rewritten
+from flintlog.store.settings.groups import GroupConfig
 from flintlog.store.settings.topics import dead_letter_topic, retry_topic
+from flintlog.store.store import Store
 
 FIRST_RETRY_LEVEL = 3
 
@@ -45,35 +45,36 @@ def send_back(
     delay_level: int = 0,
     *,
     max_reconsume_times: int | None = None,
+    check: bool = True,
 ) -> Receipt:
-    """Store a message again that its group could not consume; `max_reconsume_times` overrules the group's limit.
+    """Store a message again that its group could not consume; `max_reconsume_times` overrides the group's limit.
 
-    A later try needs the service "schedule". When this returns PUT_OK the message is as durable as a put makes it, and
-    the one that failed may be acknowledged.
+    A retry needs the service "schedule". When this returns, the new message is as durable as after a put, and the
+    failed one may be acknowledged. Otherwise it raises `PutFailed`, or with `check=False` returns another status.
     """
     if not isinstance(message, StoredMessage):
-        raise InvalidMessage(f"a message that was read is sent back, not {type(message).__name__}")
+        raise InvalidMessage(f"only a stored message can be sent back, not {type(message).__name__}")
     if not isinstance(delay_level, int):
-        raise InvalidMessage(f"a delay level is a number, not {type(delay_level).__name__}")
+        raise InvalidMessage(f"a delay level is an integer, not {type(delay_level).__name__}")
     config = store.groups.get_or_create(group)
     most = config.retry_max_times if max_reconsume_times is None else max_reconsume_times
     is_dead = message.reconsume_times >= most or delay_level < 0
     if is_dead:
-        receipt = store.put_rewritten(_dead_letter(store, group, message), Rewritten)
+        receipt = store.put_rewritten(_dead_letter(store, group, message), Rewritten, check=False)
     else:
         receipt = _put_retry(store, config, message, delay_level)
     if receipt:
         topic = message.properties.get(RETRY_TOPIC, message.topic)
         store.broker_stats.sent_back(group, topic, is_dead=is_dead)
-    return receipt
+    return receipt.check() if check else receipt
 
 
 def _put_retry(store: Store, config: GroupConfig, message: StoredMessage, delay_level: int) -> Receipt:
     schedule = store.service("schedule")
     level = delay_level or min(FIRST_RETRY_LEVEL + message.reconsume_times, len(store.config.delay_levels_ms))
     # Not by `put`: WAIT=false in its properties would let it return before the message is durable.
-    receipt = store.put_rewritten(_retry(store, config, message, level), schedule.rewrite)
-    if receipt.physical_offset >= 0:  # also when it was not synced in time: it is in the log, and will be due
+    receipt = store.put_rewritten(_retry(store, config, message, level), schedule.rewrite, check=False)
+    if receipt.physical_offset >= 0:  # also after a sync timeout: it is in the log, and will be due
         schedule.stored(receipt)
     return receipt
 
@@ -100,7 +101,7 @@ def _check_writeable(store: Store, topic: str, queue_nums: int) -> None:
 
 
 def _again(store: Store, message: StoredMessage, topic: str, level: int) -> Message:
-    """The message as it is stored again; only the order of the names that are put in here is Java's doing."""
+    """The message in the form in which it is stored again."""
     properties = dict(message.properties)
     properties.pop(CRC32, None)
     properties.setdefault(RETRY_TOPIC, message.topic)
@@ -113,7 +114,7 @@ def _again(store: Store, message: StoredMessage, topic: str, level: int) -> Mess
         message.body,
         properties=properties,
         flag=message.flag,
-        # Which kind of host a record holds is the encoder's to say: the store host is another one now.
+        # The encoder sets these flags again, because the store host is a different one now.
         sys_flag=message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
         born_timestamp=message.born_timestamp,
         born_host=message.born_host,

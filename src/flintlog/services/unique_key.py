@@ -1,6 +1,6 @@
 """New values for UNIQ_KEY, in the form of RocketMQ's clients.
 
-Java's class loader hash tells two producers of one machine and process id apart; a number by chance does that here.
+In Java the class loader's hash separates two producers with the same machine and process id; here a random number does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PORT_BYTES = 4
 
 
 class UniqueKeys:
-    """Makes keys, each once; any thread may ask."""
+    """Makes unique keys. Any thread may call."""
 
     def __init__(self, host: str, now_ms: Milliseconds) -> None:
         self._ip = parse_host(host)[:-_PORT_BYTES]
@@ -32,7 +32,7 @@ class UniqueKeys:
     def next(self) -> str:
         count = next(self._counter)
         if count and count % _COUNTER_LIMIT == 0:
-            # As many keys again within a millisecond would repeat themselves.
+            # The counter wraps: without a new hash, two keys of one millisecond could be equal.
             self._hash = secrets.randbits(_HASH_BITS)
         now_ms = self._now_ms()
         since_ms = now_ms - _month_start_ms(now_ms)

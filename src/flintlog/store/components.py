@@ -7,34 +7,32 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from flintlog import kernel
+from flintlog.disk.media.medium import PAGE_BYTES, Medium
 from flintlog.disk.segments.allocator import SegmentAllocator
 from flintlog.disk.segments.buffer_pool import TransientStorePool
-from flintlog.disk.media.medium import Medium
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
+from flintlog.format.config_json import named_queue_types
 from flintlog.format.index_file import IndexLayout
-from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
-from flintlog.kernel import Crc, Encoder, Lane
+from flintlog.kernel import Encoder, Lane
+from flintlog.store.index.index_service import IndexService
+from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
+from flintlog.store.ledger.ledger_files import LedgerFiles
+from flintlog.store.ledger.ledger_tail import body_check
 from flintlog.store.log.checkpoint import CheckpointFile
-from flintlog.store.runtime.clock import Milliseconds
 from flintlog.store.log.commit_log import CommitLog
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.log.damage import DamageMap
 from flintlog.store.log.disk_use import full_log_paths
-from flintlog.store.index.index_service import IndexService
-from flintlog.store.settings.json_file import JsonFile
-from flintlog.store.ledger.ledger_files import LedgerFiles
-from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
-from flintlog.store.model.message import Message
-from flintlog.store.paths import StorePaths
 from flintlog.store.log.put_lock import make_put_lock
+from flintlog.store.model.message import Message
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.paths import StorePaths
 from flintlog.store.queues.queue_files import QueueFiles
 from flintlog.store.queues.queue_table import QueueTable
-from flintlog.store.log.record_crc import crc_to_check
+from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.settings.json_file import JsonFile
 
 MAX_SCAN_THREADS = 8
 
@@ -67,7 +65,8 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         medium,
         pool=pool,
         fast_fail_if_no_buffer=config.fast_fail_if_no_buffer_in_store_pool,
-        warm_up=config.warm_maped_file_enable,
+        warm_up=config.warm_mapped_file_enable,
+        warm_up_flush_bytes=config.flush_least_pages_when_warm_mapped_file * PAGE_BYTES,
         touch_ahead_bytes=config.warm_ahead_bytes,
         for_syncs=config.flush == "sync",
     )
@@ -106,17 +105,13 @@ def _make_ledger(paths: StorePaths, config: StoreConfig, medium: Medium, segment
         index_file_bytes=_found_size(paths.ledger / "index", medium) or config.ledger_index_file_size,
         data=segments,
         data_directories=paths.commit_logs,
-        is_intact=partial(_is_record, crc_to_check(config)),
+        is_intact=body_check(config),
         cut_directory=paths.cut,
     )
 
 
 def _found_size(directory: Path, medium: Medium) -> int | None:
     return next((info.size for info in medium.listing(directory) if info.size), None)
-
-
-def _is_record(checked_crc: Crc, body: memoryview, position: int) -> bool:
-    return kernel.scan(body, 0, len(body), position + ENTRY_HEAD_SIZE, check_crc=checked_crc).end == len(body) > 0
 
 
 def _make_pool(config: StoreConfig) -> TransientStorePool | None:
@@ -133,7 +128,7 @@ def _make_log(config: StoreConfig, segments: SegmentQueue, lane: Lane, now_ms: M
         append_crc=config.enabled_append_prop_crc,
         auto_version=config.auto_message_version_on_topic_len,
     )
-    kind = LedgerCommitLog if config.enable_dleger_commit_log else CommitLog
+    kind = LedgerCommitLog if config.enable_dledger_commit_log else CommitLog
     return kind(
         segments,
         encoder,
@@ -152,7 +147,7 @@ def _make_queues(
     types.update(config.topic_queue_types)
     files = QueueFiles(
         consume_queue=config.mapped_file_size_consume_queue,
-        batch_consume_queue=config.mapper_file_size_batch_consume_queue,
+        batch_consume_queue=config.mapped_file_size_batch_consume_queue,
         extension=config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
     )
     return QueueTable(root, medium, files, topic_queue_types=types, now_ms=now_ms)
@@ -190,14 +185,7 @@ def load_queue_types(path: Path, medium: Medium) -> dict[str, str]:
         table = JsonFile(path, medium).load() or {}
     except DamagedStore:
         return {}
-    topics = table.get("topicConfigTable")
-    found: dict[str, str] = {}
-    for topic, entry in (topics or {}).items() if isinstance(topics, dict) else ():
-        attributes = entry.get("attributes") if isinstance(entry, dict) else None
-        kind = attributes.get("queue.type") if isinstance(attributes, dict) else None
-        if isinstance(kind, str) and kind in ("SimpleCQ", "BatchCQ"):
-            found[str(topic)] = kind
-    return found
+    return named_queue_types(table)
 
 
 def scan_threads() -> int:

@@ -4,39 +4,44 @@ Opening loads the files, recovers them (see `recovery.py`) and starts the thread
 which they feed each other: flush, dispatch, queues, index, checkpoint, and at last the `abort` file, whose absence
 says that all of it happened.
 
-Its threads are those of `flushing.py` and the allocator's. A put needs none but group commit.
+Its threads are those of `flush_stages.py` and the allocator's. A put needs none but group commit.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from flintlog.disk.media.medium import LockFile, Medium
-from flintlog.errors import DamagedStore, StoreClosed
-from flintlog.store.recovery.batch_notes import BatchNotes
-from flintlog.store.filters.bloom import BloomFilter
-from flintlog.store.runtime.clock import Milliseconds
-from flintlog.store.closing import flush_everything, give_back, write_off
+from flintlog.errors import DamagedStore, DiskFull, StoreClosed
+from flintlog.kernel import ClosedFor
+from flintlog.store.components import Parts, make_parts
 from flintlog.store.dispatch.concurrent_dispatch import ConcurrentDispatcher
-from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.settings.preflight import refuse_broken
 from flintlog.store.dispatch.dispatcher import BitmapHook, Dispatcher
-from flintlog.store.dispatch.external.handshake import DispatchSide
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
-from flintlog.store.stats.figures import Figures
+from flintlog.store.dispatch.external.handshake import DispatchSide
+from flintlog.store.filters.bloom import BloomFilter
 from flintlog.store.flush.flush_stages import Flushing
-from flintlog.store.runtime.forking import close_in_children
-from flintlog.store.settings.json_file import JsonFile
-from flintlog.store.runtime.lifecycle import Flag, Lifecycle, State
-from flintlog.store.recovery.loader import Loader, Notes, Progress, try_loading
-from flintlog.store.components import make_parts
-from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
 from flintlog.store.flush.put_timing import PutWaits
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
+from flintlog.store.recovery.batch_notes import BatchNotes
+from flintlog.store.recovery.loader import Loader, Notes, Progress, try_loading
 from flintlog.store.recovery.recovery_report import RecoveryReport
 from flintlog.store.recovery.stop_marker import StopMarker
-from flintlog.store.settings.subscriptions import Subscriptions
 from flintlog.store.recovery.swap import finish_swap
+from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.runtime.forking import close_in_children
+from flintlog.store.runtime.lifecycle import Flag, Lifecycle, State
+from flintlog.store.settings.json_file import JsonFile
+from flintlog.store.settings.preflight import refuse_broken
+from flintlog.store.settings.subscriptions import Subscriptions
+from flintlog.store.stats.figures import Figures
+
+log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -71,6 +76,8 @@ class Engine:
         self.batch_notes = BatchNotes(parts.paths.batches, medium)
         self.batch_range: tuple[int, float] | None = None
         """Where the last closed batch begins and ends; it has no end while it is appended."""
+        self.on_tick: Callable[[], None] = lambda: None
+        """What whoever writes closed batches does once a second."""
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
         self._closing = threading.Lock()
@@ -93,6 +100,10 @@ class Engine:
         if isinstance(made, ExternalDispatcher):
             patience_ms, read_only = config.dispatch_patience_ms, self.read_only
             made.use(self._side, poll_ms=config.dispatch_poll_ms, patience_ms=patience_ms, read_only=read_only)
+        if isinstance(made, ConcurrentDispatcher):
+            made.threads = config.batch_dispatch_request_thread_pool_nums
+        if not made.leaves_puts_to_lane:
+            parts.commit_log.put_lane.close(ClosedFor.DISPATCHER)
         return made
 
     @property
@@ -178,7 +189,7 @@ class Engine:
                 return
             try:
                 if not self.read_only and self._settle() and state is State.RUNNING:
-                    write_off(self.parts, self._side, self._marker)
+                    _write_off(self.parts, self._side, self._marker)
             finally:
                 self._end()
 
@@ -196,7 +207,7 @@ class Engine:
             is_finished = self._stop_threads()
             is_clean = is_finished and not self.lifecycle.flags & Flag.NOT_WRITEABLE
             if is_clean:
-                flush_everything(self.parts, self.flushing)
+                _flush_everything(self.parts, self.flushing)
                 if self.batch_notes.opened is not None:
                     self.batch_notes.close()  # put_closed was interrupted after the marker of its batch
             return is_clean
@@ -217,7 +228,7 @@ class Engine:
             self.flushing.stop_queue_flush()
 
     def _give_back(self) -> None:
-        give_back(self.parts, self.dispatcher, self._side, self._release_lock)
+        _give_everything_back(self.parts, self.dispatcher, self._side, self._release_lock)
 
     def leave_to_parent(self) -> None:
         """This is a forked child: the store is its parent's. The lock stays with the parent's own descriptor."""
@@ -265,7 +276,7 @@ class Engine:
         Never into the middle of a closed batch: an opening may still cut it.
         """
         segments = self.parts.segments
-        is_synced = self.config.flush == "sync" and not self.config.read_un_committed and self.parts.ledger is None
+        is_synced = self.config.flush == "sync" and not self.config.read_uncommitted and self.parts.ledger is None
         end = segments.flushed_where if is_synced else segments.max_offset
         if self.batch_range is None:
             return end
@@ -275,6 +286,7 @@ class Engine:
     def tick(self) -> None:
         """Once a second: totals are kept for the rates, and what stalled for want of space is tried again."""
         self.figures.tick()
+        self.on_tick()
         if self.dispatcher.failure is not None:
             self.dispatcher.advance()
         if self.dispatcher.failure is not None:
@@ -296,3 +308,60 @@ class Engine:
         self.dispatcher.advance_and_wait()
         if not self.dispatcher.is_calling_listener:
             self.dispatcher.check_progress()
+
+
+# ------------------------------------------------------------------ stopping
+
+
+def _flush_everything(parts: Parts, flushing: Flushing) -> None:
+    """Make everything durable, and let the checkpoint say so."""
+    if flushing.queue_flush is None:
+        return
+    parts.segments.flush_all()
+    flushing.note_flushed()
+    if parts.index is not None:
+        parts.index.flush()
+        parts.checkpoint.set(index_msg_timestamp=parts.index.last_header.end_timestamp)
+    flushing.queue_flush.flush_all()
+    if parts.ledger is not None:
+        parts.ledger.settle()
+
+
+def _write_off(parts: Parts, side: DispatchSide, marker: StopMarker) -> None:
+    """Everything is durable: leave the directory as one that was stopped cleanly."""
+    side.forget()
+    index_files = 0 if parts.index is None else len(parts.index.files)
+    parts.checkpoint.flush()
+    try:
+        marker.write(
+            parts.checkpoint.values,
+            log_end=parts.commit_log.max_offset,
+            queue_count=len(parts.queues.all()),
+            queue_file_count=parts.queues.file_count,
+            index_file_count=index_files,
+            queue_bytes=parts.queues.wrote_bytes,
+        )
+    except DiskFull as failure:
+        # The stop is clean without it: the next opening believes the directory alone.
+        log.warning("the stop was not written down: %s", failure)
+    parts.medium.remove(parts.paths.abort)
+    parts.medium.sync_directory(parts.paths.root)
+
+
+def _give_everything_back(
+    parts: Parts, dispatcher: Dispatcher, side: DispatchSide, release_lock: Callable[[], None]
+) -> None:
+    """Give everything back, from the dispatcher to the lock; what fails on the way stops none of the rest."""
+    with ExitStack() as last_to_first:
+        last_to_first.callback(release_lock)
+        last_to_first.callback(side.close)
+        last_to_first.callback(parts.checkpoint.close)
+        if parts.pool is not None:
+            last_to_first.callback(parts.pool.shut_down)
+        last_to_first.callback(parts.segments.shut_down)
+        if parts.ledger is not None:
+            last_to_first.callback(parts.ledger.release)
+        if parts.index is not None:
+            last_to_first.callback(parts.index.shut_down)
+        last_to_first.callback(parts.queues.shut_down)
+        last_to_first.callback(dispatcher.stop)

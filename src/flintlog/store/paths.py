@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore
+from flintlog.format.names import is_number, is_segment_name
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
 
 PATH_SEPARATOR = ","
 ROCKSDB_MARK = "CURRENT"
-LOG_NAME_DIGITS = 20
 LEDGER_PREFIX = "dledger-"
 MEMBER_TERM = "currterm"
 FIRST_MEMBER = "n0"
@@ -54,9 +55,9 @@ class StorePaths:
         given = _split(config.store_path_commit_log) or (root / "commitlog",)
         read_only = _split(config.read_only_commit_log_store_paths)
         plain = cls(root, given, read_only, config.enable_lmq)
-        if not config.enable_dleger_commit_log:
+        if not config.enable_dledger_commit_log:
             return plain
-        return plain.with_ledger(config.dleger_self_id or FIRST_MEMBER, _split(config.store_path_dledger_commit_log))
+        return plain.with_ledger(config.dledger_self_id or FIRST_MEMBER, _split(config.store_path_dledger_commit_log))
 
     def with_ledger(self, member: str, data: tuple[Path, ...] = ()) -> StorePaths:
         """The same store with its log in a member's data files; a plain log may lie before them, and grows no more."""
@@ -258,7 +259,7 @@ def remove_store(paths: StorePaths, medium: Medium) -> None:
     """Remove a store's files. It may lie on a disk with other things: only files that are called as its own go."""
     ledger = () if paths.ledger is None else paths.read_only_commit_logs
     for directory in (*paths.commit_logs, *ledger):
-        _remove_numbered(directory, medium, LOG_NAME_DIGITS)
+        _remove_numbered(directory, medium, is_segment_name)
     for directory in paths.numbered:
         _remove_numbered(directory, medium)
     for directory in paths.own_directories:
@@ -273,12 +274,12 @@ def remove_store(paths: StorePaths, medium: Medium) -> None:
         medium.remove(paths.root / name)
 
 
-def _remove_numbered(directory: Path, medium: Medium, digits: int | None = None) -> None:
-    """Remove the files below that have a number of so many digits for a name, and directories that are then empty."""
+def _remove_numbered(directory: Path, medium: Medium, is_own: Callable[[str], bool] = is_number) -> None:
+    """Remove the files below that have such names, and directories that are then empty."""
     for info in medium.listing(directory):
         if info.is_directory:
-            _remove_numbered(directory / info.name, medium, digits)
-        elif info.name.isdecimal() and digits in (None, len(info.name)):
+            _remove_numbered(directory / info.name, medium, is_own)
+        elif is_own(info.name):
             medium.remove(directory / info.name)
     if not medium.listing(directory):
         medium.remove_tree(directory)

@@ -19,42 +19,43 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from flintlog.disk.load_medium import check_medium, load_medium
 from flintlog.disk.media.local import LocalMedium
-from flintlog.disk.media.medium import Medium, check_medium, load_medium
+from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.errors import DamagedStore, InvalidConfig, NotLeading, StoreClosed, StoreInUse
-from flintlog.store.dispatch.arrival_wait import ArrivalWait
-from flintlog.store.runtime.jobs import Background, Job
-from flintlog.store.stats.broker_stats import BrokerStats
-from flintlog.store.model.arguments import named_topics
-from flintlog.store.runtime.clock import Clock, Milliseconds, TurnedClock, as_milliseconds, check_reading
-from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.settings.config_folder import ConfigFolder
 from flintlog.store.consume.consumer import MAX_UNACKNOWLEDGED, Consumer
-from flintlog.store.settings.consumer_offsets import ConsumerOffsets
 from flintlog.store.consume.consumer_registry import Consumers
+from flintlog.store.dispatch.arrival_wait import ArrivalWait
 from flintlog.store.dispatch.dispatcher import BitmapHook, Listener
 from flintlog.store.engine import Engine
 from flintlog.store.filters.tags import MessageFilter
-from flintlog.store.settings.groups import Groups
-from flintlog.store.member.node_port import LedgerDoor
 from flintlog.store.ledger.ledger_emptying import finish_emptying
 from flintlog.store.member.ledger_member import LedgerMember
-from flintlog.store.recovery.loader import Progress
+from flintlog.store.member.node_port import LedgerDoor
+from flintlog.store.model.arguments import named_topics
 from flintlog.store.model.message import Message, Receipt
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths, find_member, refuse_files_for_folders
-from flintlog.store.retention.queue_cleaning import clean_expired_queues, clean_unused_topics
-from flintlog.store.read.raw_log import RawLog
-from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
-from flintlog.store.retention.retention import Retention
-from flintlog.store.runtime.service import Service
 from flintlog.store.put.service_runs import ServiceRuns
+from flintlog.store.put.writable import Writable
+from flintlog.store.read.raw_log import RawLog
+from flintlog.store.recovery.loader import Progress
+from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
+from flintlog.store.retention.queue_cleaning import clean_expired_queues, clean_unused_topics
+from flintlog.store.retention.retention import Retention
+from flintlog.store.runtime.clock import Clock, Milliseconds, TurnedClock, as_milliseconds, check_reading
+from flintlog.store.runtime.jobs import Background, Job
+from flintlog.store.runtime.service import Service
+from flintlog.store.settings.config_folder import ConfigFolder
+from flintlog.store.settings.consumer_offsets import ConsumerOffsets
+from flintlog.store.settings.groups import Groups
 from flintlog.store.settings.shared_state import Part, State
-from flintlog.store.stats.store_stats import StoreStatsService
 from flintlog.store.settings.subscriptions import Subscriptions
 from flintlog.store.settings.topics import Topics
-from flintlog.store.put.writable import Writable
 from flintlog.store.settings.written_with import DELAY_LEVELS, load_options, note_options
+from flintlog.store.stats.broker_stats import BrokerStats
+from flintlog.store.stats.store_stats import StoreStatsService
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def open_store(
     >>> from flintlog import Message
     >>> config = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, max_index_num=400)
     >>> with tempfile.TemporaryDirectory() as folder, open_store(folder, config) as store:
-    ...     receipt = store.put(Message("orders", b"42 pieces", tags="paid", keys=["o-17"])).check()
+    ...     receipt = store.put(Message("orders", b"42 pieces", tags="paid", keys=["o-17"]))
     ...     [message.body for message in store.get("orders", queue_id=0, offset=0, filter="paid || shipped").messages]
     [b'42 pieces']
     """
@@ -137,16 +138,16 @@ def _is_name_of_file(text: str) -> bool:
 
 def _with_ledger(root: Path, config: StoreConfig, medium: Medium, *, read_only: bool) -> StoreConfig:
     """Whoever only reads need not know that the log is a ledger; who writes must not begin another log beside it."""
-    member = None if config.enable_dleger_commit_log else find_member(root, medium)
+    member = None if config.enable_dledger_commit_log else find_member(root, medium)
     if member is None:
         return config
     if not read_only:
         raise InvalidConfig(
             "the log of this store is a ledger",
             path=root,
-            advice=f"set enable_dleger_commit_log and dleger_self_id={member!r}, or open it read-only",
+            advice=f"set enable_dledger_commit_log and dledger_self_id={member!r}, or open it read-only",
         )
-    return config.with_changes(enable_dleger_commit_log=True, dleger_self_id=member)
+    return config.with_changes(enable_dledger_commit_log=True, dledger_self_id=member)
 
 
 def _make_medium(config: StoreConfig) -> Medium:
@@ -162,7 +163,7 @@ class Store(Writable):
         self._services = ServiceRuns(self, background, self._appender)
         self._retention: Retention | None = None
         self._retention_job: Job | None = None
-        self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.open_short_way)
+        self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.look_at_queue_types)
         self._consumers = Consumers(self)
         self._raw_log = RawLog(engine)
         self._ledger: LedgerDoor | None = None
@@ -182,7 +183,7 @@ class Store(Writable):
 
     def _put_state(self, message: Message) -> Receipt:
         """A message of the group's own: hooks are not asked."""
-        return self._wait_for(self._appender.append_state(message), message)
+        return self._finish(self._appender.append_state(message), message, check=False)
 
     def share(self, parts: State) -> None:
         """For services: in a ledger's leader the group has committed these parts when it returns; else nothing."""
@@ -368,7 +369,6 @@ class Store(Writable):
         if not callable(callback):
             raise InvalidConfig(f"a listener is a function, not {type(callback).__name__}")
         self._engine.dispatcher.add_listener(callback)
-        self._appender.open_short_way()
 
     # ------------------------------------------------------------------ retention
 

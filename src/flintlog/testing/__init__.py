@@ -1,7 +1,7 @@
-"""For the tests of programs that use flintlog: a temporary store, a clock to turn, a disk that fails.
+"""For the tests of programs that use flintlog: a temporary store, a clock that can be set, a disk that fails.
 
     with temporary_store() as store:
-        store.put(Message("orders", b"...")).check()
+        store.put(Message("orders", b"..."))
 
 `pytest` finds the fixtures of `flintlog.testing.plugin` by itself: a test that takes `flintlog_store` gets an empty
 store. Names are imported when they are first used, because pytest passes through here in every run.

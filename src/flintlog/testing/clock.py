@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told otherwise."""
+"""A clock that stands still until it is set or advanced."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ DEFAULT_START_MS = 1_700_000_000_000
 
 
 class FakeClock:
-    """Give it to `open_store(..., clock=...)`: store timestamps, expiry and delays go by it.
+    """Pass it to `open_store(..., clock=...)`: store timestamps, expiry and delays use it.
 
-    Turning it runs what has become due in the store's services before it returns.
+    Setting or advancing it runs the store's due services before it returns.
 
     >>> clock = FakeClock(1000)
     >>> clock.advance(250)
@@ -30,7 +30,7 @@ class FakeClock:
         return self._now_ms
 
     def advance(self, by_ms: int) -> int:
-        """Let time pass; the new time. It never goes back here: use `set` to try that."""
+        """Let time pass; returns the new time. It refuses to go back: use `set` for that."""
         if by_ms < 0:
             raise InvalidConfig(f"a clock that is advanced by {by_ms} ms", advice="use set to turn it back")
         self.set(self._now_ms + by_ms)
@@ -43,11 +43,11 @@ class FakeClock:
             callback()
 
     def on_turn(self, callback: Callable[[], None]) -> None:
-        """Call back each time after it was turned."""
+        """Call back after each change of the time."""
         self._callbacks.append(callback)
 
     def off_turn(self, callback: Callable[[], None]) -> None:
-        """Call back no more."""
+        """Stop calling back."""
         self._callbacks.remove(callback)
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
-"""Ports for processes that are started later, and again.
+"""Free ports for processes that are started later, or started again.
 
-The system gives a port away twice: to whoever asks for any, and to every connection that goes out. One that it chose
-and that was closed again may be somebody's by the time the process listens. Below its range only those are taken that
-were asked for by number.
+The system takes ports from its own range for servers that ask for any port and for every outgoing connection. So a
+port that it chose may be in use again by the time the process listens. Ports below that range are used only by
+processes that ask for them by number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _FIRST, _LAST = 12_000, 31_999  # the system's own begin at 32768 (Linux) or hig
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports of this machine that nobody listens on now."""
+    """So many ports of this machine on which no process listens now."""
     ports: list[int] = []
     while len(ports) < count:
         port = random.randint(_FIRST, _LAST)
@@ -25,3 +25,9 @@ def free_ports(count: int) -> list[int]:
         if port not in ports:
             ports.append(port)
     return ports
+
+
+def ledger_addresses(*node_ids: str) -> dict[str, str]:
+    """A free port of this machine for each node."""
+    ports = free_ports(len(node_ids))
+    return {node_id: f"127.0.0.1:{port}" for node_id, port in zip(node_ids, ports, strict=True)}

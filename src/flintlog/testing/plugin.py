@@ -1,7 +1,7 @@
 """A pytest plugin, found through the entry point `pytest11` of the installed package.
 
     def test_an_order_is_stored(flintlog_store, flintlog_clock):
-        flintlog_store.put(Message("orders", b"...")).check()
+        flintlog_store.put(Message("orders", b"..."))
         flintlog_clock.advance(1000)
 
 A test or module that wants other options defines its own `flintlog_config`.

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from flintlog.disk.media.medium import Medium
-from flintlog.store.runtime.clock import Clock, Milliseconds
 from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.runtime.clock import Clock, Milliseconds
 from flintlog.store.store import Store, open_store
 
 SMALL_FILES: Final = StoreConfig(

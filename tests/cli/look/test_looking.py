@@ -20,15 +20,15 @@ from tests.cli.command_tree import command_lines
 from tests.store.golden_cases import host, lines
 
 from flintlog import Message, open_store
+from flintlog.cli import main
 from flintlog.maintenance.inspect.dump import FILE_KINDS, dump_file, encode_rows
 from flintlog.maintenance.inspect.file_kinds import kind_of
-from flintlog.cli import main
 
 Golden = Callable[[str], Path]
 Run = Callable[..., Any]
 
 CASES = ["batch", "cqext", "delay", "multi", "plain", "transaction"]
-_SOURCE = Path(__file__).parents[2] / "src"
+_SOURCE = Path(__file__).parents[3] / "src"
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_wrong_usage_is_2(golden: Golden, tmp_path: Path, capsys: pytest.Capture
     assert main.run(["verify", str(tmp_path)]) == 3
 
 
-def test_info_tells_findings_only_where_it_looked(golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_shows_findings_only_if_there_are_any(golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
     """A flipped byte is not seen at first sight, so no empty row says that there is nothing to find."""
     assert main.run(["info", str(golden("torn") / "flip" / "before" / "store")]) == 0
     assert "findings" not in capsys.readouterr().out

@@ -11,9 +11,9 @@ import pytest
 from tests.maintenance.verify.test_verify import TORN
 from tests.store.golden_cases import lines
 
+from flintlog.cli import main
 from flintlog.maintenance.inspect.dump import FILE_KINDS, dump_file, encode_rows
 from flintlog.maintenance.inspect.file_kinds import kind_of
-from flintlog.cli import main
 
 Golden = Callable[[str], Path]
 Run = Callable[..., Any]

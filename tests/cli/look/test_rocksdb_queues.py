@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from flintlog import open_store
-from flintlog.maintenance.inspect.store_files import look_at
-from flintlog.maintenance.verify.verify import verify
 from flintlog.cli import main
 from flintlog.errors import DamagedStore
+from flintlog.maintenance.inspect.store_files import look_at
+from flintlog.maintenance.verify.verify import verify
 
 Golden = Callable[[str], Path]
 

@@ -1,4 +1,4 @@
-"""`flintlog retention --dry-run`: what would go, said without opening the store."""
+"""`flintlog retention --dry-run`: which files would be deleted, reported without opening the store."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.conftest import Golden
 from tests.store.small_store import SMALL, bytes_of
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.maintenance.inspect.forecast import DAY_MS, Disk, Forecast, Reached
 from flintlog.cli.main import run
 from flintlog.cli.mend.retention import describe_going, describe_growth
+from flintlog.maintenance.inspect.forecast import DAY_MS, Disk, Forecast, Reached
 from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.store.retention.retention_rules import LogFile, PlannedFile
 
@@ -68,7 +68,7 @@ def at_any_hour(path: Path, **options: object) -> tuple[str, str]:
     return "--config", config_file(path, delete_when=hours, **options)
 
 
-def test_expired_files_go_now_and_the_newest_never(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_expired_files_are_deleted_now_and_the_newest_never(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill_files(tmp_path / "store")
     age(tmp_path / "store", 80)
     before = bytes_of(tmp_path / "store")
@@ -80,7 +80,9 @@ def test_expired_files_go_now_and_the_newest_never(tmp_path: Path, capsys: pytes
     assert bytes_of(tmp_path / "store") == before, "nothing is written"
 
 
-def test_young_files_go_when_they_will_have_expired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_young_files_are_deleted_when_they_will_have_expired(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     fill_files(tmp_path / "store")
     found = rows(capsys, tmp_path / "store", *at_any_hour(tmp_path / "store", file_reserved_time=2))
     assert [isinstance(row["goes_at_ms"], int) for row in found] == [True, True, True, False]
@@ -117,7 +119,7 @@ def test_groups_that_have_not_consumed_are_named(tmp_path: Path, capsys: pytest.
     assert [row["goes"] for row in found[:3]] == ["now", *["kept: group behind has not consumed"] * 2]
 
 
-def test_everybody_who_still_waits_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything_that_still_needs_a_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "store"
     config = SMALL.with_changes(services={"schedule", "timer", "transaction"})
     with open_store(store, config) as opened:
@@ -173,7 +175,7 @@ def test_other_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert [row["bytes"] for row in table] == ["65536", "65536"]
 
 
-def test_what_is_no_store_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_without_a_store_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ask(capsys, tmp_path / "missing", code=3)
     ask(capsys, tmp_path, code=3)
     (tmp_path / "commitlog").mkdir()
@@ -186,7 +188,7 @@ def test_what_is_no_store_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureF
     ("hours", "text"),
     [(-1, "now"), (0, "now"), (4, "at 16:00 today"), (16, "at 04:00 tomorrow"), (64, "at 04:00 on 2026-03-13")],
 )
-def test_moments_are_said_as_people_do(hours: int, text: str) -> None:
+def test_moments_are_shown_relative_to_now(hours: int, text: str) -> None:
     file = LogFile(Path("/log/0"), 0, 10, 0)
     assert describe_going(PlannedFile(file, 0, NOW_MS + hours * 3_600_000, "expired", ()), NOW_MS) == text
 
@@ -196,7 +198,7 @@ def foreseen(bytes_a_day: float, kept: float | None, full_ms: int | None) -> For
     return Forecast(NOW_MS - 7 * DAY_MS, NOW_MS, (), bytes_a_day, bytes_a_day, 0, 0.0, kept, limits)
 
 
-def test_growth_is_said_with_what_it_means() -> None:
+def test_growth_is_reported_with_its_consequence() -> None:
     disk = Disk(0.639, 1 << 30)
     text = describe_growth(foreseen(3 * 1024**3, None, NOW_MS + int(12.34 * DAY_MS)), disk)
     assert text == (
@@ -210,7 +212,7 @@ def test_growth_is_said_with_what_it_means() -> None:
 def test_growth_is_that_of_the_forecast(
     after_ms: int, golden: Golden, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A log that has rested for a month grows by nothing, whoever is asked."""
+    """A log that has rested for a month grows by nothing, in both commands."""
     last_stored_ms = 1_700_005_419_993
     monkeypatch.setattr(time, "time_ns", lambda: (last_stored_ms + after_ms) * 1_000_000)
     store = str(golden("plain") / "store")

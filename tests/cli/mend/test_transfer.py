@@ -14,8 +14,8 @@ import pytest
 from flintlog import Message, StoreConfig, open_store
 from flintlog.cli import main
 from flintlog.cli.exit_codes import ExitCode
-from flintlog.store.put.appender import Appender, Prepared
 from flintlog.store.model.message import Receipt
+from flintlog.store.put.appender import Appender, Prepared
 
 Golden = Callable[[str], Path]
 
@@ -49,7 +49,7 @@ def test_a_message_is_consumed_once(tmp_path: Path, config: Path, capsys: pytest
     assert run(capsys, *asked) == []
 
 
-def test_what_is_exported_can_be_imported_elsewhere(
+def test_exported_messages_can_be_imported_elsewhere(
     golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, lines = golden("batch") / "store", tmp_path / "some.jsonl"
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_written_is_one_sentence(
     assert not missing.parent.exists()
 
 
-def test_a_topic_that_is_not_there_is_said_and_nothing_is_written(
+def test_an_unknown_topic_is_reported_and_nothing_is_written(
     golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "store"
@@ -135,7 +135,7 @@ def body_of(row: dict[str, str]) -> bytes:
 
 @pytest.mark.parametrize("form", ["text", "hex", "base64"])
 @pytest.mark.parametrize("kind", ["jsonl", "json"])
-def test_what_cat_showed_can_be_imported(
+def test_the_output_of_cat_can_be_imported(
     tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str], form: str, kind: str
 ) -> None:
     bodies = [b"\xff\x00binary\xfe", "Grüße".encode(), b"", b"packed " * 1000]
@@ -150,7 +150,33 @@ def test_what_cat_showed_can_be_imported(
         assert [message.plain_body() for message in opened.get("orders", 0, 0).messages] == bodies
 
 
+@pytest.mark.parametrize("command", ["export", "cat"])
+def test_bytes_that_are_no_text_are_shown_and_not_imported(
+    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    store, lines = tmp_path / "store", tmp_path / "lines"
+    with open_store(store, small_config()) as opened:
+        for name in ("first", "second", "third"):
+            opened.put(Message("orders", b"x", properties={"name": name, "sign": "\ufffd"}))
+    log = min((store / "commitlog").iterdir())
+    log.write_bytes(log.read_bytes().replace(b"second", b"s\xffc\xc3nd"))
+    assert main.run([command, str(store), *(["-o", "jsonl"] if command == "cat" else [])]) == ExitCode.FINE
+    text = capsys.readouterr().out
+    lines.write_text(text, "utf-8")
+    first, second, third = (json.loads(line) for line in text.splitlines())
+    assert "no_text" not in first and "no_text" not in third
+    assert b"name\x01s\xffc\xc3nd\x02" in base64.b64decode(second["no_text"]["properties"])
+    place = (tmp_path / "new", lines, "--create", "--config", config)
+    assert main.run(["import", *map(str, place)]) == ExitCode.USAGE
+    assert "line 2 is no exported message: its properties are not UTF-8" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+    lines.write_text("".join(text.splitlines(keepends=True)[::2]), "utf-8")
+    assert run(capsys, "import", *place, "-o", "json") == {"messages": 2, "skipped": 0}
+
+
 BAD_LINES = {
+    "a topic that is no text": '{"topic": "a", "body": "", "no_text": {"topic": "/w=="}}',
+    "a field that names no bytes": '{"topic": "a", "body": "", "no_text": 7}',
     "no body": '{"topic": "orders"}',
     "a body that is no base64": '{"topic": "orders", "body": "?"}',
     "a topic that cannot be": '{"topic": "or/ders", "body": "eA=="}',

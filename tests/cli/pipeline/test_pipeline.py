@@ -1,4 +1,4 @@
-"""`flintlog pipeline …`: what needs no Spark is told before Spark is started."""
+"""`flintlog pipeline …`: help and refusals that need no Spark come before Spark is started."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def test_help_and_refusals_do_not_wait_for_spark(tmp_path: Path, capsys: pytest.
 
 
 def test_naming_a_job_does_not_import_pyspark() -> None:
-    code = "import sys, flintlog.cli.pipeline.commands, flintlog.cli.pipeline.rebuild; sys.exit('pyspark' in sys.modules)"
+    code = (
+        "import sys, flintlog.cli.pipeline.commands, flintlog.cli.pipeline.rebuild; sys.exit('pyspark' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -37,7 +39,7 @@ def test_a_master_that_spark_does_not_know_is_refused_in_one_sentence(tmp_path: 
     assert len(ended.stderr.splitlines()) == 1
 
 
-def test_a_query_that_fails_says_why_and_leaves_nothing_where_the_user_stands(tmp_path: Path) -> None:
+def test_a_query_that_fails_says_why_and_leaves_nothing_in_the_working_directory(tmp_path: Path) -> None:
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
     (tmp_path / "store" / "commitlog" / f"{0:020}").write_bytes(bytes(4096))
     query = "select assert_true(false)"

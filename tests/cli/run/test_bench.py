@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.java import RealJava
 from flintlog.bench.ours import Ours
 from flintlog.bench.tasks import Measurement, Task, Window
+from flintlog.cli.exit_codes import exit_code_of
 from flintlog.cli.main import run
+from flintlog.errors import MissingExtra
 
 
 def _bench(tmp_path: Path, *arguments: str) -> int:
-    return run(["bench", "--quick", "--seconds", "0.05", "--directory", str(tmp_path), *arguments])
+    return run(["bench", *arguments, "--quick", "--seconds", "0.05", "--directory", str(tmp_path)])
 
 
 def test_json_carries_the_figures_and_what_they_depend_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,11 +82,31 @@ def test_a_name_that_is_not_known_is_a_usage_error(
     assert "there are:" in capsys.readouterr().err
 
 
+def test_the_installed_package_leaves_java_out_and_says_where_it_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _bench(tmp_path, "--only", "put 128", "--compare", "java", "-o", "json") == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["versions"].keys() == {"flintlog"}
+    assert "java is left out" in told.err and "make bench ARGS='--compare java'" in told.err
+
+
+@pytest.mark.parametrize("suite", ["pipeline", "replication"])
+def test_a_suite_beside_java_ends_at_once_where_java_cannot_run(
+    suite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _bench(tmp_path, suite, "--compare", "java") == exit_code_of(MissingExtra(""))
+    [line] = capsys.readouterr().err.splitlines()
+    assert "make bench" in line
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.interop
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_java_is_measured_at_every_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _bench(tmp_path, "--rebuild-mib", "4", "--compare", "java", "-o", "json") == 0
+    command = ["bench", "--quick", "--seconds", "0.05", "--directory", str(tmp_path), "--rebuild-mib", "4"]
+    assert run([*command, "--compare", "java", "-o", "json"], RealJava()) == 0
     told = json.loads(capsys.readouterr().out)
     by_contender = {
         who: [row["task"] for row in told["figures"] if row["contender"] == who] for who in told["versions"]
@@ -104,7 +127,6 @@ def test_the_pipeline_is_measured_beside_the_same_work_in_one_process(tmp_path: 
 
 
 def test_help_names_all_that_can_be_compared_with() -> None:
-    from flintlog.cli.run import bench
-    from flintlog.cli.run import bench_run
+    from flintlog.cli.run import bench, bench_run
 
-    assert tuple(bench_run.OTHERS) == bench.OTHERS
+    assert ("java", *bench_run.PEERS) == bench.OTHERS

@@ -12,13 +12,10 @@ from pathlib import Path
 import pytest
 
 from flintlog.cli import main
-
-from flintlog.cli.run import doctor
-
-from flintlog.cli.run import machine
+from flintlog.cli.run import doctor, machine
+from flintlog.cli.run.durability import describe_durability
 from flintlog.cli.run.machine import Mount
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.cli.run.durability import describe_durability
 
 DISK = Mount("/data", "ext4", "/dev/vdb", False)
 MEMORY = Mount("/tmp", "tmpfs", "tmpfs", False)
@@ -73,7 +70,7 @@ def test_judges_the_file_system(mount: Mount | None, state: str, word: str) -> N
         (DISK, 500.0, "fine", "2,000 messages/s"),
         (DISK, 2.0, "note", "Too fast"),
         (None, 500.0, "fine", "2,000 messages/s"),
-        (MEMORY, 2.0, "note", "no disk"),
+        (MEMORY, 2.0, "note", "in memory"),
     ],
 )
 def test_judges_the_time_of_a_sync(mount: Mount | None, taken_us: float, state: str, word: str) -> None:
@@ -99,8 +96,8 @@ def test_measures_a_sync_and_leaves_nothing_behind(tmp_path: Path) -> None:
     ("limit", "config", "state"),
     [
         (None, StoreConfig(), "fine"),
-        (1 << 30, StoreConfig(warm_maped_file_enable=True), "fine"),
-        ((1 << 30) - 1, StoreConfig(warm_maped_file_enable=True), "note"),
+        (1 << 30, StoreConfig(warm_mapped_file_enable=True), "fine"),
+        ((1 << 30) - 1, StoreConfig(warm_mapped_file_enable=True), "note"),
         (65536, StoreConfig(transient_store_pool_enable=True), "note"),
         (65536, StoreConfig(), "fine"),
     ],
@@ -152,7 +149,7 @@ def test_reads_the_version_of_java_without_starting_it(tmp_path: Path, monkeypat
         (StoreConfig(broker_role="SYNC_MASTER", in_sync_replicas=2), ["until 1 replica has"]),
         (StoreConfig(broker_role="SYNC_MASTER", in_sync_replicas=-1), ["all replicas in sync have"]),
         (StoreConfig(broker_role="SLAVE"), ["is a slave"]),
-        (StoreConfig(enable_dleger_commit_log=True), ["majority"]),
+        (StoreConfig(enable_dledger_commit_log=True), ["majority"]),
     ],
 )
 def test_durability_in_plain_words(config: StoreConfig, words: list[str]) -> None:
@@ -171,6 +168,16 @@ def test_no_replica_is_promised_that_nobody_waits_for(config: StoreConfig) -> No
 )
 def test_judges_durability_with_the_file_system(config: StoreConfig, mount: Mount, state: str) -> None:
     assert doctor.check_durability(config, mount).state == state
+
+
+def test_options_of_a_brokers_file_that_do_nothing_are_printed_with_their_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broker.conf").write_text("topicQueueLockNum=8\nmaxMessageSize=77\nbrokerName=a\n", "utf-8")
+    main.run(["doctor", str(tmp_path), "--config", str(tmp_path / "broker.conf"), "-o", "json"])
+    rows = [row for row in json.loads(capsys.readouterr().out) if row["check"] == "ignored option"]
+    assert [(row["found"], row["state"]) for row in rows] == [("brokerName", "note"), ("topicQueueLockNum", "note")]
+    assert rows[1]["meaning"] == "It has no effect here because one lock orders all puts."
 
 
 @pytest.mark.parametrize(("fails", "code"), [(False, 0), (True, 1)])
@@ -203,7 +210,7 @@ def store(golden: Callable[[str], Path], tmp_path: Path) -> Path:
 def test_without_a_configuration_both_defaults_are_told(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = rows_of(capsys, store)["durability"]
     assert (row["found"], row["state"]) == ("flintlog: flush=sync, RocketMQ: flush=async", "note")
-    assert "that of whoever opens the store" in row["meaning"]
+    assert "depends on how the store is opened" in row["meaning"]
     ours, broker = row["meaning"].split("With RocketMQ's defaults: ")
     assert "With flintlog's defaults: Synchronous flush" in ours
     assert broker.startswith("Asynchronous flush")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.maintenance.verify.verify import verify
 from flintlog.cli import main
+from flintlog.maintenance.verify.verify import verify
 
 Golden = Callable[[str], Path]
 

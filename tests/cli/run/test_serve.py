@@ -23,7 +23,7 @@ from flintlog.errors import DamagedStore
 from flintlog.replication.ha.node import HaNode
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.replication.status import NodeStatus, encode_status, parse_status
-from interop.java_ledger import ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
 
 OPTIONS = {
     "mappedFileSizeCommitLog": SMALL.mapped_file_size_commit_log,
@@ -167,7 +167,7 @@ def test_a_member_that_halts_ends_the_process_with_its_reason(
 
     def start_and_halt(node: LedgerStoreNode) -> None:
         really_start(node)
-        node._on_door_failed(DamagedStore("the log came apart"))
+        node._on_port_failed(DamagedStore("the log came apart"))
 
     monkeypatch.setattr(LedgerStoreNode, "start", start_and_halt)
     config = tmp_path / "config.json"
@@ -193,7 +193,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFix
             "--ledger-peers": ["--ledger-group", "g", "--ledger-id", "n0", "--ledger-peers", f"n0-{address}"],
         }
         assert run(["serve", str(tmp_path / "store"), *arguments[which], "--config", str(config)]) == 2
-    assert f"{address} cannot be listened on" in capsys.readouterr().err
+    assert f"cannot listen on {address}" in capsys.readouterr().err
     assert not (tmp_path / "store" / "abort").exists()
 
 

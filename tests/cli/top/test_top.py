@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.maintenance.inspect.live import GroupPulse, Pulse, TopicPulse
 from flintlog.cli import main
-from flintlog.cli.top.top import top
+from flintlog.cli.top import top
 from flintlog.cli.top.top_frame import print_frame
 from flintlog.cli.top.top_view import SORTS, View
+from flintlog.maintenance.inspect.live import GroupPulse, Pulse, TopicPulse
 
 Golden = Callable[[str], Path]
-_WRITER = Path(__file__).with_name("top_writer.py")
+_WRITER = Path(__file__).parents[1] / "top_writer.py"
 
 
 @pytest.fixture
@@ -159,3 +159,12 @@ def test_a_long_list_is_cut_and_says_so() -> None:
     stream = io.StringIO()
     print_frame(pulse(topics=topics), View(), stream, rows=50)
     assert "and 10 topics more" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_dim"),
+    [("TBW102", True), ("rmq_sys_wheel_timer", True), ("%DLQ%g", True), ("SCHEDULE_TOPIC_OF_MINE", False)],
+)
+def test_only_topics_that_are_not_the_users_are_dim(topic: str, is_dim: bool) -> None:
+    name = View().topic_cells(TopicPulse(topic, 1, 0, 0.0, 0.0, 0, None), 0)[0]
+    assert (name.style == "dim") is is_dim

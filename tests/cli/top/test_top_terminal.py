@@ -10,13 +10,13 @@ import time
 from functools import partial
 from pathlib import Path
 
-from tests.maintenance.verify.test_verify import snapshot
 from tests.cli.terminal import Terminal, terminal
+from tests.maintenance.verify.test_verify import snapshot
 
 __all__ = ["terminal"]
 
-_ROOT = Path(__file__).parents[2]
-_WRITER = Path(__file__).with_name("top_writer.py")
+_ROOT = Path(__file__).parents[3]
+_WRITER = Path(__file__).parents[1] / "top_writer.py"
 
 
 def _command(store: Path, *options: str) -> list[str]:
@@ -87,7 +87,7 @@ def test_a_session_beside_a_writer(terminal: Terminal, tmp_path: Path) -> None:
         writer.stdin.close()
         assert writer.wait(60) == 0
         before = snapshot(store)
-        terminal.wait("nobody writes any more", lambda screen: "nobody runs it" in screen)
+        terminal.wait("the writer has stopped", lambda screen: "not running" in screen)
         terminal.wait("nothing comes", lambda screen: re.search(r"│ 0 msg/s", screen))
         terminal.keys("q")
         terminal.wait("it ends well", lambda screen: "exit code 0" in screen and "msg/s" not in screen)
@@ -111,7 +111,7 @@ def test_ctrl_c_is_a_way_out_too(terminal: Terminal, tmp_path: Path) -> None:
     terminal.wait("it ends", lambda screen: "exit code 0" in screen)
 
 
-def test_what_is_no_store_is_said_before_the_screen_is_taken(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_directory_without_a_store_is_reported_before_the_screen_is_taken(terminal: Terminal, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     terminal.run(_command(tmp_path / "empty"))
     screen = terminal.wait("it ends", lambda screen: "exit code" in screen)

@@ -122,7 +122,7 @@ def test_a_lock_file_that_is_removed_whenever_it_is_made_is_given_up(
     path = tmp_path / "lock"
     monkeypatch.setattr(LocalLock, "_take", lambda lock: path.unlink())
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(StoreInUse, match="goes away"):
+    with pytest.raises(StoreInUse, match="as fast as it is created"):
         LocalLock(path)
     assert len(os.listdir("/proc/self/fd")) == before
 

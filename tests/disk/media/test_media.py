@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from flintlog.disk.load_medium import load_medium
 from flintlog.disk.media import local
 from flintlog.disk.media.libc import MemoryMap
 from flintlog.disk.media.local import LocalMedium
-from flintlog.disk.media.medium import PAGE_BYTES, Advice, Medium, load_medium
+from flintlog.disk.media.medium import PAGE_BYTES, Advice, Medium
 from flintlog.errors import DiskError, DiskFull, InvalidConfig, SyncFailed
 
 SIZE = 65536
@@ -449,7 +450,7 @@ def test_a_medium_from_another_package_is_loaded_by_its_entry_point(
     monkeypatch.syspath_prepend(tmp_path)
     assert type(load_medium("elsewhere")).__name__ == "FaultyMedium"
     for name in ("number", "other"):
-        with pytest.raises(InvalidConfig, match=r"is made by a function|no medium"):
+        with pytest.raises(InvalidConfig, match=r"must be callable|not a medium"):
             load_medium(name)
     with pytest.raises(InvalidConfig, match="cannot be loaded"):
         load_medium("broken")

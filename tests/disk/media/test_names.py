@@ -9,8 +9,8 @@ import pytest
 from tests.store.small_store import SMALL, bodies, read_all
 
 from flintlog import Message, open_store
-from flintlog.disk.media import local
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
+from flintlog.disk.media import local
 from flintlog.disk.media.local import LocalMedium
 
 ROOT = Path("/data/store")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.disk.segments.allocator import SegmentAllocator
-from flintlog.disk.segments.buffer_pool import TransientStorePool
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.disk.media.medium import Medium
+from flintlog.disk.segments.allocator import SegmentAllocator
+from flintlog.disk.segments.buffer_pool import TransientStorePool
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DiskError, DiskFull

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.disk.segments.buffer_pool import TransientStorePool
 from flintlog.disk.media.medium import PAGE_BYTES, Medium
+from flintlog.disk.segments.buffer_pool import TransientStorePool
 from flintlog.disk.segments.segment import Segment
 
 SIZE = 16384

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.disk.media import libc
-
-from flintlog.disk.media import local_file
+from flintlog.disk.media import libc, local_file
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.segments.segment import Segment
 from flintlog.errors import SyncFailed

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from flintlog.disk.segments.allocator import SegmentAllocator
 from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.segments.allocator import SegmentAllocator
 from flintlog.disk.segments.segment_queue import SegmentQueue
 
 SIZE = 8192

@@ -12,17 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from flintlog import Message, open_store
-from flintlog.maintenance.backup.backup import backup, verify_backup
-from flintlog.maintenance.backup.restore import restore
-from flintlog.maintenance.verify.verify import verify
-from flintlog.cli import main
-from flintlog.cli.exit_codes import ExitCode
-from flintlog.errors import DamagedStore, FlintlogError
 from tests.maintenance.verify.test_verify import snapshot
 from tests.store.golden_cases import config_of, lines
 from tests.store.small_store import SMALL
+
+from flintlog import Message, open_store
+from flintlog.cli import main
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.errors import DamagedStore, FlintlogError
+from flintlog.maintenance.backup.backup import backup, verify_backup
+from flintlog.maintenance.backup.restore import restore
+from flintlog.maintenance.verify.verify import verify
 
 Golden = Callable[[str], Path]
 

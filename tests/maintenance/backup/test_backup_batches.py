@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import SMALL
 
 from flintlog import Message, Store, open_store
+from flintlog.checks.derived_files import DataFile
 from flintlog.maintenance.backup import backup as backup_module
 from flintlog.maintenance.backup.backup import backup
 from flintlog.maintenance.backup.restore import restore
-from flintlog.checks.derived_files import DataFile
-from flintlog.store.put.appender import Prepared
 from flintlog.store.model.message import Receipt
-from tests.store.small_store import SMALL
+from flintlog.store.put.appender import Prepared
 
 COUNT = 200
 """Messages of a batch: more than a file of the log holds."""

@@ -6,18 +6,21 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
-
-from flintlog import InvalidConfig, StoreInUse, open_store
-from flintlog.maintenance.backup.backup import backup, verify_backup
-from flintlog.maintenance.backup.restore import restore
-from flintlog.maintenance.verify.verify import verify
-from flintlog.cli import main
-from flintlog.cli.exit_codes import ExitCode
-from flintlog.format.ledger_state import parse_ledger_checkpoint, parse_term_vote
 from tests.maintenance.verify.test_verify import snapshot
 from tests.store.golden_cases import config_of, lines
 from tests.store.ledger.test_golden_ledger import check_answers, copied
+
+from flintlog import InvalidConfig, StoreInUse, open_store
+from flintlog.cli import main
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.disk.media.local import LocalMedium
+from flintlog.format.ledger_state import parse_ledger_checkpoint, parse_term_vote
+from flintlog.maintenance.backup.backup import backup, verify_backup
+from flintlog.maintenance.backup.backup_files import load_manifest, save_manifest
+from flintlog.maintenance.backup.restore import restore
+from flintlog.maintenance.verify.verify import verify
 
 Golden = Callable[[str], Path]
 
@@ -56,6 +59,21 @@ def test_a_stopped_member_is_restored_whole(case: Path, store: Path, tmp_path: P
         )
     assert verify(tmp_path / "new").findings == []
     check_answers(tmp_path / "new", case, is_derived=True)
+
+
+def test_a_backup_that_names_its_options_as_earlier_builds_did_is_restored(golden: Golden, tmp_path: Path) -> None:
+    store = copied(golden("ledger") / "broker", tmp_path / "store")
+    backup(store, tmp_path / "copy")
+    medium = LocalMedium()
+    manifest = load_manifest(tmp_path / "copy", medium)
+    options = {
+        name.replace("dledger", "dleger").replace("mapped_file_size_batch", "mapper_file_size_batch"): value
+        for name, value in manifest.options.items()
+    }
+    assert len(options.keys() - manifest.options.keys()) == 3
+    save_manifest(tmp_path / "copy", msgspec.structs.replace(manifest, options=options), medium)
+    restore(tmp_path / "copy", tmp_path / "new")
+    assert verify(tmp_path / "new").findings == []
 
 
 def test_a_second_backup_copies_only_what_is_new(store: Path, tmp_path: Path) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from flintlog import Message, StoreConfig, kernel, open_store
-from flintlog.maintenance.repair.repair import plan_repair, repair
-from flintlog.maintenance.verify.verify import verify
 from flintlog.checks.finding import ERROR, WARNING
 from flintlog.errors import WrongFileSize
+from flintlog.maintenance.repair.repair import plan_repair, repair
+from flintlog.maintenance.verify.verify import verify
 
 FILE_BYTES = 65536
 SMALL = StoreConfig(mapped_file_size_commit_log=FILE_BYTES, max_hash_slot_num=100, max_index_num=400)
@@ -31,7 +32,7 @@ def records_end(file: Path) -> int:
     return kernel.scan(data, 0, len(data), int(file.name), check_crc=True).end
 
 
-@pytest.mark.parametrize("left", [4, 7, 8, 100])
+@pytest.mark.parametrize("left", [0, 4, 7, 8, 100])
 @pytest.mark.parametrize("number", [1, -1], ids=["closed", "last"])
 def test_a_file_cut_inside_its_unused_end_has_lost_nothing(files: list[Path], number: int, left: int) -> None:
     file, root = files[number], files[0].parents[1]
@@ -60,6 +61,48 @@ def test_a_blank_whose_magic_was_damaged_is_no_lost_message(files: list[Path]) -
     assert [found.id for found in verify(root).findings] == ["damaged-blank"]
     assert repair(root).lost == []
     assert verify(root).findings == []
+
+
+def test_a_blank_whose_size_leads_over_the_next_file_is_found_and_mended(files: list[Path]) -> None:
+    """It ends where a file begins, as a cut blank does, but not where the next one begins."""
+    right = files[1].read_bytes()
+    data = bytearray(right)
+    data[records_end(files[1]) + 1] ^= FILE_BYTES >> 16
+    files[1].write_bytes(data)
+    root = files[0].parents[1]
+    (finding,) = verify(root).findings
+    assert (finding.id, finding.offset) == ("damaged-blank", records_end(files[1]))
+    assert repair(root).lost == []
+    assert files[1].read_bytes() == right
+    assert verify(root).findings == []
+
+
+def test_a_blank_that_became_zeros_is_no_lost_message(files: list[Path]) -> None:
+    data = files[1].read_bytes()
+    files[1].write_bytes(data[: records_end(files[1])].ljust(FILE_BYTES, b"\0"))
+    root = files[0].parents[1]
+    assert [found.id for found in verify(root).findings] == ["damaged-blank"]
+    assert repair(root).lost == []
+    assert files[1].read_bytes() == data
+    assert verify(root).findings == []
+
+
+@pytest.mark.parametrize("has_queues", [True, False])
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_whole_record_that_is_missing_at_a_files_end_is_lost(tmp_path: Path, has_queues: bool, is_cut: bool) -> None:
+    root = tmp_path / "store"
+    with open_store(root, SMALL) as store:
+        for number in range(200):  # the last record of the second file is the only one of its queue
+            store.put(Message("orders", bytes(range(256)) * 4, queue_id=int(number == 115)))
+    files = sorted((root / "commitlog").iterdir())
+    data = files[1].read_bytes()
+    seen = kernel.scan(data, 0, len(data), int(files[1].name))
+    assert seen.queues[seen.row(seen.count - 1).queue][1] == 1
+    last = seen.row(seen.count - 1).physical_offset - int(files[1].name)
+    files[1].write_bytes(data[:last].ljust(last if is_cut else FILE_BYTES, b"\0"))
+    if not has_queues:
+        shutil.rmtree(root / "consumequeue")
+    assert plan_repair(root).lost
 
 
 def test_an_empty_last_file_is_removed_by_an_opening_as_its_finding_says(files: list[Path]) -> None:

@@ -8,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from flintlog import Message, open_store
-from flintlog.maintenance.backup.backup import backup
-from flintlog.maintenance.inspect.delay_levels import format_levels
-from flintlog.maintenance.repair.repair import repair
-from flintlog.maintenance.backup.restore import restore
-from flintlog.maintenance.inspect.store_files import look_at
-from flintlog.maintenance.verify.verify import verify
+from flintlog import Message, StoreConfig, open_store
+from flintlog.disk.media.local import LocalMedium
 from flintlog.format.record import SCHEDULE_TOPIC
+from flintlog.maintenance.backup.backup import backup
+from flintlog.maintenance.backup.restore import restore
+from flintlog.maintenance.inspect.delay_levels import format_levels
+from flintlog.maintenance.inspect.store_files import look_at
+from flintlog.maintenance.repair.repair import repair
+from flintlog.maintenance.verify.verify import verify
 from flintlog.store.options.values import DEFAULT_DELAY_LEVELS_MS
+from flintlog.store.paths import StorePaths
+from flintlog.store.runtime.note_file import encode_note
+from flintlog.store.settings.written_with import load_options
 from flintlog.testing import SMALL_FILES, FakeClock
 
 LEVELS = "7s 2h 3d"
@@ -119,6 +123,14 @@ def test_a_damaged_delivery_time_is_found(store: Path) -> None:
     data[20 + 19] ^= 4
     path.write_bytes(data)
     assert [finding.id for finding in verify(store).findings] == ["wrong-queue-entries"]
+
+
+def test_a_note_that_names_its_options_as_earlier_builds_did_is_read(tmp_path: Path) -> None:
+    medium = LocalMedium()
+    paths = StorePaths.of(tmp_path, StoreConfig())
+    paths.own.mkdir()
+    paths.options.write_bytes(encode_note({"options": {"mapper_file_size_batch_consume_queue": 4600}}))
+    assert load_options(paths, medium) == {"mapped_file_size_batch_consume_queue": 4600}
 
 
 def test_levels_are_formatted_as_they_are_configured() -> None:

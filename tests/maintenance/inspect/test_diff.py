@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from flintlog import Message, open_store
-from flintlog.maintenance.inspect.diff import diff
-from flintlog.cli import main
-from flintlog.cli.exit_codes import ExitCode
 from tests.store.golden_cases import lines
 from tests.store.small_store import SMALL
+
+from flintlog import Message, open_store
+from flintlog.cli import main
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.maintenance.inspect.diff import diff
 
 Golden = Callable[[str], Path]
 

@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.maintenance.verify.test_verify import snapshot
+from tests.store.small_store import SMALL
 
 from flintlog import Message, StoreConfig, open_store
+from flintlog.cli import main
+from flintlog.cli.look.forecast import foresee
 from flintlog.maintenance.inspect.forecast import DAY_MS, HOUR_MS, DayVolume, Disk, Forecast, Limit, Sample, forecast
 from flintlog.maintenance.inspect.log_samples import MOST_SAMPLES, derived_bytes, sample_log
 from flintlog.maintenance.inspect.store_files import look_at
-from flintlog.cli import main
-from flintlog.cli.look.forecast import foresee
 from flintlog.testing import FakeClock
-from tests.maintenance.verify.test_verify import snapshot
-from tests.store.small_store import SMALL
 
 Golden = Callable[[str], Path]
 MIDNIGHT_MS = int(datetime(2026, 3, 10, tzinfo=UTC).timestamp() * 1000)

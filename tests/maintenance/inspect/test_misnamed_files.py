@@ -7,15 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-from flintlog import DamagedStore, open_store
-from flintlog.maintenance.backup.backup import backup
-from flintlog.maintenance.repair.repair import plan_repair, repair
-from flintlog.maintenance.backup.restore import restore
-from flintlog.maintenance.verify.verify import Mode, verify
-from flintlog.cli import main
-from flintlog.cli.exit_codes import ExitCode
-from flintlog.disk.media.local import LocalMedium
 from tests.store.misnamed_scenes import (
     COUNT,
     FEW,
@@ -32,6 +23,15 @@ from tests.store.misnamed_scenes import (
     swapped,
 )
 from tests.store.small_store import ASYNC, bytes_of, read_all
+
+from flintlog import DamagedStore, open_store
+from flintlog.cli import main
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.disk.media.local import LocalMedium
+from flintlog.maintenance.backup.backup import backup
+from flintlog.maintenance.backup.restore import restore
+from flintlog.maintenance.repair.repair import plan_repair, repair
+from flintlog.maintenance.verify.verify import Mode, verify
 
 ALL = {**SCENES, "two exchanged in the middle": swapped(SIZE, 2 * SIZE)}
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.maintenance.verify.test_verify import snapshot
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.maintenance.inspect.overview import queues
+from flintlog.errors import DamagedStore
 from flintlog.maintenance.inspect.live import SAVED_WITHIN_S, Pulse, TopicPulse, Watch
+from flintlog.maintenance.inspect.overview import queues
 from flintlog.maintenance.inspect.queue_ends import queue_begin, queue_end
 from flintlog.maintenance.inspect.store_files import look_at
-from flintlog.errors import DamagedStore
-from tests.maintenance.verify.test_verify import snapshot
 
 Golden = Callable[[str], Path]
 CASES = ["batch", "cqext", "delay", "multi", "plain", "transaction"]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.maintenance.random_damage import CASES, Damager, Truth, moved_messages
 
 from flintlog import FlintlogError
 from flintlog.maintenance.repair.repair import plan_repair, repair
 from flintlog.maintenance.verify.verify import verify
-from tests.maintenance.random_damage import CASES, Damager, Truth, moved_messages
 
 Golden = Callable[[str], Path]
 QUICK = 30

@@ -11,18 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.maintenance.verify.test_verify import TORN, ids, snapshot
+from tests.store.golden_cases import config_of, lines
+from tests.store.small_store import SMALL
 
 from flintlog import Message, StoreInUse, open_store
+from flintlog.checks.finding_kinds import KINDS
+from flintlog.cli import main
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.format.record import Record, body_crc, encode_record, parse_record, with_crc_property
 from flintlog.maintenance.repair.lost_records import LOST_PROPERTY, filler, stand_in, stand_in_for_entry
 from flintlog.maintenance.repair.repair import plan_repair, repair
 from flintlog.maintenance.repair.repair_plan import plan_steps
 from flintlog.maintenance.verify.verify import verify
-from flintlog.cli import main
-from flintlog.cli.exit_codes import ExitCode
-from flintlog.checks.finding_kinds import KINDS
-from flintlog.format.record import Record, body_crc, encode_record, parse_record, with_crc_property
-from tests.maintenance.verify.test_verify import TORN, ids, snapshot
-from tests.store.golden_cases import config_of, lines
 
 Golden = Callable[[str], Path]
 Torn = Callable[[str], Path]
@@ -314,3 +315,57 @@ def test_bytes_too_few_for_a_record_are_not_filled() -> None:
     assert filler(0, 60, 1) is None
     assert stand_in_for_entry("t", 0, 0, 0, 60, 1) is None
     assert parse_record(filler(7, 200, 1) or b"").physical_offset == 7
+
+
+def test_repair_brings_no_message_of_a_deleted_topic_back(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_store(root, SMALL) as store:
+        for topic in ("deleted", "made-again", "kept") * 20:
+            store.put(Message(topic, b"old"))
+        store.topics.delete("deleted")
+        store.topics.delete("made-again")
+        store.put(Message("made-again", b"new"))
+        before = store.queues()
+    shutil.rmtree(root / "consumequeue")
+    assert repair(root, SMALL).left == []
+    with open_store(root, SMALL, read_only=True) as store:
+        assert store.queues() == before
+    assert verify(root, SMALL).findings == []
+
+
+def test_a_killed_repair_leaves_no_claim_about_queues_that_another_program_builds(tmp_path: Path) -> None:
+    root, other = tmp_path / "store", tmp_path / "other"
+    with open_store(root, SMALL) as store:
+        placed = [store.put(Message("orders", b"lost")) for _ in range(20)]
+    log = next((root / "commitlog").iterdir())
+    log.write_bytes(log.read_bytes()[: placed[5].physical_offset].ljust(SMALL.mapped_file_size_commit_log, b"\0"))
+
+    def kill(step: str) -> None:
+        if step == "settle":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        repair(root, SMALL, on_step=kill)
+    not_known = shutil.ignore_patterns("flintlog")  # to RocketMQ, which has the store next and does not stop cleanly
+    shutil.copytree(root, other, ignore=not_known)
+    with open_store(other, SMALL) as store:
+        for _ in range(40):
+            store.put(Message("orders", b"stored in place of what was lost"))
+        store._engine.flushing.queue_flush.flush_all()  # type: ignore[union-attr]
+        shutil.copytree(other, root, ignore=not_known, dirs_exist_ok=True)
+    with open_store(root, SMALL) as store:
+        assert store.recovery.findings == ()
+        assert [queue.max_offset for queue in store.queues()] == [45]
+
+
+def test_queues_are_built_of_the_kind_that_the_configuration_names(tmp_path: Path) -> None:
+    root, config = tmp_path / "store", SMALL.with_changes(topic_queue_types={"orders": "SimpleCQ"})
+    with open_store(root, config) as store:
+        store.put(Message("orders", b"x")).check()
+    topics = {"topicConfigTable": {"orders": {"topicName": "orders", "attributes": {"queue.type": "BatchCQ"}}}}
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text(json.dumps(topics))
+    shutil.rmtree(root / "consumequeue")
+    assert repair(root, config).left == []
+    with open_store(root, config) as store:
+        assert [queue.max_offset for queue in store.queues()] == [1]

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.maintenance.random_damage import Truth, places_in
+from tests.store.golden_cases import config_of
 
 from flintlog import DamagedStore
+from flintlog.cli import main
+from flintlog.cli.exit_codes import ExitCode
 from flintlog.maintenance.repair import repair as repairing
 from flintlog.maintenance.repair.lost_records import LOST_PROPERTY
 from flintlog.maintenance.repair.repair import plan_repair, repair
 from flintlog.maintenance.verify.verify import verify
-from flintlog.cli import main
-from flintlog.cli.exit_codes import ExitCode
-from flintlog.store.dispatch.dispatcher import gap_filling
+from flintlog.store.dispatch import gap_filling
 from flintlog.store.store import open_store
-from tests.maintenance.random_damage import Truth, places_in
-from tests.store.golden_cases import config_of
 
 Golden = Callable[[str], Path]
 TOPIC, QUEUE = "TopicTest", 1

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.store.golden_cases import config_of, lines
 
 from flintlog import open_store
-from flintlog.maintenance.repair.repair import plan_repair, repair
-from flintlog.maintenance.verify.verify import verify
 from flintlog.cli import main
 from flintlog.cli.exit_codes import ExitCode
-from tests.store.golden_cases import config_of, lines
+from flintlog.maintenance.repair.repair import plan_repair, repair
+from flintlog.maintenance.verify.verify import verify
 
 Golden = Callable[[str], Path]
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.store.golden_cases import config_of, lines
 
 from flintlog import DamagedRecord, Message, StoreConfig, open_store
+from flintlog.checks.finding import ERROR
 from flintlog.maintenance.repair.repair import plan_repair, repair
 from flintlog.maintenance.verify.verify import verify
-from flintlog.checks.finding import ERROR
-from tests.store.golden_cases import config_of, lines
 
 Golden = Callable[[str], Path]
 

@@ -1,4 +1,7 @@
-"""A config file that is empty or missing, and whose `.bak` is good: an opening uses the backup, and so does a look."""
+"""Config files that are empty, missing or say something wrong.
+
+Where the `.bak` is good, an opening uses it, and so does a look.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.flips.scenes import inner_batch
 
-from flintlog import Message, StoreConfig, open_store
-from flintlog.maintenance.repair.repair import repair
-from flintlog.maintenance.verify.verify import verify
+from flintlog import DamagedStore, Message, StoreConfig, open_store
 from flintlog.cli import main
 from flintlog.cli.exit_codes import ExitCode
+from flintlog.maintenance.repair.repair import repair
+from flintlog.maintenance.verify.verify import verify
 
 SMALL = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, max_index_num=400)
 
@@ -57,3 +61,39 @@ def test_an_empty_file_without_a_backup_is_one_that_was_never_finished(store: Pa
     for path in (store / "config").glob("consumerOffset.json*"):
         path.write_bytes(b"")
     assert verify(store).findings == []
+
+
+@pytest.mark.parametrize("damage", [(b"BatchCQ", b"BatchCR"), (b'"batches":{', b'"catches":{')])
+def test_batch_queues_of_which_topics_json_does_not_tell_are_found(tmp_path: Path, damage: tuple[bytes, bytes]) -> None:
+    """An opening with the same configuration is refused."""
+    with open_store(tmp_path, SMALL) as store:
+        store.topics.create("batches", attributes={"queue.type": "BatchCQ"})
+        store.put(inner_batch(b"a", b"b")).check()
+    assert verify(tmp_path, SMALL).findings == verify(tmp_path).findings == []
+    path = tmp_path / "config" / "topics.json"
+    path.write_bytes(path.read_bytes().replace(*damage))
+    with pytest.raises(DamagedStore, match="configured as SimpleCQ"):
+        open_store(tmp_path, SMALL)
+    for config in (SMALL, None):
+        (finding,) = verify(tmp_path, config).findings
+        assert (finding.id, finding.file) == ("wrong-queue-type", str(path))
+    told = SMALL.with_changes(topic_queue_types={"batches": "BatchCQ"})
+    assert verify(tmp_path, told).findings == []
+
+
+@pytest.mark.parametrize("has_backup", [True, False])
+def test_a_config_file_that_parses_and_is_not_taken_is_found(tmp_path: Path, has_backup: bool) -> None:
+    """An opening for writing is refused, unless the backup is good; a repair takes only a backup that is."""
+    with open_store(tmp_path, SMALL) as store:
+        store.groups.create("billing")
+    path = tmp_path / "config" / "subscriptionGroup.json"
+    right = path.read_bytes()
+    path.write_bytes(right.replace(b'"groupName":"billing"', b'"groupNamf":"billing"'))
+    path.with_name(f"{path.name}.bak").write_bytes(right if has_backup else path.read_bytes())
+    if not has_backup:
+        with pytest.raises(DamagedStore, match="groupName"):
+            open_store(tmp_path, SMALL)
+    (finding,) = verify(tmp_path).findings
+    assert (finding.id, finding.file) == ("damaged-config", str(path))
+    repair(tmp_path)
+    assert (verify(tmp_path).findings == []) is has_backup

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.maintenance.repair.test_repair_places import files_of
 
 from flintlog import Message, open_store
 from flintlog.maintenance.repair.repair import plan_repair, repair
 from flintlog.maintenance.verify.verify import verify
 from flintlog.testing import SMALL_FILES
-from tests.maintenance.repair.test_repair_places import files_of
 
 
 @pytest.fixture

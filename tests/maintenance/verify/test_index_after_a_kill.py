@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.faults.world import ROOT, small_config
 
 from flintlog import Message, open_store
-from flintlog.maintenance.verify.verify import verify
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
+from flintlog.maintenance.verify.verify import verify
 from flintlog.testing import FakeClock
-from tests.faults.world import ROOT, small_config
 
 CONFIG = small_config("async", max_hash_slot_num=7, max_index_num=20)
 ENTRIES_AT = 40 + 4 * 7

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.maintenance.verify.test_verify import snapshot
 
 from flintlog.cli import main
 from flintlog.cli.exit_codes import ExitCode
-from tests.maintenance.verify.test_verify import snapshot
 
 Golden = Callable[[str], Path]
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from flintlog import DamagedStore, Message, open_store
-from flintlog.maintenance.repair.repair import plan_repair, repair
-from flintlog.maintenance.verify.verify import verify
-from flintlog.cli import main
-from flintlog.cli.exit_codes import ExitCode
 from tests.maintenance.verify.test_verify import ids, snapshot
 from tests.store.golden_cases import config_of, lines
+
+from flintlog import DamagedStore, Message, open_store
+from flintlog.cli import main
+from flintlog.cli.exit_codes import ExitCode
+from flintlog.maintenance.repair.repair import plan_repair, repair
+from flintlog.maintenance.verify.verify import verify
 
 Golden = Callable[[str], Path]
 FILE_SIZE = 1048576

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.maintenance.repair.repair import plan_repair
-from flintlog.maintenance.verify.verify import verify
 from flintlog.cli import main
 from flintlog.cli.exit_codes import ExitCode
+from flintlog.maintenance.repair.repair import plan_repair
+from flintlog.maintenance.verify.verify import verify
 
 Golden = Callable[[str], Path]
 Damage = Callable[[list[Path]], None]

@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.store.golden_cases import config_of, lines, records
+from tests.store.small_store import SMALL
 
 from flintlog import Message, StoreConfig, open_store
-from flintlog.maintenance.verify.verify import Verification, verify
 from flintlog.checks.finding_kinds import KINDS
 from flintlog.errors import DamagedStore
 from flintlog.format.record import Record, body_crc, encode_record
 from flintlog.format.sys_flag import takes_queue_offset
+from flintlog.maintenance.inspect.store_files import look_at
+from flintlog.maintenance.verify.verify import Verification, verify
 from flintlog.testing import temporary_store
-from tests.store.golden_cases import config_of, lines, records
-from tests.store.small_store import SMALL
 
 Golden = Callable[[str], Path]
 
@@ -283,3 +284,14 @@ def test_a_note_of_which_both_copies_are_damaged_is_a_finding(tmp_path: Path) ->
     note.write_bytes(data.replace(b"etl", b"et1"))
     (finding,) = verify(tmp_path).findings
     assert (finding.id, finding.severity, finding.file) == ("damaged-note", "warning", str(note))
+
+
+@pytest.mark.parametrize("name", ["00", "4294967296", "\u0660"])
+def test_a_folder_that_is_no_queues_is_not_taken_for_one(name: str, tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.put(Message("orders", b"x", queue_id=0)).check()
+    foreign = tmp_path / "consumequeue" / "orders" / name
+    foreign.mkdir()
+    (foreign / f"{0:020d}").write_bytes(bytes(2000))
+    found = [Path(file.path).parent.name for queue in look_at(tmp_path, SMALL).queues.values() for file in queue.files]
+    assert found == ["0"]

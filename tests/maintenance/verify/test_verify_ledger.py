@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.store.golden_cases import lines
 
-from flintlog.maintenance.verify.verify import Verification, verify
 from flintlog.checks.finding import ERROR, Finding
 from flintlog.checks.finding_kinds import KINDS
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, parse_entry_head
@@ -21,7 +21,7 @@ from flintlog.format.ledger_state import (
     encode_term_vote,
     parse_ledger_checkpoint,
 )
-from tests.store.golden_cases import lines
+from flintlog.maintenance.verify.verify import Verification, verify
 
 Golden = Callable[[str], Path]
 FILE_BYTES = 65536

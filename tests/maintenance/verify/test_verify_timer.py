@@ -9,15 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.services.timer_store import CONFIG, SLOTS, timed, timer_store
 
 from flintlog import Message, StoreConfig
-from flintlog.maintenance.repair.repair import repair
-from flintlog.maintenance.verify.verify import verify
 from flintlog.checks.finding import Finding
 from flintlog.format.timer import SLOT_SIZE, UNIT, UNIT_SIZE, parse_slot, parse_timer_checkpoint
+from flintlog.maintenance.repair.repair import repair
+from flintlog.maintenance.verify.verify import verify
 from flintlog.services.timer.timer_service import TimerService
 from flintlog.testing import FakeClock
-from tests.services.timer_store import CONFIG, SLOTS, timed, timer_store
 
 Golden = Callable[[str], Path]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.store.dispatch.test_external_dispatch import EXTERNAL, SIZES, bodies, derived, embedded_twin, put
 
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse, WrongFileSize
-from flintlog.pipeline.dispatch import DispatchReport, dispatch
 from flintlog.pipeline.building.dispatch_core import DispatchCore
-from tests.store.dispatch.test_external_dispatch import EXTERNAL, SIZES, bodies, derived, embedded_twin, put
+from flintlog.pipeline.dispatch import DispatchReport, dispatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

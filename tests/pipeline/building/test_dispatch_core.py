@@ -164,7 +164,7 @@ def test_it_reads_nothing_of_an_epoch_that_is_not_its_own() -> None:
     assert files(medium) == expected
 
 
-def test_a_store_that_nobody_gave_away_is_left_alone() -> None:
+def test_a_store_that_dispatches_itself_is_left_alone() -> None:
     medium = FaultyMedium()
     put_some(medium)
     before = files(medium)
@@ -173,7 +173,7 @@ def test_a_store_that_nobody_gave_away_is_left_alone() -> None:
     assert files(medium) == before
 
 
-def test_a_published_queue_that_is_gone_is_not_passed_over() -> None:
+def test_a_published_queue_that_was_deleted_is_an_error() -> None:
     medium, _, _ = log_alone()
     run(medium)
     medium.remove_tree(ROOT / "consumequeue" / "orders" / "1")

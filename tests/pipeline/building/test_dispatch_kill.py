@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.pipeline.dispatch_processes import SIZES
+from tests.store.dispatch.test_external_dispatch import derived, embedded_twin
 
 from flintlog import open_store
 from flintlog.disk.media.local import LocalMedium
 from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal
-from tests.pipeline.dispatch_processes import SIZES
-from tests.store.dispatch.test_external_dispatch import derived, embedded_twin
 
 WAIT_S = 400
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SIZES_OF_FILES = (
     "mapped_file_size_commit_log",
     "mapped_file_size_consume_queue",

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.store.dispatch.test_external_dispatch import EXTERNAL, bodies, derived, embedded_twin, put
 
 from flintlog import Message, StoreConfig, open_store
 from flintlog.disk.media.local import LocalMedium
@@ -17,7 +18,6 @@ from flintlog.pipeline.building.dispatch_tasks import Derived, DispatchPlan, der
 from flintlog.pipeline.building.rebuild_scan import BuildPlan
 from flintlog.pipeline.spark.tasks import Refusal
 from flintlog.store.paths import StorePaths
-from tests.store.dispatch.test_external_dispatch import EXTERNAL, bodies, derived, embedded_twin, put
 
 MEDIUM = LocalMedium()
 

@@ -14,6 +14,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from tests.pipeline.building.test_dispatch_kill import ROOT, Scene, check
+from tests.pipeline.building.test_dispatch_tasks import Job
+from tests.pipeline.cluster import PYTHON_DAEMON, command, descendants, parent
+from tests.pipeline.dispatch_processes import CONFIG
+from tests.store.dispatch.test_external_dispatch import EXTERNAL, bodies, derived, embedded_twin, put
+from tests.store.outside import dispatching
 
 from flintlog import open_store
 from flintlog.disk.media.local import LocalMedium
@@ -22,13 +28,6 @@ from flintlog.pipeline.building.dispatch_core import DispatchCore
 from flintlog.pipeline.building.dispatch_tasks import plan_ranges
 from flintlog.store.dispatch.external.dispatch_claim import load_owner, working_for
 from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal
-from tests.store.outside import dispatching
-from tests.store.dispatch.test_external_dispatch import EXTERNAL, bodies, derived, embedded_twin, put
-
-from .cluster import PYTHON_DAEMON, command, descendants, parent
-from .dispatch_processes import CONFIG
-from .test_dispatch_kill import ROOT, Scene, check
-from .test_dispatch_tasks import Job
 
 MEDIUM = LocalMedium()
 DEADLINE_S = 60

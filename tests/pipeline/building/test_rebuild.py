@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.pipeline.conftest import COUNT, fill, small_config
+from tests.store.golden_cases import config_of as golden_config
+from tests.store.golden_cases import lines
 
 from flintlog import Message, StoreConfig, open_store
 from flintlog.cli.main import run
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse, WrongFileSize
 from flintlog.format.ledger_state import LedgerCheckpoint, encode_ledger_checkpoint, parse_ledger_checkpoint
 from flintlog.pipeline import rebuild as rebuild_job
-from flintlog.pipeline.reading.partitions import LogSplit
-from flintlog.pipeline.rebuild import rebuild
 from flintlog.pipeline.building.rebuild_scan import BuildPlan, ScanTask, read_split
 from flintlog.pipeline.building.rebuild_serial import rebuild_serially
-from tests.store.golden_cases import config_of as golden_config
-from tests.store.golden_cases import lines
-
-from .conftest import COUNT, fill, small_config
+from flintlog.pipeline.reading.partitions import LogSplit
+from flintlog.pipeline.rebuild import rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,6 +214,34 @@ def test_one_topic_is_rebuilt_and_the_others_are_left(spark: SparkSession, store
     assert report.queue_count == 2
     assert payments.stat().st_ino == inode
     assert sorted((copy / "index").iterdir()) == index
+
+
+@pytest.mark.parametrize("way", ["plain", "extension", "serial", "one topic", "a deleted topic"])
+def test_messages_of_a_deleted_topic_stay_deleted(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    config = small_config(enable_consume_queue_ext=way == "extension")
+    root = tmp_path / "store"
+    with open_store(root, config) as opened:
+        for number in range(60):
+            for topic in ("deleted", "made-again", "kept"):
+                opened.put(Message(topic, bytes(100), queue_id=number % 2))
+        opened.topics.delete("deleted")
+        opened.topics.delete("made-again")
+        for _ in range(5):
+            opened.put(Message("made-again", b"new", queue_id=0))
+            opened.put(Message("kept", b"new", queue_id=0))
+        before = opened.queues()
+        (kept,) = opened.get("kept", 0, 3, 1).messages
+    if way == "serial":
+        _set_queue_offset(root / "commitlog", kept.physical_offset, 1000)
+    topics = {"one topic": ["made-again"], "a deleted topic": ["deleted"]}.get(way, [])
+    report = rebuild(spark, root, config=config, topics=topics, split_bytes=20_000)
+    assert (report.serial_because is not None) == (way == "serial")
+    assert not (root / "consumequeue" / "deleted").exists()
+    with open_store(root, config, read_only=True) as opened:
+        assert [queue for queue in opened.queues() if queue.topic == "made-again"] == [
+            queue for queue in before if queue.topic == "made-again"
+        ]
+        assert {queue.topic for queue in opened.queues()} == {"kept", "made-again"}
 
 
 def test_a_queue_whose_first_messages_expired_begins_with_fillers(

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.pipeline.build_plans import make_plan
 
 from flintlog import kernel
 from flintlog.derive.index_plan import plan_index_files, starting_header
@@ -16,8 +17,6 @@ from flintlog.kernel import KEY
 from flintlog.pipeline.building import rebuild_index
 from flintlog.pipeline.building.rebuild_index import IndexTask, build_index_file
 from flintlog.pipeline.building.rebuild_scan import BuildPlan
-
-from .build_plans import make_plan
 
 NOW_MS = 1_790_000_000_000
 Key = tuple[int, int, int]

@@ -6,6 +6,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.pipeline.build_plans import make_plan
+from tests.pipeline.conftest import COUNT
 
 from flintlog.derive.chains import Reach, Span, find_log_end, find_mismatch, join_spans
 from flintlog.derive.log_files import LogFile
@@ -14,15 +16,12 @@ from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DiskFull, FlintlogError
 from flintlog.format.index_file import IndexLayout
 from flintlog.kernel import ScanStop
-from flintlog.pipeline.reading.logs import find_end, find_logs
-from flintlog.pipeline.reading.partitions import plan as plan_splits
 from flintlog.pipeline.building.rebuild_index import IndexTask, build_index_file
 from flintlog.pipeline.building.rebuild_scan import ScanTask, read_split
 from flintlog.pipeline.building.staging import sync_tree
+from flintlog.pipeline.reading.logs import find_end, find_logs
+from flintlog.pipeline.reading.partitions import plan as plan_splits
 from flintlog.pipeline.spark.tasks import Refusal, _Task
-
-from .build_plans import make_plan
-from .conftest import COUNT
 
 KEY_COUNT = sum(2 * bool(n % 4) + bool(n % 5) for n in range(COUNT))
 
@@ -110,7 +109,7 @@ def test_splits_that_do_not_meet_are_found(reaches: list[Reach], is_fine: bool) 
     assert (find_mismatch(HALVES, reaches) is None) == is_fine
 
 
-def test_the_log_ends_behind_its_last_record() -> None:
+def test_the_log_ends_after_its_last_record() -> None:
     hole, tail = Gap(10, 20, ScanStop.NO_RECORD), Gap(80, 100, ScanStop.BAD_CRC)
     whole, empty = Reach(0, 50, False), Reach(100, 100, False)
     assert find_log_end(HALVES, [whole, Reach(50, 100, False)], [[hole], [tail]]) == 80

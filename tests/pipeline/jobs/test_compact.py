@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
+from tests.pipeline.conftest import small_config
+from tests.pipeline.jobs.test_export import rows_of
+from tests.pipeline.sink.test_sink_rows import CONFIG
 
 from flintlog import Message, open_store
 from flintlog.cli.main import run
 from flintlog.errors import DamagedStore, InvalidConfig
-from flintlog.pipeline.sink.sink import sink
 from flintlog.pipeline.compact import CompactOptions, compact
 from flintlog.pipeline.export import export
-
-from .conftest import small_config
-from .test_export import rows_of
-from .test_sink_rows import CONFIG
+from flintlog.pipeline.sink import sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

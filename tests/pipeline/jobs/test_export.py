@@ -13,20 +13,19 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from tests.pipeline.conftest import COUNT, fill, small_config
+from tests.pipeline.reading.test_source import own_rows
 
 from flintlog import Message, open_store
 from flintlog.cli.main import run
 from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse
-from flintlog.pipeline.tables.table import table as tables_module
 from flintlog.pipeline.export import ExportOptions, _Export, export, follow
-from flintlog.pipeline.tables.table_write import ExportTask, by_topic_and_day
 from flintlog.pipeline.reading.logs import find_end, find_logs
-from flintlog.pipeline.tables.parquet_table import ParquetTable, TableSpec
 from flintlog.pipeline.reading.partitions import plan
-
-from .conftest import COUNT, fill, small_config
-from .test_source import own_rows
+from flintlog.pipeline.tables import table as tables_module
+from flintlog.pipeline.tables.parquet_table import ParquetTable, TableSpec
+from flintlog.pipeline.tables.table_write import ExportTask, by_topic_and_day
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

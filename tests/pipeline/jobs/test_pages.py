@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
 from tests.pages import ROOT, Golden, PageRun
 
 if TYPE_CHECKING:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.pipeline.conftest import COUNT, fill, small_config
+from tests.pipeline.reading.test_source import own_rows
+from tests.pipeline.sink.test_sink_rows import CONFIG
 
 from flintlog import Message, open_store
 from flintlog.cli.main import run
@@ -17,10 +20,6 @@ from flintlog.errors import DamagedStore, InvalidConfig, InvalidMessage, StoreIn
 from flintlog.pipeline.export import ExportOptions, export
 from flintlog.pipeline.replay import ReplayOptions, ReplayReport, replay
 from flintlog.store.model.compression import decompress
-
-from .conftest import COUNT, fill, small_config
-from .test_sink_rows import CONFIG
-from .test_source import own_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,7 +154,7 @@ def test_a_time_span_of_a_store(spark: SparkSession, store: Path, tmp_path: Path
         assert replay(spark, store, tmp_path / "target", options=options, config=conf).rows == expected
 
 
-def test_a_driver_that_died_behind_the_marker_is_not_repeated(spark: SparkSession, tmp_path: Path, conf: str) -> None:
+def test_a_driver_that_died_after_the_marker_is_not_repeated(spark: SparkSession, tmp_path: Path, conf: str) -> None:
     """The batch is in the log, the note of it is still open: as a crash between the two leaves it."""
     source, target, crashed = fill(tmp_path / "source", 40), tmp_path / "target", tmp_path / "crashed"
     report = replay(spark, source, target, config=conf)

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.pipeline.conftest import COUNT, fill
+from tests.pipeline.reading.test_source import own_rows
 
 from flintlog.cli.main import run
 from flintlog.errors import DamagedStore, InvalidConfig
-from flintlog.pipeline.reading.reading import logs
 from flintlog.pipeline.jobs.plots import bars, columns
+from flintlog.pipeline.reading import logs
 from flintlog.pipeline.report import Report, report
 from flintlog.pipeline.report_page import render_report
-
-from .conftest import COUNT, fill
-from .test_source import own_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,7 +116,7 @@ def test_a_store_without_messages_has_a_page_too_and_a_topic_without_any_is_name
         report(spark, tmp_path / "store", topics=["nobodys"])
 
 
-def test_a_log_that_is_not_whole_is_told_and_what_is_there_is_counted(
+def test_a_damaged_log_is_reported_and_the_readable_messages_are_counted(
     spark: SparkSession, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = shutil.copytree(store, tmp_path / "store")
@@ -126,7 +125,7 @@ def test_a_log_that_is_not_whole_is_told_and_what_is_there_is_counted(
     page = tmp_path / "report.html"
     assert run(["pipeline", "report", str(copy), "--html", str(page)]) == 5
     told = capsys.readouterr().err
-    assert "The log is not whole" in told
+    assert "The log is damaged" in told
     assert f"a file of the log has {cut.stat().st_size} bytes" in told
     assert cut.name in page.read_text()
     counted, whole = report(spark, copy).totals["messages"], report(spark, store).totals["messages"]

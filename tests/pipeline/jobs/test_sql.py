@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from tests.pipeline.conftest import COUNT
 
 from flintlog.cli.main import run
 from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig
 from flintlog.pipeline.sql import query, write_answer
-
-from .conftest import COUNT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from flintlog.maintenance.verify.verify import verify as verify_here
-from flintlog.cli.main import run
-from flintlog.errors import DamagedStore
-from flintlog.pipeline.verify import count_kinds, findings_frame, verify
 from tests.maintenance.verify.test_verify import CLEAN, TORN
 from tests.maintenance.verify.test_verify_ledger import RECORD, Member
+
+from flintlog import Message, open_store
+from flintlog.cli.main import run
+from flintlog.errors import DamagedStore
+from flintlog.maintenance.verify.verify import verify as verify_here
+from flintlog.pipeline.rebuild import rebuild
+from flintlog.pipeline.verify import count_kinds, findings_frame, verify
+from flintlog.testing import SMALL_FILES, FakeClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,3 +116,16 @@ def test_a_store_that_must_be_fetched_is_looked_at_like_any_other(
     assert verify(spark, f"fsspec+local://{root}") == verify_here(root)
     with pytest.raises(DamagedStore, match="no store"):
         verify(spark, f"fsspec+local://{root}/nowhere")
+
+
+def test_delay_levels_that_were_changed_are_neither_judged_nor_rewritten(spark: SparkSession, tmp_path: Path) -> None:
+    levels = SMALL_FILES.with_changes(services={"schedule"})
+    for text in ("7s 2h 3d", "9s 9s 9s"):
+        with open_store(tmp_path, levels.with_changes(message_delay_level=text), clock=FakeClock()) as opened:
+            for level in (1, 2, 2):
+                opened.put(Message("orders", b"x", delay_level=level)).check()
+                opened.put(Message("orders", b"x", delay_level=level)).check()
+    assert verify(spark, tmp_path).findings == []
+    before = {path: path.read_bytes() for path in (tmp_path / "consumequeue").rglob("0*") if path.is_file()}
+    rebuild(spark, tmp_path)
+    assert {path: path.read_bytes() for path in before} == before

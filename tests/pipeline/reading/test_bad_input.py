@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
+from tests.pipeline.conftest import SEGMENT_BYTES, fill
+from tests.pipeline.sink.test_sink_rows import CONFIG
 
 from flintlog.cli.main import run
-
-from .conftest import SEGMENT_BYTES, fill
-from .test_sink_rows import CONFIG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,15 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.pipeline.conftest import fill, small_config
 
 from flintlog import Message, open_store
 from flintlog.errors import InvalidConfig
-from flintlog.pipeline.reading.reading import known_topics
+from flintlog.pipeline.reading import known_topics
 from flintlog.pipeline.reading.known_topics import check_topics
 from flintlog.pipeline.reading.logs import find_logs
 from flintlog.store.log.batch_markers import MARKER_TOPIC
-
-from .conftest import fill, small_config
 
 
 def look(path: Path | str, *topics: str) -> None:

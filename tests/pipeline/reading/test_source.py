@@ -12,14 +12,18 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.types import ArrayType, MapType, StringType
+from tests.pipeline.conftest import COUNT, SEGMENT_BYTES, fill, small_config
 
 from flintlog import Message, StoreConfig, open_store
+from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.maintenance.inspect.store_files import look_at
+from flintlog.pipeline.reading.logs import find_end, find_logs
 from flintlog.pipeline.reading.options import parse_source_options
+from flintlog.pipeline.reading.partitions import plan
+from flintlog.pipeline.reading.reading import Reading
 from flintlog.pipeline.reading.rows import RowShape
 from flintlog.pipeline.source import BatchReader
-
-from .conftest import COUNT, SEGMENT_BYTES, fill, small_config
+from flintlog.testing import FakeClock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -51,7 +55,7 @@ def test_every_field_of_every_record_is_a_row_whatever_the_splits(spark: SparkSe
     assert read(spark, store).columns == list(own_rows(store)[0])
 
 
-def test_spark_is_told_which_columns_are_never_null(spark: SparkSession, store: Path) -> None:
+def test_columns_that_are_never_null_are_declared_to_spark(spark: SparkSession, store: Path) -> None:
     frame = read(spark, store)
     assert {field.name for field in frame.schema if field.nullable} == {"tags", "uniq_key", "body"}
     assert frame.schema["keys"].dataType == ArrayType(StringType(), containsNull=False)
@@ -162,7 +166,7 @@ def complaint(spark: SparkSession, path: Path, **options: object) -> str:
         ({"minPartitions": "0"}, "option minPartitions = '0' (a whole number above 0)"),
         (
             {"startingOffsets": "300", "endingOffsets": "100"},
-            "option startingOffsets = 300 lies behind endingOffsets = 100",
+            "option startingOffsets = 300 is after endingOffsets = 100",
         ),
     ],
 )
@@ -269,3 +273,46 @@ def test_a_ledgers_data_files_are_read_like_a_plain_log(
 def found_config(root: Path) -> StoreConfig:
     """What the files of a store tell about their sizes."""
     return look_at(root).config
+
+
+LEVELS = small_config(message_delay_level="7s 2h 3d", services={"schedule"})
+
+
+def put_delayed(root: Path, config: StoreConfig, level: int, count: int = 3) -> None:
+    with open_store(root, config, clock=FakeClock()) as opened:
+        for _ in range(count):
+            opened.put(Message("orders", b"x", delay_level=level)).check()
+
+
+def delays(root: Path) -> list[int]:
+    """How long the waiting messages wait, by the rows of the source; -1 for a tags code of 0."""
+    (log,) = find_logs((str(root),))
+    planned = plan([(log, log.first, find_end(log))], split_bytes=1 << 20, least_count=1)
+    rows = [row for each in planned for batch in Reading(RowShape()).read(each) for row in batch.to_pylist()]
+    waiting = [row for row in rows if row["topic"] == SCHEDULE_TOPIC]
+    return [row["tags_code"] - row["store_timestamp"] if row["tags_code"] else -1 for row in waiting]
+
+
+@pytest.mark.parametrize("has_note", [True, False])
+def test_delivery_times_are_those_of_the_stores_own_levels(tmp_path: Path, has_note: bool) -> None:
+    put_delayed(tmp_path, LEVELS, 1)
+    put_delayed(tmp_path, LEVELS, 3)
+    if not has_note:
+        (tmp_path / "flintlog" / "options.json").unlink()
+    assert delays(tmp_path) == [7_000] * 3 + [3 * 86_400_000] * 3
+
+
+def test_a_level_that_was_changed_or_never_noted_has_no_delivery_time(tmp_path: Path) -> None:
+    put_delayed(tmp_path, LEVELS, 1)
+    put_delayed(tmp_path, LEVELS.with_changes(message_delay_level="9s 9s 9s"), 1)
+    put_delayed(tmp_path, LEVELS, 2)
+    assert delays(tmp_path) == [-1] * 6 + [7_200_000] * 3
+    (tmp_path / "flintlog" / "options.json").unlink()
+    shutil.rmtree(tmp_path / "consumequeue")
+    assert delays(tmp_path) == [-1] * 9
+
+
+def test_a_delivery_time_of_ones_own_levels_is_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    put_delayed(tmp_path, LEVELS, 2)
+    rows = spark.read.format("flintlog").load(str(tmp_path)).select("tags_code", "store_timestamp").collect()
+    assert [row.tags_code - row.store_timestamp for row in rows] == [7_200_000] * 3

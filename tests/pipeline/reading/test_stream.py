@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from tests.pipeline.conftest import SEGMENT_BYTES, fill, small_config
 
 from flintlog import Message, open_store
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.pipeline.reading.options import check_kind, parse_source_options
 from flintlog.pipeline.reading.rows import RowShape
 from flintlog.pipeline.reading.stream import LogStreamReader, Offset, places_of
-
-from .conftest import SEGMENT_BYTES, fill, small_config
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -183,7 +182,7 @@ def test_a_log_that_was_replaced_is_an_error_or_read_on_with_a_warning(
 
 @pytest.mark.parametrize("count", [100, 150], ids=["as long", "longer"])
 @pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "running"])
-def test_another_log_with_records_at_the_same_places_is_told_apart(
+def test_another_log_with_records_at_the_same_places_is_recognized(
     tmp_path: Path, count: int, is_restarted: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, other = lengths(tmp_path / "store", 100, 200), lengths(tmp_path / "other", count, 200)
@@ -218,7 +217,7 @@ def test_a_batch_that_was_planned_before_its_log_was_replaced_is_not_read_from_t
         reader(store, startingOffsets="earliest").partitions(start, end)
 
 
-def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(tmp_path: Path) -> None:
+def test_a_stream_continues_from_a_checkpoint_of_an_earlier_version(tmp_path: Path) -> None:
     store = lengths(tmp_path / "store", 100, 200)
     asked = reader(store, startingOffsets="earliest")
     old = {"store": place(asked.latestOffset(asked.initialOffset()))}

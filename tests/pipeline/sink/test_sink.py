@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
+from tests.pipeline.conftest import fill, small_config
+from tests.pipeline.sink.test_sink_rows import CONFIG
 
 from flintlog import open_store
-
-from .conftest import fill, small_config
-from .test_sink_rows import CONFIG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

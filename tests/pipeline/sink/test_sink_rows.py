@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.pipeline.conftest import small_config
 
 from flintlog import Message, open_store
 from flintlog.errors import DamagedStore, InvalidConfig, InvalidMessage, StoreInUse
@@ -20,8 +21,6 @@ from flintlog.pipeline.sink.sink_options import SinkOptions, parse_sink_options
 from flintlog.pipeline.sink.sink_rows import RowMessages, check_columns
 from flintlog.pipeline.sink.sink_staging import STALE_MS, clear_stale
 from flintlog.store.options.store_config import StoreConfig
-
-from .conftest import small_config
 
 CONFIG = """
 mappedFileSizeCommitLog = 65536
@@ -311,7 +310,7 @@ def test_a_flipped_bit_in_what_was_staged_stores_nothing(area: StagingArea) -> N
         assert store.max_physical_offset == 0
 
 
-def test_what_a_killed_driver_staged_goes_after_a_day(area: StagingArea) -> None:
+def test_staged_files_of_a_killed_driver_are_deleted_after_a_day(area: StagingArea) -> None:
     left = StagingArea(area.asked, "killed")
     left.write(iter([rows(0, 4)]))
     area.append([area.write(iter([rows(0, 4)]))], None, 0)

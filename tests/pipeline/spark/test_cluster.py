@@ -18,17 +18,16 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from tests.pipeline.cluster import DEADLINE_S, Cluster, descendants, kill
+from tests.pipeline.spark.test_kill import files
 
 from flintlog import open_store
 from flintlog.bench.ours import fill_log
 from flintlog.store.options.store_config import StoreConfig
 
-from .cluster import DEADLINE_S, Cluster, descendants, kill
-from .test_kill import files
-
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 MIB = 64
-SCRIPT = Path(__file__).with_name("cluster_script.py")
+SCRIPT = Path(__file__).parents[1] / "cluster_script.py"
 DERIVED = ("consumequeue", "index")
 
 Bytes = dict[str, dict[str, bytes]]

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from .cluster import Cluster
-from .kill_driver import staged_files
-from .test_cluster import kill_one
-from .test_kill_spark import Driver, check, prepare
+from tests.pipeline.cluster import Cluster
+from tests.pipeline.kill_driver import staged_files
+from tests.pipeline.spark.test_cluster import kill_one
+from tests.pipeline.spark.test_kill_spark import Driver, check, prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 @pytest.mark.parametrize("victim", ["nobody", "executors", "python workers", "drivers"])
-def test_every_message_is_there_once_whoever_was_killed(
+def test_every_message_is_there_once_whichever_process_was_killed(
     cluster: Cluster, spark: SparkSession, tmp_path: Path, victim: str
 ) -> None:
     work = prepare(tmp_path, 300)

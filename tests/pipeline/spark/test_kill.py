@@ -31,7 +31,7 @@ def files(root: Path, folder: str) -> dict[str, bytes]:
 
 def start(store: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "flintlog.cli.main", "pipeline", "rebuild", str(store), "--master", "local[2]"]
-    source = str(Path(__file__).parents[2] / "src")
+    source = str(Path(__file__).parents[3] / "src")
     return subprocess.Popen(command, start_new_session=True, env={**os.environ, "PYTHONPATH": source})
 
 

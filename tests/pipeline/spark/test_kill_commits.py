@@ -18,12 +18,11 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
+from tests.pipeline.conftest import fill, small_config
+from tests.pipeline.kill_processes import BATCH_ROWS, Server, batches_done, running_server
+from tests.pipeline.sink.test_sink_rows import CONFIG
 
 from flintlog import Message, Store, StoredMessage, open_store
-
-from .conftest import fill, small_config
-from .kill_processes import BATCH_ROWS, Server, batches_done, running_server
-from .test_sink_rows import CONFIG
 
 FORMS = ("parquet", "delta", "iceberg")
 KILLED = -signal.SIGKILL

@@ -13,20 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pipeline.cluster import DEADLINE_S, PYTHON_DAEMON, command, descendants, kill, parent
+from tests.pipeline.conftest import fill, small_config
+from tests.pipeline.kill_driver import PARTITIONS, ROWS, staged_files
+from tests.pipeline.sink.test_sink_rows import CONFIG
+from tests.pipeline.spark.test_kill_commits import FORMS, exported, messages, places, written_to
 
 from flintlog import StoreConfig, open_store
-
-from .cluster import DEADLINE_S, PYTHON_DAEMON, command, descendants, kill, parent
-from .conftest import fill, small_config
-from .kill_driver import PARTITIONS, ROWS, staged_files
-from .test_kill_commits import FORMS, exported, messages, places, written_to
-from .test_sink_rows import CONFIG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SCRIPT = Path(__file__).with_name("kill_driver.py")
-SOURCE = Path(__file__).parents[2]
+SCRIPT = Path(__file__).parents[1] / "kill_driver.py"
+SOURCE = Path(__file__).parents[3]
 WITH_RETRIES = "local[2,4]"
 LARGE = small_config(mapped_file_size_commit_log=16 * 1024 * 1024)
 """Room for the rows of the third store."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from flintlog import GetStatus, Message, StoreConfig, open_store
 from tests.cli.look.test_reading import state_of
 from tests.cli.test_transcripts import SPARK_CASES
 from tests.cli.transcript import FORMS, check, tell
+
+from flintlog import GetStatus, Message, StoreConfig, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

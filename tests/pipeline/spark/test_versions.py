@@ -12,15 +12,14 @@ from pathlib import Path
 
 import pyspark
 import pytest
-
-from .conftest import COUNT, fill
-from .test_rebuild import files
-from .test_sink_rows import CONFIG
+from tests.pipeline.building.test_rebuild import files
+from tests.pipeline.conftest import COUNT, fill
+from tests.pipeline.sink.test_sink_rows import CONFIG
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 OLDEST = "4.1.4"
-SCRIPT = Path(__file__).with_name("user_script.py")
-ROOT = Path(__file__).parents[2]
+SCRIPT = Path(__file__).parents[1] / "user_script.py"
+ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 600
 
 

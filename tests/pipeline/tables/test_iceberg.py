@@ -21,6 +21,10 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.table import StaticTable
+from tests.pipeline.conftest import COUNT, fill, small_config
+from tests.pipeline.jobs.test_export import SMALL, expected_offsets
+from tests.pipeline.jobs.test_replay import SAME, chosen, rows, unpacked
+from tests.pipeline.sink.test_sink_rows import CONFIG
 
 from flintlog import Message, open_store
 from flintlog.cli.main import run
@@ -28,15 +32,10 @@ from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import InvalidConfig, JobFailed, StoreInUse
 from flintlog.pipeline.compact import compact
 from flintlog.pipeline.export import ExportOptions, export, follow
-from flintlog.pipeline.tables.table_write import WrittenFile
+from flintlog.pipeline.replay import replay
 from flintlog.pipeline.tables.iceberg_table import IcebergName, IcebergTable
 from flintlog.pipeline.tables.parquet_table import TableSpec
-from flintlog.pipeline.replay import replay
-
-from .conftest import COUNT, fill, small_config
-from .test_export import SMALL, expected_offsets
-from .test_replay import SAME, chosen, rows, unpacked
-from .test_sink_rows import CONFIG
+from flintlog.pipeline.tables.table_write import WrittenFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

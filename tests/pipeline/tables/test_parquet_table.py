@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.pipeline.jobs.test_export import Dying
+from tests.pipeline.sink.test_sink_rows import write_late
 
 from flintlog.errors import DamagedStore
-from flintlog.pipeline.tables.table_write import WrittenFile
 from flintlog.pipeline.tables.parquet_table import ParquetTable, TableSpec
-
-from .test_export import Dying
-from .test_sink_rows import write_late
+from flintlog.pipeline.tables.table_write import WrittenFile
 
 SPEC = TableSpec()
 BATCHES = 3

@@ -21,6 +21,7 @@ from flintlog.remoting.frame import Command
 from flintlog.remoting.server import RemotingServer
 from flintlog.replication.ha import compare as comparing
 from flintlog.replication.ha.master import HaMaster
+from flintlog.replication.ha.master_epoch import MasterEpochFile
 from flintlog.replication.ha.metadata import PARTS, MetadataFollower
 from flintlog.replication.ha.node import HaNode
 from flintlog.replication.ha.wire import encode_report
@@ -149,8 +150,16 @@ def test_a_promoted_master_that_restarts_is_no_promotion_for_who_followed_it(tmp
     assert files(old) == files(new)
 
 
+def test_an_epoch_is_noted_in_the_known_format(tmp_path: Path) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        epoch = MasterEpochFile(store).begin()
+        assert MasterEpochFile(store).load() == epoch
+    text = (tmp_path / "flintlog" / "reign.json").read_text()
+    assert text.startswith(f'{{"isMaster":true,"isPromoted":false,"reign":"{epoch.name}"}} ')
+
+
 @pytest.mark.parametrize("whose", ["a", "b"])
-def test_without_a_note_of_its_reign_nobody_is_believed(tmp_path: Path, whose: str) -> None:
+def test_without_a_note_of_its_epoch_no_master_is_believed(tmp_path: Path, whose: str) -> None:
     pair_of(tmp_path, 10)
     (tmp_path / whose / "flintlog" / "reign.json").unlink()
     with open_store(tmp_path / "b", SMALL) as ahead:
@@ -202,7 +211,7 @@ def test_a_slave_follows_nobody_it_cannot_compare_with_unless_told_so(tmp_path: 
 def test_a_slave_becomes_a_master_and_takes_puts(tmp_path: Path) -> None:
     with master_at(tmp_path / "a") as master, slave_at(tmp_path / "b", master) as slave:
         fill(master.store, 6)
-        assert slave.store.put(Message("orders", b"no")).status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert slave.store.put(Message("orders", b"no"), check=False).status is PutStatus.SERVICE_NOT_AVAILABLE
         master.stop()
         slave.promote()
         assert slave.status().role == "ASYNC_MASTER"

@@ -10,7 +10,7 @@ import pytest
 
 from flintlog.replication.ha import slave_connection as master_line
 from flintlog.replication.ha.feed import FeedOptions
-from flintlog.replication.ha.slave_connection import LineOwner, SlaveLine
+from flintlog.replication.ha.slave_connection import ConnectionOwner, SlaveConnection
 from flintlog.replication.ha.wire import FrameReader, encode_report
 from flintlog.store.read.raw_log import RawLog
 
@@ -66,8 +66,8 @@ class Told:
     def __init__(self, log: ScriptedLog, **limits: int) -> None:
         self.socket = Socket()
         self.acknowledged: list[tuple[int, int]] = []
-        owner = LineOwner(lambda _: None, self._acknowledged, lambda _, __: None)
-        self.line = SlaveLine(cast(RawLog, log), FeedOptions(transfer_bytes=100), owner, **limits)
+        owner = ConnectionOwner(lambda _: None, self._acknowledged, lambda _, __: None)
+        self.line = SlaveConnection(cast(RawLog, log), FeedOptions(transfer_bytes=100), owner, **limits)
         self.line.connection_made(self.socket)
 
     def _acknowledged(self) -> None:

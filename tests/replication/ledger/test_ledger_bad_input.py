@@ -17,9 +17,7 @@ from tests.store.small_store import SMALL, wait_until
 
 from flintlog import Message, PutStatus
 from flintlog.remoting.frame import MAX_FRAME_BYTES, Command, FrameReader, encode_frame
-from flintlog.replication.ledger.node.node import listening
 from flintlog.replication.ledger.core.interface import HardState
-from flintlog.replication.ledger.node.listening import LedgerListener, Question
 from flintlog.replication.ledger.core.messages import (
     AppendRequest,
     AppendResponse,
@@ -33,10 +31,12 @@ from flintlog.replication.ledger.core.messages import (
     TransferRequest,
     VoteRequest,
 )
+from flintlog.replication.ledger.node import listening
+from flintlog.replication.ledger.node.listening import LedgerListener, Question
 from flintlog.replication.ledger.node.node import LedgerNode
-from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.replication.ledger.node.wire import Envelope, encode_request
-from interop.java_ledger import ledger_addresses
+from flintlog.replication.ledger.store_node import LedgerStoreNode
+from flintlog.testing.free_ports import ledger_addresses
 
 pytestmark = pytest.mark.timeout(120)
 IDS = ("n0", "n1", "n2")
@@ -375,7 +375,7 @@ def test_an_address_has_so_many_connections_and_no_more(
 def test_a_stores_ledger_takes_no_append_from_the_network(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     addresses = ledger_addresses("n0")
     peers = ";".join(f"{member}-{address}" for member, address in addresses.items())
-    config = SMALL.with_changes(dleger_group=GROUP, dleger_peers=peers, dleger_self_id="n0")
+    config = SMALL.with_changes(dledger_group=GROUP, dledger_peers=peers, dledger_self_id="n0")
     member = LedgerStoreNode(tmp_path / "n0", config, fast=True)
     member.start()
     try:

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from flintlog.replication.ledger.node.node import calling
-from flintlog.replication.ledger.node.calling import PeerLine
 from flintlog.replication.ledger.core.interface import Answered, Call, CallFailed
 from flintlog.replication.ledger.core.messages import HeartbeatRequest
+from flintlog.replication.ledger.node import calling
+from flintlog.replication.ledger.node.calling import PeerLine
 from flintlog.replication.ledger.node.wire import Envelope
 
 pytestmark = pytest.mark.timeout(60)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.replication.ledger_nodes import until
 from tests.replication.ledger.test_ledger_core import PEERS, Node, codes, entries
+from tests.replication.ledger_nodes import until
 
 from flintlog.errors import FormatError
 from flintlog.replication.ledger.core.core import LedgerCore
@@ -24,7 +24,6 @@ from flintlog.replication.ledger.core.interface import (
     Role,
     Synced,
 )
-from flintlog.replication.ledger.node.memory_log import MemoryLog
 from flintlog.replication.ledger.core.messages import (
     JAVA,
     OURS,
@@ -39,6 +38,7 @@ from flintlog.replication.ledger.core.messages import (
     VoteResponse,
     VoteResult,
 )
+from flintlog.replication.ledger.node.memory_log import MemoryLog
 from flintlog.replication.ledger.node.storage import MemoryStorage
 from flintlog.replication.ledger.node.syncing import EntrySync
 from flintlog.replication.ledger.node.wire import Envelope, encode_request, parse_request

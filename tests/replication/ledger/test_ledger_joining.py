@@ -109,7 +109,7 @@ def test_a_new_group_begins_with_a_majority_that_was_told_so(tmp_path: Path) -> 
 
 
 def plain_store(path: Path, group: Group, count: int) -> None:
-    plain = config_of(group.addresses, "n0").with_changes(enable_dleger_commit_log=False)
+    plain = config_of(group.addresses, "n0").with_changes(enable_dledger_commit_log=False)
     with open_store(path, plain) as store:
         for number in range(count):
             store.put(Message("orders", b"%d" % number + bytes(2000))).check()

@@ -18,7 +18,6 @@ from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DiskError, StoreClosed
 from flintlog.replication.ledger.core.core import LedgerCore
 from flintlog.replication.ledger.core.interface import HardState, LedgerConfig, Received, Role, Tick
-from flintlog.replication.ledger.node.memory_log import MemoryLog
 from flintlog.replication.ledger.core.messages import (
     OURS,
     Entry,
@@ -29,6 +28,7 @@ from flintlog.replication.ledger.core.messages import (
     VoteResponse,
     VoteResult,
 )
+from flintlog.replication.ledger.node.memory_log import MemoryLog
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.store.ledger.ledger_emptying import empty_member
 from flintlog.store.paths import StorePaths

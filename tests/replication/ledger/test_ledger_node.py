@@ -25,7 +25,7 @@ from flintlog.errors import FlintlogError
 from flintlog.replication.ledger.core.interface import HardState, Output, Role, RoleChange, Truncation
 from flintlog.replication.ledger.core.messages import AppendResponse, ResponseCode
 from flintlog.replication.ledger.node.node import LedgerListeners, LedgerNode
-from interop.java_ledger import ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
 
 pytestmark = pytest.mark.timeout(120)
 IDS = ("n0", "n1", "n2")

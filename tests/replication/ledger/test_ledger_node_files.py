@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.replication.ledger_nodes import data_files, entries_of, leader_of, open_files, propose_all, running, until
 
-from flintlog.replication.ledger.node.file_storage import RECENT_BYTES, FileStorage
 from flintlog.replication.ledger.core.interface import HardState, Truncation
 from flintlog.replication.ledger.core.messages import Entry, ResponseCode
-from interop.java_ledger import ledger_addresses
+from flintlog.replication.ledger.node.file_storage import RECENT_BYTES, FileStorage
+from flintlog.testing.free_ports import ledger_addresses
 
 pytestmark = pytest.mark.timeout(120)
 IDS = ("n0", "n1", "n2")
@@ -89,7 +89,7 @@ def test_a_node_with_other_file_sizes_takes_nothing_and_says_so(
             await until(lambda: storages["n1"].log.end == leader.committed)
             await asyncio.sleep(0.3)
             assert storages["n2"].log.end_position <= 4096  # its first file, where the places are still the same
-            told = [record.message for record in caplog.records if "has another place here" in record.message]
+            told = [record.message for record in caplog.records if "has another position here" in record.message]
             assert len(told) == 1
         _close(storages)
 

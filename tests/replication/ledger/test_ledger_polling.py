@@ -22,7 +22,7 @@ from flintlog.replication.ledger.node.polling import LeaderPoll
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.replication.loop_thread import LoopThread
 from flintlog.store.settings.shared_state import STATE_TOPIC
-from interop.java_ledger import ledger_addresses
+from flintlog.testing.free_ports import ledger_addresses
 
 SMALL = StoreConfig(mapped_file_size_commit_log=64 * 1024, max_hash_slot_num=100, max_index_num=400)
 

@@ -47,7 +47,7 @@ from flintlog.replication.ledger.node.wire import (
 
 RECORDED = {
     line["name"]: line["frame"].encode("latin-1")
-    for line in map(json.loads, (Path(__file__).parent / "ledger_frames.jsonl").read_text().splitlines())
+    for line in map(json.loads, (Path(__file__).parents[1] / "ledger_frames.jsonl").read_text().splitlines())
 }
 REQUESTS = sorted(name for name in RECORDED if name.endswith("request"))
 ANSWERS = sorted(name for name in RECORDED if " answer " in name)

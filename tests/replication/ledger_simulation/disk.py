@@ -19,8 +19,8 @@ from random import Random
 
 from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.core.interface import HardState, Output, Truncation
-from flintlog.replication.ledger.node.memory_log import MemoryLog
 from flintlog.replication.ledger.core.messages import Entry
+from flintlog.replication.ledger.node.memory_log import MemoryLog
 
 
 @dataclass(frozen=True, slots=True)

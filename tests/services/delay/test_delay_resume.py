@@ -30,12 +30,12 @@ def count(store: Store) -> int:
 
 
 def killed(root: Path, target: Path) -> Path:
-    """What a process that is killed now leaves."""
+    """The files that a process killed now leaves."""
     shutil.copytree(root, target, ignore=shutil.ignore_patterns("lock"))
     return target
 
 
-def test_what_was_delivered_is_not_delivered_again(tmp_path: Path, clock: FakeClock) -> None:
+def test_delivered_messages_are_not_delivered_again(tmp_path: Path, clock: FakeClock) -> None:
     with open_store(tmp_path / "store", CONFIG, clock=clock) as store:
         for _ in range(3):
             put_equal(store)
@@ -79,7 +79,7 @@ def test_a_note_of_another_table_is_not_believed(tmp_path: Path, clock: FakeCloc
 
 
 def test_a_note_without_a_checksum_is_not_believed(tmp_path: Path, clock: FakeClock) -> None:
-    """An end that a wrong bit made lower would let an older equal message pass for a delivery."""
+    """If a flipped bit lowered the end, an older equal message would be taken for a delivery."""
     with open_store(tmp_path / "store", CONFIG, clock=clock) as store:
         put_equal(store)
         clock.advance(1000)
@@ -92,7 +92,7 @@ def test_a_note_without_a_checksum_is_not_believed(tmp_path: Path, clock: FakeCl
         assert count(store) == 2
 
 
-def test_behind_a_message_that_cannot_be_read_nothing_is_taken_for_delivered(tmp_path: Path, clock: FakeClock) -> None:
+def test_after_an_unreadable_message_no_message_counts_as_delivered(tmp_path: Path, clock: FakeClock) -> None:
     with open_store(tmp_path / "store", CONFIG, clock=clock) as store:
         place = put_equal(store)
         clock.advance(500)

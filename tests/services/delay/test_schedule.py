@@ -1,4 +1,4 @@
-"""Delay levels by a clock that is turned by hand: when messages come, in which order, and what a restart remembers."""
+"""Delay levels by a fake clock: when messages are delivered, in which order, and how a restart continues."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from flintlog.format.properties import encode_properties
 from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.services.delay import schedule
 from flintlog.services.delay.schedule import ScheduleService
-from flintlog.store.runtime.jobs import NEVER
 from flintlog.store.queues.entries import CqUnit
+from flintlog.store.runtime.jobs import NEVER
 from flintlog.store.runtime.service import Rewritten
 from flintlog.testing import SMALL_FILES, FakeClock
 
@@ -52,7 +52,7 @@ def service_of(store: Store) -> ScheduleService:
 
 
 def offsets_in(path: Path) -> dict[str, int]:
-    """What RocketMQ would read; its integer keys are not quoted."""
+    """The table as RocketMQ reads it; its integer keys are not quoted."""
     text = path.read_text().partition("offsetTable")[2]
     return {pair.split(":")[0].strip(): int(pair.split(":")[1]) for pair in text.strip('":{}\n\t').split(",") if pair}
 
@@ -60,7 +60,7 @@ def offsets_in(path: Path) -> dict[str, int]:
 # ---------------------------------------------------------------------- when and what
 
 
-def test_a_message_comes_when_its_level_is_over_and_not_before(store: Store, clock: FakeClock) -> None:
+def test_a_message_is_delivered_when_its_delay_is_over_and_not_before(store: Store, clock: FakeClock) -> None:
     store.put(delayed(b"one", 1)).check()
     store.put(delayed(b"two", 2)).check()
     clock.advance(999)
@@ -177,7 +177,7 @@ def test_no_levels_at_all(tmp_path: Path, clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"sys_flag": 0x4}, {"sys_flag": 0xC}, {"queue_id": -1}, {"properties": {"": "x"}}])
-def test_what_cannot_wait_is_refused(store: Store, fields: dict[str, object]) -> None:
+def test_a_message_that_cannot_be_delayed_is_refused(store: Store, fields: dict[str, object]) -> None:
     with pytest.raises(InvalidMessage):
         store.put(delayed(b"x", 1, **fields))
 
@@ -214,11 +214,11 @@ def test_a_put_that_fails_is_tried_again_at_the_same_place(
     put = store.put_rebuilt
     refused: list[int] = []
 
-    def second_fails(rebuilt: Rewritten, *, wait: bool = True) -> Receipt:
+    def second_fails(rebuilt: Rewritten, *, wait: bool = True, check: bool = True) -> Receipt:
         if rebuilt.message.body == b"two" and len(refused) < 3:
             refused.append(clock.now_ms())
             return Receipt(PutStatus.OS_PAGE_CACHE_BUSY)
-        return put(rebuilt, wait=wait)
+        return put(rebuilt, wait=wait, check=check)
 
     monkeypatch.setattr(store, "put_rebuilt", second_fails)
     start = clock.advance(1000)
@@ -229,7 +229,7 @@ def test_a_put_that_fails_is_tried_again_at_the_same_place(
     assert refused == [start, start + 100, start + 200]
 
 
-def test_a_message_that_comes_while_the_queue_is_looked_at_is_not_taken_for_a_hole(
+def test_a_message_stored_while_the_queue_is_read_is_not_taken_for_a_hole(
     store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look, late = store.entry, [b"one", b"two"]
@@ -343,7 +343,7 @@ def test_offsets_are_brought_into_their_queue(
     assert offsets_in(root / "config" / "delayOffset.json") == {"1": 2}
 
 
-def test_a_level_that_is_gone_is_said_and_its_offset_kept(
+def test_a_level_that_is_no_longer_configured_is_reported_and_its_offset_kept(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = tmp_path / "store"
@@ -453,7 +453,7 @@ def test_ten_thousand_waiting_messages_are_not_looked_at(
 def test_messages_that_were_deleted_while_they_waited_are_passed(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A log file was deleted under waiting messages: the level goes on with those that are left."""
+    """A log file with waiting messages was deleted: the level continues with the remaining ones."""
     root = tmp_path / "store"
     config = CONFIG.with_changes(mapped_file_size_commit_log=4096)
     with open_store(root, config, clock=clock) as store:

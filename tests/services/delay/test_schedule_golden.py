@@ -1,4 +1,4 @@
-"""The golden store of delays: what a Java broker wrote is written again, and carried on."""
+"""The golden store of delays: a Java broker's files are reproduced and continued."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.store.golden_cases import config_of, message_of, records
+from tests.store.put.test_golden_replay import ReplayClock, files
 
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.format.record import SCHEDULE_TOPIC, Record
@@ -15,8 +17,6 @@ from flintlog.services.delay.delay_message import delivered, scheduled
 from flintlog.services.delay.schedule import ScheduleService
 from flintlog.store.runtime.service import Rewritten
 from flintlog.testing import FakeClock
-from tests.store.golden_cases import config_of, message_of, records
-from tests.store.put.test_golden_replay import ReplayClock, files
 
 Golden = Callable[[str], Path]
 ASKED = ("DELAY", "REAL_TOPIC", "REAL_QID")
@@ -42,7 +42,7 @@ def is_delivery(record: Record) -> bool:
 
 
 def test_waiting_and_delivered_records_have_java_s_bytes(golden: Golden, tmp_path: Path) -> None:
-    """The whole log again: waiting messages from what was sent, deliveries from what waits in our own store."""
+    """Reproduce the whole log: waiting messages from the sent ones, deliveries from those that wait in our store."""
     source = golden("delay")
     clock, kinds = ReplayClock(), Counter[str]()
     with open_store(tmp_path / "store", config_of(source), clock=clock) as store:
@@ -76,7 +76,7 @@ def delivered_again(store: Store, record: Record) -> Rewritten:
     raise AssertionError(f"nothing waits for {record}")
 
 
-def test_the_running_service_delivers_what_java_delivered(golden: Golden, tmp_path: Path) -> None:
+def test_the_running_service_delivers_the_same_messages_as_java(golden: Golden, tmp_path: Path) -> None:
     """The same messages at the same times; only when within their turn they are stored is left to the clock."""
     source = golden("delay")
     told = list(records(source / "store"))
@@ -123,7 +123,7 @@ def test_java_s_half_delivered_store_is_carried_on(golden: Golden, tmp_path: Pat
     assert sorted(late) == [b"late %d" % number for number in range(5)]
 
 
-def test_what_java_recorded_is_written_back_as_it_was(golden: Golden, tmp_path: Path) -> None:
+def test_offsets_that_java_recorded_are_written_back_unchanged(golden: Golden, tmp_path: Path) -> None:
     source = golden("delay")
     shutil.copytree(source / "store", tmp_path / "store")
     java = (source / "store/config/delayOffset.json").read_bytes()
@@ -134,8 +134,8 @@ def test_what_java_recorded_is_written_back_as_it_was(golden: Golden, tmp_path: 
 
 
 @pytest.mark.parametrize("lost", [1, 7])
-def test_what_java_did_not_record_is_delivered_again(golden: Golden, tmp_path: Path, lost: int) -> None:
-    """As Java itself would: without our note of the log's end an equal message cannot be told from its delivery."""
+def test_deliveries_that_java_did_not_record_are_repeated(golden: Golden, tmp_path: Path, lost: int) -> None:
+    """As Java does: without our note of the log's end, an equal message looks the same as a delivery."""
     source = golden("delay")
     shutil.copytree(source / "store", tmp_path / "store")
     file = tmp_path / "store/config/delayOffset.json"

@@ -1,16 +1,16 @@
-"""A timer whose disk is full for a while: when there is room again, each message comes once, without a further put."""
+"""A timer whose disk is full for a while: once it has room again, each message is delivered once, without a put."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from tests.services.timer_store import CONFIG, numbers, timed, timer_store
 
 from flintlog import Message, PutStatus, Receipt, Store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.errors import DiskFull
 from flintlog.testing import FakeClock
-from tests.services.timer_store import CONFIG, numbers, timed, timer_store
 
 ROOT = Path("/store")
 UNITS_A_FILE = 10

@@ -1,10 +1,13 @@
-"""The golden store of delays, its timers: what a Java broker wrote of them is written again, byte for byte."""
+"""The timers of the golden store of delays: a Java broker's files are reproduced byte for byte."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.store.golden_cases import config_of, message_of, records
+from tests.store.put.test_golden_replay import ReplayClock, files
 
 from flintlog import Message, Store, open_store
 from flintlog.format.record import Record
@@ -18,8 +21,6 @@ from flintlog.services.timer.timer_message import (
     waiting,
 )
 from flintlog.store.runtime.service import Rewritten
-from tests.store.golden_cases import config_of, message_of, records
-from tests.store.put.test_golden_replay import ReplayClock, files
 
 Golden = Callable[[str], Path]
 ADDED = ("TIMER_OUT_MS", "REAL_TOPIC", "REAL_QID")

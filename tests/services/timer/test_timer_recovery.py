@@ -1,4 +1,4 @@
-"""What the timer does when its files are missing, stale, torn, or ahead of the commit log."""
+"""The timer's recovery when its files are missing, stale, torn, or ahead of the commit log."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.services.timer_store import CONFIG, TIMER_TOPIC, numbers, timed, timer_of, timer_store
 
 from flintlog import Message, Store
 from flintlog.format.timer import parse_timer_checkpoint
 from flintlog.testing import FakeClock
-from tests.services.timer_store import CONFIG, TIMER_TOPIC, numbers, timed, timer_of, timer_store
 
 pytestmark = pytest.mark.usefixtures("small_wheel")
 
@@ -79,7 +79,7 @@ def _expected(count: int = 60) -> list[int]:
 
 
 @pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
-def test_whatever_became_of_the_files_each_message_comes_once(tmp_path: Path, clock: FakeClock, harm: Harm) -> None:
+def test_after_any_harm_to_files_each_message_is_delivered_once(tmp_path: Path, clock: FakeClock, harm: Harm) -> None:
     with timer_store(tmp_path / "s", clock) as store:
         _fill(store, clock)
         clock.advance(20_000)
@@ -104,7 +104,7 @@ def test_whatever_became_of_the_files_each_message_comes_once(tmp_path: Path, cl
 
 
 @pytest.mark.parametrize("kept", [0, 1, 13, 25])
-def test_a_commit_log_cut_below_what_the_wheel_points_to(tmp_path: Path, clock: FakeClock, kept: int) -> None:
+def test_a_commit_log_cut_below_the_wheels_units(tmp_path: Path, clock: FakeClock, kept: int) -> None:
     """RocketMQ's timer stands still, or takes other messages for those that it waits for (issues 7480, 9735, 10668)."""
     path = tmp_path / "s"
     with timer_store(path, clock) as store:
@@ -157,7 +157,7 @@ def test_another_size_of_the_log_files_is_no_harm(tmp_path: Path, clock: FakeClo
         assert numbers(store) == _expected(30)
 
 
-def test_log_files_go_when_the_commit_log_has_gone_beyond_them(tmp_path: Path, clock: FakeClock) -> None:
+def test_timer_log_files_are_deleted_after_their_commit_log_files(tmp_path: Path, clock: FakeClock) -> None:
     with timer_store(tmp_path / "s", clock) as store:
         _fill(store, clock)
         clock.advance(300_000)

@@ -1,16 +1,15 @@
-"""What waits costs nothing: a tick's work follows what is due."""
+"""Waiting messages cost nothing: a tick's work depends only on the due ones."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from tests.services.timer_store import CONFIG, numbers, timed, timer_store
 
 from flintlog.bench.timers import TimersTask, measure_timers
-from flintlog.services.timer.timer_service import timer_log
-from flintlog.services.timer.timer_service import timer_wheel
+from flintlog.services.timer import timer_log, timer_wheel
 from flintlog.testing import FakeClock
-from tests.services.timer_store import CONFIG, numbers, timed, timer_store
 
 
 def _look_counter(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -29,7 +28,7 @@ def _look_counter(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return looks
 
 
-def test_a_tick_looks_at_what_is_due_alone(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tick_reads_only_due_messages(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     looks_a_tick = []
     for waiting_count in (0, 3000):
         config = CONFIG.with_changes(flush="async", mapped_file_size_commit_log=1 << 20, timer_roll_window_slot=100_000)

@@ -1,4 +1,4 @@
-"""Transactions: what is seen when, and what is refused."""
+"""Transactions: which messages consumers see, and which calls are refused."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.services.transaction_store import CONFIG, DISCARD, HALF, OP, bodies, opened, order, read, service_of
 
 from flintlog import (
     FlintlogError,
@@ -22,7 +23,6 @@ from flintlog import (
 from flintlog.errors import TransactionDecided, TransactionError, UnknownTransaction
 from flintlog.services.transaction.transaction_service import Decision
 from flintlog.testing import FakeClock
-from tests.services.transaction_store import CONFIG, DISCARD, HALF, OP, bodies, opened, order, read, service_of
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def test_nobody_sees_a_message_before_its_commit(tmp_path: Path, clock: FakeClock) -> None:
+def test_consumers_do_not_see_a_message_before_its_commit(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock) as (store, service):
         transaction = service.begin(order(1))
         assert bodies(store) == []
@@ -40,7 +40,7 @@ def test_nobody_sees_a_message_before_its_commit(tmp_path: Path, clock: FakeCloc
         assert read(store)[0].tags == "paid" and read(store)[0].keys == ["o-1"]
 
 
-def test_nobody_ever_sees_a_message_that_was_rolled_back(tmp_path: Path, clock: FakeClock) -> None:
+def test_consumers_never_see_a_message_that_was_rolled_back(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock) as (store, service):
         service.on_check(lambda _: Decision.COMMIT)
         service.begin(order(1)).rollback().check()
@@ -100,7 +100,7 @@ def test_a_later_opening_decides_by_the_id(tmp_path: Path, clock: FakeClock) -> 
         assert service.undecided() == [] and bodies(store) == [b"order 2"]
 
 
-def test_what_is_undecided_shows_what_was_begun(tmp_path: Path, clock: FakeClock) -> None:
+def test_an_undecided_transaction_shows_the_message_it_began_with(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock) as (_, service):
         service.begin(
             Message("orders", b"x", tags="paid", queue_id=3, flag=7, properties={"UNIQ_KEY": "a", "region": "eu"})
@@ -140,11 +140,11 @@ class TestRefused:
             before = bodies(store)
             if not reopen:
                 for decide in (service.commit, service.rollback):
-                    with pytest.raises(TransactionDecided, match=f"was {word} before"):
+                    with pytest.raises(TransactionDecided, match=f"was already {word}"):
                         decide("t1")
         with opened(tmp_path, clock) as (store, service):
             for decide in (service.commit, service.rollback):
-                with pytest.raises(TransactionDecided, match="'t1' was decided before"):
+                with pytest.raises(TransactionDecided, match="'t1' was already decided"):
                     decide("t1")
             assert bodies(store) == before
 
@@ -196,7 +196,7 @@ class TestRefused:
     def test_an_id_that_is_in_use(self, tmp_path: Path, clock: FakeClock) -> None:
         with opened(tmp_path, clock) as (_, service):
             service.begin(order(1))
-            with pytest.raises(InvalidMessage, match="'t1' is undecided already"):
+            with pytest.raises(InvalidMessage, match="undecided transaction 't1' already exists"):
                 service.begin(order(1))
 
     def test_a_closed_store(self, tmp_path: Path, clock: FakeClock) -> None:

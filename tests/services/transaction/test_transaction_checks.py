@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.services.transaction_store import CONFIG, DISCARD, HALF, OP, bodies, opened, order, read
 
 from flintlog import Message
-from flintlog.services.transaction.transaction_service import Decision, UndecidedTransaction
 from flintlog.services.transaction.transaction_checking import CheckRules, Verdict
 from flintlog.services.transaction.transaction_records import Half
+from flintlog.services.transaction.transaction_service import Decision, UndecidedTransaction
 from flintlog.testing import FakeClock
-from tests.services.transaction_store import CONFIG, DISCARD, HALF, OP, bodies, opened, order, read
 
 INTERVAL_MS = CONFIG.transaction_check_interval
 
@@ -23,7 +23,7 @@ def clock() -> FakeClock:
 
 
 class Owner:
-    """Answers as it is told, and remembers what it was asked."""
+    """Gives the set answers, and records the questions."""
 
     def __init__(self, *answers: Decision) -> None:
         self.answers = list(answers)
@@ -83,7 +83,7 @@ def test_a_young_transaction_is_left_alone_and_ends_the_round(tmp_path: Path, cl
         assert owner.ids == ["t1"]
 
 
-def test_while_nobody_listens_nothing_is_counted(tmp_path: Path, clock: FakeClock) -> None:
+def test_without_a_callback_no_check_is_counted(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock) as (store, service):
         service.begin(order(1))
         for _ in range(20):
@@ -117,7 +117,7 @@ def test_after_the_last_check_it_is_given_up(tmp_path: Path, clock: FakeClock) -
 KEPT_AN_HOUR = CONFIG.with_changes(retention="on", file_reserved_time=1)
 
 
-def test_what_is_older_than_files_are_kept_is_given_up_unasked(tmp_path: Path, clock: FakeClock) -> None:
+def test_a_transaction_older_than_the_kept_files_is_given_up_unasked(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock, KEPT_AN_HOUR) as (store, service):
         service.begin(order(1))
         clock.advance(3_600_000)
@@ -128,7 +128,7 @@ def test_what_is_older_than_files_are_kept_is_given_up_unasked(tmp_path: Path, c
 
 
 @pytest.mark.parametrize("changes", [{"retention": "off"}, {"protect_unconsumed": True}])
-def test_where_nothing_goes_by_age_the_owner_is_asked_however_late_it_comes(
+def test_where_retention_deletes_nothing_the_producer_is_asked_at_any_age(
     changes: dict[str, object], tmp_path: Path, clock: FakeClock
 ) -> None:
     owner = Owner(Decision.COMMIT)
@@ -227,7 +227,7 @@ def test_a_full_note_does_not_wait(tmp_path: Path, clock: FakeClock) -> None:
         assert [op.body for op in read(store, OP)] == [b"0,1,2,", b"3,4,5,"]
 
 
-def test_a_stop_notes_what_is_left(tmp_path: Path, clock: FakeClock) -> None:
+def test_a_stop_notes_the_remaining_decisions(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock) as (_, service):
         service.begin(order(0)).commit().check()
     with opened(tmp_path, clock) as (store, _):

@@ -1,4 +1,4 @@
-"""The golden store `halves`, written by a real broker: the same records from the same transactions, and they go on."""
+"""The golden store `halves` of a real broker: the same transactions make the same records, and they continue."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-from flintlog import StoreConfig, StoredMessage
-from flintlog.services.transaction.transaction_service import Decision, UndecidedTransaction
-from flintlog.services.transaction.transaction_records import read_op
-from flintlog.testing import FakeClock
 from tests.conftest import Golden
 from tests.services.transaction_replay import GROUP, UNDECIDED, log_of, message_of, replay
 from tests.services.transaction_store import DISCARD, HALF, OP, opened, read
 from tests.store.golden_cases import config_of
+
+from flintlog import StoreConfig, StoredMessage
+from flintlog.services.transaction.transaction_records import read_op
+from flintlog.services.transaction.transaction_service import Decision, UndecidedTransaction
+from flintlog.testing import FakeClock
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def config(golden: Golden) -> StoreConfig:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Every file with something in it; the log's next one is made ahead by whoever writes."""
+    """Every file with content; a writer creates the log's next file in advance."""
     found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     return {name: data for name, data in found.items() if any(data)}
 
@@ -45,7 +45,7 @@ def test_every_record_is_made_again_byte_for_byte(golden: Golden, config: StoreC
 
 
 def test_begin_commit_and_rollback_put_the_brokers_records(golden: Golden, config: StoreConfig, tmp_path: Path) -> None:
-    """Through the service itself: what was begun first, then one of each end."""
+    """Through the service itself: first the beginnings, then one of each decision."""
     log = log_of(golden("halves") / "store", config)
     halves = list(itertools.takewhile(lambda stored: "TRANSACTION_CHECK_TIMES" not in stored.properties, log))
     places = {half.physical_offset: half for half in halves}

@@ -7,19 +7,19 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from tests.services.transaction_store import HALF, OP, opened, order, read
 
 from flintlog import InvalidMessage, Message
 from flintlog.format.message_id import parse_unique_key
 from flintlog.format.properties import encode_properties
-from flintlog.services.transaction.transaction_service import transaction_records as records
+from flintlog.services.transaction import transaction_records as records
 from flintlog.services.transaction.transaction_ops import GatheredOps
 from flintlog.services.unique_key import UniqueKeys
 from flintlog.store.runtime.jobs import NEVER
 from flintlog.testing import FakeClock
-from tests.services.transaction_store import HALF, OP, opened, order, read
 
 
-def test_a_half_message_says_where_it_wants_to_go() -> None:
+def test_a_half_message_names_its_destination() -> None:
     rewritten = records.prepare(
         Message("orders", b"x", tags="paid", queue_id=3, sys_flag=0x4 | 0x2, flag=9), "shop", "t1"
     )

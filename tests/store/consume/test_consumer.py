@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import ASYNC, SMALL, bytes_of
 
 from flintlog import (
     FlintlogError,
@@ -26,7 +27,6 @@ from flintlog.format.config_json import parse_config_object
 from flintlog.store.consume.consumer import Consumer
 from flintlog.store.settings.topics import WRITE
 from flintlog.testing import FakeClock, temporary_store
-from tests.store.small_store import ASYNC, SMALL, bytes_of
 
 LONG_S = 20.0
 

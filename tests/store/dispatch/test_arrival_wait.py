@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import ASYNC, SMALL
 
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.testing import temporary_store
-from tests.store.small_store import ASYNC, SMALL
 
 LONG_S = 20.0
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
-from functools import partial
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 
 import pytest
+from tests.store.put.test_golden_replay import ReplayClock, files
 
 from flintlog import Message, StoreConfig, open_store
 from flintlog.derive.ordered_ring import OrderedRing
-from flintlog.derive.ranges import cut_batches
-from flintlog.store.dispatch.dispatcher import concurrent_dispatch
-from tests.store.put.test_golden_replay import ReplayClock, files
+from flintlog.derive.parallel_scan import Batch, scan_in_order
+from flintlog.kernel import Scan
+from flintlog.store.dispatch import concurrent_dispatch
 
 
 def config(**changes: object) -> StoreConfig:
@@ -41,7 +42,7 @@ def messages(count: int) -> list[Message]:
 
 def test_it_builds_the_same_files_as_the_serial_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrent_dispatch, "WORTH_BYTES", 1)
-    monkeypatch.setattr(concurrent_dispatch, "cut_batches", partial(cut_batches, batch_bytes=8192))
+    monkeypatch.setattr(concurrent_dispatch, "BATCH_BYTES", 8192)
     for name, is_concurrent in (("serial", False), ("crew", True)):
         clock = ReplayClock()
         options = config(enable_build_consume_queue_concurrently=is_concurrent)
@@ -55,6 +56,30 @@ def test_it_builds_the_same_files_as_the_serial_one(tmp_path: Path, monkeypatch:
         assert files(tmp_path / "serial" / folder) == files(tmp_path / "crew" / folder)
     ours, theirs = (sorted(files(tmp_path / name / "index").values()) for name in ("serial", "crew"))
     assert ours == theirs
+
+
+@pytest.mark.parametrize(("asked", "used"), [(1, {1}), (3, {1, 2, 3})])
+def test_no_more_threads_parse_than_asked_for_and_than_there_are_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int, used: set[int]
+) -> None:
+    seen: set[int] = set()
+
+    def noting(
+        batches: Iterable[Batch], *, threads: int, check_crc: bool, delay_levels_ms: Sequence[int]
+    ) -> Generator[tuple[Batch, Scan], None, None]:
+        seen.add(threads)
+        return scan_in_order(batches, threads=threads, check_crc=check_crc, delay_levels_ms=delay_levels_ms)
+
+    monkeypatch.setattr(concurrent_dispatch, "WORTH_BYTES", 1)
+    monkeypatch.setattr(concurrent_dispatch, "BATCH_BYTES", 8192)
+    monkeypatch.setattr(concurrent_dispatch, "scan_in_order", noting)
+    options = config(enable_build_consume_queue_concurrently=True, batch_dispatch_request_thread_pool_nums=asked)
+    with open_store(tmp_path / "store", options) as store:
+        for count in (1, 8, 100):
+            store.put_batch([Message("t", bytes(1000)) for _ in range(count)]).check()
+            store.wait_dispatched()
+        assert store.max_offset("t", 0) == 109
+    assert seen == used
 
 
 def test_puts_wake_the_reader(tmp_path: Path) -> None:

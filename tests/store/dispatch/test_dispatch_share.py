@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import ASYNC, SMALL, wait_until
 
 from flintlog import Arrival, Message, Store, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
-from flintlog.store.dispatch.dispatcher import dispatcher as dispatch
-from tests.store.small_store import ASYNC, SMALL, wait_until
+from flintlog.store.dispatch import dispatcher as dispatch
 
 ROOT = Path("/store")
 

@@ -9,20 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.store.outside import dispatching
+from tests.store.small_store import wait_until
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.maintenance.repair.repair import repair
-from flintlog.maintenance.verify.verify import verify
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DiskError, ServiceNotEnabled, StoreInUse
+from flintlog.maintenance.repair.repair import repair
+from flintlog.maintenance.verify.verify import verify
 from flintlog.pipeline.building.dispatch_core import DispatchCore
-from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.dispatch.external.dispatch_claim import Claim
 from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal, Progress, ReadableEnd
 from flintlog.store.model.stored_message import Arrival
-from tests.store.outside import dispatching
-from tests.store.small_store import wait_until
+from flintlog.store.queues.consume_queue import ConsumeQueue
 
 SIZES = StoreConfig(
     flush="async",
@@ -332,7 +332,7 @@ def test_retention_deletes_the_files_of_queues_under_the_dispatcher(tmp_path: Pa
 def test_batch_queues_light_queues_and_extensions_are_followed(tmp_path: Path) -> None:
     config = EXTERNAL.with_changes(
         topic_queue_types={"batches": "BatchCQ"},
-        mapper_file_size_batch_consume_queue=46 * 4,
+        mapped_file_size_batch_consume_queue=46 * 4,
         enable_consume_queue_ext=True,
         enable_lmq=True,
         enable_multi_dispatch=True,

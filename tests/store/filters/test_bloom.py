@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from flintlog.errors import InvalidConfig
 from flintlog.store.filters.bloom import BloomFilter, GroupFilter, filter_bitmap
-from flintlog.store.filters.tags import MessageFilter
 from flintlog.store.filters.sql92 import Sql92
+from flintlog.store.filters.tags import MessageFilter
 
 
 @dataclass

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from flintlog.errors import InvalidFilter
 from flintlog.format.java import string_hash
-from flintlog.store.filters.tags import MATCH_ALL, Extension, HasProperties, MessageFilter, TagFilter, as_filter
 from flintlog.store.filters.sql92 import Sql92
+from flintlog.store.filters.tags import MATCH_ALL, Extension, HasProperties, MessageFilter, TagFilter, as_filter
 
 
 @dataclass

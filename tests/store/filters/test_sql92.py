@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintlog.errors import InvalidFilter
-from flintlog.store.filters.tags import MessageFilter
 from flintlog.store.filters.sql92 import MAX_DEPTH, Sql92
 from flintlog.store.filters.sql92_values import Incomparable, compare_fractions, parse_fraction, parse_whole
+from flintlog.store.filters.tags import MessageFilter
 
 PROPERTIES = {"a": "7", "b": "abc", "d": "true"}
 
@@ -46,7 +46,7 @@ def one_answer(condition: Sql92, properties: dict[str, str]) -> str:
 
 
 def test_every_expression_of_the_corpus_is_answered_as_rocketmq_answers_it() -> None:
-    lines = [json.loads(line) for line in (Path(__file__).parent / "sql92_corpus.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (Path(__file__).parents[1] / "sql92_corpus.jsonl").read_text().splitlines()]
     maps = [line["properties"] for line in lines if "properties" in line]
     cases = [(line["expression"], line["answers"]) for line in lines if "expression" in line]
     assert len(cases) > 3000

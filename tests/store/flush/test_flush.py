@@ -10,16 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import ASYNC, SMALL, bodies, read_all, wait_until
 
 from flintlog import Message, PutStatus, Store, StoreConfig, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.disk.faulty.faulty_file import FaultyFile
 from flintlog.errors import DiskError
-from flintlog.store.flush.periodic_flush import Commit
 from flintlog.store.flush.group_commit import GroupCommit
-from flintlog.store.runtime.lifecycle import Flag
+from flintlog.store.flush.periodic_flush import Commit
 from flintlog.store.model.message import Receipt
-from tests.store.small_store import ASYNC, SMALL, bodies, read_all, wait_until
+from flintlog.store.runtime.lifecycle import Flag
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -106,11 +106,14 @@ def test_a_disk_that_hangs_gives_a_status_in_time(disk: HangingDisk) -> None:
         _put_first(store, disk)
         disk.hang()
         began = time.monotonic()
-        receipt = store.put(Message("orders", b"late"))
+        receipt = store.put(Message("orders", b"late"), check=False)
         assert receipt.status is PutStatus.FLUSH_DISK_TIMEOUT and not receipt
         assert 0.1 <= time.monotonic() - began < 2
         assert receipt.queue_offset == 1 and receipt.message_id, "it is stored, only not known to be durable"
-        assert store.put_async(Message("orders", b"late too")).result(5).status is PutStatus.FLUSH_DISK_TIMEOUT
+        assert (
+            store.put_async(Message("orders", b"late too"), check=False).result(5).status
+            is PutStatus.FLUSH_DISK_TIMEOUT
+        )
         assert store.max_offset("orders", 0) == 1, "what is not flushed is not shown"
         disk.let_go()
         assert store.put(Message("orders", b"fine again"))
@@ -125,8 +128,8 @@ def test_what_is_done_behind_a_put_may_put_again(disk: HangingDisk) -> None:
         _put_first(store, disk)
         disk.hang()
         again: list[PutStatus] = []
-        future = store.put_async(Message("orders", b"late"))
-        future.add_done_callback(lambda _: again.append(store.put(Message("orders", b"again")).status))
+        future = store.put_async(Message("orders", b"late"), check=False)
+        future.add_done_callback(lambda _: again.append(store.put(Message("orders", b"again"), check=False).status))
         wait_until(lambda: store._engine.parts.queues.next_offset("orders", 0) == 3)
         disk.let_go()
         wait_until(lambda: again)
@@ -140,9 +143,9 @@ def test_after_a_failed_sync_nothing_is_acknowledged_and_all_is_served() -> None
     store.put(Message("orders", b"safe")).check()
     wait_until(lambda: len(disk.listing(ROOT / "commitlog")) == 2)
     disk.fail_next_syncs(1)
-    assert store.put(Message("orders", b"doubtful")).status is PutStatus.FLUSH_DISK_TIMEOUT
+    assert store.put(Message("orders", b"doubtful"), check=False).status is PutStatus.FLUSH_DISK_TIMEOUT
     assert store._engine.lifecycle.flags & Flag.NOT_WRITEABLE
-    assert store.put(Message("orders", b"refused")).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert store.put(Message("orders", b"refused"), check=False).status is PutStatus.SERVICE_NOT_AVAILABLE
     assert bodies(read_all(store, "orders")) == [b"safe"]
     store.shutdown()
     assert disk.exists(ROOT / "abort"), "such a stop is no clean one"
@@ -199,7 +202,7 @@ def test_a_callback_of_a_put_that_timed_out_may_put(disk: HangingDisk) -> None:
 
     def put_again(_: object) -> None:
         threading.Timer(0.3, disk.let_go).start()
-        told.append(store.put(Message("orders", b"from a callback")).status)
+        told.append(store.put(Message("orders", b"from a callback"), check=False).status)
 
     store.put_async(Message("orders", b"late")).add_done_callback(put_again)
     wait_until(lambda: told)
@@ -253,7 +256,7 @@ def test_from_asyncio_too(disk: HangingDisk) -> None:
 
 def test_a_disk_that_hangs_gives_asyncio_a_status_in_time(disk: HangingDisk) -> None:
     async def late(store: Store) -> list[PutStatus]:
-        receipts = await asyncio.gather(*(store.aput(Message("orders", b"late")) for _ in range(3)))
+        receipts = await asyncio.gather(*(store.aput(Message("orders", b"late"), check=False) for _ in range(3)))
         return [receipt.status for receipt in receipts]
 
     with _open(disk, SMALL.with_changes(sync_flush_timeout=100)) as store:
@@ -374,18 +377,42 @@ def test_async_flush_reaches_the_disk_by_itself() -> None:
         wait_until(lambda: store.flushed_offset >= receipt.end_offset)
 
 
+WOKEN = {
+    "flush_interval_commit_log": 600_000,
+    "flush_commit_log_least_pages": 0,
+    "flush_commit_log_thorough_interval": 600_000,
+    "wake_flush_when_put_message": True,
+    "flush_commit_log_timed": False,
+}
+
+
 def test_puts_wake_the_async_flush_if_told_to() -> None:
-    config = ASYNC.with_changes(
-        flush_interval_commit_log=600_000,
-        flush_commit_log_least_pages=0,
-        flush_commit_log_thorough_interval=600_000,
-        wake_flush_when_put_message=True,
-    )
+    config = ASYNC.with_changes(**WOKEN)
     with _open(FaultyMedium(), config) as store:
         for number in range(1, 6):
             end = store.put(Message("orders", b"x")).end_offset
             wait_until(lambda end=end: store.flushed_offset >= end)  # type: ignore[misc]
             assert store.max_offset("orders", 0) == number
+
+
+def test_a_timed_async_flush_sleeps_its_whole_pause_but_a_close_does_not_wait_for_it() -> None:
+    disk = FaultyMedium()
+    config = ASYNC.with_changes(**{**WOKEN, "flush_commit_log_timed": True})
+    with _open(disk, config) as store:
+        flushed = store.flushed_offset
+        store.put(Message("orders", b"x")).check()
+        time.sleep(0.2)
+        assert store.flushed_offset == flushed
+    with _open(disk.crash(seed=1), ASYNC) as again:
+        assert bodies(read_all(again, "orders")) == [b"x"]
+
+
+def test_a_commit_of_write_buffers_wakes_an_async_flush_that_is_not_timed() -> None:
+    config = POOL.with_changes(**{**WOKEN, "wake_flush_when_put_message": False})
+    with _open(FaultyMedium(), config) as store:
+        end = store.put(Message("orders", b"x")).check().end_offset
+        store.wait_dispatched()  # which commits
+        wait_until(lambda: store.flushed_offset >= end)
 
 
 def test_a_failed_async_flush_stops_writing() -> None:
@@ -396,7 +423,7 @@ def test_a_failed_async_flush_stops_writing() -> None:
     wait_until(lambda: len(disk.listing(ROOT / "commitlog")) == 2 and store.flushed_offset)
     disk.fail_next_syncs(1)
     store.put(Message("orders", b"x"))
-    wait_until(lambda: store.put(Message("orders", b"x")).status is PutStatus.SERVICE_NOT_AVAILABLE)
+    wait_until(lambda: store.put(Message("orders", b"x"), check=False).status is PutStatus.SERVICE_NOT_AVAILABLE)
     store.shutdown()
     assert disk.exists(ROOT / "abort")
 
@@ -470,8 +497,36 @@ def test_pages_are_prepared_for_syncs_where_puts_wait_for_them(monkeypatch: pyte
         assert bool(prepared) is (flush == "sync")
 
 
+@pytest.mark.parametrize(("pages", "steps"), [(1, 4), (3, 2), (4, 1), (4096, 1)])
+def test_a_warm_up_for_syncs_writes_out_so_many_pages_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, pages: int, steps: int
+) -> None:
+    prepared: list[tuple[int, int]] = []
+
+    def prepare(_: FaultyFile, start: int, stop: int) -> bool:
+        prepared.append((start, stop))
+        return True
+
+    monkeypatch.setattr(FaultyFile, "prepare", prepare)
+    config = SMALL.with_changes(
+        mapped_file_size_commit_log=16384,
+        warm_mapped_file_enable=True,
+        flush_least_pages_when_warm_mapped_file=pages,
+        warm_ahead_bytes=0,
+    )
+    with _open(FaultyMedium(), config) as store:
+        store.put(Message("orders", b"x")).check()
+        first = prepared[:steps]
+    assert [start for start, _ in first] == [4096 * pages * step for step in range(steps)]
+    assert [stop for _, stop in first] == [*(start for start, _ in first[1:]), 16384]
+    prepared.clear()
+    with _open(FaultyMedium(), config.with_changes(flush="async")) as store:
+        store.put(Message("orders", b"x")).check()
+    assert prepared == [], "nobody waits for a sync"
+
+
 @pytest.mark.parametrize(
-    "changed", [{"warm_maped_file_enable": True}, {"warm_ahead_bytes": 0}, {"warm_ahead_bytes": 4096}]
+    "changed", [{"warm_mapped_file_enable": True}, {"warm_ahead_bytes": 0}, {"warm_ahead_bytes": 4096}]
 )
 def test_files_made_ready_ahead_hold_the_same(tmp_path: Path, changed: dict[str, int]) -> None:
     with open_store(tmp_path, ASYNC.with_changes(mapped_file_size_commit_log=16384, **changed)) as store:

@@ -97,7 +97,7 @@ def test_one_that_is_interrupted_while_they_are_told_holds_up_nobody(place: int)
 
 def test_futures_among_them_are_told_too() -> None:
     row = Row(2)
-    future = WaitingFuture(receipt(7), MESSAGE, 0.0)
+    future = WaitingFuture(receipt(7), MESSAGE, 0.0, check=True)
     threads = row.sleep(0, 1)
     finish_all([row.waiting[0], future, row.waiting[1]], None)
     join(threads)
@@ -163,3 +163,13 @@ def test_a_loop_that_does_not_say_its_thread_is_asked_for_each_time() -> None:
 
     with asyncio.Runner(loop_factory=Silent) as runner:
         assert runner.run(get()) is runner.get_loop()
+
+
+def test_a_future_that_was_half_told_is_told_by_the_second_call() -> None:
+    """The first was interrupted after it had marked the future as running."""
+    waiting = WaitingFuture(receipt(1), MESSAGE, 0.0, check=True)
+    waiting.future.set_running_or_notify_cancel()
+    finish_all([waiting], None)
+    assert waiting.future.result(10) == receipt(1)
+    finish_all([waiting], TIMEOUT)
+    assert waiting.future.result(10) == receipt(1)

@@ -66,6 +66,18 @@ def test_index_without_files_finds_nothing(tmp_path: Path) -> None:
     assert index.files == ()
 
 
+def test_a_store_time_before_1970_hides_no_other_message(tmp_path: Path) -> None:
+    """One bit of a record's store time is its sign. Its file begins then, and its entries have no times."""
+    index = make_index(tmp_path)
+    for number in range(5):
+        put(index, number, "a")
+    assert index.put([index_hash("orders#a")], 500, START_MS + 5000 - 2**63)
+    put(index, 6, "a")
+    assert find(index, "a") == [600, 500, 400, 300, 200, 100, 0]
+    assert find(index, "a", begin=START_MS + 3000, end=START_MS + 6000)[:2] == [600, 500]
+    assert find(index, "a", begin=START_MS + 3000)[2:] == [400, 300]
+
+
 def test_newest_comes_first_over_all_files(tmp_path: Path) -> None:
     index = make_index(tmp_path)
     for number in range(8):
@@ -172,7 +184,7 @@ def test_names_are_local_times_and_always_grow(tmp_path: Path) -> None:
     ("last", "following"),
     [("20991231235959999", "21000101000000000"), ("20991399000000000", "20991399000000001")],
 )
-def test_name_behind_one_of_the_future(tmp_path: Path, last: str, following: str) -> None:
+def test_name_after_one_of_the_future(tmp_path: Path, last: str, following: str) -> None:
     (tmp_path / last).write_bytes(bytes(LAYOUT.file_size))
     index = make_index(tmp_path)
     index.load(True, 0)

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.store.golden_cases import config_of, lines
+from tests.store.read.test_golden_answers import answer
 
 from flintlog import InvalidConfig, open_store
-from flintlog.maintenance.verify.verify import Mode, verify
 from flintlog.cli import main
 from flintlog.errors import DamagedStore
 from flintlog.format.ledger_state import LedgerCheckpoint, encode_ledger_checkpoint
+from flintlog.maintenance.verify.verify import Mode, verify
 from flintlog.pipeline.reading.logs import find_end, find_logs
 from flintlog.store.paths import find_member
-from tests.store.golden_cases import config_of, lines
-from tests.store.read.test_golden_answers import answer
 
 Golden = Callable[[str], Path]
 CASES = ["broker", "mixed"]
@@ -75,7 +75,7 @@ def test_queues_and_index_are_built_again_from_the_log(case: Path, tmp_path: Pat
 
 
 def test_nobody_has_to_say_that_the_log_is_a_ledger_to_read_it(case: Path) -> None:
-    config = config_of(case, enable_dleger_commit_log=False, dleger_self_id=None)
+    config = config_of(case, enable_dledger_commit_log=False, dledger_self_id=None)
     with open_store(case / "store", config, read_only=True) as store:
         assert len(store.queues()) > 30
         assert sum(batch.num_rows for batch in store.scan()) > 400
@@ -84,7 +84,7 @@ def test_nobody_has_to_say_that_the_log_is_a_ledger_to_read_it(case: Path) -> No
 def test_no_other_log_is_begun_beside_a_ledger(case: Path, tmp_path: Path) -> None:
     store = copied(case, tmp_path / "store")
     with pytest.raises(InvalidConfig, match="a ledger"):
-        open_store(store, config_of(case, enable_dleger_commit_log=False))
+        open_store(store, config_of(case, enable_dledger_commit_log=False))
     assert not (store / "abort").exists()
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.replication.ledger_group import Group, bodies
 
 from flintlog import Message
 from flintlog.errors import DamagedRecord
 from flintlog.format.names import encode_abort
-from tests.replication.ledger_group import Group, bodies
 
 BODIES = [b"%d" % number for number in range(50)]
 WRONG = 30

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.store.small_store import ASYNC, bodies, fill, read_all
 
 from flintlog import Message, StoreConfig, open_store
 from flintlog.format.properties import encode_properties
 from flintlog.format.record import encode_record, parse_record
-from tests.store.small_store import ASYNC, bodies, fill, read_all
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import ASYNC, bodies, read_all, wait_until
 
 from flintlog import Message, open_store
 from flintlog.disk.media.libc import MemoryMap
 from flintlog.store.model.message import PutStatus
-from tests.store.small_store import ASYNC, bodies, read_all, wait_until
 
 SIZE = 16384
 POOL = ASYNC.with_changes(
@@ -27,7 +27,7 @@ BODY = bytes(4000)
 def test_without_a_free_buffer_a_put_fails_fast_and_later_succeeds(tmp_path: Path) -> None:
     config = POOL.with_changes(fast_fail_if_no_buffer_in_store_pool=True)
     with open_store(tmp_path, config) as store:
-        statuses = [store.put(Message("orders", BODY)).status for _ in range(12)]
+        statuses = [store.put(Message("orders", BODY), check=False).status for _ in range(12)]
         assert PutStatus.CREATE_MAPPED_FILE_FAILED in statuses
         assert statuses[0] is PutStatus.PUT_OK
         store.wait_dispatched()  # which commits: full files give their buffers back
@@ -55,7 +55,7 @@ def test_a_slave_and_writing_by_file_calls_have_no_pool(tmp_path: Path) -> None:
     ("config", "text"),
     [
         (POOL, "2 write buffers"),
-        (ASYNC.with_changes(mapped_file_size_commit_log=SIZE, warm_maped_file_enable=True), "is warm, but"),
+        (ASYNC.with_changes(mapped_file_size_commit_log=SIZE, warm_mapped_file_enable=True), "is warm, but"),
     ],
 )
 def test_memory_that_cannot_be_locked_is_a_line_in_the_log(
@@ -84,7 +84,7 @@ def test_a_warm_file_is_in_memory_before_it_is_written(tmp_path: Path, monkeypat
     monkeypatch.setattr(MemoryMap, "lock", note_in(locked))
     monkeypatch.setattr(MemoryMap, "unlock", note_in(unlocked))
     with open_store(
-        tmp_path, ASYNC.with_changes(mapped_file_size_commit_log=SIZE, warm_maped_file_enable=True)
+        tmp_path, ASYNC.with_changes(mapped_file_size_commit_log=SIZE, warm_mapped_file_enable=True)
     ) as store:
         store.put(Message("orders", b"x")).check()
         wait_until(lambda: len(locked) == 2)  # the first, and the one behind it

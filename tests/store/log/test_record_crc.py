@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import ASYNC, bodies
 
 from flintlog import DamagedRecord, Message, StoreConfig, open_store
-from flintlog.maintenance.inspect.log_reader import LogReader
-from flintlog.maintenance.inspect.store_files import look_at
-from flintlog.maintenance.verify.verify import verify
 from flintlog.derive.log_files import LogFile
 from flintlog.derive.splits import Split
 from flintlog.kernel import Crc
+from flintlog.maintenance.inspect.log_reader import LogReader
+from flintlog.maintenance.inspect.store_files import look_at
+from flintlog.maintenance.verify.verify import verify
 from flintlog.pipeline.reading.partitions import LogSplit
 from flintlog.pipeline.reading.reading import Reading
 from flintlog.pipeline.reading.rows import RowShape
 from flintlog.replication.ha import follower as slave
 from flintlog.replication.ha.wire import Frame
-from tests.store.small_store import ASYNC, bodies
 
 SEALED = ASYNC.with_changes(enabled_append_prop_crc=True)
 FORCED = ASYNC.with_changes(force_verify_prop_crc=True)

@@ -6,16 +6,18 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.store.told_group import CONFIG, PATIENCE_S, ToldGroup, until
 
 from flintlog import InvalidConfig, Message, open_store
 from flintlog.errors import LedgerLeftBehind, StoreClosed
+from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
 from flintlog.store.ledger import ledger_commit_log as ledger_log
 from flintlog.store.ledger.ledger_commit_log import ProposalAnswer
 from flintlog.store.model.message import PutStatus, Receipt
-from tests.store.told_group import CONFIG, PATIENCE_S, ToldGroup, until
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ def test_queue_offsets_are_taken_from_the_queues_when_a_member_leads(group: Told
     group.commit()
     assert [future.result(PATIENCE_S).queue_offset for future in futures] == list(range(5))
     group.door.follow()
-    assert group.store.put(Message("orders", b"no")).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert group.store.put(Message("orders", b"no"), check=False).status is PutStatus.SERVICE_NOT_AVAILABLE
     assert not group.door.is_serving
     group.lead()
     later = group.store.put_async(Message("orders", b"next"))
@@ -92,7 +94,7 @@ def test_who_does_not_lead_any_more_waits_for_no_put(group: ToldGroup) -> None:
         thread.start()
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
-    assert group.store.put(Message("orders", b"no")).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert group.store.put(Message("orders", b"no"), check=False).status is PutStatus.SERVICE_NOT_AVAILABLE
 
 
 def test_a_store_that_cannot_follow_its_log_says_so_and_takes_no_puts(
@@ -110,7 +112,7 @@ def test_a_store_that_cannot_follow_its_log_says_so_and_takes_no_puts(
     until(lambda: failed)
     assert isinstance(failed[0], ZeroDivisionError)
     assert not group.door.is_serving
-    assert group.store.put(Message("orders", b"no")).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert group.store.put(Message("orders", b"no"), check=False).status is PutStatus.SERVICE_NOT_AVAILABLE
 
 
 def test_a_leader_serves_only_when_all_it_has_is_committed(group: ToldGroup) -> None:
@@ -134,7 +136,7 @@ def test_a_leader_serves_only_when_all_it_has_is_committed(group: ToldGroup) -> 
 def test_a_refused_put_leaves_no_gap_in_the_queue(group: ToldGroup, status: PutStatus) -> None:
     group.lead()
     group.refusal = status
-    assert group.store.put(Message("orders", b"refused")).status is status
+    assert group.store.put(Message("orders", b"refused"), check=False).status is status
     group.refusal = None
     until(lambda: group.door.is_serving)
     later = group.store.put_async(Message("orders", b"taken"))
@@ -144,7 +146,7 @@ def test_a_refused_put_leaves_no_gap_in_the_queue(group: ToldGroup, status: PutS
 
 def test_a_put_that_no_majority_has_yet_keeps_its_place(group: ToldGroup) -> None:
     group.lead()
-    later = group.store.put_async(Message("orders", b"slow"))
+    later = group.store.put_async(Message("orders", b"slow"), check=False)
     group.asked.pop()[2].set_result(ProposalAnswer(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, is_written=True))
     receipt = later.result(PATIENCE_S)
     assert (receipt.status, receipt.physical_offset) == (PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, -1)
@@ -160,8 +162,8 @@ def test_too_much_under_way_is_refused_without_a_gap(group: ToldGroup, monkeypat
     monkeypatch.setattr(ledger_log, "MAX_OUTSTANDING", 3)
     group.lead()
     futures = [group.store.put_async(Message("orders", b"x")) for _ in range(3)]
-    assert group.store.put(Message("orders", b"y")).status is PutStatus.OS_PAGE_CACHE_BUSY
-    assert group.store.put_batch([Message("orders", b"y")] * 2).status is PutStatus.OS_PAGE_CACHE_BUSY
+    assert group.store.put(Message("orders", b"y"), check=False).status is PutStatus.OS_PAGE_CACHE_BUSY
+    assert group.store.put_batch([Message("orders", b"y")] * 2, check=False).status is PutStatus.OS_PAGE_CACHE_BUSY
     group.commit()
     futures.append(group.store.put_async(Message("orders", b"z")))
     group.commit()
@@ -227,8 +229,36 @@ def test_a_log_that_was_read_does_not_begin_anew(group: ToldGroup) -> None:
     assert len(group.store.get("orders", 0, 0).messages) == 1
 
 
+@pytest.mark.parametrize("has_plain_log", [False, True])
+def test_first_entries_that_were_never_committed_give_way_to_another_leaders(
+    tmp_path: Path, has_plain_log: bool
+) -> None:
+    """Two leaders in a row before anything is committed: the member keeps its plain log, and takes the second's."""
+    if has_plain_log:
+        with open_store(tmp_path / "store", CONFIG.with_changes(enable_dledger_commit_log=False)) as plain:
+            plain.put(Message("orders", b"of the plain log")).check()
+    with open_store(tmp_path / "store", CONFIG) as store:
+        group = ToldGroup(store)
+        files = group.door.files
+        begin, before = files.end_position, [b"of the plain log"] * has_plain_log
+        group.lead()
+        store.put_async(Message("orders", b"first"))
+        head, body = files.entry(0)
+        assert head.position == begin
+        group.door.follow()
+        files.restart(begin, 0)
+        files.append([(replace(head, term=head.term + 1), body)])
+        group.door.committed(0)
+        until(lambda: store.max_offset("orders", 0) == len(before) + 1)
+        assert files.begin == files.end == 0
+        entry = store.entry("orders", 0, len(before))
+        assert entry is not None and entry.physical_offset == begin + ENTRY_HEAD_SIZE
+        assert [message.body for message in store.get("orders", 0, 0).messages] == [*before, b"first"]
+        group.door.stop()
+
+
 def test_a_plain_store_has_no_door_and_a_ledger_takes_no_bytes(tmp_path: Path, group: ToldGroup) -> None:
-    plain = CONFIG.with_changes(enable_dleger_commit_log=False)
+    plain = CONFIG.with_changes(enable_dledger_commit_log=False)
     with open_store(tmp_path / "plain", plain) as store, pytest.raises(InvalidConfig):
         _ = store.ledger
     with pytest.raises(StoreClosed):

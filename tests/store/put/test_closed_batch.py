@@ -9,14 +9,16 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import wait_until
 
 from flintlog import Message, PutStatus, Store, StoreConfig, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.errors import DamagedStore, DiskFull, FlintlogError, InvalidConfig, InvalidMessage, PutFailed, StoreClosed
-from flintlog.store.put.appender import Prepared
+from flintlog.maintenance.verify.verify import verify
 from flintlog.store.log.batch_markers import MARKER_TOPIC
-from flintlog.store.recovery.batch_notes import BatchNotes, BatchTable, parse_closed, parse_opened_start
 from flintlog.store.model.message import Receipt
+from flintlog.store.put.appender import Prepared
+from flintlog.store.recovery.batch_notes import BatchNotes, BatchTable, parse_closed, parse_opened_start
 from flintlog.testing import FakeClock
 
 ROOT = Path("/store")
@@ -184,24 +186,100 @@ def test_a_refused_message_takes_its_batch_with_it_and_nothing_else(tmp_path: Pa
         assert not list(store.recovery)
 
 
+def fail_after(store: Store, count: int) -> Callable[[Prepared], Receipt]:
+    """An `append_held` that finds no room after so many messages."""
+    append, left = store._appender.append_held, iter(range(count))
+
+    def run(prepared: Prepared) -> Receipt:
+        return append(prepared) if next(left, None) is not None else Receipt(PutStatus.CREATE_MAPPED_FILE_FAILED)
+
+    return run
+
+
 def leave_half(root: Path) -> None:
-    """A store whose log ends in a part of a batch, because the disk failed."""
+    """A store whose log ends in a part of a batch, because the disk failed, and failed again when that was cut off."""
+
+    def failing(offset: int, *, clear: bool = False) -> None:
+        raise DiskFull("no space left")
+
     with open_store(root, CONFIG) as store:
         store.put(Message("orders", b"kept")).check()
-        append, left = store._appender.append_held, iter(range(2))
-
-        def fail_after(prepared: Prepared) -> Receipt:
-            return append(prepared) if next(left, None) is not None else Receipt(PutStatus.CREATE_MAPPED_FILE_FAILED)
-
-        store._appender.append_held = fail_after  # type: ignore[method-assign]
-        with pytest.raises(PutFailed):
+        store._appender.append_held = fail_after(store, 2)  # type: ignore[method-assign, assignment]
+        store._engine.parts.segments.truncate = failing  # type: ignore[method-assign]
+        with pytest.raises(DiskFull):
             store.put_closed(batch(5), writer_id="query")
-        assert not store.put(Message("orders", b"after a half batch"))
+        assert not store.put(Message("orders", b"after a half batch"), check=False)
         with pytest.raises(StoreClosed):
             store.put_closed(batch(1))
 
 
-def test_after_a_failure_inside_a_batch_nothing_is_taken_and_the_next_opening_cuts_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [0, 1, 20, COUNT])
+@pytest.mark.parametrize("more", [{}, {"transient_store_pool_enable": True, "transient_store_pool_size": 3}])
+def test_after_a_failure_inside_a_batch_it_is_cut_off_and_the_store_goes_on(
+    tmp_path: Path, count: int, more: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = CONFIG.with_changes(**more)
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
+    config = config.with_changes(enable_lmq=True, enable_multi_dispatch=True)
+    with open_store(tmp_path, config) as store:
+        for message in batch(BEFORE, "before"):
+            store.put(message).check()
+        store.wait_dispatched()
+        end, appended = store.max_physical_offset, store._engine.log.appended_bytes
+        given = {info: store.max_offset(info.topic, info.queue_id) for info in store.queues()}
+        with monkeypatch.context() as patched:
+            patched.setattr(store._appender, "append_held", fail_after(store, count))
+            with pytest.raises(PutFailed):
+                store.put_closed([Message("light", b"x", properties=light), *batch()], writer_id="query")
+        assert (store.max_physical_offset, store._engine.log.appended_bytes) == (end, appended)
+        receipt = store.put(Message("orders", b"goes on")).check()
+        assert receipt.physical_offset == end
+        assert receipt.queue_offset == next(
+            at for info, at in given.items() if (info.topic, info.queue_id) == ("orders", 0)
+        )
+        assert store.put(Message("light", b"x", properties=light)).check().queue_offset == 0
+        assert store.put_closed(batch(), writer_id="query") is not None
+        store.wait_dispatched()
+        found = bodies(store)
+        assert [store.max_offset("%LMQ%a", 0), len(found)] == [1, BEFORE + 1 + 2 + COUNT]
+    with open_store(tmp_path, config) as store:
+        assert not list(store.recovery)
+        assert bodies(store) == found
+    assert not verify(tmp_path, config).findings
+
+
+@pytest.mark.parametrize("kind", ["kill", "crash"])
+@pytest.mark.parametrize("step", range(4))
+def test_a_batch_that_is_being_cut_off_when_the_power_goes_is_not_there(kind: str, step: int) -> None:
+    medium = FaultyMedium()
+    before = filled(medium)
+    crash = FaultyMedium.kill if kind == "kill" else partial(FaultyMedium.crash, seed=step)
+    left: list[FaultyMedium] = []
+
+    def watched(call: Callable[..., object], first: int) -> Callable[..., object]:
+        def run(*arguments: object, **named: object) -> object:
+            left.extend([crash(medium)] if step == first else [])
+            result = call(*arguments, **named)
+            left.extend([crash(medium)] if step == first + 1 else [])
+            return result
+
+        return run
+
+    with open_store(ROOT, CONFIG, medium=medium, clock=FakeClock()) as store:
+        store._appender.append_held = fail_after(store, 40)  # type: ignore[method-assign, assignment]
+        segments, notes = store._engine.parts.segments, store._engine.batch_notes
+        segments.truncate = watched(segments.truncate, 0)  # type: ignore[method-assign, assignment]
+        notes.forget = watched(notes.forget, 2)  # type: ignore[method-assign, assignment]
+        with pytest.raises(PutFailed):
+            store.put_closed(batch(), writer_id="query")
+    with open_store(ROOT, CONFIG, medium=left[0], clock=FakeClock()) as store:
+        assert bodies(store) == before
+        assert store.put_closed(batch(), writer_id="query") is not None
+        store.wait_dispatched()
+        assert bodies(store) == expected(before, BATCH)
+
+
+def test_a_failure_while_a_batch_is_cut_off_takes_nothing_more_and_the_next_opening_cuts_it(tmp_path: Path) -> None:
     leave_half(tmp_path)
     with open_store(tmp_path, CONFIG, read_only=True) as store:
         assert bodies(store) == [b"kept"]
@@ -392,22 +470,55 @@ def test_when_the_note_cannot_be_taken_back_no_put_is_taken(tmp_path: Path, monk
     monkeypatch.setattr(store._engine.batch_notes._file, "save", failing)
     with pytest.raises(DiskFull):
         store.put_closed(batch(), writer_id="w", batch_id=1)
-    assert store.put(Message("orders", b"late")).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert store.put(Message("orders", b"late"), check=False).status is PutStatus.SERVICE_NOT_AVAILABLE
     store.close()
 
 
-def test_a_batch_that_was_interrupted_after_its_marker_is_closed_by_a_clean_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = open_store(tmp_path, CONFIG)
+def interrupt_closing(store: Store, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Put a batch, interrupted so many times after its marker."""
+    close, left = store._engine.batch_notes.close, iter(range(times))
 
     def interrupted() -> None:
-        raise KeyboardInterrupt
+        if next(left, None) is not None:
+            raise KeyboardInterrupt
+        close()
 
+    monkeypatch.setattr(store._engine, "on_tick", lambda: None)
     with monkeypatch.context() as patch:
         patch.setattr(store._engine.batch_notes, "close", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.put_closed(batch(), writer_id="w", batch_id=1)
+
+
+def notes_of(root: Path) -> tuple[int | None, dict[str, int]]:
+    notes = (root / "flintlog" / "batches.json").read_bytes()
+    return parse_opened_start(notes), parse_closed(notes)
+
+
+def test_a_batch_that_was_interrupted_after_its_marker_is_closed_when_the_call_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path, CONFIG) as store:
+        interrupt_closing(store, monkeypatch, 1)
+        assert notes_of(tmp_path) == (None, {"w": 1})
+        assert store.put_closed(batch(), writer_id="w", batch_id=1) is None
+
+
+def test_a_batch_that_was_interrupted_twice_after_its_marker_is_closed_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path, CONFIG) as store:
+        settle = store._engine.on_tick
+        interrupt_closing(store, monkeypatch, 2)
+        assert notes_of(tmp_path)[0] is not None
+        monkeypatch.setattr(store._engine, "on_tick", settle)
+        wait_until(lambda: notes_of(tmp_path) == (None, {"w": 1}))
+
+
+def test_a_batch_that_was_interrupted_twice_after_its_marker_is_closed_by_a_clean_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path, CONFIG)
+    interrupt_closing(store, monkeypatch, 2)
     store.close()
-    notes = (tmp_path / "flintlog" / "batches.json").read_bytes()
-    assert (parse_opened_start(notes), parse_closed(notes)) == (None, {"w": 1})
+    assert notes_of(tmp_path) == (None, {"w": 1})

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from flintlog import Message, Store, open_store
-from flintlog.store.put.appender import Prepared
-from flintlog.store.log.batch_markers import MARKER_TOPIC
-from flintlog.store.put.closed_batch import ClosedBatch, StagedMessages
-from flintlog.store.model.message import Receipt
 from tests.store.closed_beside import BATCH_SIZE, CONFIG, batch
 
-CHILD = Path(__file__).with_name("closed_beside.py")
+from flintlog import Message, Store, open_store
+from flintlog.store.log.batch_markers import MARKER_TOPIC
+from flintlog.store.model.message import Receipt
+from flintlog.store.put.appender import Prepared
+from flintlog.store.put.closed_batch import ClosedBatch, StagedMessages
+
+CHILD = Path(__file__).parents[1] / "closed_beside.py"
 
 
 def run_killed(root: Path, how: str) -> set[bytes]:

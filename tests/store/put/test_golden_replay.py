@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.store.golden_cases import config_of, lines, message_of, records
 
 from flintlog import Message, Store, open_store
 from flintlog.format.record import Record, parse_record
-from tests.store.golden_cases import config_of, lines, message_of, records
 
 CASES = ["plain", "batch", "transaction", "multi", "cqext"]
 DERIVED = ["consumequeue", "consumequeue_ext", "batchconsumequeue"]

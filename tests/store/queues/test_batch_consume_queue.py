@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
+from flintlog.disk.segments.selected_range import SelectedRange
 from flintlog.store.queues.batch_consume_queue import BatchConsumeQueue
 from flintlog.store.queues.logical_queue import Boundary
 
@@ -143,3 +145,45 @@ def test_destroyed_queue_starts_again(tmp_path: Path) -> None:
     assert (queue.min_offset, queue.max_offset, queue.max_physical_offset) == (0, 0, -1)
     fill(queue, 0, 1)
     assert bases(queue) == [0]
+
+
+def test_offset_that_no_entry_covers_reads_few_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a ledger, RocketMQ's entry of an inner batch covers only the first of its offsets."""
+    queue = BatchConsumeQueue("orders", 0, SegmentQueue([tmp_path], 256 * 46, LocalMedium()))
+    for number in range(1000):
+        assert queue.put(number * 100, 100, number, number * 3, number * 10, None, 1)
+    reads = 0
+    select = Segment.select
+
+    def counted(segment: Segment, position: int, size: int | None = None) -> SelectedRange | None:
+        nonlocal reads
+        reads += 1
+        return select(segment, position, size)
+
+    monkeypatch.setattr(Segment, "select", counted)
+    for offset in (1, 256 * 3 - 1, 256 * 3 + 1, 1700, 998 * 3 + 2):
+        reads = 0
+        unit = queue.entry(offset)
+        assert unit is not None
+        assert unit.queue_offset == offset // 3 * 3
+        assert reads < 30
+
+
+@pytest.mark.parametrize("damaged", range(10))
+def test_damaged_entry_hides_no_other_batch(tmp_path: Path, damaged: int) -> None:
+    queue = make_queue(tmp_path)
+    fill(queue, 0, 10)
+    file, place = tmp_path / f"{damaged // 4 * FILE_SIZE:020d}", damaged % 4 * 46
+    whole = file.read_bytes()
+    wrong = [(base, count) for base in (-1, *range(40), 1 << 40) for count in (1, 3)]
+    for base, count in [*wrong, (0, 0), (damaged * 3, 1 << 14)]:
+        data = bytearray(whole)
+        struct.pack_into(">qh", data, place + 28, base, count)
+        file.write_bytes(data)
+        queue._file_bases.clear()
+        for offset in range(30):
+            unit = queue.entry(offset)
+            if offset // 3 != damaged:
+                assert unit is not None
+                assert offset // 3 in {found.physical_offset // 100 for found in queue.covering(offset)}
+                assert unit.queue_offset <= offset < unit.queue_offset + unit.batch_count

@@ -6,13 +6,13 @@ import struct
 from pathlib import Path
 
 import pytest
+from tests.faults.world import files_below
+from tests.store.small_store import ASYNC
 
 from flintlog import DamagedRecord, Message, Store, StoredMessage, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.format.client_batch import ClientMessage, encode_client_batch
 from flintlog.testing import FakeClock
-from tests.faults.world import files_below
-from tests.store.small_store import ASYNC
 
 ROOT = Path("/store")
 EXTENDED = ASYNC.with_changes(enable_consume_queue_ext=True)

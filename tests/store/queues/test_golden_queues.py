@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.format import properties as names
 from flintlog.format.properties import parse_properties
 from flintlog.format.sys_flag import INNER_BATCH, takes_queue_offset
+from flintlog.format.topics import LMQ_PREFIX
 from flintlog.kernel import Lane, LaneStop, Row, scan
 from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.queues.logical_queue import Boundary
 from flintlog.store.queues.queue_table import QueueTable
 
 if TYPE_CHECKING:
-    from .conftest import GoldenStore
+    from tests.store.conftest import GoldenStore
 
 CASES = ["plain", "batch", "transaction", "multi", "cqext"]
 Opener = Callable[[str], "GoldenStore"]

@@ -6,17 +6,17 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import SMALL
 
 from flintlog import InvalidConfig, InvalidTopic, Message, StoreConfig, open_store
-from flintlog.maintenance.repair.offsets import load_offsets
-from flintlog.maintenance.inspect.overview import groups
-from flintlog.maintenance.repair.reopen import settle
-from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.disk.media.local import LocalMedium
 from flintlog.format.config_json import parse_config_object
+from flintlog.maintenance.inspect.overview import groups
 from flintlog.maintenance.inspect.retention_report import report_retention
+from flintlog.maintenance.inspect.store_files import look_at
+from flintlog.maintenance.repair.offsets import load_offsets
+from flintlog.maintenance.repair.reopen import settle
 from flintlog.testing import FakeClock
-from tests.store.small_store import SMALL
 
 LIGHT = SMALL.with_changes(enable_lmq=True, enable_multi_dispatch=True)
 _VERSION = re.compile(r'"dataVersion":\{[^}]*\}')

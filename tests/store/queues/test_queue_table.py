@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import SMALL
 
 from flintlog import Message, open_store
 from flintlog.disk.media.local import LocalMedium
@@ -19,7 +20,6 @@ from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.queues.logical_queue import QueueType
 from flintlog.store.queues.queue_files import QueueFiles
 from flintlog.store.queues.queue_table import QueueTable
-from tests.store.small_store import SMALL
 
 FILES = QueueFiles(160, 184)
 NOW_MS = 1_800_000_000_000

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.store.golden_cases import Line, config_of, host, lines
 
 from flintlog import Store, open_store
-from tests.store.golden_cases import Line, config_of, host, lines
 
 CASES = ["plain", "batch", "transaction", "multi", "cqext", "delay", "crash/after"] + [
     f"torn/{name}/after"

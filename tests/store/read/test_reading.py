@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.store.small_store import ASYNC, bodies, read_all
 
 from flintlog import DamagedRecord, GetStatus, Message, Sql92, Store, StoredMessage, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.errors import StoreClosed
 from flintlog.store.log.segment_bytes import held
 from flintlog.testing import FakeClock
-from tests.store.small_store import ASYNC, bodies, read_all
 
 ROOT = Path("/store")
 START_MS = 1_700_000_000_000
@@ -101,6 +101,21 @@ def test_messages_are_found_by_key_tag_and_time(store: Store) -> None:
     assert {message.tags for message in store.query("orders", "paid", index_type="T", max_count=64)} == {"paid"}
     assert store.query("orders", "o-17", begin=START_MS + 18_000) == []
     assert store.query("others", "o-17") == []
+
+
+def test_a_query_without_a_number_gives_the_default_and_never_more_than_the_most() -> None:
+    config = ASYNC.with_changes(default_query_max_num=3, max_msgs_num_batch=5)
+    with open_store(ROOT, config, medium=FaultyMedium()) as store:
+        for _ in range(9):
+            store.put(Message("orders", b"x", keys=["k"])).check()
+        store.wait_dispatched()
+        counts = [len(store.query("orders", "k", max_count=count)) for count in (None, 2, 4, 9)]
+        assert counts == [3, 2, 4, 5]
+    with open_store(ROOT, ASYNC, medium=FaultyMedium()) as store:
+        for _ in range(40):
+            store.put(Message("orders", b"x", keys=["k"])).check()
+        store.wait_dispatched()
+        assert len(store.query("orders", "k")) == 32
 
 
 def test_each_message_is_found_by_its_place_and_id(store: Store) -> None:

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import ASYNC, bodies, fill, read_all
 
 from flintlog import Message, Store, StoreConfig, open_store
-from tests.store.small_store import ASYNC, bodies, fill, read_all
 
 pytestmark = pytest.mark.timeout(120)
 

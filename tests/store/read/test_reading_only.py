@@ -7,13 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import SMALL, bytes_of, read_all
 
 from flintlog import Message, open_store
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.local_file import LocalFile
 from flintlog.disk.media.medium import MAX_SMALL_FILE_BYTES
 from flintlog.errors import DiskError
-from tests.store.small_store import SMALL, bytes_of, read_all
 
 COUNT = 200
 TINY = SMALL.with_changes(

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from flintlog import DamagedRecord, Store, WrongFileSize, open_store
 from tests.store.golden_cases import Line, config_of, lines
 from tests.store.put.test_golden_replay import files
+
+from flintlog import DamagedRecord, Store, WrongFileSize, open_store
 
 KEEP_ALL = ["garbage", "nocheckpoint", "nocq", "nocqindex", "noindex", "stale", "zerolast"]
 

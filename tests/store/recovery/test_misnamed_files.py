@@ -8,10 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from flintlog import DamagedStore, Message, StoreConfig, open_store
-from flintlog.maintenance.verify.verify import verify
-from flintlog.checks.finding import ERROR
 from tests.store.misnamed_scenes import (
     COUNT,
     FEW,
@@ -29,6 +25,10 @@ from tests.store.misnamed_scenes import (
 )
 from tests.store.small_store import ASYNC, SMALL, bytes_of, read_all
 from tests.store.told_group import CONFIG as LEDGER
+
+from flintlog import DamagedStore, Message, StoreConfig, open_store
+from flintlog.checks.finding import ERROR
+from flintlog.maintenance.verify.verify import verify
 
 Golden = Callable[[str], Path]
 STOPS = pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "unclean"])

@@ -7,13 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.pipeline.sink.test_sink_rows import write_late
 
 from flintlog import Message, StoreConfig, open_store
 from flintlog.disk.media.local import LocalMedium
 from flintlog.format.checkpoint import parse_checkpoint
 from flintlog.store.paths import StorePaths
 from flintlog.store.recovery.swap import begin_swap, finish_swap, rebuild_room
-from tests.pipeline.sink.test_sink_rows import write_late
 
 CONFIG = StoreConfig(
     flush="async",
@@ -168,3 +168,15 @@ def test_an_attempt_that_still_writes_does_not_fail_a_swap_that_is_done(
     assert files(store) == right
     assert not paths.swap.exists()
     assert not (store / "abort").exists()
+
+
+def test_a_folder_that_is_no_queues_does_not_count_as_one(tmp_path: Path) -> None:
+    put(tmp_path, COUNT)
+    (tmp_path / "consumequeue" / "orders" / "00").mkdir()
+    (tmp_path / "index" / "1").mkdir()
+    end = json.loads((tmp_path / "flintlog" / "stop.json").read_text().split(" ")[0])["log_end"]
+    paths, checkpoint = StorePaths.of(tmp_path, CONFIG), parse_checkpoint((tmp_path / "checkpoint").read_bytes())
+    begin_swap(paths, LocalMedium(), ["batchconsumequeue"], end, checkpoint)
+    assert finish_swap(paths, LocalMedium())
+    with open_store(tmp_path, CONFIG) as store:
+        assert store.recovery.findings == ()

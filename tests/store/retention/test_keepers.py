@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from tests.store.retention_scene import BODY, HOUR_MS, SEGMENT_BYTES, Scene, scene
 
 from flintlog import Message, open_store
 from flintlog.format.timer import TIMER_TOPIC
+from flintlog.maintenance.inspect.retention_report import report_retention
 from flintlog.services.timer.timer_service import TimerService
 from flintlog.services.transaction.transaction_service import TransactionService
-from flintlog.maintenance.inspect.retention_report import report_retention
-from tests.store.retention_scene import BODY, HOUR_MS, SEGMENT_BYTES, Scene, scene
 
 PROTECTED: dict[str, object] = {
     "protect_unconsumed": True,
@@ -413,6 +413,15 @@ def test_a_file_that_cannot_be_read_keeps_everything_and_its_backup_does_not(tmp
         assert len(at.segments) == 4
         config_file(at, f"{name}.bak").write_text("{}")
         assert kept(at) is None
+
+
+def test_a_delay_level_before_its_first_message_is_damage_and_keeps_everything(tmp_path: Path) -> None:
+    with scene(tmp_path, 1, **PROTECTED) as at:
+        fill(at)
+        config_file(at, "delayOffset.json").parent.mkdir(exist_ok=True)
+        config_file(at, "delayOffset.json").write_text('{"offsetTable":{1:-1}}')
+        report = report_retention(at.path, at.config, at.disk, at.clock.now_ms)
+        assert report.files[0].why == "it is not known who needs it" and "-1" in str(report.damage)
 
 
 def test_the_offset_where_a_file_is_kept_is_that_of_the_oldest_message(tmp_path: Path) -> None:

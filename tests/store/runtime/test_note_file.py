@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from flintlog.disk.media.local import LocalMedium
-from flintlog.errors import FormatError
+from flintlog.errors import DamagedStore, FormatError
 from flintlog.store.runtime.note_file import NoteFile, Offset, Trust, decode_json, encode_note, parse_note
 
 
@@ -82,6 +82,15 @@ def test_what_is_no_note_is_damaged_and_nothing_else_is_raised(note: NoteFile[Ex
     found = note.load()
     assert found.trust is Trust.DAMAGED
     assert found.problem
+
+
+def test_a_damaged_note_that_its_owner_needs_is_refused(note: NoteFile[Example]) -> None:
+    assert note.load_or_refuse("the example", "remove it").trust is Trust.MISSING
+    note.save(EXAMPLE)
+    assert note.load_or_refuse("the example", "remove it").content == EXAMPLE
+    note.path.write_bytes(b"{")
+    with pytest.raises(DamagedStore, match=r"the example is damaged: .*example\.json.*remove it"):
+        note.load_or_refuse("the example", "remove it")
 
 
 def test_a_note_of_an_earlier_version_has_no_checksum(note: NoteFile[Example]) -> None:

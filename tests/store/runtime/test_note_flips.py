@@ -16,8 +16,8 @@ import pytest
 
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.errors import DamagedStore
-from flintlog.store.put.appender import Prepared
 from flintlog.store.model.message import Receipt
+from flintlog.store.put.appender import Prepared
 from flintlog.store.runtime.note_file import parse_note
 
 CONFIG = StoreConfig(

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import SMALL, bytes_of, wait_until
 
 from flintlog import Message, Store, StoreConfig, encoded_batch, kernel, open_store
-from flintlog.disk.segments import segment as disk_segment
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
+from flintlog.disk.segments import segment as disk_segment
 from flintlog.disk.segments.segment import Segment
-from tests.store.small_store import SMALL, bytes_of, wait_until
 
 pytestmark = pytest.mark.skipif(kernel.name != "native", reason="the plain kernel writes into the map")
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import Golden
+from tests.store.small_store import SMALL, bytes_of
 
 from flintlog import DamagedStore, InvalidConfig, InvalidOffset, InvalidTopic, Message, StoreClosed, open_store
 from flintlog.disk.media.local import LocalMedium
@@ -19,8 +21,6 @@ from flintlog.store.runtime.jobs import NEVER
 from flintlog.store.settings.consumer_offsets import ConsumerOffsets
 from flintlog.store.settings.json_file import JsonFile
 from flintlog.testing import FakeClock, temporary_store
-from tests.conftest import Golden
-from tests.store.small_store import SMALL, bytes_of
 
 INTERVAL_MS = 5000
 _VERSION = re.compile(rb'"dataVersion":\{[^}]*\}')

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.conftest import Golden
+from tests.store.small_store import SMALL
 
 from flintlog import InvalidConfig, open_store
 from flintlog.store.settings.groups import SYSTEM_GROUPS
 from flintlog.testing import temporary_store
-from tests.conftest import Golden
-from tests.store.small_store import SMALL
 
 _TIMESTAMP = re.compile(rb'"timestamp":[0-9]+')
 

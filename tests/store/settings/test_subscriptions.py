@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.store.small_store import ASYNC
 
 from flintlog import InvalidFilter, Message, Sql92, Store, StoreClosed, StoreConfig, open_store
 from flintlog.errors import DamagedStore
-from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.filters.tags import Extension, HasProperties, MessageFilter
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.settings.subscriptions import KEPT_AFTER_DEATH_MS
 from flintlog.testing import FakeClock
-from tests.store.small_store import ASYNC
 
 NOW_MS = 1_794_813_921_901
 CONFIG = ASYNC.with_changes(

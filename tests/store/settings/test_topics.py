@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import Golden
+from tests.store.small_store import ASYNC, SMALL, bytes_of
 
 from flintlog import DamagedStore, InvalidConfig, InvalidTopic, Message, StoreClosed, open_store
 from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DiskFull, FlintlogError
 from flintlog.format.config_json import parse_config_object
+from flintlog.store.runtime.note_file import NoteFile
 from flintlog.store.settings.config_table import ConfigTable
 from flintlog.store.settings.json_file import JsonFile
-from flintlog.store.runtime.note_file import NoteFile
 from flintlog.store.settings.topics import INHERIT, READ, SYSTEM_TOPICS, WRITE, TopicConfig
 from flintlog.testing import FakeClock, temporary_store
-from tests.conftest import Golden
-from tests.store.small_store import ASYNC, SMALL, bytes_of
 
 _VERSION = re.compile(rb'"dataVersion":\{[^}]*\}')
 

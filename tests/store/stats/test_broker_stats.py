@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.store.small_store import ASYNC, SMALL, fill, read_all
 
 from flintlog import InvalidConfig, Message, Store, StoreConfig, open_store
 from flintlog.store.stats.broker_stats import BrokerStats
 from flintlog.store.stats.figure_names import MOMENT_NAMES, STATS_NAMES
 from flintlog.store.stats.put_figures import QueuePuts
 from flintlog.store.stats.stats_items import PERIODS, Pace, Period, StatsItem, StatsSnapshot, next_morning_ms
-from flintlog.store.settings.topics import is_system_topic
 from flintlog.testing import FakeClock
-from tests.store.small_store import ASYNC, SMALL, fill, read_all
 
 
 @pytest.fixture
@@ -323,8 +322,3 @@ def test_lines_are_logged_each_minute_hour_and_day(caplog: pytest.LogCaptureFixt
     assert "yesterday put message total: 12" in lines
     assert figures.values()["msgPutTotalTodayMorning"] == 12
     assert figures.values()["msgPutTotalYesterdayMorning"] == 0
-
-
-@pytest.mark.parametrize(("topic", "is_system"), [("SCHEDULE_TOPIC_XXXX", True), ("rmq_sys_any", True), ("a", False)])
-def test_topics_of_rocketmq_itself(topic: str, is_system: bool) -> None:
-    assert is_system_topic(topic) is is_system

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.store.small_store import SMALL
 
 from flintlog import Message, open_store
 from flintlog.format.sys_flag import INNER_BATCH, NEED_UNWRAP
@@ -17,9 +18,8 @@ from flintlog.services.retry import send_back
 from flintlog.store.stats.broker_stats import BrokerStats
 from flintlog.store.stats.figure_names import KEY_FIELDS, MOMENT_NAMES, NOT_COUNTED, STATS_NAMES, parse_key
 from flintlog.testing import FakeClock
-from tests.store.small_store import SMALL
 
-NAMES: dict[str, list[str]] = json.loads((Path(__file__).parent / "rocketmq_figures.json").read_text())
+NAMES: dict[str, list[str]] = json.loads((Path(__file__).parents[1] / "rocketmq_figures.json").read_text())
 ITEMS = {name for kind, names in NAMES.items() if kind.endswith("BrokerStatsManager") for name in names}
 SHOWN = {name for kind, names in NAMES.items() if not kind.endswith("BrokerStatsManager") for name in names}
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from tests.store.small_store import ASYNC, SMALL
 
 from flintlog import Message, open_store
 from flintlog.errors import MissingExtra
 from flintlog.store.stats.figure_names import MOMENT_NAMES, NOT_COUNTED, STATS_NAMES
 from flintlog.store.stats.prometheus import SHOWN_ITEMS, StoreCollector
 from flintlog.testing import FakeClock
-from tests.store.small_store import ASYNC, SMALL
 
 
 def test_what_prometheus_reads(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from flintlog.cli.times import format_ms, parse_ms
 if TYPE_CHECKING:
     from flintlog.maintenance.inspect.log_reader import Wanted
     from flintlog.maintenance.inspect.store_files import StoreFiles
-    from flintlog.store.options.store_config import StoreConfig
     from flintlog.store.model.stored_message import StoredMessage
+    from flintlog.store.options.store_config import StoreConfig
 
 TABLE_LIMIT = 100
 TABLE_BODY_CHARS = 60
@@ -41,7 +41,7 @@ class Choice(NamedTuple):
 
 
 def _choice_options(command: Callable[..., int | None]) -> Callable[..., int | None]:
-    """The options that say which messages, as one argument `choice`."""
+    """The options that select messages, as one argument `choice`."""
 
     @wraps(command)
     def with_choice(
@@ -140,8 +140,8 @@ def _place(text: str | None) -> tuple[int | None, int | None]:
 
 
 def _matcher(tag: str | None, key: str | None, where: str | None) -> Matches:
-    from flintlog.store.filters.tags import TagFilter
     from flintlog.store.filters.sql92 import Sql92
+    from flintlog.store.filters.tags import TagFilter
 
     tags = None if tag is None else TagFilter(tag)
     condition = None if where is None else Sql92(where, strict=True)
@@ -192,7 +192,7 @@ def _table_row(message: StoredMessage, body: str) -> dict[str, object]:
 
 
 def _write_lines(messages: Iterable[StoredMessage], body: str, output: Output) -> None:
-    """Each message as soon as it is there; a table has no rows before its end, so people get a line each."""
+    """Write each message as soon as it is there. A table is drawn only at its end, so people get one line each."""
     for message in messages:
         row = _table_row(message, body) if isinstance(output, TableOutput) else to_row(message, body)
         if isinstance(output, TableOutput):
@@ -221,7 +221,7 @@ def _last(files: StoreFiles, count: int, choice: Choice) -> list[StoredMessage]:
 def _follow(
     store: Path, config: StoreConfig | None, position: int, choice: Choice, output: Output
 ) -> Iterator[StoredMessage]:
-    """The messages from a place on, each as soon as it is published."""
+    """The messages from a physical offset on, each as soon as it is published."""
     from flintlog.maintenance.inspect.log_reader import LogReader
     from flintlog.maintenance.inspect.store_files import look_at
 

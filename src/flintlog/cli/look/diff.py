@@ -1,4 +1,4 @@
-"""`flintlog diff A B`: where two replicas part, who is ahead, and what a cut would cost."""
+"""`flintlog diff A B`: where two replicas differ, which is ahead, and how many messages a cut would lose."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @store_config_option
 @output_option
 def diff(a: Path, b: Path, config: StoreConfig | None, output: Output) -> int:
-    """Compare the logs of the stores in A and B: first divergence, who is ahead, what may be cut."""
+    """Compare the logs of the stores in A and B: first divergence, which is ahead, what may be cut."""
     from flintlog.maintenance.inspect.diff import diff as run
 
     found = run(a, b, config)

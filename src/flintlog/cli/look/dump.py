@@ -20,18 +20,18 @@ Row = Mapping[str, object]
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--type", "kind", help="What the file is, where its name and directory do not tell.")
+@click.option("--type", "kind", help="What the file is, if its name and directory do not say.")
 @click.option("--limit", type=click.IntRange(0), help=f"At most so many rows; {TABLE_LIMIT} for a table.")
 @click.option("--fields", "by_field", is_flag=True, help="A row for each field, with the byte offset of its part.")
 @output_option
 def dump(file: Path, kind: str | None, limit: int | None, by_field: bool, output: Output) -> None:
     """Decode FILE of a store (log, queue, index, checkpoint, config, timer …) with byte offsets and field names.
 
-    Rows cover the file without a gap: what is no part of the format is shown as `raw` bytes or `zeros`.
+    Rows cover the file without a gap: bytes that do not belong to the format are shown as `raw` or `zeros`.
     """
+    from flintlog.disk.media.local import LocalMedium
     from flintlog.maintenance.inspect.dump import FILE_KINDS, dump_file
     from flintlog.maintenance.inspect.file_kinds import kind_of
-    from flintlog.disk.media.local import LocalMedium
 
     kind = kind or kind_of(file.absolute())
     if kind not in FILE_KINDS:
@@ -62,11 +62,11 @@ def _write_columns(rows: Iterable[Row], output: Output, by_field: bool) -> None:
     if by_field:
         output.rows(rows, ("offset", "kind", "field", "value"))
         return
-    told = (
+    shown = (
         {"offset": row["offset"], "size": row["size"], "kind": row["kind"], "fields": _fields(row, output)}
         for row in rows
     )
-    output.rows(told, ("offset", "size", "kind", "fields"))
+    output.rows(shown, ("offset", "size", "kind", "fields"))
 
 
 def _fields(row: Row, output: Output) -> Mapping[str, object]:

@@ -1,7 +1,7 @@
 """`flintlog forecast STORE`: how the log has grown in the last days, and when its disk is full if that goes on.
 
-The store is neither opened nor read through: a few records of each file tell when it was written. Without `--config`
-the answer is for RocketMQ's defaults, because most directories come from a broker.
+The store is not opened, and its log is not read through: a few records of each file show when it was written. Without
+`--config` the answer is for RocketMQ's defaults, because most directories come from a broker.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flintlog.cli.drawing import bar, can_draw, show_bytes
 from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms
-from flintlog.cli.drawing import bar, can_draw, show_bytes
 
 if TYPE_CHECKING:
     from flintlog.maintenance.inspect.forecast import Disk, Forecast, Limit
@@ -49,11 +49,11 @@ def forecast(store: Path, days: int, config: StoreConfig | None, output: Output)
         config = StoreConfig.from_rocketmq({})
         output.note(f"no --config: RocketMQ's defaults ({config.file_reserved_time} hours, deleted at 04:00)")
     now_ms = time.time_ns() // 1_000_000
-    told, disk = foresee(files, config, days, now_ms)
+    found, disk = foresee(files, config, days, now_ms)
     if isinstance(output, TableOutput):
-        _write(told, disk, config, output)
+        _write(found, disk, config, output)
     else:
-        output.record({"path": str(files.root), **_plain(told, disk)})
+        output.record({"path": str(files.root), **_plain(found, disk)})
 
 
 def foresee(files: StoreFiles, config: StoreConfig, days: int, now_ms: int) -> tuple[Forecast, Disk | None]:
@@ -65,7 +65,7 @@ def foresee(files: StoreFiles, config: StoreConfig, days: int, now_ms: int) -> t
     samples = sample_log(files, now_ms - days * DAY_MS)
     length = samples[-1].physical_offset - samples[0].physical_offset if samples else 0
     disk, rules = _disk_of(files), RetentionRules.of(config)
-    told = calculate(
+    found = calculate(
         samples,
         disk,
         _limits(config),
@@ -74,11 +74,11 @@ def foresee(files: StoreFiles, config: StoreConfig, days: int, now_ms: int) -> t
         reserved_ms=None if rules is None else rules.reserved_ms,
         derived_ratio=derived_bytes(files) / length if length else 0.0,
     )
-    return told, disk
+    return found, disk
 
 
 def _limits(config: StoreConfig) -> list[Limit]:
-    """What happens at which fill, by the rules of retention; a store that keeps everything only stops taking puts."""
+    """What happens at which disk usage, by the rules of retention; without retention, nothing is deleted."""
     from flintlog.maintenance.inspect.forecast import Limit
     from flintlog.store.retention.retention_rules import RetentionRules
 
@@ -86,18 +86,18 @@ def _limits(config: StoreConfig) -> list[Limit]:
     if rules is None:
         plain = "nothing is deleted by this configuration"
         return [Limit(75, plain), Limit(85, plain), Limit(90, plain)]
-    forced = "files go at any age" if rules.may_force else "expired files go"
+    forced = "files are deleted at any age" if rules.may_force else "expired files are deleted"
     return [
-        Limit(rules.expired_above_percent, "expired files go at any hour"),
+        Limit(rules.expired_above_percent, "expired files are deleted at any hour"),
         Limit(rules.forced_above_percent, forced),
         Limit(rules.refused_above_percent, "puts are refused"),
     ]
 
 
 def _disk_of(files: StoreFiles) -> Disk | None:
-    """The disk that counts for the log: of several paths the emptiest, because new files go there."""
-    from flintlog.maintenance.inspect.forecast import Disk
+    """The disk that counts for the log: of several paths the emptiest, because new files are made there."""
     from flintlog.errors import FlintlogError
+    from flintlog.maintenance.inspect.forecast import Disk
 
     found = []
     for path in files.paths.commit_logs:
@@ -110,8 +110,8 @@ def _disk_of(files: StoreFiles) -> Disk | None:
     return min(found, key=lambda disk: disk.used_ratio, default=None)
 
 
-def _plain(told: Forecast, disk: Disk | None) -> dict[str, object]:
-    record = asdict(told)
+def _plain(found: Forecast, disk: Disk | None) -> dict[str, object]:
+    record = asdict(found)
     record["disk_used_ratio"] = None if disk is None else disk.used_ratio
     record["disk_free_bytes"] = None if disk is None else disk.free_bytes
     return record
@@ -120,61 +120,56 @@ def _plain(told: Forecast, disk: Disk | None) -> dict[str, object]:
 # ---------------------------------------------------------------------- for people
 
 
-def _write(told: Forecast, disk: Disk | None, config: StoreConfig, output: TableOutput) -> None:
-    greatest = max((day.bytes for day in told.days), default=0)
+def _write(found: Forecast, disk: Disk | None, config: StoreConfig, output: TableOutput) -> None:
+    greatest = max((day.bytes for day in found.days), default=0)
     rows = [
         {
-            "day": f"{_date(day.begin_ms)}{_part(told, day.begin_ms)}",
+            "day": f"{_date(day.begin_ms)}{_part(found, day.begin_ms)}",
             "volume": show_bytes(day.bytes),
             "": bar(day.bytes / greatest, _BAR_WIDTH, can_draw=can_draw(output.stream))[0] if greatest else "",
         }
-        for day in told.days
+        for day in found.days
     ]
     if rows:
         output.rows(rows, ("day", "volume", ""))
-    output.record(_summary(told, disk, config))
+    output.record(_summary(found, disk, config))
     limits = [
         {
             "disk at": f"{limit.percent} %",
             "then": limit.means,
-            "reached": _moment(limit.at_ms, told.until_ms),
-            "at the busiest day's pace": _moment(limit.at_busiest_ms, told.until_ms),
+            "reached": _moment(limit.at_ms, found.until_ms),
+            "at the busiest day's pace": _moment(limit.at_busiest_ms, found.until_ms),
             "never, if messages are kept": "not even a day" if limit.holds_hours is None else _hours(limit.holds_hours),
         }
-        for limit in told.limits
+        for limit in found.limits
     ]
     if limits:
         output.stream.write("\n")
         output.rows(limits, tuple(limits[0]))
 
 
-def _summary(told: Forecast, disk: Disk | None, config: StoreConfig) -> dict[str, object]:
-    summary: dict[str, object] = {"log": show_bytes(told.log_bytes)}
-    if told.bytes_a_day is None:
+def _summary(found: Forecast, disk: Disk | None, config: StoreConfig) -> dict[str, object]:
+    summary: dict[str, object] = {"log": show_bytes(found.log_bytes)}
+    if found.bytes_a_day is None:
         summary["growth"] = "not known: what the log holds was written within a minute"
     else:
         summary["growth"] = (
-            f"{show_bytes(told.bytes_a_day)} a day, and {told.derived_ratio:.1%} of it for queues and index"
+            f"{show_bytes(found.bytes_a_day)} a day, and {found.derived_ratio:.1%} of it for queues and index"
         )
-    if told.kept_bytes:
-        summary["kept"] = f"{show_bytes(told.kept_bytes)} once messages are {config.file_reserved_time} hours old"
+    if found.kept_bytes:
+        summary["kept"] = f"{show_bytes(found.kept_bytes)} once messages are {config.file_reserved_time} hours old"
     if disk is not None:
         summary["disk"] = f"{disk.used_ratio:.0%} full, {show_bytes(disk.free_bytes)} free"
     return summary
-
-
-def _span(length_ms: int) -> str:
-    minutes = length_ms // 60_000
-    return f"{minutes // 60} hours" if minutes >= 120 else f"{minutes} minutes"
 
 
 def _date(moment_ms: int) -> str:
     return f"{datetime.fromtimestamp(moment_ms / 1000, UTC):%Y-%m-%d}"
 
 
-def _part(told: Forecast, begin_ms: int) -> str:
+def _part(found: Forecast, begin_ms: int) -> str:
     """The first and the last day are seldom whole."""
-    if begin_ms // DAY_MS == told.until_ms // DAY_MS:
+    if begin_ms // DAY_MS == found.until_ms // DAY_MS:
         return " so far"
     return " in part" if begin_ms % DAY_MS else ""
 

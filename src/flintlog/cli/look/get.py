@@ -19,8 +19,8 @@ from flintlog.errors import FormatError
 if TYPE_CHECKING:
     from flintlog.maintenance.inspect.log_reader import Damage, LogReader, Wanted
     from flintlog.maintenance.inspect.store_files import StoreFiles
-    from flintlog.store.options.store_config import StoreConfig
     from flintlog.store.model.stored_message import StoredMessage
+    from flintlog.store.options.store_config import StoreConfig
 
 _COLUMNS = ("kind", "topic", "queue_id", "key", "group", "file", "offset", "slot", "entry", "is_right")
 
@@ -99,7 +99,7 @@ def _show(message: StoredMessage, places: list[dict[str, object]], body: str, ou
 
 
 class _Finder:
-    """Finds messages; by key the newest first. `damage` is where one should be, and its bytes are damaged."""
+    """Finds messages, by key the newest first. `damage` lists damaged places where a wanted message should be."""
 
     def __init__(self, files: StoreFiles) -> None:
         from flintlog.maintenance.inspect.log_reader import LogReader
@@ -110,7 +110,7 @@ class _Finder:
         self.damage: list[Damage] = []
 
     def at(self, physical_offset: int, is_right: Callable[[StoredMessage], bool] | None = None) -> list[StoredMessage]:
-        """The message at a place, if it is the right one; a damaged one is right as long as nothing says otherwise."""
+        """The message at an offset, if it is the right one; damage counts unless its head can be read and is wrong."""
         message = self._reader.message_at(physical_offset)
         if message is not None:
             return [message] if is_right is None or is_right(message) else []
@@ -120,7 +120,7 @@ class _Finder:
         return []
 
     def by_id(self, text: str) -> list[StoredMessage]:
-        """An offset message id says where the record lies; anything else is taken for a unique key."""
+        """By the offset in a message id; any other text is taken for a unique key."""
         from flintlog.format.message_id import parse_message_id
 
         try:
@@ -145,7 +145,7 @@ class _Finder:
         return found if found or self._files.index else self._through_the_log(Wanted(topic), is_right)[::-1]
 
     def by_queue(self, topic: str, queue_id: int, offset: int) -> list[StoredMessage]:
-        """Through the queue; where its entry is of no use, through the log."""
+        """Through the queue; if its entry does not lead to the message, through the log."""
         from flintlog.maintenance.inspect.log_reader import Wanted
 
         def is_right(message: StoredMessage) -> bool:
@@ -158,7 +158,7 @@ class _Finder:
         return self._through_the_log(Wanted(topic, queue_id), is_right)[-1:]
 
     def _through_the_log(self, wanted: Wanted, is_right: Callable[[StoredMessage], bool]) -> list[StoredMessage]:
-        """All right messages in log order; of what was passed over, those whose heads can be read."""
+        """All right messages in log order; in skipped bytes, `damage` gets those whose heads can be read."""
         self._passed_over.clear()
         found = [message for message in self._reader.messages(wanted) if is_right(message)]
         for start, stop, _ in self._passed_over:

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 def info(store: Path, config: StoreConfig | None, output: Output) -> None:
     """Show the store in STORE: files, sizes, offsets, topics, time span, clean or not."""
     files = look(store, config, output)
-    told = describe(files)
+    record = describe(files)
     if isinstance(output, TableOutput):
         for name in ("first_store_timestamp", "last_store_timestamp"):
-            told[name] = format_ms(told[name])
+            record[name] = format_ms(record[name])
         for part in ("files", "bytes"):
-            told[part] = ", ".join(f"{kind} {count:,}" for kind, count in dict(told[part]).items())  # type: ignore[call-overload]
-        if not told["findings_at_first_sight"]:
-            del told["findings_at_first_sight"]  # nothing was looked for beyond names and lengths: `verify` does
-    output.record(told)
+            record[part] = ", ".join(f"{kind} {count:,}" for kind, count in dict(record[part]).items())  # type: ignore[call-overload]
+        if not record["findings_at_first_sight"]:
+            del record[
+                "findings_at_first_sight"
+            ]  # only names and lengths were checked, so an empty list proves nothing
+    output.record(record)
 
 
 def describe(files: StoreFiles) -> dict[str, object]:

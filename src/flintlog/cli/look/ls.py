@@ -11,7 +11,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import look, output_option, store_argument, store_config_option, tell_offsets_damage
+from flintlog.cli.parameters import look, note_offsets_damage, output_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ _COLUMNS = {
 def ls(what: str, store: Path, config: StoreConfig | None, output: Output) -> int:
     """List the topics, queues, groups or files of the store in STORE.
 
-    Bytes of a topic or queue are those that its messages take in the log; lag is how many messages a group has still
-    before it.
+    Bytes of a topic or queue are those that its messages take in the log; lag is how many messages a group has not
+    consumed yet.
     """
     files = look(store, config, output)
     listing = {"topics": _topics, "queues": _queues, "groups": _groups, "files": _files}[what]
@@ -43,7 +43,7 @@ def ls(what: str, store: Path, config: StoreConfig | None, output: Output) -> in
     if isinstance(output, TableOutput):
         rows = ({**row, "modified_ms": format_ms(row.get("modified_ms"))} for row in rows)
     output.rows(rows, _COLUMNS[what])
-    return tell_offsets_damage(files, output) if what in ("topics", "groups") else ExitCode.FINE
+    return note_offsets_damage(files, output) if what in ("topics", "groups") else ExitCode.FINE
 
 
 def _queues(files: StoreFiles) -> Iterator[dict[str, object]]:

@@ -1,6 +1,6 @@
 """`flintlog offsets show|set|reset|clone STORE`: how far groups have consumed.
 
-All but `show` write `config/consumerOffset.json` of a store that nobody runs, and keep a copy of it as it was.
+All but `show` write `config/consumerOffset.json` of a store that is not running, and keep a copy of the old file.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.group import Entry, LazyGroup
 from flintlog.cli.names import GROUP, TOPIC
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import look, output_option, store_argument, store_config_option, tell_offsets_damage
+from flintlog.cli.parameters import look, note_offsets_damage, output_option, store_argument, store_config_option
 from flintlog.cli.times import parse_ms
 
 if TYPE_CHECKING:
-    from flintlog.maintenance.repair.offsets import OffsetMove, Place
     from flintlog.maintenance.inspect.store_files import StoreFiles
+    from flintlog.maintenance.repair.offsets import OffsetMove, Place
     from flintlog.store.options.store_config import StoreConfig
 
 _SHOWN = ("group", "topic", "queue_id", "offset", "max_offset", "lag")
@@ -31,9 +31,9 @@ _HERE = "flintlog.cli.look.offsets"
 offsets = LazyGroup(
     "offsets",
     {
-        "show": Entry(_HERE, "show", "Show how far groups have consumed, and how much is before them."),
+        "show": Entry(_HERE, "show", "Show how far groups have consumed, and their lag."),
         "set": Entry(_HERE, "set_", "Move a group to an offset, or to the begin or end of its queues."),
-        "reset": Entry(_HERE, "reset", "Move a group to what was stored at a time."),
+        "reset": Entry(_HERE, "reset", "Move a group to the first message stored at or after a time."),
         "clone": Entry(_HERE, "clone", "Move a group to where another one is."),
     },
     "Show or move what groups have consumed. A store that runs is refused, except by `show`.",
@@ -54,7 +54,7 @@ def show(store: Path, group: str | None, topic: str | None, config: StoreConfig 
     found = groups(files)
     wanted = (each for each in found if group in (None, each.group) and topic in (None, each.topic))
     output.rows((asdict(each) for each in wanted), _SHOWN)
-    return tell_offsets_damage(files, output)
+    return note_offsets_damage(files, output)
 
 
 @click.command("set")
@@ -150,12 +150,12 @@ def _move(files: StoreFiles, plan: Callable[[], Iterable[OffsetMove]], dry_run: 
     from flintlog.maintenance.repair.offsets import apply_moves, changing
 
     kept = None
-    moves = list(plan())  # what was asked wrongly is refused before even a lock file is made
+    moves = list(plan())  # refuses a wrong request before even a lock file is made
     if not dry_run:
         with changing(files):
             moves = list(plan())
             kept = apply_moves(files, moves)
     output.rows((asdict(move) for move in moves), _MOVED)
     if kept is not None:
-        output.note(f"as it was: {kept}")
+        output.note(f"the old file is kept as {kept}")
     return ExitCode.FINE

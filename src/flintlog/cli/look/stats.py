@@ -1,8 +1,8 @@
-"""`flintlog stats STORE`: what can be told of a store by looking at it, written to by another process or by none.
+"""`flintlog stats STORE`: figures of a store from its files, whether another process writes it or not.
 
-Without `--by` one record: RocketMQ's names where it has one. Rates, latencies and counts of reads are in the memory of
-the process that runs the store (`store.stats()`, `store.broker_stats`, Prometheus). The log tells how many messages and
-bytes there are, and of when; the groups' offsets tell what still waits for whom.
+Without `--by` it prints one record, with RocketMQ's names where it has them. The number, bytes and times of messages
+come from the log, and what each group has not consumed from its offsets. Rates, latencies and counts of reads are not
+in the files: only the process that runs the store has them (`store.stats()`, `store.broker_stats`, Prometheus).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def stats(store: Path, by: str | None, config: StoreConfig | None, output: Outpu
 
 
 def _shown(rows: Iterator[Row], output: Output) -> Iterator[Row]:
-    """For people, times as they read them."""
+    """For people, times as text."""
     if not isinstance(output, TableOutput):
         yield from rows
         return
@@ -62,8 +62,8 @@ def _shown(rows: Iterator[Row], output: Output) -> Iterator[Row]:
 
 
 def figures_of(store: Store) -> Row:
-    """The store as a whole; none of it needs the log to be read through."""
-    told = store.stats()
+    """The store as a whole, without reading the log through."""
+    runtime = store.stats()
     queues = store.queues()
     return {
         "topics": len({queue.topic for queue in queues}),
@@ -71,13 +71,13 @@ def figures_of(store: Store) -> Row:
         "groups": len({group for _, group in store.consumer_offsets.pairs()}),
         "messages": sum(queue.max_offset - queue.min_offset for queue in queues),
         "bytes": store.max_physical_offset - store.min_physical_offset,
-        **{name: value for name, value in told.items() if name.startswith(_LIVING)},
+        **{name: value for name, value in runtime.items() if name.startswith(_LIVING)},
         "findings": len(store.recovery.findings),
     }
 
 
 def waiting_of(store: Store) -> Iterator[Row]:
-    """What each group has not consumed yet of each topic that it reads, wanted or not."""
+    """What each group has not consumed yet of each topic that it reads, whether its filter takes it or not."""
     for topic, group in sorted(store.consumer_offsets.pairs(), key=lambda pair: pair[::-1]):
         offsets = store.consumer_offsets.offsets(group, topic)
         places = {queue_id: max(offset, store.min_offset(topic, queue_id)) for queue_id, offset in offsets.items()}

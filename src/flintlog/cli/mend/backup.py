@@ -27,11 +27,11 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 def backup(first: Path, target: Path, config: StoreConfig | None, output: Output) -> int:
     """Copy the store in STORE to TARGET, also while it runs; a second time, only what is new.
 
-    What is there already is read, and copied again if it no longer matches its digest.
+    Files that TARGET has already are read, and copied again if they no longer match their digests.
 
     The member of a ledger has to be stopped.
 
-    `backup verify TARGET` reads all of a backup and says what does not match its digests.
+    `backup verify TARGET` reads a whole backup and reports the files that do not match their digests.
     """
     if str(first) == "verify":
         return _verify(target, output)
@@ -63,7 +63,7 @@ def _verify(target: Path, output: Output) -> int:
 @click.command()
 @click.argument("target", type=_FOLDER)
 @click.argument("new", type=_FOLDER)
-@click.option("--at", "moment", help="With what was stored up to this time: ISO 8601 (UTC) or milliseconds.")
+@click.option("--at", "moment", help="With the messages stored up to this time: ISO 8601 (UTC) or milliseconds.")
 @click.option("--to", "to_offset", type=click.IntRange(0), help="With the messages that begin before this offset.")
 @store_config_option
 @output_option

@@ -1,6 +1,6 @@
-"""Messages as lines of JSON, read back: what `export` and `cat -o jsonl` wrote becomes messages to put.
+"""Reads the lines of JSON that `export` and `cat -o jsonl` write, and puts them as messages.
 
-All lines are one closed batch: each is checked before the first is put, and a stop in the middle leaves none of them.
+All lines are one closed batch: each is checked before the first is put, and an interruption leaves none of them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO
 
+from flintlog.cli.messages import NO_TEXT
 from flintlog.errors import FormatError, InvalidMessage, PutFailed
 from flintlog.format.sys_flag import BORN_HOST_V6, COMPRESSED, COMPRESSION_MASK, STORE_HOST_V6
-from flintlog.store.put.closed_batch import StagedMessages
 from flintlog.store.model.message import Message
+from flintlog.store.put.closed_batch import StagedMessages
 from flintlog.store.store import Store
 
 _STORE_ADDS = frozenset({"__CRC32#"})
@@ -29,7 +30,7 @@ _DECODERS: Mapping[str, Callable[[str], bytes]] = {
 
 
 class ImportedLines(StagedMessages):
-    """The messages of a file, as often as they are asked for. `line` is the number of the last one that was read."""
+    """The messages of a file; they can be iterated more than once. `line` is the number of the last line read."""
 
     def __init__(self, file: IO[str], topic: str | None) -> None:
         self._topic = topic
@@ -44,7 +45,7 @@ class ImportedLines(StagedMessages):
             yield self._message(text)
 
     def check(self) -> tuple[int, str]:
-        """How many messages there are, and a name for all of them together; raises for a line that is none."""
+        """The number of messages, and a digest of all lines; raises for a line that is no message."""
         digest, count = hashlib.sha256(repr(self._topic).encode()), 0
         for text in self._texts():
             self._message(text)
@@ -67,8 +68,9 @@ class ImportedLines(StagedMessages):
     def _message(self, text: str) -> Message:
         try:
             row = json.loads(text)
+            self._refuse_lost_bytes(row)
             form = row.get("body_form", "base64")  # older exports have no such field
-            # Text is of the body as its producer had it, and no longer compressed.
+            # A body in text form was exported decompressed.
             dropped = BORN_HOST_V6 | STORE_HOST_V6 | (COMPRESSED | COMPRESSION_MASK if form == "text" else 0)
             return Message(
                 row["topic"] if self._topic is None else self._topic,
@@ -86,20 +88,27 @@ class ImportedLines(StagedMessages):
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidMessage(f"line {self.line} is no exported message: {error}") from error
 
+    def _refuse_lost_bytes(self, row: Mapping[str, Mapping[str, str]]) -> None:
+        """Refuse a message whose topic or properties are not UTF-8: their bytes would be put as U+FFFD."""
+        no_text = row.get(NO_TEXT) or {}
+        names = [str(name) for name in no_text if name != "topic" or self._topic is None]
+        if names:
+            raise ValueError(f"its {' and '.join(names)} are not UTF-8, and would be changed")
+
 
 def put_lines(store: Store, lines: ImportedLines, writer_id: str | None) -> int:
-    """Put all messages, or none; how many. 0 when this writer has put them before."""
+    """Put all messages, or none; returns how many. 0 when this writer has put them before."""
     try:
         batch = store.put_closed(lines, writer_id=writer_id)
     except (FormatError, InvalidMessage, PutFailed) as error:
         if lines.readings > 1:
-            raise  # the disk failed while they were put; the next opening cuts what there is of them
+            raise  # the disk failed during the put; the next opening cuts the unfinished batch
         raise InvalidMessage(f"line {lines.line} cannot be put: {error.what}; nothing was put") from error
     return 0 if batch is None else batch.message_count
 
 
 def _spooled(file: IO[str]) -> IO[str]:
-    """A pipe is read once, and its lines are needed more often."""
+    """A temporary copy: a pipe can be read only once, and its lines are read again."""
     kept = tempfile.TemporaryFile("w+", encoding="utf-8", errors="surrogateescape")  # noqa: SIM115 - read until the end
     shutil.copyfileobj(file, kept)
     kept.seek(0)

@@ -1,4 +1,4 @@
-"""`flintlog repair STORE --plan|--apply`: what would be done, or doing it."""
+"""`flintlog repair STORE --plan|--apply`: shows the steps of a repair, or applies them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput
 from flintlog.cli.parameters import output_option, store_argument, store_config_option
 
 if TYPE_CHECKING:
+    from flintlog.checks.finding import Finding
     from flintlog.maintenance.repair.repair import RepairReport
     from flintlog.maintenance.repair.repair_plan import LostMessage, RepairPlan, Step
-    from flintlog.checks.finding import Finding
     from flintlog.store.options.store_config import StoreConfig
 
 _STEPS = ("action", "why", "file", "offset", "physical_offset", "size", "what")
@@ -26,17 +26,17 @@ _ROWS = (
     *("kind", "action", "why", "file", "offset", "physical_offset", "size"),
     *("topic", "queue_id", "queue_offset", "message_count", "message_id", "what", "remedy"),
 )
-"""What a row of CSV or JSON lines has: one table for steps, messages and findings, told apart by `kind`."""
+"""The columns of CSV and JSON lines: one table for steps, messages and findings; `kind` says which a row is."""
 
 
 @click.command()
 @store_argument
-@click.option("--plan", "is_plan", is_flag=True, help="Say what would be done and what is lost; write nothing.")
-@click.option("--apply", "is_apply", is_flag=True, help="Do it. What is replaced is kept beside the store.")
+@click.option("--plan", "is_plan", is_flag=True, help="Show the steps and what would be lost; write nothing.")
+@click.option("--apply", "is_apply", is_flag=True, help="Apply the steps. Replaced files are kept beside the store.")
 @store_config_option
 @output_option
 def repair(store: Path, is_plan: bool, is_apply: bool, config: StoreConfig | None, output: Output) -> int:
-    """Mend the store in STORE: cut, build again, restore. What it replaces goes to STORE.repaired-TIME.
+    """Mend the store in STORE: cut, build again, restore. Replaced files are moved to STORE.repaired-TIME.
 
     It may be interrupted at any time and run again. A store that runs is refused.
 
@@ -59,25 +59,25 @@ def repair(store: Path, is_plan: bool, is_apply: bool, config: StoreConfig | Non
     return ExitCode.FINDINGS if report.left else ExitCode.FINE
 
 
-def _show(output: Output, store: Path, mode: str, told: RepairPlan | RepairReport, kept_in: Path | None) -> None:
-    done = [_row(step, _STEPS, store) for step in told.steps]
-    gone = [_row(message, _LOST, store) for message in told.lost]
-    stays = [_row(finding, _LEFT, store) for finding in told.left]
+def _show(output: Output, store: Path, mode: str, report: RepairPlan | RepairReport, kept_in: Path | None) -> None:
+    done = [_row(step, _STEPS, store) for step in report.steps]
+    gone = [_row(message, _LOST, store) for message in report.lost]
+    stays = [_row(finding, _LEFT, store) for finding in report.left]
     if isinstance(output, (CsvOutput, JsonLinesOutput)):
-        output.rows(_rows(done, gone, stays, told.kept_count), _ROWS)
+        output.rows(_rows(done, gone, stays, report.kept_count), _ROWS)
     elif isinstance(output, TableOutput):
         _show_tables(output, mode, done, gone, stays)
         if gone:
-            lost_count = sum(message.message_count for message in told.lost)
-            output.line(f"{told.kept_count} records of the log are kept; lost messages: {lost_count}")
+            lost_count = sum(message.message_count for message in report.lost)
+            output.line(f"{report.kept_count} records of the log are kept; lost messages: {lost_count}")
     else:
         place = None if kept_in is None else str(kept_in)
-        plan = {"mode": mode, "steps": done, "kept": told.kept_count, "lost": gone, "left": stays}
-        output.record({**plan, "notes": list(told.notes), "kept_in": place})
-    for note in told.notes if isinstance(output, TableOutput) else ():
+        plan = {"mode": mode, "steps": done, "kept": report.kept_count, "lost": gone, "left": stays}
+        output.record({**plan, "notes": list(report.notes), "kept_in": place})
+    for note in report.notes if isinstance(output, TableOutput) else ():
         output.note(f"note: {note}")
     if kept_in is not None:
-        output.note(f"what was replaced is in {kept_in}")
+        output.note(f"replaced files are in {kept_in}")
 
 
 def _rows(
@@ -88,8 +88,8 @@ def _rows(
     rows.append({**empty, "kind": "kept", "message_count": kept_count})
     rows += [{**empty, "kind": "lost", **message} for message in lost]
     for finding in left:
-        told = {name: finding[name] for name in ("file", "offset", "physical_offset", "remedy")}
-        rows.append({**empty, "kind": "left", "why": finding["id"], "what": finding["evidence"], **told})
+        place = {name: finding[name] for name in ("file", "offset", "physical_offset", "remedy")}
+        rows.append({**empty, "kind": "left", "why": finding["id"], "what": finding["evidence"], **place})
     return rows
 
 

@@ -1,10 +1,10 @@
-"""`flintlog retention STORE --dry-run`: which files of the log would go, when, and why.
+"""`flintlog retention STORE --dry-run`: which files of the log would be deleted, when, and why.
 
-A row a file, the oldest first; `needed_by` says who still waits for something in it: groups that have not consumed,
-delay levels, timers, undecided transactions. With `protect_unconsumed` they keep it.
+One row for each file, the oldest first. `needed_by` names everything that still needs messages of the file: groups that
+have not consumed them, delay levels, timers, undecided transactions. With `protect_unconsumed` they keep the file.
 
-The store is neither opened nor locked, so this may be asked beside a running one. Without `--config` the answer is
-for RocketMQ's defaults, because most directories come from a broker.
+The store is neither opened nor locked, so the command also works on a running one. Without `--config` the answer is for
+RocketMQ's defaults, because most directories come from a broker.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from flintlog.cli.parameters import config_option, output_option
 
 if TYPE_CHECKING:
     from flintlog.maintenance.inspect.forecast import Disk, Forecast
-    from flintlog.store.options.store_config import StoreConfig
     from flintlog.maintenance.inspect.retention_report import RetentionReport
+    from flintlog.store.options.store_config import StoreConfig
     from flintlog.store.retention.retention_rules import PlannedFile
 
 _COLUMNS = ("file", "bytes", "first_stored", "last_written", "goes", "why", "needed_by")
@@ -40,13 +40,13 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 @output_option
 @click.pass_context
 def retention(context: click.Context, store: Path, dry_run: bool, config: StoreConfig, output: Output) -> int:
-    """Say which files of STORE's log would be deleted, when and why, and who still needs them."""
+    """Say which files of STORE's log would be deleted, when and why, and which groups still need them."""
     if not dry_run:
-        raise click.UsageError("an open store deletes by itself; this command only says what would go: add --dry-run")
-    from flintlog.maintenance.inspect.store_files import look_at
+        raise click.UsageError("an open store deletes by itself; this command only reports: add --dry-run")
     from flintlog.cli.look.forecast import DEFAULT_DAYS, foresee
     from flintlog.disk.media.local import LocalMedium
     from flintlog.maintenance.inspect.retention_report import report_retention
+    from flintlog.maintenance.inspect.store_files import look_at
 
     is_given = context.get_parameter_source("config") is ParameterSource.COMMANDLINE
     if not is_given:
@@ -55,12 +55,12 @@ def retention(context: click.Context, store: Path, dry_run: bool, config: StoreC
     now_ms = time.time_ns() // 1_000_000
     report = report_retention(store, config, LocalMedium(), lambda: now_ms)
     output.rows(_rows(report, now_ms), _COLUMNS)
-    told, disk = foresee(look_at(store, config if is_given else None), config, DEFAULT_DAYS, now_ms)
-    if told.bytes_a_day is not None and disk is not None:
-        output.note(describe_growth(told, disk))
+    forecast, disk = foresee(look_at(store, config if is_given else None), config, DEFAULT_DAYS, now_ms)
+    if forecast.bytes_a_day is not None and disk is not None:
+        output.note(describe_growth(forecast, disk))
     if report.damage is None:
         return ExitCode.FINE
-    output.note(f"who still needs which file is not known: {report.damage}")
+    output.note(f"which groups still need a file is not known: {report.damage}")
     return ExitCode.PARTIAL
 
 
@@ -94,7 +94,7 @@ def _time(moment_ms: int | None) -> str | None:
 
 
 def describe_going(planned: PlannedFile, now_ms: int) -> str:
-    """When a file goes, in the words of a person who asks now."""
+    """When a file will be deleted, in words relative to now."""
     if planned.goes_at_ms is None:
         return f"kept: {planned.why}"
     if planned.goes_at_ms <= now_ms:
@@ -105,18 +105,18 @@ def describe_going(planned: PlannedFile, now_ms: int) -> str:
     return f"at {moment:%H:%M} {day}"
 
 
-def describe_growth(told: Forecast, disk: Disk) -> str:
-    """What the log's rate means for its disk; the rate is that of `flintlog forecast`."""
+def describe_growth(forecast: Forecast, disk: Disk) -> str:
+    """What the log's growth means for its disk; the growth is that of `flintlog forecast`."""
     from flintlog.cli.look.forecast import DEFAULT_DAYS
 
-    text = f"The log grows by about {_size(told.bytes_a_day or 0)} a day, as in the last {DEFAULT_DAYS}"
-    if told.kept_bytes:
-        text += f"; kept as configured that is about {_size(told.kept_bytes)}"
+    text = f"The log grows by about {_size(forecast.bytes_a_day or 0)} a day, as in the last {DEFAULT_DAYS}"
+    if forecast.kept_bytes:
+        text += f"; kept as configured that is about {_size(forecast.kept_bytes)}"
     text += f". Its disk is {int(disk.used_ratio * 100)} % full"
-    full_ms = told.limits[-1].at_ms if told.limits else None
+    full_ms = forecast.limits[-1].at_ms if forecast.limits else None
     if full_ms is None:
         return f"{text}, and that is enough."
-    return f"{text}: in about {(full_ms - told.until_ms) / DAY_MS:.1f} days it is nearly full."
+    return f"{text}: in about {(full_ms - forecast.until_ms) / DAY_MS:.1f} days it is nearly full."
 
 
 def _size(count: float) -> str:

@@ -1,4 +1,4 @@
-"""`consume`, `export` and `import`: a few messages out of a store and into another, by hand."""
+"""`consume`, `export` and `import`: move a few messages out of a store and into another, by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _open(store: Path, config: StoreConfig | None, output: Output, create: bool | None = None) -> Store:
-    """Open for writing; a store that is there tells its sizes itself. `create` is None where none can be made."""
+    """Open for writing, with the sizes of an existing store. `create` is None for commands that cannot make one."""
     from flintlog.store.store import open_store
 
     if store.exists() and any(store.iterdir()):
@@ -59,7 +59,7 @@ def consume(
     config: StoreConfig | None,
     output: Output,
 ) -> None:
-    """Read a topic of the store in STORE for a group; each message is acknowledged when it was written out."""
+    """Read a topic of the store in STORE for a group; each message is acknowledged once it is written out."""
     _require_topic(store, config, topic)
     with _open(store, config, output) as opened:
         consumer = opened.consumer(group, topic, filter=expression, start=start, timeout_s=wait_s)
@@ -76,14 +76,14 @@ def consume(
 
 
 def _require_topic(store: Path, config: StoreConfig | None, topic: str) -> None:
-    """Refuse a topic that nothing in the store knows, before it is opened: offsets of it would be kept otherwise."""
+    """Refuse an unknown topic before the store is opened: opening a consumer would record offsets for it."""
     from flintlog.maintenance.inspect.log_reader import LogReader, Wanted
     from flintlog.maintenance.inspect.store_files import look_at
 
     files = look_at(store, config)
     if topic in (files.known_topics or ()) or any(topic == known for known, _ in files.queues):
         return
-    if next(LogReader(files).messages(Wanted(topic)), None) is None:  # its queues may have to be built again
+    if next(LogReader(files).messages(Wanted(topic)), None) is None:  # the topic's queues may be missing
         raise InvalidOffset(f"there is no topic {topic}", path=store, advice="`flintlog ls topics` lists them")
 
 
@@ -108,7 +108,7 @@ def export(
 ) -> int:
     """Write messages of the store in STORE as JSON lines, bodies in base64, for `flintlog import`.
 
-    They go to FILE, or to standard output; how many there were is told only beside a file.
+    They are written to FILE, or to standard output. With FILE, their number is printed.
     """
     from flintlog.maintenance.inspect.log_reader import LogReader, Wanted
     from flintlog.maintenance.inspect.store_files import look_at
@@ -121,7 +121,7 @@ def export(
     with _open_file(file) as lines:
         for message in reader.messages(Wanted(topic, queue_id, *times)):
             if topic is None and message.topic == MARKER_TOPIC:
-                continue  # it closes a batch of this store, and is no message
+                continue  # a marker that closes a batch in this store, not a message
             lines.write(json.dumps(to_row(message, "base64"), ensure_ascii=False) + "\n")
             count += 1
     if file != "-":

@@ -1,4 +1,4 @@
-"""`flintlog verify` and `flintlog explain`: what is wrong with a store, and what that means."""
+"""`flintlog verify` and `flintlog explain`: finds what is wrong with a store, and explains findings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput
 from flintlog.cli.parameters import output_option, store_argument, store_config_option
 
 if TYPE_CHECKING:
-    from flintlog.maintenance.verify.verify import Verification
     from flintlog.checks.finding import Finding
+    from flintlog.maintenance.verify.verify import Verification
     from flintlog.store.options.store_config import StoreConfig
 
 _COLUMNS = ("id", "severity", "file", "offset", "physical_offset", "evidence", "remedy")
@@ -24,7 +24,7 @@ _COLUMNS = ("id", "severity", "file", "offset", "physical_offset", "evidence", "
 @store_argument
 @click.option("--full", "mode", flag_value="full", default=True, help="Every record, entry and chain (the default).")
 @click.option("--quick", "mode", flag_value="quick", help="The last log file, file names and lengths, side files.")
-@click.option("--threads", type=click.IntRange(1, 256), help="How many threads look; as many as cores, by default.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Number of threads; one for each core by default.")
 @store_config_option
 @output_option
 def verify(store: Path, mode: str, threads: int | None, config: StoreConfig | None, output: Output) -> int:

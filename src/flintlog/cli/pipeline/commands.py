@@ -1,6 +1,6 @@
 """`flintlog pipeline …`: the jobs that run on Spark.
 
-A job's command is a module of its own, named in the table below; PySpark is imported when a job runs, not before.
+Each job's command is a module of its own, named in the table below. PySpark is imported only when a job runs.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def master_option(command: Command) -> Command:
 
 @contextmanager
 def session(master: str) -> Iterator[SparkSession]:
-    """A session for one command; one that was running before goes on."""
+    """A session for one command; a session that was already running is used and not stopped."""
     from flintlog.pipeline.session import get_session, is_running
 
     was_running = is_running()
-    # Spark makes a directory for tables where the user stands, though no command of ours has any.
+    # Spark would make a directory for tables in the working directory, though no command here has tables.
     with tempfile.TemporaryDirectory(prefix="flintlog-tables-", ignore_cleanup_errors=True) as tables:
         spark = get_session(master, {"spark.sql.warehouse.dir": tables})
         try:
@@ -56,7 +56,7 @@ def session(master: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error that is told (done, total); none where nobody looks."""
+    """A progress bar on standard error, if that is a terminal; yields (done, total) → None."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 

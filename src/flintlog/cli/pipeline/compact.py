@@ -24,10 +24,10 @@ from flintlog.cli.pipeline.commands import master_option, progress_bar, session
     help="What INTO becomes.",
 )
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be given more than once.")
-@click.option("--key", metavar="SQL", help="What is one key, in the place of a message's own: an expression of SQL.")
+@click.option("--key", metavar="SQL", help="An SQL expression for the key, instead of the message's own.")
 @click.option("--drop-tombstones", is_flag=True, help="Leave out keys whose latest message has an empty body.")
 @click.option("--keep-keyless", is_flag=True, help="Keep all messages that have no key, instead of none.")
-@click.option("--allow-data-loss", is_flag=True, help="Step over damage.")
+@click.option("--allow-data-loss", is_flag=True, help="Skip damage.")
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False), help="The new store's broker.conf, or JSON or TOML."
 )
@@ -46,7 +46,7 @@ def compact(
     master: str,
     output: Output,
 ) -> None:
-    """Write of each topic of STORE (a directory, or a glob of several) the latest message of every key.
+    """Write the latest message of every key of each topic of STORE (a directory, or a glob of several).
 
     INTO is a new store, or a new table. STORE is not changed.
     """

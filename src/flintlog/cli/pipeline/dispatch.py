@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def dispatch(store: Path, once: bool, interval: float, master: str, config: StoreConfig, output: Output) -> None:
     """Build the consume queues and the index of STORE while another process writes it, until interrupted.
 
-    The store is opened there with dispatch="external", and with the same options as here. Killed at any moment and
-    started again, it goes on without a gap or a double entry. One dispatcher works for a store; a second is refused.
+    That process opens the store with dispatch="external" and the same options. If the job is killed at any moment and
+    started again, it continues without a gap or a duplicate entry. A second dispatcher for one store is refused.
     """
     from flintlog.disk.media.local import LocalMedium
     from flintlog.pipeline.dispatch import check_given_away
@@ -40,4 +40,6 @@ def dispatch(store: Path, once: bool, interval: float, master: str, config: Stor
         report = run(spark, store, config=config, once=once, stop=stop, interval_s=interval, progress=progress)
     output.record(asdict(report))
     if report.serial_because is not None:
-        output.note(f"{report.serial_count} of {report.batch_count} batches went one by one: {report.serial_because}.")
+        output.note(
+            f"{report.serial_count} of {report.batch_count} batches were dispatched serially: {report.serial_because}."
+        )

@@ -24,13 +24,13 @@ from flintlog.cli.pipeline.commands import master_option, progress_bar, session
     "--format",
     "form",
     type=click.Choice(["parquet", "delta", "iceberg"]),
-    help="What kind of table; one that is there stays what it is.  [parquet]",
+    help="The kind of a new table; an existing table keeps its own.  [parquet]",
 )
 @click.option("--topic", "topics", multiple=True, type=TOPIC, help="Only this topic; may be given more than once.")
 @click.option("--json-schema", metavar="COLUMNS", help='Parse JSON bodies into `value`, as "id bigint, sum double".')
 @click.option("--no-body", is_flag=True, help="Leave the bodies out.")
 @click.option("--compressed", is_flag=True, help="Keep compressed bodies as they are.")
-@click.option("--allow-data-loss", is_flag=True, help="Step over damage and what retention deleted.")
+@click.option("--allow-data-loss", is_flag=True, help="Skip damage and messages that retention deleted.")
 @click.option("--follow", "is_following", is_flag=True, help="Keep the table fresh until interrupted.")
 @click.option("--interval", type=Seconds(0.1), default=10.0, show_default=True, help="Seconds, with --follow.")
 @click.option("--catalog", help="The Iceberg catalog, as pyiceberg knows it; else one is made in TABLE.")
@@ -55,12 +55,13 @@ def export(
 ) -> None:
     """Add the messages of STORE (a directory, or a glob of several) to TABLE, partitioned by topic and day.
 
-    What TABLE holds already is not read again. Killed at any moment and started again, it has every message once.
+    Messages that TABLE holds already are not read again. After a kill at any moment and a new start, TABLE has every
+    message once.
     """
     from flintlog.pipeline.export import ExportOptions, follow
     from flintlog.pipeline.export import export as run
-    from flintlog.pipeline.tables.iceberg_table import IcebergName
     from flintlog.pipeline.reading.logs import find_logs
+    from flintlog.pipeline.tables.iceberg_table import IcebergName
 
     options = ExportOptions(
         topics=topics or None,
@@ -87,7 +88,7 @@ def export(
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set, so that what runs can end in order."""
+    """An event that SIGINT and SIGTERM set, so that a job can stop cleanly."""
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

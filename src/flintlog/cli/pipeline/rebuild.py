@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.command("rebuild")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--topic", "topics", multiple=True, type=TOPIC, help="Only queues of this topic; may be repeated.")
-@click.option("--into", type=click.Path(path_type=Path), help="An empty directory for the result; the store stays.")
+@click.option(
+    "--into", type=click.Path(path_type=Path), help="An empty directory for the result; the store is not changed."
+)
 @master_option
 @store_config_option
 @output_option
@@ -42,4 +44,4 @@ def rebuild(
         report = run(spark, store, config=config, topics=topics, into=into, progress=progress)
     output.record(asdict(report))
     if report.serial_because is not None:
-        output.note(f"It was done one record after another: {report.serial_because}.")
+        output.note(f"It was done serially: {report.serial_because}.")

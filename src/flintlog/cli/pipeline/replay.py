@@ -17,7 +17,7 @@ from flintlog.cli.times import parse_ms, parse_span_ms
 @click.argument("source")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option(
-    "--format", "form", type=click.Choice(["store", "parquet", "delta", "iceberg"]), help="What SOURCE is.  [seen]"
+    "--format", "form", type=click.Choice(["store", "parquet", "delta", "iceberg"]), help="What SOURCE is.  [detected]"
 )
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be given more than once.")
 @click.option("--where", metavar="SQL", help="Only rows of which this is true.")
@@ -29,9 +29,9 @@ from flintlog.cli.times import parse_ms, parse_span_ms
 @click.option("--queues", type=click.IntRange(1), help="Spread messages over so many queues, by key.")
 @click.option("--shift", metavar="SPAN", help="Move the times of birth by 7d, -2h, 90s.")
 @click.option("--order-by", metavar="SQL", help="Sort by this; else the log's own order, or by time.")
-@click.option("--name", help="The replay's name: one of the same name is done once. It follows from the rest.")
-@click.option("--again", is_flag=True, help="Put them once more, though it was done before.")
-@click.option("--allow-data-loss", is_flag=True, help="Step over damage.")
+@click.option("--name", help="The replay's name: a name is replayed once.  [derived from the other options]")
+@click.option("--again", is_flag=True, help="Put them again, even if this replay was done before.")
+@click.option("--allow-data-loss", is_flag=True, help="Skip damage.")
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False), help="The store's broker.conf, or JSON or TOML."
 )
@@ -65,9 +65,9 @@ def replay(
     \b
     flintlog pipeline replay /lake/orders STORE --since 2026-11-01 --rename orders=orders-again --shift 7d
     """
+    from flintlog.pipeline.jobs.replay_source import check_source
     from flintlog.pipeline.replay import ReplayOptions
     from flintlog.pipeline.replay import replay as run
-    from flintlog.pipeline.jobs.replay_source import check_source
 
     options = ReplayOptions(
         topics=topics or None,

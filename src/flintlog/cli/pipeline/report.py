@@ -62,7 +62,7 @@ def report(
         output.note(f"The page is {html.absolute()}")
     _show(found, output)
     if found.damage is not None:
-        output.note(f"The log is not whole, and this is what could be read of it: {found.damage}")
+        output.note(f"The log is damaged, and this covers only what could be read: {found.damage}")
         return ExitCode.PARTIAL
     return ExitCode.FINE
 

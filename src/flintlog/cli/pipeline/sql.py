@@ -42,8 +42,8 @@ def sql(
     \b
     flintlog pipeline sql STORE "select topic, count(*) from messages group by topic"
     """
-    from flintlog.pipeline.spark.failures import plain_errors
     from flintlog.pipeline.reading.logs import find_logs
+    from flintlog.pipeline.spark.failures import plain_errors
     from flintlog.pipeline.sql import query as ask
     from flintlog.pipeline.sql import write_answer
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from flintlog.cli.exit_codes import ExitCode
+from flintlog.cli.mend.verify import show_verification
 from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import output_option, store_config_option
 from flintlog.cli.pipeline.commands import master_option, progress_bar, session
-from flintlog.cli.mend.verify import show_verification
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
@@ -33,7 +33,7 @@ def verify(store: str, quick: bool, master: str, config: StoreConfig | None, out
 
     root, medium, _ = place_of(store)
     look_at(root, config, medium)  # before anyone waits for Spark to start
-    with session(master) as spark, progress_bar("looking at the log") as progress:
+    with session(master) as spark, progress_bar("checking the log") as progress:
         answer = run(spark, store, config=config, mode="quick" if quick else "full", progress=progress)
     show_verification(answer, root, output)
     if answer.findings and isinstance(output, TableOutput):

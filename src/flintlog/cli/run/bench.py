@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output
 from flintlog.cli.parameters import Seconds, output_option
+
+if TYPE_CHECKING:
+    from flintlog.bench.java import Java
 
 OTHERS = ("java", "rocksdict", "sqlite", "lmdb", "file")
 
@@ -28,7 +32,9 @@ OTHERS = ("java", "rocksdict", "sqlite", "lmdb", "file")
 @click.option("--rebuild-mib", type=click.IntRange(1, 1 << 20), help="Size of the log that is rebuilt.")
 @click.option("--directory", type=click.Path(file_okay=False, path_type=Path), help="Where to write: a real disk.")
 @output_option
+@click.pass_obj
 def bench(
+    java: Java | None,
     suite: str,
     compare: str,
     only: tuple[str, ...],
@@ -44,7 +50,9 @@ def bench(
 
     `services` measures a store of 100,000 queues and a timer with a million messages that wait, `pipeline` the jobs on
     Spark beside the same work in one process, `replication` a master with its slave and a ledger group of three.
+
+    RocketMQ's own store (`java`) is compared from a clone of the project, with `make bench`.
     """
     from flintlog.cli.run.bench_run import measure
 
-    return measure(suite, compare, only, quick, seconds, rounds, level, rebuild_mib, directory, output)
+    return measure(suite, compare, only, quick, seconds, rounds, level, rebuild_mib, directory, output, java)

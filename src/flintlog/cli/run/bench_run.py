@@ -1,4 +1,4 @@
-"""What `flintlog bench` does: chooses tasks and contenders, measures, shows. It imports the store and its peers."""
+"""Runs `flintlog bench`: chooses tasks and contenders, measures, shows. It imports the store and its peers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from flintlog.bench.java import Java
+from flintlog.bench.java import Java, need_java
 from flintlog.bench.ours import Ours
 from flintlog.bench.peers import lmdb_peer, rocksdict_peer, sqlite_peer
 from flintlog.bench.raw_file import FileByHand
@@ -20,10 +20,10 @@ from flintlog.bench.run import Contender, run_tasks
 from flintlog.bench.tasks import QUICK, TASKS, Task, Window
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import CsvOutput, Output, TableOutput
+from flintlog.cli.run.bench import OTHERS
 from flintlog.errors import MissingExtra
 
-OTHERS: dict[str, Callable[[], Contender]] = {
-    "java": Java,
+PEERS: dict[str, Callable[[], Contender]] = {
     "rocksdict": rocksdict_peer,
     "sqlite": sqlite_peer,
     "lmdb": lmdb_peer,
@@ -48,20 +48,23 @@ def measure(
     rebuild_mib: int | None,
     directory: Path | None,
     output: Output,
+    java: Java | None,
 ) -> ExitCode:
-    """Run one suite and show its figures."""
+    """Run one suite and show its figures; `java` runs RocketMQ's own store, where that is possible."""
     if suite == "services":
         return _bench_services(directory, quick, output)
     if suite == "replication":
-        return _bench_replication(directory, quick, seconds, rounds, "java" in _names(compare), output)
+        beside = need_java(java) if "java" in _names(compare) else None
+        return _bench_replication(directory, quick, seconds, rounds, beside, output)
     window = _window(quick, seconds, rounds, level, rebuild_mib)
     tasks, names = _tasks(only), _names(compare)
     room = directory or Path(tempfile.gettempdir())
     room.mkdir(parents=True, exist_ok=True)
     if suite == "pipeline":
-        _show_pipeline(room, QUICK_PIPELINE_MIB if quick else rebuild_mib or PIPELINE_MIB, "java" in names, output)
+        beside = need_java(java) if "java" in names else None
+        _show_pipeline(room, QUICK_PIPELINE_MIB if quick else rebuild_mib or PIPELINE_MIB, beside, output)
         return ExitCode.FINE
-    report, is_whole = _measure(names, tasks, window, room)
+    report, is_whole = _measure(names, java, tasks, window, room)
     _show(report, output)
     if not is_whole:
         output.note("Interrupted: the tasks that were not finished are missing.")
@@ -84,7 +87,7 @@ def _bench_services(directory: Path | None, quick: bool, output: Output) -> Exit
 
 
 def _bench_replication(
-    directory: Path | None, quick: bool, seconds: float | None, rounds: int | None, with_java: bool, output: Output
+    directory: Path | None, quick: bool, seconds: float | None, rounds: int | None, java: Java | None, output: Output
 ) -> ExitCode:
     from rich.console import Console
 
@@ -103,7 +106,7 @@ def _bench_replication(
         tempfile.TemporaryDirectory(prefix="flintlog-bench-", dir=directory) as room,
         Console(stderr=True).status("") as status,
     ):
-        figures = measure_replication(Path(room), window, with_java=with_java, progress=status.update)
+        figures = measure_replication(Path(room), window, java=java, progress=status.update)
     title = "acknowledged messages of 1 KiB a second; ratio: how many times as many ours are"
     output.rows([msgspec.to_builtins(figure) for figure in figures], REPLICATION_COLUMNS, title)
     if load > BUSY_LOAD_PER_CORE * (os.cpu_count() or 1):
@@ -111,7 +114,7 @@ def _bench_replication(
     return ExitCode.FINE
 
 
-def _show_pipeline(room: Path, mib: int, with_java: bool, output: Output) -> None:
+def _show_pipeline(room: Path, mib: int, java: Java | None, output: Output) -> None:
     from rich.console import Console
 
     from flintlog.bench.pipeline import PipelineFigure, measure_pipeline
@@ -120,7 +123,7 @@ def _show_pipeline(room: Path, mib: int, with_java: bool, output: Output) -> Non
         tempfile.TemporaryDirectory(dir=room, prefix="flintlog-pipeline-") as directory,
         Console(stderr=True).status("") as status,
     ):
-        figures = measure_pipeline(Path(directory), mib=mib, with_java=with_java, progress=status.update)
+        figures = measure_pipeline(Path(directory), mib=mib, java=java, progress=status.update)
     rows = [msgspec.to_builtins(figure) for figure in figures]
     output.rows(rows, PipelineFigure.__struct_fields__, f"{mib} MiB of 1 KiB messages, local[2]")
 
@@ -137,7 +140,7 @@ def _show(report: Report, output: Output) -> None:
         output.note(sentence)
 
 
-def _measure(names: list[str], tasks: list[Task], window: Window, room: Path) -> tuple[Report, bool]:
+def _measure(names: list[str], java: Java | None, tasks: list[Task], window: Window, room: Path) -> tuple[Report, bool]:
     from rich.console import Console
 
     load_before = os.getloadavg()
@@ -146,7 +149,7 @@ def _measure(names: list[str], tasks: list[Task], window: Window, room: Path) ->
     with ExitStack() as closing, Console(stderr=True).status("") as status:
         for name in names:
             try:
-                contenders.append(OTHERS[name]())
+                contenders.append(need_java(java).store() if name == "java" else PEERS[name]())
                 closing.callback(contenders[-1].close)
             except MissingExtra as missing:
                 left_out.append(f"{name} is left out: {missing}")

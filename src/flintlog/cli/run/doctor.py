@@ -1,7 +1,7 @@
-"""`flintlog doctor`: what this machine and a configuration give a store, in plain words.
+"""`flintlog doctor`: what this machine and a configuration mean for a store, in plain words.
 
-Each check is a row: what was looked at, what was found, whether that is fine, and what it means for a store.
-Only a problem (the directory cannot be written, a sync fails) makes the exit code 1; a note is just worth knowing.
+Each check is a row: its subject, what was found, whether that is fine, and what it means for a store. Only a problem
+(the directory cannot be written, a sync fails) makes the exit code 1; a note does not.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from flintlog.cli.run import machine
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output
 from flintlog.cli.parameters import output_option, store_config_option
+from flintlog.cli.run import machine
 from flintlog.errors import FlintlogError
 from flintlog.version import VERSION
 
@@ -52,7 +52,7 @@ class Check:
 def doctor(directory: Path, config: StoreConfig | None, output: Output) -> int:
     """Say what this machine gives a store in DIRECTORY, and what a configuration promises.
 
-    Without --config nobody knows how the store will be opened: flintlog's and RocketMQ's defaults are both told.
+    Without --config the report covers both defaults, flintlog's and RocketMQ's.
     """
     checks = list(examine(directory, config))
     output.rows((asdict(check) for check in checks), _COLUMNS)
@@ -60,7 +60,7 @@ def doctor(directory: Path, config: StoreConfig | None, output: Output) -> int:
 
 
 def examine(directory: Path, given: StoreConfig | None) -> Iterator[Check]:
-    """All checks, in the order of the report; a store in the directory tells its sizes itself."""
+    """All checks, in the order of the report; if the directory holds a store, with its file sizes."""
     from flintlog.store.options.store_config import StoreConfig
 
     config = _with_found_sizes(directory, given or StoreConfig())
@@ -77,6 +77,7 @@ def examine(directory: Path, given: StoreConfig | None) -> Iterator[Check]:
     yield check_java(machine.find_java())
     if given is not None:
         yield check_durability(config, mount)
+        yield from check_ignored(given)
     else:
         broker = _with_found_sizes(directory, StoreConfig.from_rocketmq({}))
         yield check_default_durability(config, broker, mount)
@@ -111,14 +112,14 @@ def check_kernel() -> Check:
 
 
 def check_file_system(mount: machine.Mount | None) -> Check:
-    """What keeps the files."""
+    """Which file system holds the directory."""
     if mount is None:
         return Check("file system", "unknown", "note", "The system does not say which file system this is.")
     found = f"{mount.type} on {mount.point}"
     if mount.is_read_only:
         return Check("file system", found, "problem", "It is mounted read-only: a store here can only be read.")
     if mount.is_memory:
-        return Check("file system", found, "note", "It lives in memory: everything is lost with the power.")
+        return Check("file system", found, "note", "It is in memory: everything is lost with the power.")
     if mount.is_network:
         return Check(
             "file system", found, "note", "Another machine keeps it: locks and syncs are only as good as that one's."
@@ -134,9 +135,9 @@ def check_sync(directory: Path, mount: machine.Mount | None, measure: Callable[[
         return Check("sync", "failed", "problem", f"A page could not be written and synced here: {error.strerror}.")
     found = f"{taken_us:,.0f} µs"
     if mount is not None and mount.is_memory:
-        return Check("sync", found, "note", "There is no disk behind it.")
+        return Check("sync", found, "note", "The directory is in memory, so nothing is synced to a disk.")
     if taken_us < _IMPLAUSIBLE_SYNC_US:
-        return Check("sync", found, "note", "Too fast for a disk: something may answer before the data is safe.")
+        return Check("sync", found, "note", "Too fast for a disk: the sync may return before the data is safe.")
     rate = 1e6 / taken_us
     meaning = f"One producer that waits for each put reaches about {rate:,.0f} messages/s; many share a sync."
     return Check("sync", found, "fine", meaning)
@@ -148,8 +149,8 @@ def check_lockable(limit: int | None, config: StoreConfig) -> Check:
     needed = config.mapped_file_size_commit_log
     if limit is None or limit >= needed:
         return Check("lockable memory", found, "fine", "A whole commit log file can be locked in memory.")
-    wanted = config.warm_maped_file_enable or config.transient_store_pool_enable
-    meaning = f"Less than one commit log file ({needed:,} bytes): locking will be left out."
+    wanted = config.warm_mapped_file_enable or config.transient_store_pool_enable
+    meaning = f"Less than one commit log file ({needed:,} bytes): nothing will be locked."
     return Check("lockable memory", found, "note" if wanted else "fine", meaning)
 
 
@@ -207,19 +208,25 @@ def check_durability(config: StoreConfig, mount: machine.Mount | None) -> Check:
 
     meaning = describe_durability(config)
     if mount is not None and mount.is_memory:
-        meaning += " But this directory lives in memory: nothing survives a loss of power."
+        meaning += " But this directory is in memory: nothing survives a loss of power."
     is_safe = config.flush == "sync" and not (mount is not None and mount.is_memory)
     return Check("durability", f"flush={config.flush}", "fine" if is_safe else "note", meaning)
 
 
+def check_ignored(config: StoreConfig) -> Iterator[Check]:
+    """Options of a broker's file that do nothing here, and why."""
+    for name, reason in config.ignored.items():
+        yield Check("ignored option", name, "note", f"It {reason}.")
+
+
 def check_default_durability(ours: StoreConfig, broker: StoreConfig, mount: machine.Mount | None) -> Check:
-    """What an acknowledged put survives is for whoever opens the store to say; here are both defaults."""
+    """What an acknowledged put survives with flintlog's and with RocketMQ's defaults."""
     both = [
         (name, config, check_durability(config, mount)) for name, config in (("flintlog", ours), ("RocketMQ", broker))
     ]
     found = ", ".join(f"{name}: flush={config.flush}" for name, config, _ in both)
-    told = " ".join(f"With {name}'s defaults: {check.meaning}" for name, _, check in both)
-    meaning = f"No --config: the durability is that of whoever opens the store. {told}"
+    meanings = " ".join(f"With {name}'s defaults: {check.meaning}" for name, _, check in both)
+    meaning = f"No --config: the durability depends on how the store is opened. {meanings}"
     return Check("durability", found, "note", meaning)
 
 

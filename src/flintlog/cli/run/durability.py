@@ -6,7 +6,7 @@ from flintlog.store.options.store_config import StoreConfig
 
 
 def describe_durability(config: StoreConfig) -> str:
-    """Say what survives what once `put` has answered PUT_OK.
+    """Say what an acknowledged message survives.
 
     >>> describe_durability(StoreConfig()).split(":")[0]
     'Synchronous flush'
@@ -37,7 +37,7 @@ def _describe_flush(config: StoreConfig) -> str:
 def _describe_replicas(config: StoreConfig) -> list[str]:
     if config.broker_role == "SLAVE":
         return ["This store is a slave: it takes no puts and holds what its master sent."]
-    if config.enable_dleger_commit_log:
+    if config.enable_dledger_commit_log:
         return ["The log is a ledger: a put also waits until a majority of the group has the message."]
     if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas != 1:
         others = "all replicas in sync have" if config.in_sync_replicas < 0 else _count(config.in_sync_replicas - 1)

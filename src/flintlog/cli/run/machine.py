@@ -1,6 +1,6 @@
-"""What this machine gives a store: its file system, how fast it syncs, its limits, its Java.
+"""Properties of this machine that matter to a store: file system, speed of a sync, limits, Java.
 
-Nothing here changes anything: the sync probe uses a file without a name, which is gone when it is closed.
+Nothing here changes anything: the sync probe uses a file without a name, which the system deletes when it is closed.
 """
 
 from __future__ import annotations

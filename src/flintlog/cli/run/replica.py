@@ -26,9 +26,9 @@ def replica() -> None:
 @click.argument("addresses", nargs=-1, required=True, metavar="HOST:PORT...")
 @output_option
 def status(addresses: tuple[str, ...], output: Output) -> int:
-    """Show the node at each HOST:PORT (its port for requests), and behind it a master's slaves or a leader's peers.
+    """Show the node at each HOST:PORT (its port for requests), then a master's slaves or a leader's peers.
 
-    A node that does not answer has a row with its trouble, and the code is 3.
+    A node that does not answer has a row with its trouble, and the exit code is 3.
     """
     for address in addresses:
         host, _, port = address.rpartition(":")
@@ -37,8 +37,8 @@ def status(addresses: tuple[str, ...], output: Output) -> int:
     import asyncio
 
     found = asyncio.run(_ask_all(addresses))
-    output.rows((row for address, told in found for row in rows_of(address, told)), _COLUMNS)
-    return ExitCode.CANNOT_READ if any(isinstance(told, str) for _, told in found) else ExitCode.FINE
+    output.rows((row for address, answer in found for row in rows_of(address, answer)), _COLUMNS)
+    return ExitCode.CANNOT_READ if any(isinstance(answer, str) for _, answer in found) else ExitCode.FINE
 
 
 async def _ask_all(addresses: tuple[str, ...]) -> list[tuple[str, NodeStatus | str]]:
@@ -67,27 +67,27 @@ async def _ask(address: str) -> NodeStatus | str:
         await client.close()
 
 
-def rows_of(address: str, told: NodeStatus | str) -> Iterator[Row]:
-    """The node itself, then each slave that is connected to it; of one that did not answer only why."""
-    if isinstance(told, str):
-        yield {**dict.fromkeys(_COLUMNS), "node": address, "trouble": told}
+def rows_of(address: str, answer: NodeStatus | str) -> Iterator[Row]:
+    """The node itself, then each slave or peer; for a node that did not answer, one row with the reason."""
+    if isinstance(answer, str):
+        yield {**dict.fromkeys(_COLUMNS), "node": address, "trouble": answer}
         return
-    is_slave = told.master_address is not None
+    is_slave = answer.master_address is not None
     yield {
         "node": address,
-        "role": told.role,
-        "term": told.term,
-        "log_start": told.log_start,
-        "log_end": told.log_end,
-        "committed": told.committed,
+        "role": answer.role,
+        "term": answer.term,
+        "log_start": answer.log_start,
+        "log_end": answer.log_end,
+        "committed": answer.committed,
         "lag_bytes": None,
-        "in_sync": told.is_connected if is_slave else None,
-        "trouble": told.trouble,
+        "in_sync": answer.is_connected if is_slave else None,
+        "trouble": answer.trouble,
     }
-    for each in told.replicas:
+    for each in answer.replicas:
         yield {
             "node": each.address,
-            "role": "SLAVE" if told.term is None else "PEER",
+            "role": "SLAVE" if answer.term is None else "PEER",
             "term": None,
             "log_start": None,
             "log_end": each.acknowledged,

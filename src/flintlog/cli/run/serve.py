@@ -1,6 +1,6 @@
 """`flintlog serve STORE`: runs a store as a master, a slave, or a member of a ledger's group, until SIGTERM or SIGINT.
 
-A node that cannot go on ends the process with its error: whoever watches it sees that, and may start it again.
+A node that fails ends the process with its error, so that a supervisor can start it again.
 
 flintlog serve orders --role master --port 10911 --ha-port 10912
 flintlog serve copy --role slave --ha-master 10.0.0.7:10912
@@ -48,11 +48,11 @@ _LOOK_S: Final = 0.5
     help="Members that are Java brokers: asked for topics, groups and offsets while they lead.",
 )
 @click.option(
-    "--ledger-new", is_flag=True, help="The group is new, or what this member had is given up: it votes without a log."
+    "--ledger-new", is_flag=True, help="The group is new, or this member's old log is given up: it votes without a log."
 )
 @click.option("--ha-master", metavar="HOST:PORT", help="The master's HA port, for a slave.")
 @click.option("--master-remoting", metavar="HOST:PORT", help="The master's other port; else one below its HA port.")
-@click.option("--cut-to-master", is_flag=True, help="Let a slave give up what its master does not have.")
+@click.option("--cut-to-master", is_flag=True, help="Let a slave cut messages that its master does not have.")
 @click.option(
     "--without-comparing", is_flag=True, help="Let a slave follow a master of which only the HA port can be reached."
 )
@@ -114,10 +114,10 @@ def serve(
 
 
 def _member_config(config: StoreConfig, group: str | None, peers: str | None, member: str | None) -> StoreConfig:
-    given = {"dleger_group": group, "dleger_peers": peers, "dleger_self_id": member}
+    given = {"dledger_group": group, "dledger_peers": peers, "dledger_self_id": member}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    found = config.with_changes(enable_dleger_commit_log=True, **changes)
-    if not (found.dleger_group and found.dleger_peers and found.dleger_self_id):
+    found = config.with_changes(enable_dledger_commit_log=True, **changes)
+    if not (found.dledger_group and found.dledger_peers and found.dledger_self_id):
         raise click.UsageError("name a --role, or --ledger-group, --ledger-peers and --ledger-id")
     return found
 
@@ -132,7 +132,7 @@ def _make_member(
 
 
 def _run(node: HaNode | LedgerStoreNode, host: str, metrics_port: int | None, say: Callable[[int | None], None]) -> int:
-    """A node, until somebody tells it to stop or it fails; `say` is called with the metrics' port once it listens."""
+    """Run a node until SIGTERM or SIGINT, or until it fails; calls `say` with the metrics' port once it listens."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -155,7 +155,7 @@ def _run(node: HaNode | LedgerStoreNode, host: str, metrics_port: int | None, sa
 def _say_member(
     node: LedgerStoreNode, config: StoreConfig, store: Path, host: str, output: Output, metrics_port: int | None
 ) -> None:
-    group, member = config.dleger_group, config.dleger_self_id
+    group, member = config.dledger_group, config.dledger_self_id
     if isinstance(output, TableOutput):
         measured = "" if metrics_port is None else f", metrics on http://{host}:{metrics_port}/metrics"
         address = node.node.config.peers[node.node.config.self_id]
@@ -166,7 +166,7 @@ def _say_member(
 
 
 def _say_where(node: HaNode, store: Path, host: str, output: Output, metrics_port: int | None) -> None:
-    """One line, or one value, as soon as the node listens: whoever started it may wait for that."""
+    """Print one line, or one value, as soon as the node listens: its starter may wait for that."""
     role, ha_port = node.config.broker_role, None if node.is_slave else node.ha_port
     if isinstance(output, TableOutput):
         sends = "" if ha_port is None else f", log on {host}:{ha_port}"

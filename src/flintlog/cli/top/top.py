@@ -1,7 +1,7 @@
-"""`flintlog top`: a live view of a store that somebody writes, beside that process.
+"""`flintlog top`: a live view of a store that another process writes.
 
-At a terminal it fills the screen until `q`; with `--once`, or into a pipe, it is one frame: as text, or as the one
-record that programs want. A rate needs two looks, so a frame takes as long as the interval.
+At a terminal it fills the screen until `q`. With `--once`, or into a pipe, it prints one frame: as text, or as one
+record for programs. A rate needs two looks, so a frame takes as long as the interval.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flintlog.cli.drawing import can_draw
 from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import Seconds, output_option, store_argument, store_config_option
-from flintlog.cli.drawing import can_draw
 from flintlog.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from flintlog.maintenance.inspect.live import Watch
     from flintlog.cli.top.top_view import View
+    from flintlog.maintenance.inspect.live import Watch
     from flintlog.store.options.store_config import StoreConfig
 
 _SORTS = ("rate", "bytes", "messages", "lag", "name")
@@ -38,7 +38,7 @@ LEAST_INTERVAL_S = 0.1
     show_default=True,
     help="Seconds between two looks.",
 )
-@click.option("--once", is_flag=True, help="One frame, and no full screen; so it is in a pipe anyway.")
+@click.option("--once", is_flag=True, help="One frame instead of the full screen; always so in a pipe.")
 @click.option("--sort", type=click.Choice(_SORTS), default="rate", show_default=True, help="Order of the topics.")
 @click.option("--filter", "part", default="", help="Only topics and groups with this in their name.")
 @store_config_option
@@ -50,8 +50,8 @@ def top(
 
     Nothing is opened, locked or written. Keys: q quits, s sorts, / filters, p holds still, ? says more.
     """
-    from flintlog.maintenance.inspect.live import Watch
     from flintlog.cli.top.top_view import View
+    from flintlog.maintenance.inspect.live import Watch
 
     watch = Watch(store, config, now_ms=lambda: time.time_ns() // 1_000_000, monotonic=time.monotonic)
     view = View(sort=sort, filter=part, can_draw=can_draw(output.stream))
@@ -71,14 +71,14 @@ def _show_once(watch: Watch, view: View, interval_s: float, output: Output) -> N
 
         print_frame(pulse, view, output.stream)
         return
-    told = asdict(pulse)
-    told["topics"] = [asdict(topic) for topic in view.topics(pulse)]
-    told["groups"] = [asdict(group) for group in view.groups(pulse)]
-    output.record(told)
+    record = asdict(pulse)
+    record["topics"] = [asdict(topic) for topic in view.topics(pulse)]
+    record["groups"] = [asdict(group) for group in view.groups(pulse)]
+    output.record(record)
 
 
 def _fill_the_screen(watch: Watch, view: View, interval_s: float) -> None:
-    watch.look()  # what cannot be looked at is said before the screen is taken
+    watch.look()  # raises an error before the screen is taken
     try:
         from flintlog.cli.top.top_app import TopApp
     except ModuleNotFoundError as error:
@@ -90,5 +90,5 @@ def _fill_the_screen(watch: Watch, view: View, interval_s: float) -> None:
 
 
 def _is_terminal() -> bool:
-    """Keys come from standard input, and textual draws on standard error."""
+    """All three streams are needed: textual reads keys from standard input and draws on standard error."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))

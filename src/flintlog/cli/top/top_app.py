@@ -1,8 +1,8 @@
 """The full screen of `flintlog top`.
 
-Looks are made in a thread of their own, so that a large directory does not hold up the keys; the screen belongs to
-textual's loop. Between two looks there is at least the interval, and four times what the last look took: watching a
-store never costs it more than a fifth of a core.
+A thread of its own looks at the store, so that a large directory does not delay the keys; the screen belongs to
+textual's loop. Between two looks it waits for the interval, and at least for four times the length of the last look, so
+watching a store never costs more than a fifth of a core.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from flintlog.maintenance.inspect.live import Pulse, Watch
 from flintlog.cli.drawing import show_count
 from flintlog.cli.top.top_tiles import headline, rate_chart, tiles
 from flintlog.cli.top.top_view import GROUP_COLUMNS, RIGHT, TOPIC_COLUMNS, View
 from flintlog.errors import FlintlogError
+from flintlog.maintenance.inspect.live import Pulse, Watch
 
 ROWS = 500
 CHART_HEIGHT = 5
@@ -59,7 +59,7 @@ class Help(ModalScreen[None]):
 
 
 class Table(DataTable[Text]):
-    """Rows that are replaced at every look without moving what the reader looks at."""
+    """A table whose rows are replaced at every look without moving the cursor or the scroll position."""
 
     def __init__(self, title: str, columns: tuple[str, ...]) -> None:
         super().__init__(id=title, cursor_type="row", zebra_stripes=True, cursor_foreground_priority="renderable")
@@ -114,7 +114,7 @@ class TopApp(App[None]):
         Binding("q", "quit", "quit"),
         Binding("ctrl+c", "quit", "quit", show=False, priority=True),
         Binding("s", "sort", "sort"),
-        # First of all: what is typed quickly behind it belongs to the field, and no name has a slash in it.
+        # With priority, so that keys typed quickly after it reach the field. No topic or group has a slash in its name.
         Binding("slash", "filter", "filter", key_display="/", priority=True),
         Binding("p", "pause", "pause"),
         Binding("question_mark", "help", "help", key_display="?"),
@@ -161,12 +161,12 @@ class TopApp(App[None]):
         try:
             pulse = self._watch.look()
         except FlintlogError as error:
-            trouble = error.what  # a file may go while it is looked at; the next look sees the rest
+            trouble = error.what  # a file may be deleted during the look; the next look sees the rest
         rest = max(self._interval_s, REST_FACTOR * (time.monotonic() - begin))
         self.call_from_thread(self._take, pulse, trouble, rest)
 
     def _take(self, pulse: Pulse | None, trouble: str, rest_s: float) -> None:
-        # The first rate needs a second look: it comes soon, whatever the interval.
+        # The first rate needs a second look, so that one is made soon, whatever the interval.
         is_first = self._pulse is None and pulse is not None
         self._trouble = trouble
         if pulse is not None:

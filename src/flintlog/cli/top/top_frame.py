@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flintlog.maintenance.inspect.live import Pulse
 from flintlog.cli.output import make_console
 from flintlog.cli.top.top_tiles import headline, rate_chart, tiles
 from flintlog.cli.top.top_view import GROUP_COLUMNS, RIGHT, TOPIC_COLUMNS, View
+from flintlog.maintenance.inspect.live import Pulse
 
 PIPE_WIDTH = 120
 ROWS = 50

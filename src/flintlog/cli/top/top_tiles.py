@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from flintlog.maintenance.inspect.live import Pulse
-from flintlog.cli.times import format_ms
 from flintlog.cli.drawing import bar, chart, show_bytes, show_count
+from flintlog.cli.times import format_ms
 from flintlog.cli.top.top_view import View
+from flintlog.maintenance.inspect.live import Pulse
 
 BAR_WIDTH = 10
 _WARM, _GOOD, _BAD = "#ffb454", "#7fd962", "#f26d78"
@@ -48,8 +48,8 @@ def tiles(pulse: Pulse, view: View) -> list[Tile]:
 
 
 def headline(pulse: Pulse, notice: str = "") -> Text:
-    """Who is looked at, whether somebody writes it, and when."""
-    state, style = ("running", _GOOD) if pulse.is_running else ("nobody runs it", "dim")
+    """The store's state, the time and the path."""
+    state, style = ("running", _GOOD) if pulse.is_running else ("not running", "dim")
     parts = [
         Text("flintlog top", style=f"bold {_WARM}"),
         Text(state, style=style),
@@ -57,7 +57,7 @@ def headline(pulse: Pulse, notice: str = "") -> Text:
     ]
     if notice:
         parts.append(Text(notice, style=f"bold {_BAD}"))
-    parts.append(Text(pulse.path, style="bold"))  # last: it is what may be cut
+    parts.append(Text(pulse.path, style="bold"))  # last, because the end of the line may be cut
     return Text("  ").join(parts)
 
 

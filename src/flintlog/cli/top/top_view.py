@@ -1,7 +1,7 @@
-"""What `flintlog top` shows of a pulse: order, filter, history and the cells of its two tables.
+"""How `flintlog top` shows a pulse: order, filter, history and the cells of its two tables.
 
-Everything here is plain values and text with styles; the full screen (`top_app`) and the single frame (`top_frame`)
-put it where it belongs.
+Everything here is plain values and styled text; the full screen (`top_app`) and the single frame (`top_frame`) lay it
+out.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from flintlog.maintenance.inspect.live import GroupPulse, Pulse, TopicPulse
 from flintlog.cli.drawing import NOTHING, chart, show_age, show_bytes, show_count, show_wait
+from flintlog.format.topics import is_user_topic
+from flintlog.maintenance.inspect.live import GroupPulse, Pulse, TopicPulse
 
 HISTORY = 600
 TOPIC_HISTORY = 60
@@ -21,7 +22,6 @@ LEAST_TREND = 8
 TOPIC_COLUMNS = ("topic", "queues", "msg/s", "bytes/s", "messages", "lag", "last", "trend")
 GROUP_COLUMNS = ("group", "topic", "queues", "lag", "done/s", "caught up in")
 RIGHT = frozenset({"queues", "msg/s", "bytes/s", "messages", "lag", "last", "done/s", "trend"})
-SYSTEM = ("rmq_sys_", "RMQ_SYS_", "SCHEDULE_TOPIC_", "%RETRY%", "%DLQ%", "OFFSET_MOVED_EVENT")
 
 _Key = Callable[[TopicPulse], tuple[float | str, ...]]
 SORTS: Mapping[str, _Key] = {
@@ -31,12 +31,12 @@ SORTS: Mapping[str, _Key] = {
     "lag": lambda topic: (-(topic.lag or 0), topic.topic),
     "name": lambda topic: (topic.topic,),
 }
-"""The orders of the topics, in which `s` goes through them; each ends with the name, so that rows do not jump."""
+"""The orders of the topics, as `s` cycles through them; each ends with the name, so that rows do not jump."""
 
 
 @dataclass(slots=True)
 class View:
-    """How somebody wants to see the pulses that come."""
+    """The chosen order and filter, and the history of the rates."""
 
     sort: str = "rate"
     filter: str = ""
@@ -59,7 +59,7 @@ class View:
             own.append(topic.messages_a_second)
 
     def next_sort(self) -> None:
-        """The next order, round and round."""
+        """Switch to the next order; after the last comes the first."""
         names = list(SORTS)
         self.sort = names[(names.index(self.sort) + 1) % len(names)]
 
@@ -79,7 +79,7 @@ class View:
         """One row of the topics' table."""
         width = min(TOPIC_HISTORY, max(LEAST_TREND, trend_width))
         is_busy = bool(topic.messages_a_second)
-        is_system = topic.topic.startswith(SYSTEM)
+        is_system = not is_user_topic(topic.topic)
         age = None if topic.last_store_timestamp is None else now_ms - topic.last_store_timestamp
         trend = chart(self._of_topics.get(topic.topic, ()), width, can_draw=self.can_draw)[0]
         return [

@@ -143,7 +143,7 @@ class FaultyNames:
 
 
 def _parts(path: Path) -> tuple[str, ...]:
-    return tuple(part for part in path.parts if part not in (path.anchor, "."))
+    return path.parts[1:] if path.is_absolute() else path.parts
 
 
 def name_error(code: int, action: str, path: Path) -> DiskFull | DiskError:

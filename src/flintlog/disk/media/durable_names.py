@@ -1,7 +1,7 @@
-"""Names and files that another process may have left without syncing them.
+"""Syncs files and names that another process may have left without a sync.
 
-A medium sees to the names of what it has made itself (see `local`). What a process that was killed has made is found by
-the next one, and is not necessarily on the disk: an acknowledged message in such a file would go with its name.
+A medium makes the names of its own new files durable (see `local`). The files of a killed process may not be durable: a
+power loss would delete the name, and with it an acknowledged message in the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def sync_files(folders: Iterable[Path], medium: Medium) -> None:
 
 
 def sync_names(folders: Iterable[Path], medium: Medium) -> None:
-    """Make durable what lies in these directories, if they are there, and all names on the way there, from the top."""
+    """Make the names in these directories durable, if they exist, and those of all directories above, from the top."""
     there = {folder.absolute() for folder in folders if medium.exists(folder)}
     above = {parent for folder in there for parent in folder.parents} - there
     for folder in sorted(there | above):
@@ -34,4 +34,4 @@ def sync_names(folders: Iterable[Path], medium: Medium) -> None:
         except SyncFailed as failure:
             is_ours = not isinstance(failure.__cause__, OSError) or failure.__cause__.errno == EIO
             if folder in there or is_ours:
-                raise  # a folder above may be closed to us, or of a kind that is not synced: then others made it
+                raise  # a directory above may be inaccessible or not syncable: then we did not create it

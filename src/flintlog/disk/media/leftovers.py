@@ -1,7 +1,7 @@
-"""Removing what nobody needs any more, where a failure to remove it must not undo what has been done.
+"""Removes working files after a commit. A failure to remove them must not fail the commit.
 
-After a commit its working files are leftovers. An attempt of a task that lost may still write among them, and then a
-directory that was just emptied is not empty. It is tried a few times; what stays is logged and left to the next run.
+A failed attempt of a task may still write into the directory, so that it is not empty any more. Removal is tried a few
+times; files that remain are logged and left to the next run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def remove_leftovers(path: Path, medium: Medium) -> bool:
-    """Remove a directory with all that is in it; False if some of it stays."""
+    """Remove a directory and its content; False if some of it remains."""
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(WAIT_S)
@@ -38,6 +38,6 @@ def remove_leftovers(path: Path, medium: Medium) -> bool:
 
 
 def remove_empty(path: Path) -> None:
-    """Remove a directory if there is nothing in it; one that somebody writes into stays."""
+    """Remove a directory if it is empty."""
     with suppress(OSError):
         os.rmdir(path)

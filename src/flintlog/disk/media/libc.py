@@ -4,8 +4,7 @@ Python's own `mmap` keeps a file descriptor for each map and holds the GIL while
 have tens of thousands of maps, so here a map owns no descriptor, and every call that may wait for
 the disk runs without the GIL.
 
-A map is unmapped when the last memoryview of it is gone, never before: nothing that a reader holds can
-turn into a segmentation fault.
+A map is unmapped with its last memoryview, never before, so a reader's view never causes a segmentation fault.
 """
 
 from __future__ import annotations
@@ -55,14 +54,14 @@ def zero_range(descriptor: int, start: int, length: int) -> None:
 
 
 def sync_descriptor(descriptor: int) -> None:
-    """Make all bytes of an open file durable, whoever wrote them; it may be open for reading only. Raises OSError."""
+    """Make all bytes of an open file durable, also those of other processes; read-only is enough. Raises OSError."""
     getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has no fdatasync
 
 
 def write_out(descriptor: int, start: int, length: int) -> bool:
-    """Have dirty pages of a range written, and wait for that; not durable yet. False where it was not possible.
+    """Write the dirty pages of a range and wait for that; not durable yet. False where it was not possible.
 
-    A failure is told again to whoever syncs the file through another descriptor or a map.
+    A failure is reported again by a sync through another descriptor or a map.
     """
     libc = _libc()
     return hasattr(libc, "sync_file_range") and not libc.sync_file_range(descriptor, start, length, _WRITE_AND_WAIT)
@@ -71,7 +70,7 @@ def write_out(descriptor: int, start: int, length: int) -> bool:
 class MemoryMap:
     """A map of a whole file, or anonymous memory when `descriptor` is None. The descriptor may be closed at once.
 
-    A map is shared with everybody, unless it is `private`: then what is written stays in this process.
+    A map is shared with all processes, unless it is `private`: then writes stay in this process.
     """
 
     __slots__ = ("_address", "buffer", "is_writable", "size")
@@ -103,8 +102,8 @@ class MemoryMap:
     def sync(self, start: int, stop: int) -> None:
         """Write dirty pages of the range and wait for the disk; raises OSError.
 
-        Unlike `fdatasync` this leaves alone the pages that were touched ahead of the writer. Only for a writable map:
-        through a read-only one Linux syncs nothing and reports success, also where another process left dirty pages.
+        Unlike `fdatasync` this does not write the pages that were touched ahead of the writer. Only for a writable map:
+        through a read-only one Linux syncs nothing but reports success, even if another process left dirty pages.
         """
         if not self.is_writable:
             raise OSError(EBADF, "a read-only map syncs nothing")

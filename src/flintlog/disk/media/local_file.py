@@ -1,8 +1,9 @@
 """One file of the real disk: mapped in full, synced and prepared without the GIL.
 
-Its map needs no descriptor; one is opened when bytes are written through the file, and for a moment when the file
-system is asked for something. What lies under the name by then may be another file: that one is never written to.
-After a sync has failed it fails for ever.
+Its map needs no descriptor. One is opened to write through the file, and briefly for other calls to the file system. By
+then another file may have the name: it is never written to. After a failed sync, every later sync fails.
+
+Reasons and costs: docs/decisions/0007.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class LocalFile:
     def __init__(
         self, path: Path, mapping: MemoryMap, sync_name: Callable[[Path], None], status: os.stat_result
     ) -> None:
-        """`status`: of the file when it was mapped."""
+        """`status` is that of the file when it was mapped."""
         self._identity = status.st_dev, status.st_ino
         self.path = path
         self.size = mapping.size
@@ -98,7 +99,7 @@ class LocalFile:
         return self._descriptor
 
     def _open_again(self, access: int = os.O_RDWR) -> int:
-        """Open the mapped file, for writing unless told otherwise; raises OSError when another lies in its place."""
+        """Open the mapped file again, by default for writing; raises OSError when another file has its name."""
         descriptor = os.open(self.path, access | os.O_CLOEXEC)
         status = os.fstat(descriptor)
         if (status.st_dev, status.st_ino) != self._identity:
@@ -125,11 +126,11 @@ class LocalFile:
         return mapping is not None and mapping.advise(MADV_POPULATE_WRITE, start, stop)
 
     def prepare(self, start: int, stop: int) -> bool:
-        """Two things make a sync of a few pages slow, and both are undone here, ahead of the writer.
+        """Remove two causes of slow syncs of a few pages, ahead of the writer.
 
-        Pages that come in by readahead are parts of larger pieces, and of such a piece a sync writes everything. And
-        space that was allocated but never written becomes written space by a commit of the file system's journal, for
-        which the sync would wait. So pages are faulted in one by one, and their zeros are written once.
+        Pages from readahead belong to larger folios, and a sync writes the whole folio. And allocated space that was
+        never written needs a commit of the file system's journal when it is first written, for which the sync would
+        wait. So pages are faulted in one by one, and their zeros are written once.
         """
         mapping = self._mapping
         if mapping is None:
@@ -141,7 +142,7 @@ class LocalFile:
             mapping.advise(mmap.MADV_NORMAL, start, stop)
 
     def _write_out(self, start: int, stop: int) -> bool:
-        # Through a descriptor of its own: a failed write is told once to each, and the map's is for who syncs.
+        # Through its own descriptor: each reports a failed write once, and the report to the map is for `sync`.
         try:
             descriptor = self._open_again()
         except OSError:
@@ -169,7 +170,7 @@ class LocalFile:
 
 
 def sync_failed(error: OSError, path: Path, offset: int | None = None) -> SyncFailed:
-    """The error of ours for a sync that the operating system refused."""
+    """flintlog's error for a sync that failed in the operating system."""
     return SyncFailed(
         f"the disk did not take the data: {error.strerror}",
         path=path,
@@ -179,7 +180,7 @@ def sync_failed(error: OSError, path: Path, offset: int | None = None) -> SyncFa
 
 
 def clear_by_writing(buffer: memoryview, start: int, stop: int) -> None:
-    """Write zeros where there are none, so that pages never used are not made dirty."""
+    """Write zeros only where other bytes are, so that unused pages do not become dirty."""
     zeros = bytes(_CLEAR_STEP_BYTES)
     for position in range(start, stop, _CLEAR_STEP_BYTES):
         part = buffer[position : min(position + _CLEAR_STEP_BYTES, stop)]
@@ -188,12 +189,12 @@ def clear_by_writing(buffer: memoryview, start: int, stop: int) -> None:
 
 
 def _data_end(descriptor: int, start: int) -> int:
-    """Behind the last piece of data; space that was allocated and never written is a hole, not data."""
+    """The end of the last data; space that was allocated but never written is a hole, not data."""
     end = start
     while True:
         try:
             end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
         except OSError as error:
-            if error.errno == ENXIO:  # nothing but a hole up to the end
+            if error.errno == ENXIO:  # only a hole up to the end
                 return end
             raise

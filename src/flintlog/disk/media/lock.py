@@ -1,13 +1,13 @@
-"""The lock that keeps a second process, Java's or ours, out of a store.
+"""The lock that prevents a second process, Java's or flintlog's, from opening a store for writing.
 
-Java takes an exclusive fcntl lock on byte 0 of the file `lock`. A classic fcntl lock belongs to the process: a
-second opening in the same process would succeed, and closing its descriptor would silently drop
-the first one's lock. So the lock is taken on the open file description where the system has that
-(F_OFD_SETLK); against other processes, Java's included, the two kinds exclude each other.
+Java takes an exclusive fcntl lock on byte 0 of the file `lock`. A classic fcntl lock belongs to the process: a second
+opening in the same process would succeed, and closing its descriptor would silently drop the first lock. So the lock is
+taken on the open file description where the system supports that (F_OFD_SETLK). The two kinds exclude each other
+between processes, including Java's.
 
-A file can be deleted or replaced while it is locked, and the next writer would lock another one. So the directory of
-a store is locked as well (flock), which nobody can replace without moving the store. Java does not know that lock: it
-keeps our own writers apart, whatever happens to the file.
+The lock file can be deleted or replaced while it is locked, and then the next writer would lock another file. So the
+store's directory is locked too (flock), which cannot be replaced without moving the store. Java does not know that
+lock; it separates flintlog's own writers, whatever happens to the file.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from flintlog.format.names import LOCK
 
 LOCK_TEXT = b"lock"
 _ATTEMPTS = 100
-"""A destroyed store takes its lock file along, once; whoever loses it so often is not beside a store that ends."""
+"""Destroying a store deletes its lock file once. If the file is deleted this often, something else removes it."""
 
 
 _LOOK_PATIENCE_S = 0.05
 _LOOK_INTERVAL_S = 0.005
-"""`is_locked` shares the directory's lock for a moment: a writer that starts just then tries again for so long."""
+"""`is_locked` briefly takes the directory's lock shared; a writer that starts at that moment retries this long."""
 
 
 class LocalLock:
@@ -44,7 +44,7 @@ class LocalLock:
             if self._is_held():
                 return
             self.release()
-        raise StoreInUse("the lock file goes away as fast as it is made", path=path, advice="who removes it?")
+        raise StoreInUse("the lock file is deleted as fast as it is created", path=path, advice="find what deletes it")
 
     def _open_and_take(self) -> None:
         try:
@@ -59,7 +59,7 @@ class LocalLock:
             raise
 
     def _is_held(self) -> bool:
-        """Whether what is locked still has its name: a store may have been destroyed before it was locked."""
+        """Whether the locked files still have their names: a store may be destroyed just before it is locked."""
         held = [(self._descriptor, self.path)]
         if self._directory >= 0:
             held.append((self._directory, self.path.parent))
@@ -90,7 +90,7 @@ class LocalLock:
         return StoreInUse("the store is in use", path=self.path, advice="stop the other process, or open it read-only")
 
     def release(self) -> None:
-        """Give the lock up; a second call does nothing, unless the first was interrupted."""
+        """Release the lock; a second call does nothing, unless the first was interrupted."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -100,7 +100,7 @@ class LocalLock:
 
 
 def _flock(directory: int, kind: int) -> bool:
-    """Lock a directory, or let it be where the file system cannot (NFS); False when another has it."""
+    """Lock a directory; False when another process has it. Where the file system cannot (NFS), this does nothing."""
     try:
         fcntl.flock(directory, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -120,7 +120,7 @@ def _lock_first_byte(descriptor: int) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether another process holds the store's lock; nothing is written, and nothing stays taken."""
+    """Whether another process holds the store's lock; nothing is written or kept locked."""
     return _is_file_locked(path) or (path.name == LOCK and _is_directory_locked(path.parent))
 
 
@@ -141,7 +141,7 @@ def _is_file_locked(path: Path) -> bool:
 
 
 def _is_directory_locked(directory: Path) -> bool:
-    """Whether a writer runs whose lock file was deleted or replaced."""
+    """Whether there is a writer whose lock file was deleted or replaced."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:

@@ -1,14 +1,13 @@
 """A bound on the number of mapped segments.
 
-A process may have 65,530 maps, a store a hundred thousand segments. Segments are mapped when someone
-looks at them; when there are more than `max_maps`, those that nobody holds and nobody looked
-at lately are unmapped (the clock algorithm: a look only sets a flag, it takes no lock). They come back
-when they are needed.
+A process may have 65,530 maps, a store a hundred thousand segments. Segments are mapped on use. When there are more
+than `max_maps`, segments without a holder that were not used lately are unmapped (the clock algorithm: a use only sets
+a flag and takes no lock). They are mapped again when needed.
 
-The bound is soft: a segment that is held, or whose tail is in use, stays mapped. Each new map looks at a fixed number
-of others, so its cost does not grow with their number. If most of them refuse, the hand reaches the idle ones some maps
-later: until then there are more than `max_maps`, by about a seventh of those that refuse. The cache keeps nothing
-alive: a queue that is dropped takes its maps with it.
+The bound is soft: a segment that is held, or whose tail is in use, stays mapped. Each new map checks a fixed number of
+others, so its cost does not grow with their number. If most of them refuse, the hand reaches the idle ones some maps
+later; until then there are more than `max_maps`, by about a seventh of those that refuse. The cache holds only weak
+references, so the maps of a dropped queue are freed.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from typing import Final, Protocol
 
 DEFAULT_MAX_MAPS = 4096
 LOOKS_PER_MAP: Final = 16
-"""How many maps are looked at when one is added to a full cache."""
+"""How many maps are checked when one is added to a full cache."""
 
 
 class Mapped(Protocol):
-    """What can be unmapped and come back."""
+    """An object that can be unmapped and mapped again."""
 
     recently_used: bool
 
     def try_unmap(self) -> bool:
-        """Unmap unless someone needs the map; must not wait for a lock."""
+        """Unmap unless the map is in use; may wait only for a lock under which no thread waits for the cache."""
 
 
 class MapCache:
@@ -47,7 +46,7 @@ class MapCache:
         return len(self._ring)
 
     def add(self, mapped: Mapped) -> None:
-        """Enter a segment that was just mapped, and unmap idle ones if there are too many."""
+        """Add a segment that was just mapped, and unmap idle ones if there are too many."""
         mapped.recently_used = True
         with self._lock:
             self._ring[id(mapped)] = weakref.ref(mapped)
@@ -61,7 +60,7 @@ class MapCache:
             self._ring.pop(id(mapped), None)
 
     def _sweep(self, excess: int) -> None:
-        # At most twice around: the first pass takes the second chances away, the newest is left alone.
+        # At most twice around: the first pass clears the flags; the newest map is not unmapped.
         for _ in range(min(LOOKS_PER_MAP, 2 * (len(self._ring) - 1))):
             key, reference = self._ring.popitem(last=False)
             mapped = reference()

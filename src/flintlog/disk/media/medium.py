@@ -14,23 +14,24 @@ What an implementation promises, and callers rely on:
   with the lost pages is unknown, so success must never be reported again.
 - `RawFile.close` never raises; a view that someone still holds stays valid until it is dropped.
 - Errors are flintlog's: `DiskFull`, `SyncFailed`, `StoreInUse`, and `DiskError` for the rest.
+
+Reasons and costs: docs/decisions/0013.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from flintlog.disk.media.map_cache import MapCache
-from flintlog.errors import DiskError, DiskFull, InvalidConfig
+from flintlog.errors import DiskError, DiskFull
 
 PAGE_BYTES = 4096
-MEDIA_GROUP = "flintlog.media"
 MAX_SMALL_FILE_BYTES = 256 * 1024 * 1024
 
 
@@ -107,6 +108,31 @@ class RawFile(Protocol):
         """Give up the mapping; it dies with the last view of it."""
 
 
+class UnsyncedFile:
+    """What files have in common whose bytes no disk of this machine holds: no page to prepare, nothing to sync."""
+
+    def sync(self, start: int = 0, stop: int | None = None) -> None:
+        """There is nothing that could become durable."""
+
+    def touch(self, start: int, stop: int) -> bool:
+        return False
+
+    def prepare(self, start: int, stop: int) -> bool:
+        return False
+
+    def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
+        return False
+
+    def lock_memory(self) -> bool:
+        return False
+
+    def unlock_memory(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """The bytes go with the last view of them."""
+
+
 @runtime_checkable
 class Descriptive(Protocol):
     """A `RawFile` of which there are descriptors; other media need not have any."""
@@ -175,47 +201,6 @@ class Medium(Protocol):
 
     def lock(self, path: Path) -> LockFile:
         """Take the store's lock; `StoreInUse` when someone else has it."""
-
-
-def load_medium(name: str) -> Medium:
-    """The medium of this name: "local", "faulty" or an installed entry point.
-
-    >>> type(load_medium("local")).__name__
-    'LocalMedium'
-    """
-    factory = _factory(name)
-    if not callable(factory):
-        raise InvalidConfig(f"the medium {name!r} is made by a function, not by {type(factory).__name__}")
-    return check_medium(factory())
-
-
-def check_medium(medium: Medium) -> Medium:
-    """The medium itself, if it can be one."""
-    if isinstance(medium, type) or not callable(getattr(medium, "create", None)):
-        raise InvalidConfig(f"this is no medium: {medium!r:.80}", advice="an object does what LocalMedium does")
-    return medium
-
-
-def _factory(name: str) -> Callable[[], Medium]:
-    if name == "local":
-        from flintlog.disk.media.local import LocalMedium
-
-        return LocalMedium
-    if name == "faulty":
-        from flintlog.disk.faulty.faulty_disk import FaultyMedium
-
-        return FaultyMedium
-    from importlib.metadata import entry_points  # late: it costs more than all the rest of this module
-
-    found = next(iter(entry_points(group=MEDIA_GROUP, name=name)), None)
-    if found is None:
-        raise InvalidConfig(
-            f"no medium named {name!r}", advice=f"'local', or an entry point of the group {MEDIA_GROUP}"
-        )
-    try:
-        return cast("Callable[[], Medium]", found.load())
-    except (ImportError, AttributeError) as error:
-        raise InvalidConfig(f"the medium {name!r} cannot be loaded: {error}") from error
 
 
 def check_range(file: RawFile, start: int, stop: int) -> None:

@@ -1,8 +1,8 @@
-"""A medium over another one that is never written: changes stay in memory.
+"""A medium over another one, which it never writes: changes stay in memory.
 
-Opening a store read-only runs the same recovery as any opening; through an overlay, what it cuts, clears and builds
-again exists for this process alone. A file that is written is mapped copy-on-write (pages that were not written go on
-showing what another process does to the file); a new file is plain memory; a deletion is remembered.
+Opening a store read-only runs the same recovery as any opening. Through an overlay, its cuts and rebuilds exist only in
+this process. A written file is mapped copy-on-write (unwritten pages still show the changes of other processes); a new
+file is plain memory; a deletion is only remembered.
 """
 
 from __future__ import annotations
@@ -15,13 +15,21 @@ from pathlib import Path
 from flintlog.disk.media.libc import MemoryMap
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.map_cache import MapCache
-from flintlog.disk.media.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, Medium, RawFile, os_errors
+from flintlog.disk.media.medium import (
+    MAX_SMALL_FILE_BYTES,
+    DiskUsage,
+    FileInfo,
+    Medium,
+    RawFile,
+    UnsyncedFile,
+    os_errors,
+)
 from flintlog.errors import DiskError
 from flintlog.kernel import written_end
 
 
-class OverlayFile:
-    """A file that was written or made through an overlay. It is kept until the overlay is dropped."""
+class OverlayFile(UnsyncedFile):
+    """A file that was written or created through an overlay. It is kept until the overlay is dropped."""
 
     def __init__(self, path: Path, buffer: memoryview, data_end: Callable[[int], int] | None = None) -> None:
         """`data_end` tells where the data of the file below ends, and counts until the buffer was asked for."""
@@ -35,9 +43,6 @@ class OverlayFile:
         self._data_end = None  # from here on anything may be written
         return self._buffer
 
-    def sync(self, start: int = 0, stop: int | None = None) -> None:
-        """Nothing of an overlay is durable."""
-
     def write_at(self, position: int, data: memoryview) -> None:
         self.buffer[position : position + len(data)] = data
 
@@ -49,27 +54,9 @@ class OverlayFile:
     def data_end(self, start: int) -> int:
         return self.size if self._data_end is None else self._data_end(start)
 
-    def touch(self, start: int, stop: int) -> bool:
-        return False
-
-    def prepare(self, start: int, stop: int) -> bool:
-        return False
-
-    def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
-        return False
-
-    def lock_memory(self) -> bool:
-        return False
-
-    def unlock_memory(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """What was written must be there when the file is opened again."""
-
 
 class OverlayLock:
-    """No lock at all: an overlay disturbs nobody."""
+    """Not a real lock: an overlay does not disturb a writer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -90,7 +77,7 @@ class OverlayMedium:
     def create(self, path: Path, size: int) -> RawFile:
         if path in self._files:
             raise DiskError("the file exists", path=path)
-        # One below was made by another process since its directory was listed: for us it is not there.
+        # If the file exists below, another process created it after the directory was listed: it is hidden here.
         return self._keep(path, MemoryMap(size, None, writable=True).buffer)
 
     def open(self, path: Path, writable: bool = False) -> RawFile:
@@ -124,7 +111,7 @@ class OverlayMedium:
         return file
 
     def _is_gone(self, path: Path) -> bool:
-        # Asked for every file of a store, and mostly nothing is gone.
+        # Called for every file of a store, and mostly nothing was deleted.
         return bool(self._gone) and (path in self._gone or any(parent in self._gone for parent in path.parents))
 
     # Names

@@ -1,4 +1,4 @@
-"""Owners and modes: what one user repairs or restores must stay readable for the one who runs the broker."""
+"""Owners and modes: files that one user repairs or restores must stay readable for the broker's user."""
 
 from __future__ import annotations
 

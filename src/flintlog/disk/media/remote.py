@@ -1,7 +1,7 @@
-"""A medium that only reads, over a byte source: stores in an object store or in HDFS are looked at through it.
+"""A read-only medium over a byte source, for stores in an object store or in HDFS.
 
-A file is fetched whole when its bytes are first asked for, so who opens files here holds few of them at a time. Nothing
-can be written: whatever tries is told so.
+A file is fetched whole when its bytes are first read, so callers should hold few files at a time. Every write raises an
+error.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from flintlog.disk.media.map_cache import MapCache
-from flintlog.disk.media.medium import MAX_SMALL_FILE_BYTES, Advice, DiskUsage, FileInfo, LockFile, RawFile
+from flintlog.disk.media.medium import MAX_SMALL_FILE_BYTES, DiskUsage, FileInfo, LockFile, RawFile, UnsyncedFile
 from flintlog.disk.media.source import ByteSource
 from flintlog.errors import DiskError
 
 
-class FetchedFile:
+class FetchedFile(UnsyncedFile):
     """A file that is fetched when it is read."""
 
     def __init__(self, source: ByteSource, path: Path) -> None:
@@ -28,9 +28,6 @@ class FetchedFile:
     def buffer(self) -> memoryview:
         return self._source.view(self.path, 0, self.size)
 
-    def sync(self, start: int = 0, stop: int | None = None) -> None:
-        """There is nothing that could be lost."""
-
     def write_at(self, position: int, data: memoryview) -> NoReturn:
         _refuse(self.path)
 
@@ -39,24 +36,6 @@ class FetchedFile:
 
     def data_end(self, start: int) -> int:
         return max(start, self._source.data_end(self.path, start))
-
-    def touch(self, start: int, stop: int) -> bool:
-        return False
-
-    def prepare(self, start: int, stop: int) -> bool:
-        return False
-
-    def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
-        return False
-
-    def lock_memory(self) -> bool:
-        return False
-
-    def unlock_memory(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """Its bytes go with the last view of them."""
 
 
 class RemoteMedium:
@@ -75,7 +54,7 @@ class RemoteMedium:
         return self._source.listing(directory)
 
     def stat(self, path: Path) -> FileInfo | None:
-        """What its directory says; object stores have no other directories than those that hold something."""
+        """The entry in its directory's listing; object stores have no empty directories."""
         return next((info for info in self._source.listing(path.parent) if info.name == path.name), None)
 
     def exists(self, path: Path) -> bool:
@@ -91,7 +70,7 @@ class RemoteMedium:
         return bytes(self._source.view(path, 0, min(size, self._source.size(path))))
 
     def usage(self, path: Path) -> DiskUsage:
-        raise DiskError("nobody knows how full this file system is", path=path)
+        raise DiskError("the space of this file system is unknown", path=path)
 
     def create(self, path: Path, size: int) -> NoReturn:
         _refuse(path)

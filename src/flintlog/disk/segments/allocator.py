@@ -1,11 +1,11 @@
 """Makes segments ahead of the writer: RocketMQ's AllocateMappedFileService.
 
-Who asks for a segment also names the one behind it. The first was made the last time, so it is
-handed over at once, synced, warm, and with its name durable; the second is made meanwhile, by
-one thread. Bigger files come first, then smaller offsets. A file is known by its offset: should the path for
-it change in between, there are still not two files of one name.
+A caller that asks for a segment also names the next one. The first was made with the previous call, so it is returned
+at once: synced, warm, and with a durable name. One thread makes the next one meanwhile. Larger files are made first,
+then smaller offsets. A file is identified by its offset, so there are never two files for one offset, even if the path
+for it changes in between.
 
-What was made and never asked for is deleted at shutdown; after a crash it remains as a file of zeros.
+Files that were made but never asked for are deleted at shutdown; after a crash they remain as files of zeros.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import time
 from typing import Final
 
 from flintlog.disk.bell import Bell
-from flintlog.disk.segments.buffer_pool import TransientStorePool
 from flintlog.disk.media.medium import Medium, RawFile
+from flintlog.disk.segments.buffer_pool import TransientStorePool
 from flintlog.disk.segments.segment import DEFAULT_TOUCH_AHEAD_BYTES, Segment, WriteBuffer
 from flintlog.disk.segments.segment_queue import NewFile
 from flintlog.errors import DiskError, FlintlogError
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 OBTAIN_TIMEOUT_MS = 5_000
 _LOOK_AGAIN_S: Final = 0.5
-"""The thread looks this often by itself: whoever asked may have been interrupted before it rang."""
+"""The thread checks this often by itself, because a caller may be interrupted before it rings."""
 
 
 class _Request:
@@ -46,11 +46,11 @@ class _Request:
 
     @property
     def is_taken(self) -> bool:
-        """Whether the log has it: who asked for it may have been interrupted before."""
+        """Whether the log has listed it; a caller may be interrupted before that."""
         return self.segment is not None and self.segment.is_listed
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until it is done; False when it was not in time."""
+        """Wait until it is done; False when the time is over."""
         deadline = time.monotonic() + timeout_s
         while not self.is_done:
             if not self.bell.listen(max(0.0, deadline - time.monotonic())) and not self.is_done:
@@ -62,7 +62,7 @@ class _Request:
 
 
 class SegmentAllocator:
-    """The thread that makes files, and the files it made. One queue's writer asks at a time."""
+    """The thread that makes files, and its finished files. One writer asks at a time."""
 
     def __init__(
         self,
@@ -71,15 +71,21 @@ class SegmentAllocator:
         pool: TransientStorePool | None = None,
         fast_fail_if_no_buffer: bool = False,
         warm_up: bool = False,
+        warm_up_flush_bytes: int = DEFAULT_TOUCH_AHEAD_BYTES,
         timeout_ms: int = OBTAIN_TIMEOUT_MS,
         touch_ahead_bytes: int = DEFAULT_TOUCH_AHEAD_BYTES,
         for_syncs: bool = False,
     ) -> None:
-        """`warm_up` touches whole files and locks them in memory; otherwise only their first pages are touched."""
+        """`warm_up` touches whole files and locks them in memory; otherwise only their first pages are touched.
+
+        `for_syncs` also writes the touched pages out, so that a sync does not wait for that; a warm-up does so in
+        steps of `warm_up_flush_bytes`.
+        """
         self._medium = medium
         self._pool = pool
         self._fast_fail = fast_fail_if_no_buffer
         self._warm_up = warm_up
+        self._warm_up_flush_bytes = warm_up_flush_bytes if for_syncs else None
         self._timeout_ms = timeout_ms
         self._touch_ahead_bytes = touch_ahead_bytes
         self._for_syncs = for_syncs
@@ -91,13 +97,13 @@ class SegmentAllocator:
         self._has_complained = False
 
     def start(self) -> None:
-        """Start the thread; without it files are made when they are asked for."""
+        """Start the thread; without it, files are made on demand."""
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="flintlog-allocate", daemon=True)
         self._thread.start()
 
     def obtain(self, wanted: NewFile, ahead: NewFile) -> Segment:
-        """The wanted segment; the one behind it is under way when this returns."""
+        """Return the wanted segment; the next one is being made when this returns."""
         if self._thread is None:
             return self._make(wanted)
         self._check_buffers(wanted)
@@ -105,7 +111,7 @@ class SegmentAllocator:
         self._request(ahead)
         self._wait(request)
         if request.segment is None:
-            # A failure from when the file was made ahead is old: the disk may have room again.
+            # The failure may be old, from making the file in advance: the disk may have room again.
             with self._lock:
                 self._requests.pop((wanted.base, wanted.size), None)
             request = self._request(wanted)
@@ -118,7 +124,7 @@ class SegmentAllocator:
     def _wait(self, request: _Request) -> None:
         self._bell.ring()
         if not request.wait(self._timeout_ms / 1000):
-            raise DiskError(f"the next file was not made in {self._timeout_ms} ms", path=request.file.path)
+            raise DiskError(f"the next file was not created within {self._timeout_ms} ms", path=request.file.path)
 
     def _check_buffers(self, wanted: NewFile) -> None:
         pool = self._pool
@@ -169,9 +175,9 @@ class SegmentAllocator:
         return segment
 
     def _keep_in_memory(self, segment: Segment) -> None:
-        if not segment.warm_up() and not self._has_complained:
+        if not segment.warm_up(self._warm_up_flush_bytes) and not self._has_complained:
             self._has_complained = True  # once: the limit is the same for every file
-            log.warning("%s is warm, but the system does not let it be locked in memory", segment.path)
+            log.warning("%s is warm, but the system refuses to lock it in memory", segment.path)
 
     def _create(self, file: NewFile) -> RawFile:
         raw = self._medium.create(file.path, file.size)
@@ -192,7 +198,7 @@ class SegmentAllocator:
         return buffer
 
     def shut_down(self) -> None:
-        """Stop, and delete the files that nobody asked for."""
+        """Stop, and delete the files that were never asked for."""
         self._is_stopping = True
         self._bell.ring()
         thread = self._thread

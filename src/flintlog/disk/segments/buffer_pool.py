@@ -1,11 +1,11 @@
 """Write buffers that take appends in place of the page cache: RocketMQ's TransientStorePool.
 
-A segment with a buffer is appended to in plain memory, locked where that is allowed; a commit
-thread writes the bytes to the file, and readers see them from then on. What was not committed is
-lost when the process dies: that is the bargain of this option.
+Appends to a segment with a buffer go to plain memory, locked where that is allowed. A commit thread writes the bytes to
+the file, and from then on readers see them. Uncommitted bytes are lost when the process dies: that is the price of this
+option.
 
-A buffer is cleared before it is used again, so that a file never carries another file's bytes behind its
-last record (Java's may).
+A buffer is cleared before it is reused, so that a file never holds another file's bytes after its last record (Java's
+may).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TransientStorePool:
         self._is_open = False
 
     def start(self) -> None:
-        """Take the memory for all buffers."""
+        """Allocate the memory of all buffers."""
         try:
             buffers = [MemoryMap(self.buffer_size, None, writable=True) for _ in range(self.count)]
         except OSError as error:
@@ -41,7 +41,7 @@ class TransientStorePool:
         locked = [buffer.lock() for buffer in buffers]
         self.is_locked_in_memory = all(locked)
         if not self.is_locked_in_memory:
-            log.warning("the system does not let %d write buffers be locked in memory", locked.count(False))
+            log.warning("the system refuses to lock %d write buffers in memory", locked.count(False))
         with self._lock:
             self._free = buffers
             self._is_open = True
@@ -67,7 +67,7 @@ class TransientStorePool:
                 self._free.append(buffer)
 
     def shut_down(self) -> None:
-        """Give the memory up; borrowed buffers go with their segments."""
+        """Free the memory; borrowed buffers are freed with their segments."""
         with self._lock:
             self._is_open = False
             free, self._free = self._free, []

@@ -1,10 +1,10 @@
-"""Something that others hold for a while, and that goes when the last of them has let it go: a reference count.
+"""A reference count: an object is cleaned up when its last holder has released it.
 
     1 ──hold──▶ 2 … n ──release──▶ 1 ──shut_down──▶ 0: cleaned up
                                         │
-                                        └─ still held: refused, until they held it for too long; then by force
+                                        └─ still held: refused, until the time is over; then by force
 
-Who holds it may use it; who is refused a hold may not. Cleaning up happens once, under the lock.
+A holder may use the object; a caller whose `hold` was refused may not. Cleaning up happens once, under the lock.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-# What a forced end leaves of the count: no release can bring it back up to where a hold would be granted.
+# The base of the count after a forced end: no release can raise it to where a hold would be granted.
 FORCED: Final = -1000
 
 
 class Counted:
-    """The reference count of a file; its owner is the first reference."""
+    """The reference count of a file; its owner holds the first reference."""
 
     __slots__ = ("_available", "_first_shutdown_ms", "_lock", "_references")
 
@@ -36,7 +36,7 @@ class Counted:
         return self._references
 
     def hold(self) -> bool:
-        """Keep it from being destroyed; False when it is on its way out."""
+        """Prevent it from being destroyed; False when it is already shut down."""
         with self._lock:
             if not self._available or self._references <= 0:
                 return False
@@ -51,7 +51,7 @@ class Counted:
                 self._clean_up()
 
     def end_serving(self, force_after_ms: int, now_ms: int) -> bool:
-        """Grant no more holds; True when nobody has one, or they had it for too long."""
+        """Grant no more holds; True when there is no holder left, or by force after `force_after_ms`."""
         with self._lock:
             if self._available:
                 self._available = False
@@ -66,5 +66,5 @@ class Counted:
         return True
 
     def _clean_up(self) -> None:
-        """Give back what it keeps; the lock is held. A second call finds nothing left."""
-        raise AssertionError("whatever is counted knows what it gives back")
+        """Free the resources; the lock is held. A second call does nothing."""
+        raise AssertionError("a subclass must free its resources")

@@ -1,4 +1,4 @@
-"""One file of a log, as far as it is mapped: positions, the map, the growing end.
+"""The positions, the map and the tail of one log file.
 
       0          flushed      committed       wrote          size
       +------------+-------------+--------------+--------------+
@@ -9,9 +9,9 @@
 flushed <= committed <= wrote, always. Readers see up to `read_position`: committed for a segment with
 a write buffer, wrote otherwise.
 
-A segment is mapped when it is first looked at, and the map cache may unmap it while nobody holds it and its tail is not
-in use. It is destroyed when its last holder has let go, or by force after a while: then it is unlinked and
-served no more, but a view that someone still has stays valid.
+A segment is mapped on first use. The map cache may unmap it while it has no holder and its tail is not in use. It is
+destroyed when its last holder has released it, or by force after a while: then it is unlinked and no longer served, but
+existing views stay valid.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from flintlog.disk.segments.counted import Counted
 from flintlog.disk.media.medium import Descriptive, Medium, RawFile
+from flintlog.disk.segments.counted import Counted
 from flintlog.errors import InvalidOffset, StoreClosed, SyncFailed, WrongFileSize
 from flintlog.kernel import Tail
 
 
 class WriteBuffer:
-    """Memory that takes appends in place of the map, and the way to give it back."""
+    """Memory that takes appends in place of the map, and the function that returns it to its pool."""
 
     __slots__ = ("give_back", "view")
 
@@ -37,7 +37,7 @@ class WriteBuffer:
 
 
 class MappedSegment(Counted):
-    """One file: its positions, its map and its tail. `Segment` is what is done with it."""
+    """One file: its positions, its map and its tail. `Segment` adds the operations."""
 
     __slots__ = (
         "__weakref__",
@@ -71,7 +71,7 @@ class MappedSegment(Counted):
         raw: RawFile | None = None,
         write_buffer: WriteBuffer | None = None,
     ) -> None:
-        """`raw` is the file when it is mapped already, as `create` leaves it."""
+        """`raw` is the file if it is already mapped, as `create` returns it."""
         super().__init__()
         self.path = path
         self.base = base
@@ -80,8 +80,8 @@ class MappedSegment(Counted):
         self.flushed_position = 0
         self.recently_used = True
         self.is_listed = False  # whether it is among the segments of a log
-        # Set by an owner who hands the tail to others: called, in any thread and without waiting, before
-        # an idle tail is unmapped; True promises that nobody has the tail any more.
+        # Set by an owner that passes the tail to others. Called in any thread before an idle tail is unmapped; it must
+        # not block. True promises that the tail is no longer in use.
         self.give_up_tail: Callable[[], bool] | None = None
         self._medium = medium
         self._raw = raw
@@ -105,7 +105,7 @@ class MappedSegment(Counted):
 
     @property
     def end(self) -> int:
-        """The offset behind the segment's last byte, written or not."""
+        """The offset after the segment's last byte, written or not."""
         return self.base + self.size
 
     @property
@@ -142,12 +142,12 @@ class MappedSegment(Counted):
 
     @property
     def modified_ms(self) -> int:
-        """When the file was last written, by the file system; 0 when it is gone."""
+        """The file system's time of the last write; 0 when the file was deleted."""
         info = self._medium.stat(self.path)
         return 0 if info is None else info.mtime_ms
 
     def set_positions(self, position: int) -> None:
-        """Wrote and committed at once, as after loading and recovery. Nothing becomes flushed by that."""
+        """Set the written and committed positions, as after loading and recovery; the flushed one never rises here."""
         if not 0 <= position <= self.size:
             raise InvalidOffset("a position outside of the segment", path=self.path, offset=position)
         self.wrote_position = position
@@ -157,7 +157,7 @@ class MappedSegment(Counted):
     # Mapping
 
     def raw(self, writable: bool = False) -> RawFile:
-        """The mapped file; opened if it is not. Hold the segment while using it."""
+        """The mapped file, opened if necessary. Hold the segment while using it."""
         raw = self._raw
         if raw is not None and (self._raw_writable or not writable):
             self.recently_used = True
@@ -178,13 +178,13 @@ class MappedSegment(Counted):
             raw.close()
             raise WrongFileSize(f"the file has {raw.size} bytes, not {self.size}", path=self.path)
         was_mapped = self._raw is not None
-        # A map for reading is not closed here: another reader may be about to take its buffer. It goes with the last.
+        # The read-only map is not closed here: another reader may be about to use it. It is freed with its last view.
         self._raw, self._raw_writable, self._read_view = raw, writable, None
         return raw, not was_mapped
 
     @property
     def tail(self) -> Tail:
-        """The growing end. Whoever appends keeps it; the segment stays mapped while it is not full."""
+        """The growing end, which the writer keeps. The segment stays mapped until it is full."""
         tail = self._tail
         if tail is None:
             if not self.hold():
@@ -200,7 +200,7 @@ class MappedSegment(Counted):
 
     @property
     def log_tail(self) -> Tail:
-        """`tail`, for a log: batches are written through the file, if this is one of the local disk."""
+        """`tail`, for a log: on a local disk, batches are written through the file."""
         if not self.hold():
             raise StoreClosed("the segment was destroyed", path=self.path)
         try:
@@ -215,7 +215,7 @@ class MappedSegment(Counted):
             self.release()
 
     def append(self, data: bytes | memoryview) -> bool:
-        """Write ready bytes at the end, as a replica does; False, and nothing written, when they do not fit."""
+        """Append encoded bytes, as a replica does; False, with nothing written, when they do not fit."""
         tail = self.tail
         buffer = tail.buffer
         start, stop = tail.position, tail.position + len(data)
@@ -226,25 +226,25 @@ class MappedSegment(Counted):
         return True
 
     def try_unmap(self) -> bool:
-        """Unmap if nobody holds the segment and its tail is given up. Called by the map cache."""
-        if not self._lock.acquire(blocking=False):
+        """Unmap if the segment has no holder and its tail is not in use. Called by the map cache."""
+        if self._lock.locked():
             return False
-        try:
+        # Not `acquire(blocking=False)`: a signal handler that raises after it would leave the lock taken for good. No
+        # thread waits for the map cache while it has this lock, so the wait for one that came in between is short.
+        with self._lock:
             if self._raw is None:
                 return True
             if self._references != 1 or self._write_buffer is not None or not self._drop_tail():
                 return False
             self._unmap()
             return True
-        finally:
-            self._lock.release()
 
     def _drop_tail(self) -> bool:
         tail = self._tail
         if tail is None:
             return True
-        # A full segment must be flushed first: a failed write-back is reported only to a map that saw it.
-        # Owners who can rebuild their file (give_up_tail) do without.
+        # A full segment must be flushed first: a failed write-back is reported only to maps that existed then.
+        # Owners that can rebuild their file (give_up_tail) do not need this.
         is_done = tail.position == self.size and self.flushed_position == self.size
         if not is_done and (self.give_up_tail is None or not self.give_up_tail()):
             return False
@@ -262,7 +262,7 @@ class MappedSegment(Counted):
     # The end
 
     def _clean_up(self) -> None:
-        """Drop the map; runs once, when the last holder has gone or by force."""
+        """Drop the map; runs once, after the last release or by force."""
         if self._tail is not None:
             self._position = self._tail.position
             self._store_timestamp = self._tail.store_timestamp
@@ -274,14 +274,14 @@ class MappedSegment(Counted):
             buffer.give_back()
 
     def shut_down(self, force_after_ms: int, now_ms: int) -> bool:
-        """Serve no more; True when nobody holds the segment, or they held it for too long."""
+        """Stop serving; True when there is no holder left, or by force after `force_after_ms`."""
         if not self.end_serving(force_after_ms, now_ms):
             return False
         self._medium.maps.discard(self)
         return True
 
     def destroy(self, force_after_ms: int, now_ms: int) -> bool:
-        """Shut down and unlink; False when someone still holds it: call again later."""
+        """Shut down and unlink; False while it still has a holder: call again later."""
         if not self.shut_down(force_after_ms, now_ms):
             return False
         self._medium.remove(self.path)

@@ -1,8 +1,8 @@
-"""Which of several commit log paths a new file goes to.
+"""Chooses one of several commit log paths for a new file.
 
-Candidates are the configured paths without the read-only ones and without those that are nearly
-full; when that leaves none, full ones are taken too. Sorted by name, file number n goes to candidate n mod count: any
-process with the same configuration finds the same place.
+Candidates are the configured paths except read-only and nearly full ones; if none is left, the full ones are candidates
+too. With the candidates sorted by name, file number n goes to candidate n mod count, so any process with the same
+configuration chooses the same path.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from flintlog.errors import InvalidConfig
 
 
 def no_path_is_full() -> Collection[Path]:
-    """The answer of a store that does not watch its disks."""
+    """The default for a store that does not watch its disks."""
     return ()
 
 
 class PathChoice:
-    """The paths of one log. `full_paths` is asked at each new file."""
+    """The paths of one log. `full_paths` is called for each new file."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """Faults pages in just ahead of the writer, so that a put never waits for one.
 
-The first write to a page of a new file traps into the kernel; with messages of 1 KiB that alone costs
-more than everything else a put does. One thread looks at the writer's position and has the kernel prepare the next
-pages without the GIL. Their content does not change. It looks again when the writer, at the speed of the last moments,
-will have used a part of what is ready: each look takes the GIL from whoever puts.
+The first write to a page of a new file traps into the kernel. With messages of 1 KiB this costs more than the rest of a
+put. One thread reads the writer's position and has the kernel prepare the next pages without the GIL. Their content
+does not change. It checks again when the writer, at its recent speed, will have used a part of the ready pages: each
+check takes the GIL from the writers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from flintlog.disk.bell import Latch
 from flintlog.disk.segments.segment import DEFAULT_TOUCH_AHEAD_BYTES, Segment
 from flintlog.errors import FlintlogError
 
-_LOOKS_PER_DISTANCE: Final = 6  # pages are made ready by halves of the distance: some looks for each
+_LOOKS_PER_DISTANCE: Final = 6  # pages are prepared in steps of half the distance: some checks for each
 
 
 class PageToucher:
-    """Follows the last segment of one queue. `current` is asked for it at each look."""
+    """Follows the last segment of one queue, which `current` returns."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class PageToucher:
         busy_interval_ms: float = 2,
         idle_interval_ms: float = 100,
     ) -> None:
-        """It looks at least every `idle_interval_ms`, and never more often than every `busy_interval_ms`."""
+        """It checks at least every `idle_interval_ms`, and at most every `busy_interval_ms`."""
         self._current = current
         self._ahead_bytes = ahead_bytes
         self._for_syncs = for_syncs
@@ -53,14 +53,14 @@ class PageToucher:
             thread.join()
 
     def touch_once(self) -> int:
-        """Touch what lies ahead of the writer now; returns how many bytes."""
+        """Touch the pages ahead of the writer; returns how many bytes."""
         segment = self._current()
         if segment is None or segment.is_full:
             return 0
         try:
             return segment.warm_ahead(self._ahead_bytes, for_syncs=self._for_syncs)
         except FlintlogError:
-            return 0  # only a help: the writer itself meets the error, and reports it
+            return 0  # only an optimisation: the writer meets the same error and reports it
 
     def _run(self) -> None:
         end, at = self._end(), time.monotonic()
@@ -76,7 +76,7 @@ class PageToucher:
         return 0 if segment is None else segment.base + segment.wrote_position
 
     def next_look_s(self, moved_bytes: int, elapsed_s: float) -> float:
-        """When to look again after the writer has moved so far in this time."""
+        """When to check again, after the writer has moved this far in this time."""
         if moved_bytes <= 0:
             return self._idle_s
         part_s = elapsed_s * self._ahead_bytes / _LOOKS_PER_DISTANCE / moved_bytes

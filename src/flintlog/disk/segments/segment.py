@@ -1,7 +1,7 @@
 """One fixed-size file of a log: RocketMQ's MappedFile.
 
-`mapped_segment.py` has its positions and its map; here is what is done with it: reading, flushing and committing,
-making pages ready. One thread at a time appends (through `tail`); any thread may select, flush or destroy.
+`mapped_segment.py` has its positions and its map; this module reads, flushes, commits and prepares pages. One thread at
+a time appends (through `tail`); any thread may select, flush or destroy.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from flintlog.disk.segments.mapped_segment import MappedSegment, WriteBuffer
 from flintlog.disk.media.medium import PAGE_BYTES, Advice
+from flintlog.disk.segments.mapped_segment import MappedSegment, WriteBuffer
 from flintlog.disk.segments.selected_range import SelectedRange
 from flintlog.errors import SyncFailed
 
@@ -18,19 +18,19 @@ __all__ = ["DEFAULT_TOUCH_AHEAD_BYTES", "Segment", "SelectedRange", "WriteBuffer
 
 DEFAULT_TOUCH_AHEAD_BYTES = 16 * 1024 * 1024
 DEAR_PAGE_NS: Final = 20_000
-"""What a page of the map may cost, when many are asked for at once: where the host of a virtual machine has to find
-them it is twice as much and more, elsewhere a tenth."""
+"""The most that a page of the map may cost when many are faulted in at once. On a virtual machine whose host has to
+find the pages the cost is twice as much or more, elsewhere a tenth."""
 
 
 class Segment(MappedSegment):
-    """One file: read, flushed, committed, made ready."""
+    """One file and its operations."""
 
     __slots__ = ()
 
     # Reading
 
     def select(self, position: int, size: int | None = None) -> SelectedRange | None:
-        """The bytes from `position`, `size` of them or all that can be read; None if they are not there."""
+        """`size` bytes from `position`, or all readable ones; None if they cannot be read."""
         limit = self.read_position
         if size is None:
             size = limit - position
@@ -47,9 +47,9 @@ class Segment(MappedSegment):
         return SelectedRange(self.release, self.base + position, view[position : position + size])
 
     def peek(self) -> memoryview | None:
-        """The whole file for a short look, without holding it; None when the segment is on its way out.
+        """A view of the whole file for a short read, without a hold; None when the segment is shut down.
 
-        The view stays valid whatever becomes of the segment: a map goes with its last view.
+        The view stays valid even if the segment is destroyed: a map is freed with its last view.
         """
         view = self._read_view
         if view is None:
@@ -82,14 +82,14 @@ class Segment(MappedSegment):
         return wrote > done
 
     def flush(self, least_pages: int = 0) -> int:
-        """Make what can be read durable if enough pages are dirty; returns the flushed position."""
+        """Make the readable bytes durable if enough pages are dirty; returns the flushed position."""
         if not self.is_able_to_flush(least_pages):
             return self.flushed_position
         position = self.read_position
         if position <= self.flushed_position:
             return self.flushed_position
         if not self.hold():
-            return self.flushed_position  # on its way out, and not durable for that
+            return self.flushed_position  # shut down: not flushed, and not reported as durable
         try:
             self._sync(self.flushed_position, position)
         finally:
@@ -98,7 +98,7 @@ class Segment(MappedSegment):
         return position
 
     def sync(self) -> None:
-        """Make the whole file durable, whatever the positions say."""
+        """Make the whole file durable, independent of the positions."""
         if self.hold():
             try:
                 position = self.read_position
@@ -108,7 +108,7 @@ class Segment(MappedSegment):
                 self.release()
 
     def clear_behind(self) -> None:
-        """Set everything behind the written bytes to zero, durably: old records there must not be found again."""
+        """Durably zero all bytes after the written ones, so that recovery never finds old records there."""
         if self.hold():
             try:
                 self.raw(writable=True).clear(self.wrote_position, self.size)
@@ -117,7 +117,7 @@ class Segment(MappedSegment):
                 self.release()
 
     def _sync(self, start: int, stop: int) -> None:
-        # Kept here as well as in the file: a file that was unmapped and opened again has forgotten it.
+        # The failure is kept here too: a file that was unmapped and opened again does not know it.
         if self._sync_failure is not None:
             raise self._sync_failure
         raw = self._raw
@@ -125,11 +125,11 @@ class Segment(MappedSegment):
             if raw is not None:
                 raw.sync(start, stop)
             else:
-                self._medium.sync(self.path)  # it was found, or unmapped since it was written
+                self._medium.sync(self.path)  # not mapped yet, or unmapped since it was written
         except SyncFailed as error:
             self._sync_failure = error
-            # The system may take these pages for clean now, without having written them: then a process that finds
-            # them in memory after this one would be told that they are durable. Touched, they are to be written again.
+            # The system may have marked these pages clean without writing them. Then a sync of a later process would
+            # report them as durable. Touching makes them dirty again.
             self.raw(writable=True).touch(start, stop)
             raise
 
@@ -159,7 +159,7 @@ class Segment(MappedSegment):
             buffer, self._write_buffer = self._write_buffer, None
             if buffer is None:
                 return
-            self._position = self.size  # before the tail goes: a reader must never see a position jump back
+            self._position = self.size  # before the tail is dropped: a reader must never see the position fall
             tail, self._tail = self._tail, None
             if tail is not None:
                 tail.release()
@@ -170,7 +170,7 @@ class Segment(MappedSegment):
     def warm_ahead(self, ahead_bytes: int = DEFAULT_TOUCH_AHEAD_BYTES, *, for_syncs: bool = False) -> int:
         """Fault in the pages just ahead of the writer; returns how many bytes were touched.
 
-        `for_syncs` does more, for a writer who syncs every few pages and waits for that: see `RawFile.prepare`.
+        `for_syncs` also prepares them for a writer that waits for a sync every few pages: see `RawFile.prepare`.
         """
         wrote = self.wrote_position
         start, stop = max(wrote, self._touched_until), min(self.size, wrote + ahead_bytes)
@@ -179,7 +179,7 @@ class Segment(MappedSegment):
             return 0
         tail = self._tail
         if not for_syncs and tail is not None and tail.is_through_file:
-            return 0  # who writes through the file needs no pages of the map
+            return 0  # a writer through the file needs no pages of the map
         if not self.hold():
             return 0
         try:
@@ -192,10 +192,10 @@ class Segment(MappedSegment):
         return stop - start
 
     def make_ready(self, step_bytes: int) -> int:
-        """How far pages are ready for the writer; if it has caught up with that, the next step is touched now.
+        """The end of the pages that are ready for the writer; if it has reached that, touch the next step now.
 
-        A fault for each page costs ten times as much as asking for many at once. Where that is dear all the same, as on
-        a virtual machine whose host has to find each page again, the tail is told to use the file more often.
+        One fault per page costs ten times as much as touching many pages at once. If touching is still expensive, as on
+        a virtual machine whose host has to find each page, the tail is set to prefer writing through the file.
         """
         wrote = self.wrote_position
         if self._write_buffer is not None or self._touched_until == self.size:
@@ -213,13 +213,19 @@ class Segment(MappedSegment):
             self._touched_until = max(self._touched_until, stop) if is_touched else self.size
         return self._touched_until
 
-    def warm_up(self) -> bool:
-        """Fault in the whole file and keep it in memory; False when memory could not be locked."""
+    def warm_up(self, prepared_bytes: int | None = None) -> bool:
+        """Fault in the whole file and keep it in memory; False when memory could not be locked.
+
+        `prepared_bytes` is for a writer that syncs: pages are also written out in steps of it (`RawFile.prepare`).
+        """
         if not self.hold():
             return False
         try:
             raw = self.raw(writable=True)
-            raw.touch(0, self.size)
+            for start in range(0, self.size, prepared_bytes or self.size):
+                stop = min(self.size, start + (prepared_bytes or self.size))
+                if prepared_bytes is None or not raw.prepare(start, stop):
+                    raw.touch(start, stop)
             self._touched_until = self.size
             return raw.lock_memory() & raw.advise(Advice.WILL_NEED)
         finally:

@@ -1,11 +1,11 @@
-"""The segments of one log, in order: found on the disk, and looked at by readers.
+"""The segments of one log, in order: loading and reading them.
 
     00000000000000000000   00000000000001048576   00000000000002097152
     [ full, sealed       ] [ full, sealed       ] [ the last one: tail  ]
     ^ min_offset                                        ^ max_wrote
 
-A file's name is the offset of its first byte, so nothing has to be written down about the order. The list of segments
-is replaced as a whole whenever it changes, so readers take no lock.
+A file's name is the offset of its first byte, so the order needs no other record. Each change replaces the whole list
+of segments, so readers take no lock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flintlog.format.names import SEGMENT_NAME_DIGITS
 
 
 class SegmentList:
-    """The segments of one log, in order. Who changes the list is said in `SegmentQueue`."""
+    """The segments of one log, in order. `SegmentQueue` says which thread may change the list."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class SegmentList:
         read_only: bool = False,
         is_derived: bool = False,
     ) -> None:
-        """`read_only` changes nothing on the disk, not even a left-over empty file.
+        """`read_only` changes nothing on the disk; it does not even remove an empty last file.
 
-        `is_derived`: the files can be made again, so that one which a power loss left empty is as good as missing.
+        `is_derived`: the files can be rebuilt, so a file that a power loss left empty is treated as missing.
         """
         if segment_size <= 0:
             raise InvalidConfig(f"a segment size of {segment_size} bytes", path=directories[0])
@@ -46,10 +46,10 @@ class SegmentList:
         self.medium = medium
         self.read_only = read_only
         self._is_derived = is_derived
-        self.flushed_where = 0  # what was loaded counts as dirty until it was synced after that
+        self.flushed_where = 0  # loaded bytes count as dirty until they are synced
         self.committed_where = 0
         self.readable_limit: int | None = None
-        """Where reading ends for those who ask for `max_offset`, if somebody else decides that than the writer."""
+        """The value of `max_offset`, if something else than the writer's position limits reading."""
         self._paths = PathChoice(directories, read_only_directories, full_directories)
         self._segments: tuple[Segment, ...] = ()
         self._bases: Mapping[Path, int | None] = {}
@@ -58,11 +58,11 @@ class SegmentList:
     # Loading
 
     def load(self, bases: Mapping[Path, int | None] | None = None) -> None:
-        """Find the files, check their names and lengths, map none.
+        """Find the files and check their names and lengths; none is mapped.
 
-        Nothing is changed on the disk before every file was found right; then an empty last file, the trace of a crash
-        while a file was made, is removed; of files that are derived, any that is empty. `bases`: where files begin
-        that have another name; those of which it is None are left out.
+        The disk is not changed before all files are checked. Then an empty last file is removed, which a crash left
+        while the file was created; of derived files, any empty one is removed. `bases` holds the offsets of misnamed
+        files; a file with the offset None is skipped.
         """
         self._bases = {} if bases is None else bases
         found = self._find_files()
@@ -108,11 +108,11 @@ class SegmentList:
         return segment
 
     def files_there(self) -> list[int]:
-        """Where the files begin that lie there now, known or not."""
+        """The offsets of all files that exist now, loaded or not."""
         return [self._base_of(path) for path, info in self._find_files() if info.size == self.segment_size]
 
     def follow(self, end: int) -> None:
-        """Another process has written and synced the files up to `end`: take them as they are, and change none."""
+        """Load the files that another process has written and synced up to `end`; change none."""
         segments = [segment for segment in self._segments if segment.base < end]
         known = segments[-1].end if segments else 0
         if not segments or known < end:
@@ -127,7 +127,7 @@ class SegmentList:
             self._segments = tuple(segments)
         self.flushed_where = self.committed_where = end
 
-    # Looking
+    # Reading
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -145,13 +145,13 @@ class SegmentList:
 
     @property
     def min_offset(self) -> int:
-        """The first offset there is; -1 without segments."""
+        """The first offset; -1 without segments."""
         first = self.first
         return -1 if first is None else first.base
 
     @property
     def max_offset(self) -> int:
-        """The offset behind the last byte that can be read; 0 without segments."""
+        """The offset after the last readable byte; 0 without segments."""
         limit = self.readable_limit
         if limit is not None:
             return limit
@@ -160,7 +160,7 @@ class SegmentList:
 
     @property
     def max_wrote(self) -> int:
-        """The offset behind the last byte written, committed or not."""
+        """The offset after the last written byte, committed or not."""
         last = self.last
         return 0 if last is None else last.base + last.wrote_position
 
@@ -178,7 +178,7 @@ class SegmentList:
             index = offset // self.segment_size - first.base // self.segment_size
             if 0 <= index < len(segments) and segments[index].base <= offset < segments[index].end:
                 return segments[index]
-            # A file is missing in between, so the places are shifted.
+            # A file is missing in between, so the indexes are shifted.
             for segment in segments:
                 if segment.base <= offset < segment.end:
                     return segment
@@ -196,9 +196,9 @@ class SegmentList:
             self._segments, segment.is_listed = (*self._segments, segment), True
         return segment
 
-    def _forget(self, gone: Segment) -> None:
+    def _forget(self, deleted: Segment) -> None:
         with self._lock:
-            self._segments = tuple(segment for segment in self._segments if segment is not gone)
+            self._segments = tuple(segment for segment in self._segments if segment is not deleted)
 
 
 def _parse_base(name: str, path: Path) -> int:

@@ -4,8 +4,10 @@
     [ full, sealed       ] [ full, sealed       ] [ the last one: tail  ]
     ^ min_offset                                        ^ max_wrote
 
-`segment_list.py` has how they are found and looked at; here is how they change. Only the last segment grows; only the
+`segment_list.py` loads and reads the segments; this module changes them. Only the last segment grows, and only the
 first ones are deleted. One thread at a time may roll, truncate or delete.
+
+Reasons and costs: docs/decisions/0007.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ DEFAULT_FORCE_AFTER_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A segment to be made."""
+    """A segment to create."""
 
     path: Path
     base: int
@@ -37,17 +39,17 @@ class NewFile:
 
 
 class SegmentMaker(Protocol):
-    """Who makes segments ahead of time."""
+    """Makes segments in advance."""
 
     def obtain(self, wanted: NewFile, ahead: NewFile) -> Segment:
-        """The wanted segment, with the next one under way; raises when it cannot be had.
+        """Return the wanted segment and start making the next one; raises on failure.
 
-        The same one is given again until it `is_listed`: whoever asked may be interrupted before that.
+        The same segment is returned until it `is_listed`, because a caller may be interrupted before that.
         """
 
 
 class SegmentQueue(SegmentList):
-    """The segments of one log, and how they grow, become durable, are cut and deleted."""
+    """The segments of one log: growing, flushing, cutting and deleting."""
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class SegmentQueue(SegmentList):
         read_only: bool = False,
         is_derived: bool = False,
     ) -> None:
-        """Without an `allocator` segments are made when they are needed."""
+        """Without an `allocator`, segments are made on demand."""
         super().__init__(
             directories,
             segment_size,
@@ -79,24 +81,25 @@ class SegmentQueue(SegmentList):
     # Growing
 
     def last_or_new(self, start_offset: int = 0) -> Segment | None:
-        """The segment to append to, a new one if there is none or the last is full.
+        """The segment to append to; a new one if there is none or the last is full.
 
-        None when it cannot be made; `create_failure` then says why.
+        None when it cannot be created; `create_failure` then holds the reason.
         """
         last = self.last
         if last is not None and not last.is_full:
             return last
         base = start_offset - start_offset % self.segment_size if last is None else last.end
-        return self._append_new(base)
+        return self.append_new(base)
 
     def roll(self) -> Segment | None:
-        """Close the last segment, whatever room it has, and open the next one."""
+        """Close the last segment, even if it has room, and open the next one."""
         last = self.last
         if last is not None:
             last.wrote_position = last.size
         return self.last_or_new()
 
-    def _append_new(self, base: int) -> Segment | None:
+    def append_new(self, base: int) -> Segment | None:
+        """Add a new last segment, perhaps with a gap before it; None when it cannot be created."""
         if self.read_only:
             raise StoreClosed("the log was opened read-only", path=self._paths.paths[0])
         last = self.last
@@ -118,7 +121,7 @@ class SegmentQueue(SegmentList):
         try:
             return self._add(Segment(wanted.path, base, wanted.size, self.medium, raw=raw))
         except BaseException:
-            # A signal's handler raised: a file that no list has would be in the way of the next one.
+            # A signal handler raised: an unlisted file would block the creation of the next one.
             if self.find(base) is None:
                 self.medium.remove(wanted.path)
             raise
@@ -131,7 +134,7 @@ class SegmentQueue(SegmentList):
     # Flush and commit
 
     def flush(self, least_pages: int = 0) -> bool:
-        """Flush the segment at `flushed_where`; True when nothing moved. One segment a call, one caller at a time."""
+        """Flush the segment at `flushed_where`; True when nothing moved. One segment per call, one caller at a time."""
         with self._flushing:
             segment = self._next_from(self.flushed_where)
             if segment is None:
@@ -145,9 +148,9 @@ class SegmentQueue(SegmentList):
             return is_unmoved
 
     def _next_from(self, where: int) -> Segment | None:
-        """The segment at an offset, or the next one if that was deleted before its turn came.
+        """The segment at an offset, or the next one if that was deleted meanwhile.
 
-        One that a reader keeps from being deleted is passed over too: those after it have to be flushed all the same.
+        A shut-down segment that a reader still holds is skipped too, so that later ones are flushed.
         """
         segment = self.find(where)
         if segment is not None and segment.available:
@@ -155,7 +158,7 @@ class SegmentQueue(SegmentList):
         return next((segment for segment in self._segments if segment.end > where and segment.available), None)
 
     def flush_all(self) -> None:
-        """Flush everything that can be read; ends because each round moves on or stops."""
+        """Flush all readable bytes; ends because each round moves forward or stops."""
         while not self.flush(0):
             pass
 
@@ -170,9 +173,9 @@ class SegmentQueue(SegmentList):
         return is_unmoved
 
     def take_over(self, *, is_durable: bool = False) -> None:
-        """Make durable what was found: a process that was killed leaves bytes that only the page cache has.
+        """Make the loaded bytes durable: a killed process leaves bytes that are only in the page cache.
 
-        `is_durable`: whoever stopped has synced the files and said so.
+        `is_durable`: the last writer has noted that it synced the files.
         """
         with self._flushing:
             for segment in self._segments:
@@ -187,11 +190,11 @@ class SegmentQueue(SegmentList):
     def truncate(self, offset: int, *, clear: bool = False) -> None:
         """Cut the log at `offset`: the segment there gets its three positions, later ones are deleted.
 
-        The last is deleted first, so that a crash in between leaves no hole. Java leaves the bytes behind the
-        cut as they are; with `clear` they are set to zero, so that an old record among them
-        can never be taken for one that follows what is written now.
+        The last is deleted first, so that a crash in between leaves no hole. Java leaves the bytes after the cut
+        unchanged; with `clear` they are zeroed, so that an old record among them is never taken for one that follows
+        the new ones.
         """
-        with self._flushing:  # a flush under way would take what is cut for flushed
+        with self._flushing:  # a running flush would report cut bytes as flushed
             for segment in reversed(self._segments):
                 if segment.base > offset:
                     self._drop(segment)
@@ -202,22 +205,22 @@ class SegmentQueue(SegmentList):
             self._lower_to(offset)
 
     def reach(self, offset: int) -> None:
-        """Go on at `offset`, which lies after the last segment: those between are missing, and stay so."""
+        """Continue at `offset`, after the last segment; the missing files between stay missing."""
         last = self.last
         if last is not None and last.end >= offset:
             return
         base = offset - offset % self.segment_size
-        segment = self._append_new(base)
+        segment = self.append_new(base)
         if segment is None:
             raise DamagedStore(
-                f"the log is known to reach {offset}, and its file cannot be made: {self.create_failure}",
+                f"the log is known to reach {offset}, but its file cannot be created: {self.create_failure}",
                 path=self._paths.choose(base, self.segment_size) / segment_name(base),
-                advice="is something else in its place? restore the file, or move away what is there",
+                advice="is another file or directory in its place? restore the file, or move the other away",
             )
         segment.set_positions(offset - base)
 
     def drop_from(self, offset: int) -> None:
-        """Delete the segments that begin at `offset` or behind it, the last first."""
+        """Delete the segments that begin at or after `offset`, the last first."""
         with self._flushing:
             for segment in reversed(self._segments):
                 if segment.base >= offset:
@@ -229,7 +232,7 @@ class SegmentQueue(SegmentList):
         self.committed_where = min(self.committed_where, offset)
 
     def delete_last(self) -> None:
-        """Delete the last segment; what is written in its place is not flushed yet."""
+        """Delete the last segment, and lower the flushed offset to its start."""
         with self._flushing:
             last = self.last
             if last is not None:
@@ -237,10 +240,10 @@ class SegmentQueue(SegmentList):
                 self._lower_to(last.base)
 
     def _drop(self, segment: Segment) -> None:
-        # By force: the offsets will be written again, so the old bytes must not be served a moment longer.
+        # By force: the offsets will be reused, so the old bytes must no longer be served.
         segment.destroy(0, 0)
         self._forget(segment)
-        # A file that comes back after a crash would bring its old records with it.
+        # Without this a crash could bring the file back, with its old records.
         self.medium.sync_directory(segment.path.parent)
 
     # Deleting
@@ -257,10 +260,10 @@ class SegmentQueue(SegmentList):
         below: int | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> int:
-        """Delete segments not written for `reserved_ms` (any, if `at_once`), the oldest first; how many.
+        """Delete segments not written for `reserved_ms` (any, if `at_once`), the oldest first; returns how many.
 
-        Never the last one, at most `batch_max`, with a pause between two; ends at the first that
-        is too young, still held, or ends behind the offset `below`, for a log has no holes.
+        The last segment stays. At most `batch_max` are deleted, with a pause between two. It stops at the first one
+        that is too young, still held, or ends after the offset `below`, because a log must not have holes.
         """
         count = 0
         for segment in self._segments[:-1]:
@@ -287,10 +290,10 @@ class SegmentQueue(SegmentList):
         unit_size: int | None = None,
         force_after_ms: int = 60_000,
     ) -> int:
-        """Delete segments that hold nothing from `offset` on, the oldest first, never the last; how many.
+        """Delete segments that lie completely before `offset`, the oldest first, never the last; returns how many.
 
-        With `unit_size` the segments are of a queue whose units begin with a physical offset, and the last
-        unit's is compared; without, the segment's own end is.
+        With `unit_size` the segments belong to a queue whose units begin with a physical offset, and that of the last
+        unit is compared; otherwise the segment's own end is.
         """
         return self.delete_leading(
             lambda segment: self._is_before(segment, offset, unit_size), now_ms=now_ms, force_after_ms=force_after_ms
@@ -299,7 +302,7 @@ class SegmentQueue(SegmentList):
     def delete_leading(
         self, is_over: Callable[[Segment], bool], *, now_ms: int, force_after_ms: int = DEFAULT_FORCE_AFTER_MS
     ) -> int:
-        """Delete segments from the oldest on, as long as they are over; never the last; how many."""
+        """Delete segments from the oldest on while `is_over` holds, never the last; returns how many."""
         count = 0
         for segment in self._segments[:-1]:
             if not is_over(segment) or not segment.destroy(force_after_ms, now_ms):
@@ -313,12 +316,12 @@ class SegmentQueue(SegmentList):
             return segment.end <= offset
         selected = segment.select(segment.size - unit_size, unit_size)
         if selected is None:
-            return not segment.available  # it hangs from an earlier try: go on with that
+            return not segment.available  # an earlier try has shut it down: try to delete it again
         with selected:
             return int.from_bytes(selected.view[:8], "big", signed=True) < offset
 
     def retry_delete_first(self, *, now_ms: int, force_after_ms: int = DEFAULT_FORCE_AFTER_MS) -> bool:
-        """Try again to delete a first segment that someone held; True when it is gone now."""
+        """Try again to delete a first segment that a reader held; True when it is deleted now."""
         first = self.first
         if first is None or first.available or not first.destroy(force_after_ms, now_ms):
             return False
@@ -327,7 +330,7 @@ class SegmentQueue(SegmentList):
         return True
 
     def shut_down(self, now_ms: int = 0) -> None:
-        """Unmap everything; views that are held stay valid."""
+        """Unmap all segments; existing views stay valid."""
         for segment in self._segments:
             segment.shut_down(0, now_ms)
 

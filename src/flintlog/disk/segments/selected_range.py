@@ -1,7 +1,7 @@
-"""A range of a segment that someone reads.
+"""A range of a segment that a reader holds.
 
-The segment is not destroyed while ranges of it are held, except by force after a long time; even then
-the view stays valid, it only belongs to a file that is no longer there.
+The segment is not destroyed while a range of it is held, except by force after a long time. Even then the view stays
+valid; its file is only unlinked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SelectedRange:
         return len(self.view)
 
     def release(self) -> None:
-        """Let the segment go; a second call does nothing."""
+        """Release the segment; a second call does nothing."""
         release, self._release = self._release, None
         if release is not None:
             release()

@@ -1,4 +1,4 @@
-"""The kernel in plain Python: what is right, said as clearly as possible.
+"""The kernel in plain Python: it defines the behaviour, as clearly as possible.
 
 `flintlog.kernel.native` does the same fast; the same tests run over both.
 """

@@ -10,7 +10,7 @@ from flintlog.format.host import format_host
 from flintlog.format.properties import TAGS, UNIQ_KEY
 from flintlog.format.record import Record
 from flintlog.kernel.reference.scanning import check_range
-from flintlog.kernel.reference.walk import keys_of, place_behind, record_at, tags_code
+from flintlog.kernel.reference.walk import keys_of, place_after, record_at, tags_code
 from flintlog.kernel.types import Buffer, Column, Crc, ScanStop
 
 MAX_DECODED_BYTES: Final = 1 << 29
@@ -27,7 +27,7 @@ _INT64_FIELDS: Final = (
 
 
 class Decoded:
-    """Columns of `count` messages, and where and why the reading ended, as a scan says it."""
+    """Columns of `count` messages, and where and why the decoding ended (a `ScanStop`, as in a scan)."""
 
     __slots__ = ("columns", "count", "end", "reason")
 
@@ -140,9 +140,9 @@ def decode(
 ) -> Decoded:
     """The records of buffer[start:stop] (of these topics, if given) as columns.
 
-    Ends with LIMIT before `stop` when there are `max_rows` messages, or when the next one would take what
-    is decoded over `max_bytes` (one message always goes in); go on from `end` then. `check_crc` is a
-    `types.Crc`: a record that does not match its sums ends it too.
+    Ends early with LIMIT at `max_rows` messages, or before the message that would exceed `max_bytes` (the first
+    message is always included); the caller continues at `end`. `check_crc` is a `types.Crc`: decoding also ends
+    before a record that does not match its sums.
     """
     columns = _Columns(include_body)
     left = min(max_bytes, MAX_DECODED_BYTES)
@@ -155,7 +155,7 @@ def decode(
                 if columns.count and (left < 0 or columns.count >= max_rows):
                     return Decoded(columns.columns(), columns.count, position, ScanStop.LIMIT)
                 columns.add(record, delay_levels_ms)
-            position = place_behind(record, base)
+            position = place_after(record, base)
     return Decoded(columns.columns(), columns.count, position, record)
 
 

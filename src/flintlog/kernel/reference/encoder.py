@@ -1,26 +1,31 @@
-"""From a message to its record at the tail of the log.
+"""Encodes messages as records and appends them at the tail of the log.
 
-Everything is checked before the first byte is written, and a record's first 8 bytes (size and magic) are
-written last: a reader, or a recovery after a crash, never takes a half-written record for a whole one. The
-records of a batch become whole in their order: a gap with whole ones behind it would be taken for damage.
+Everything is checked before the first byte is written. A record's first 8 bytes (size and magic) are written last, so
+neither a reader nor a recovery after a crash takes a half-written record for a whole one. The records of a batch are
+completed in their order: a gap followed by whole records would look like damage.
 """
 
 from __future__ import annotations
 
-import operator
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from typing import SupportsIndex
+from collections.abc import Sequence
 
 from flintlog.errors import FormatError, InvalidMessage, InvalidTopic
 from flintlog.format.client_batch import ClientMessage, parse_client_batch
-from flintlog.format.host import parse_host
+from flintlog.format.message_fields import (
+    INT32,
+    INT64,
+    MessageFields,
+    check_encoded,
+    check_in_batch,
+    check_number,
+    encode_host,
+    has_properties,
+    merged_properties,
+)
 from flintlog.format.properties import (
     CRC32,
-    KEY_SEPARATOR,
-    KEYS,
     MAX_PROPERTIES_SIZE,
-    TAGS,
     drop_property,
     encode_properties,
 )
@@ -35,14 +40,10 @@ from flintlog.format.record import (
     with_crc_property,
     with_host_bits,
 )
-from flintlog.format.sys_flag import TRANSACTION_MASK
+from flintlog.format.topics import encode_topic
 from flintlog.kernel.reference.tails import Tail
-from flintlog.kernel.types import END_OF_FILE, Buffer, MessageFields, Moves
+from flintlog.kernel.types import END_OF_FILE, Buffer, Moves
 
-MAX_TOPIC_BYTES = 255
-
-_INT32 = (-(1 << 31), (1 << 31) - 1)
-_INT64 = (-(1 << 63), (1 << 63) - 1)
 _MAX_CACHED_HOSTS = 4096
 
 
@@ -91,7 +92,7 @@ class Encoder:
         store_timestamp: int,
         moves: Moves | None = None,
     ) -> array[int] | None:
-        """Write the messages of one queue one behind the other, all or none.
+        """Write the messages of one queue one after another, all or none.
 
         Returns where each record starts, and the end; None when the file has no room for all of them.
         """
@@ -141,7 +142,7 @@ class Encoder:
             raise InvalidMessage("a batch has at least one message")
         for index, each in enumerate(inner):
             if each.properties.endswith(b"\0"):
-                # After a crash nobody could tell its record from one that was cut off (`Record.lacks_its_end`).
+                # Its record would look like one that a crash cut off (`Record.lacks_its_end`).
                 raise InvalidMessage("the properties end in a zero byte", advice="end them with a separator (0x02)")
             message = _Inner(batch, each)
             record = self.encode(message, queue_offset + index, offsets[-1], store_timestamp, each.properties, True)
@@ -176,29 +177,29 @@ class Encoder:
         topic = self._topic(message.topic)
         packed_properties = self._properties(message, properties, in_batch)
         body = self._body(message.body)
-        store_time = _number("store_timestamp", store_timestamp, _INT64)
+        store_time = check_number("store_timestamp", store_timestamp, INT64)
         born_time = message.born_timestamp
         record = Record(
             topic_bytes=topic,
             body=body,
-            queue_id=_number("queue_id", message.queue_id, (0, _INT32[1])),
-            queue_offset=_number("queue_offset", queue_offset, _INT64),
+            queue_id=check_number("queue_id", message.queue_id, (0, INT32[1])),
+            queue_offset=check_number("queue_offset", queue_offset, INT64),
             physical_offset=physical_offset,
-            flag=_number("flag", message.flag, _INT32),
-            sys_flag=_number("sys_flag", message.sys_flag, _INT32),
-            born_timestamp=store_time if born_time is None else _number("born_timestamp", born_time, _INT64),
+            flag=check_number("flag", message.flag, INT32),
+            sys_flag=check_number("sys_flag", message.sys_flag, INT32),
+            born_timestamp=store_time if born_time is None else check_number("born_timestamp", born_time, INT64),
             born_host=self._host(message.born_host, "born_host"),
             store_timestamp=store_time,
             store_host=self._host(message.store_host, "store_host"),
-            reconsume_times=_number("reconsume_times", message.reconsume_times, _INT32),
-            prepared_transaction_offset=_number(
-                "prepared_transaction_offset", message.prepared_transaction_offset, _INT64
+            reconsume_times=check_number("reconsume_times", message.reconsume_times, INT32),
+            prepared_transaction_offset=check_number(
+                "prepared_transaction_offset", message.prepared_transaction_offset, INT64
             ),
             body_crc=body_crc(body),
             properties=packed_properties,
             magic=magic_of_topic(topic),
         )
-        # Bits that do not fit the hosts would make a record that nobody can read.
+        # With host bits that do not match the hosts, the record could not be parsed.
         record = with_host_bits(record)
         return encode_record(with_crc_property(record, from_batch=in_batch) if self.append_crc else record)
 
@@ -224,7 +225,7 @@ class Encoder:
 
     def _properties(self, message: MessageFields, given: bytes | None, in_batch: bool) -> bytes:
         if given is None:
-            packed = encode_properties(merged_properties(message)) if _has_properties(message) else b""
+            packed = encode_properties(merged_properties(message)) if has_properties(message) else b""
         else:
             packed = bytes(given)
         size = len(packed)
@@ -271,107 +272,3 @@ class _Inner:
         self.store_host = batch.store_host
         self.reconsume_times = batch.reconsume_times
         self.prepared_transaction_offset = 0
-
-
-def encode_host(text: str, what: str) -> bytes:
-    """A host as a record holds it."""
-    if not isinstance(text, str):
-        raise InvalidMessage(f"{what} is text, not {type(text).__name__}")
-    try:
-        return parse_host(text)
-    except FormatError as error:
-        raise InvalidMessage(f"{what}: {error.what}", advice=error.advice) from error
-
-
-def encode_topic(topic: str) -> bytes:
-    """A topic in UTF-8, if it can be one and can name a directory."""
-    if not isinstance(topic, str):
-        raise InvalidTopic(f"a topic is text, not {type(topic).__name__}")
-    try:
-        encoded = topic.encode()
-    except UnicodeEncodeError:
-        raise InvalidTopic(f"the topic holds a lone surrogate: {topic[:80]!a}") from None
-    if not 1 <= len(encoded) <= MAX_TOPIC_BYTES:
-        raise InvalidTopic(f"a topic has 1 to {MAX_TOPIC_BYTES} bytes, not {len(encoded)}")
-    if topic in (".", "..") or any(char in "/\\" or char < " " or "\x7f" <= char <= "\x9f" for char in topic):
-        raise InvalidTopic(f"a topic names a directory, which this cannot: {topic!a}")
-    return encoded
-
-
-def check_in_batch(message: MessageFields, first: MessageFields) -> None:
-    """Raise unless a message may be in one batch with the first."""
-    try:
-        if message.topic != first.topic or message.queue_id != first.queue_id:
-            raise InvalidMessage("the messages of a batch have one topic and one queue")
-        if _number("sys_flag", message.sys_flag, _INT32) & TRANSACTION_MASK:
-            raise InvalidMessage("a message of a transaction cannot be in a batch")
-        if message.prepared_transaction_offset != 0:
-            raise InvalidMessage("a message of a batch has no prepared transaction offset")
-    except AttributeError as error:
-        raise InvalidMessage(f"not a message: {type(message).__name__}") from error
-
-
-def check_encoded(batch: MessageFields) -> None:
-    """Raise unless this can be the outside of an encoded batch."""
-    check_in_batch(batch, batch)
-    if _has_properties(batch):
-        raise InvalidMessage("tags, keys and properties belong to the messages inside of an encoded batch")
-
-
-def _has_properties(message: MessageFields) -> bool:
-    return message.tags is not None or bool(message.keys) or bool(message.properties)
-
-
-def merged_properties(message: MessageFields) -> dict[str, str]:
-    """TAGS, KEYS and the other properties, in the order in which Java's client would put them."""
-    merged: dict[str, str] = {}
-    if message.tags is not None:
-        merged[TAGS] = _text("tags", message.tags)
-    if message.keys:
-        if isinstance(message.keys, str):
-            raise InvalidMessage("keys is a sequence of texts, not one text", advice='write keys=["one"]')
-        try:
-            merged[KEYS] = KEY_SEPARATOR.join(_text("a key", key) for key in message.keys)
-        except TypeError:
-            raise InvalidMessage(f"keys is a sequence of texts, not {type(message.keys).__name__}") from None
-    for name, value in _pairs(message.properties):
-        if name in merged:
-            raise InvalidMessage(f"{name} is given twice: as an argument and in properties")
-        merged[name] = value
-    return merged
-
-
-def _pairs(properties: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
-    if properties is None:
-        return
-    if not isinstance(properties, Mapping):
-        raise InvalidMessage(f"properties is a mapping, not {type(properties).__name__}")
-    for name, value in properties.items():
-        plain_name = _text("a property's name", name)
-        if plain_name == "":
-            raise InvalidMessage("a property has an empty name")
-        yield plain_name, _text(f"the property {plain_name!a}", value)
-
-
-def _text(what: str, text: str) -> str:
-    if not isinstance(text, str):
-        raise InvalidMessage(f"{what} is text, not {type(text).__name__}")
-    text = str.__str__(text)  # a text of the user's own type may compare as it likes
-    if "\x01" in text or "\x02" in text:
-        raise InvalidMessage(f"{what} holds 0x01 or 0x02, which separate properties: {text[:80]!a}")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise InvalidMessage(f"{what} holds a lone surrogate: {text[:80]!a}") from None
-    return text
-
-
-def _number(name: str, value: SupportsIndex, bounds: tuple[int, int]) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidMessage(f"{name} is a number, not {type(value).__name__}") from None
-    if not bounds[0] <= number <= bounds[1]:
-        raise InvalidMessage(f"{name} is {number}, outside of {bounds[0]} to {bounds[1]}")
-    return number

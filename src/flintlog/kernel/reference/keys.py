@@ -1,7 +1,7 @@
 """The index keys of a scan, packed, and an index file filled from them.
 
-Keys that leave the process that scanned them (a Spark task) travel packed; whoever builds the index file knows where in
-the order of all keys they stand. An index file may be filled by several threads, each with its share of the slots:
+Keys that leave the process that scanned them (a Spark task) are packed. The builder of an index file knows their
+position in the order of all keys. Several threads may fill one index file, each with its share of the slots:
 
     keys  ──▶  index_link     each share: the entry before each key in its slot    all keys, own slots
           ──▶  index_entries  the entries, with the links of all shares            some keys, all slots
@@ -11,17 +11,14 @@ A chain stays within a slot and an entry's place follows from its number, so not
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Final
 
-from flintlog.format.index_file import time_difference_s
+from flintlog.format.index_file import INDEX_ENTRY, INDEX_SLOT, time_difference_s
 from flintlog.kernel.reference.lane import index_insert
 from flintlog.kernel.reference.scanning import Scan
 from flintlog.kernel.types import KEY, LINK, Buffer
 
-_SLOT: Final = struct.Struct("!i")
-_ENTRY: Final = struct.Struct("!iqii")
 _MAX_INT32: Final = 0x7FFF_FFFF
 _MAX_UINT32: Final = 0xFFFF_FFFF
 _MOST_SHARES: Final = 64
@@ -38,7 +35,7 @@ def pack_keys(scan: Scan) -> memoryview:
 
 
 def index_fill(buffer: Buffer, slot_count: int, index_count: int, keys: Buffer) -> int:
-    """Add packed keys to an index file; how many went in before it was full."""
+    """Add packed keys to an index file; returns how many fitted."""
     with memoryview(keys).cast("B") as view:
         count = _key_count(view)
         for number, (physical_offset, store_timestamp, key_hash) in enumerate(KEY.iter_unpack(view)):
@@ -48,17 +45,18 @@ def index_fill(buffer: Buffer, slot_count: int, index_count: int, keys: Buffer) 
 
 
 def index_link(slots: Buffer, keys: Buffer, first: int, share: int = 0, share_count: int = 1) -> tuple[memoryview, int]:
-    """Chain packed keys, the first of them entry number `first`, in those slots that belong to one share.
+    """Chain packed keys in the slots of one share; the first of all keys becomes entry number `first`.
 
-    The links are the entries before each of its keys, packed as `types.LINK`; with them comes how many there were none
-    before. Shares are ranges of slots, so that several threads may chain the same keys at the same time.
+    Returns the links, which are the previous entry in the slot of each key of this share, packed as `types.LINK`; and
+    how many of these keys are the first in their slot. Shares are ranges of slots, so several threads may chain the
+    same keys at the same time.
     """
     links, empty = bytearray(), 0
     with memoryview(slots).cast("B") as view, memoryview(keys).cast("B") as packed:
         if view.readonly:
             raise BufferError("the slots cannot be written")
-        slot_count = _checked_slots(view.nbytes // _SLOT.size)
-        if view.nbytes % _SLOT.size:
+        slot_count = _checked_slots(view.nbytes // INDEX_SLOT.size)
+        if view.nbytes % INDEX_SLOT.size:
             raise ValueError(f"{view.nbytes} bytes are no whole slots")
         _check_shares(share_count)
         if not 0 <= share < share_count:
@@ -72,17 +70,17 @@ def index_link(slots: Buffer, keys: Buffer, first: int, share: int = 0, share_co
             slot = key_hash % slot_count
             if _share_of(slot, share_count, slot_count) != share:
                 continue
-            (previous,) = _SLOT.unpack_from(view, slot * _SLOT.size)
+            (previous,) = INDEX_SLOT.unpack_from(view, slot * INDEX_SLOT.size)
             if not 0 < previous <= number:
                 previous = 0
             links += LINK.pack(previous)
             empty += previous == 0
-            _SLOT.pack_into(view, slot * _SLOT.size, number)
+            INDEX_SLOT.pack_into(view, slot * INDEX_SLOT.size, number)
     return memoryview(bytes(links)), empty
 
 
 def index_entries(keys: Buffer, links: Sequence[Buffer], slot_count: int, begin_time: int) -> memoryview:
-    """The entries of packed keys as they stand in an index file that begins at this time; `links` has every share's."""
+    """The entries of packed keys for an index file that begins at this time; `links` holds those of every share."""
     _checked_slots(slot_count)
     _check_shares(len(links))
     shares = [_Links(each) for each in links]
@@ -92,7 +90,7 @@ def index_entries(keys: Buffer, links: Sequence[Buffer], slot_count: int, begin_
         for physical_offset, store_timestamp, key_hash in KEY.iter_unpack(packed):
             share = _share_of((key_hash & _MAX_UINT32) % slot_count, len(links), slot_count)
             seconds = time_difference_s(store_timestamp, begin_time)
-            entries += _ENTRY.pack(key_hash, physical_offset, seconds, shares[share].take())
+            entries += INDEX_ENTRY.pack(key_hash, physical_offset, seconds, shares[share].take())
     if any(share.is_left for share in shares):
         raise ValueError("the links are not those of these keys")
     return memoryview(bytes(entries))

@@ -1,45 +1,40 @@
-"""Dispatch of records to consume queues and the index, as long as nothing unusual comes.
+"""The fast path of dispatch: records into consume queues and the index, until one needs more than that.
 
-A lane knows the growing end of each queue and the index file in use. It takes records in log order;
-the first one that needs more than writing an entry behind the last (a new queue, a full file, a gap, a
-special record) stops it, and the caller, who owns the files, does that step and lets it go on.
+A lane knows the growing end of each queue and the index file in use. It takes records in log order. It stops at the
+first record that needs more than one more entry after the last (a new queue, a full file, a gap, a special record).
+The caller, who owns the files, then does that step and runs the lane again.
 
     record ─▶ queue step ─▶ index step ─▶ done
                  │               │
                  ▼               ▼
                QUEUE           INDEX             the caller's turn
 
-One thread at a time uses a lane: the dispatcher, which says so in `is_owned`, or a put beside it. `log_offset` is how
-far the log was dispatched, and `stopped_at_index` says that the record there has its queue entry already.
+One thread at a time uses a lane: the dispatcher, which sets `is_owned` meanwhile, or a put. The log is dispatched up
+to `log_offset`; with `stopped_at_index` the record at that offset already has its queue entry.
 """
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from flintlog.errors import FormatError
 from flintlog.format.index_file import ENTRY_SIZE as INDEX_ENTRY_SIZE
-from flintlog.format.index_file import HEADER_SIZE, SLOT_SIZE, time_difference_s
-from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.format.index_file import HEADER_SIZE, INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, SLOT_SIZE, time_difference_s
+from flintlog.format.queue_entry import ENTRY_SIZE, QUEUE_ENTRY
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel.reference.scanning import Scan, check_range
 from flintlog.kernel.reference.tails import QueueEnd
-from flintlog.kernel.reference.walk import facts_of, place_behind, record_at
+from flintlog.kernel.reference.walk import facts_of, place_after, record_at
 from flintlog.kernel.types import INNER_BATCH, MULTI_DISPATCH, Buffer, LaneStop, ScanStop
 
-_QUEUE_ENTRY: Final = struct.Struct("!qiq")
-_INDEX_HEADER: Final = struct.Struct("!qqqqii")
-_INDEX_SLOT: Final = struct.Struct("!i")
-_INDEX_ENTRY: Final = struct.Struct("!iqii")
 _MAX_INT32: Final = (1 << 31) - 1
 _MOMENT_S: Final = 0.0001
 
 
 class _Dispatched(NamedTuple):
-    """One record, as the two steps need it."""
+    """The fields of a record that the queue step and the index step need."""
 
     physical_offset: int
     queue_offset: int
@@ -75,30 +70,31 @@ class Lane:
         self._index_count = 0
 
     def own(self) -> None:
-        """Take the lane. This waits for a put that is at it, which takes a moment; the native kernel never has to wait.
+        """Take the lane, after a short wait if a put is using it; the native kernel never has to wait.
 
-        `is_owned = False` gives it back. Both are assignments: no exception of a signal's handler leaves it half done.
+        `is_owned = False` gives it back. Both are plain assignments, so a signal handler's exception cannot leave
+        either half done.
         """
         while self.is_owned:
             time.sleep(_MOMENT_S)
         self.is_owned = True
 
     def try_to_own(self) -> bool:
-        """Take the lane if nobody uses it. The native kernel needs no such thing: it runs without a thread switch."""
+        """Take the lane if it is free. In the native kernel a put dispatches without losing the GIL instead."""
         if self.is_owned:
             return False
         self.is_owned = True
         return True
 
     def set_queue(self, topic: str, queue_id: int, end: QueueEnd | None) -> None:
-        """Name the end of a queue; None makes its next record stop the lane."""
+        """Set the end of a queue; with None its next record stops the lane."""
         if end is None:
             self._ends.pop((topic, queue_id), None)
         else:
             self._ends[topic, queue_id] = end
 
     def set_index(self, buffer: Buffer | None, slot_count: int = 0, index_count: int = 0) -> None:
-        """Name the index file in use, and give the one before back; None makes the next key stop the lane."""
+        """Set the index file in use and release the one before; with None the next key stops the lane."""
         view = None if buffer is None else _index_view(buffer, slot_count, index_count)
         if self._index is not None:
             self._index.release()
@@ -107,14 +103,14 @@ class Lane:
     def run(self, buffer: Buffer, start: int, stop: int, base: int, at_index: bool = False) -> LaneStop:
         """Apply the records of buffer[start:stop]; `position` is then that of the record it stopped at.
 
-        `log_offset` and `stopped_at_index` go along: what was done is not done again, whatever is raised after this.
+        `log_offset` and `stopped_at_index` move with each record, so no record is dispatched twice after an exception.
         """
         with memoryview(buffer).cast("B") as view:
             check_range(view, start, stop)
             self.position = start
             self.log_offset = base + start
             while not isinstance(found := record_at(view, self.position, stop, base), ScanStop):
-                behind = place_behind(found, base)
+                after = place_after(found, base)
                 facts = facts_of(found, self.delay_levels_ms)
                 end = self._ends.get((found.topic, found.queue_id))
                 record = _Dispatched(
@@ -130,9 +126,9 @@ class Lane:
                 )
                 if (stopped := self._dispatch(record, at_index)) is not LaneStop.DONE:
                     return stopped
-                # No call since the record was done: nothing is raised in between, and nothing is done twice.
-                self.position = behind
-                self.log_offset = base + behind
+                # No call since the record was dispatched, so a signal handler cannot raise in between.
+                self.position = after
+                self.log_offset = base + after
                 self.stopped_at_index = at_index = False
         self.hash_index = 0
         self.stopped_at_index = False
@@ -189,8 +185,8 @@ class Lane:
             return False
         if tail.capacity - tail.position < ENTRY_SIZE:
             return False
-        _QUEUE_ENTRY.pack_into(view, tail.position, record.physical_offset, record.size, record.tags_code)
-        # The setter moves the position last, and then no call follows.
+        QUEUE_ENTRY.pack_into(view, tail.position, record.physical_offset, record.size, record.tags_code)
+        # Setting the position is the last call: a signal handler cannot raise before the lines that follow are done.
         tail.position += ENTRY_SIZE
         end.max_physical_offset = record_end
         end.record_bytes += record.size
@@ -202,7 +198,7 @@ class Lane:
         if self._index is None:
             return False
         index = self._index
-        if record.physical_offset < _INDEX_HEADER.unpack_from(index)[3]:
+        if record.physical_offset < INDEX_HEADER.unpack_from(index)[3]:
             return True
         place = record.physical_offset, record.store_timestamp
         for value in record.hashes[self.hash_index :]:
@@ -210,7 +206,7 @@ class Lane:
             if added is None:
                 return False
             slot_at, slot, header = added
-            # From here on no call: a key is in the file and counted, or neither.
+            # No call from here on, so no exception can leave a key in the file but not counted.
             index[slot_at : slot_at + SLOT_SIZE] = slot
             index[:HEADER_SIZE] = header
             self.hash_index += 1
@@ -236,26 +232,27 @@ def index_insert(
 def _add_entry(
     view: memoryview, slot_count: int, index_count: int, hash: int, physical_offset: int, store_timestamp: int
 ) -> tuple[int, bytes, bytes] | None:
-    """Write the entry of a key; where its slot is, and the new bytes of the slot and of the header. None: it is full.
+    """Write the entry of a key. Returns the place of its slot and the new bytes of slot and header; None when full.
 
-    The entry first, then the slot that names it: a reader beside us never follows a slot to nothing.
+    The entry is written before the slot that refers to it, so a concurrent reader never follows a slot to a missing
+    entry.
     """
-    begin_time, _, begin_offset, _, used_slots, count = _INDEX_HEADER.unpack_from(view)
-    count = max(count, 1)  # a file that got no key yet may hold 0
+    begin_time, _, begin_offset, _, used_slots, count = INDEX_HEADER.unpack_from(view)
+    count = max(count, 1)  # a file without keys may hold 0
     if count >= index_count:
         return None
     slot_at = HEADER_SIZE + SLOT_SIZE * (hash % slot_count)
-    previous = _INDEX_SLOT.unpack_from(view, slot_at)[0]
+    previous = INDEX_SLOT.unpack_from(view, slot_at)[0]
     if not 0 < previous <= count:
         previous = 0
     seconds = time_difference_s(store_timestamp, begin_time)
     entry_at = HEADER_SIZE + SLOT_SIZE * slot_count + INDEX_ENTRY_SIZE * count
-    _INDEX_ENTRY.pack_into(view, entry_at, hash, physical_offset, seconds, previous)
+    INDEX_ENTRY.pack_into(view, entry_at, hash, physical_offset, seconds, previous)
     if count == 1:
         begin_time, begin_offset = store_timestamp, physical_offset
     used_slots = _wrapped_int32(used_slots + (previous == 0))
-    header = _INDEX_HEADER.pack(begin_time, store_timestamp, begin_offset, physical_offset, used_slots, count + 1)
-    return slot_at, _INDEX_SLOT.pack(count), header
+    header = INDEX_HEADER.pack(begin_time, store_timestamp, begin_offset, physical_offset, used_slots, count + 1)
+    return slot_at, INDEX_SLOT.pack(count), header
 
 
 def _index_view(buffer: Buffer, slot_count: int, index_count: int) -> memoryview:

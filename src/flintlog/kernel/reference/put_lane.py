@@ -1,11 +1,11 @@
-"""One put, from a message to a record that is visible, as long as nothing unusual comes.
+"""The fast path of a put: from a message to a visible record.
 
     message ─▶ queue offset ─▶ record at the tail ─▶ queue entry and index ─▶ receipt
        │             │                │                        │
        └─────────────┴── None: the caller takes the long way   └── left to the dispatcher
 
-The long way (`CommitLog.put`, `Dispatcher.advance`) does the same for every message; this one is for the
-plain message in the plain case: the lock is free, the segment has room, dispatch has caught up.
+It serves a plain message in the plain case: the lock is free, the segment has room, dispatch has caught up. The long
+way (`CommitLog.put`, `Dispatcher.advance`) serves every message and does the same.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from flintlog.errors import FormatError
 from flintlog.format.client_batch import count_client_messages
+from flintlog.format.message_fields import MessageFields
 from flintlog.format.properties import INNER_NUM
 from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK
 from flintlog.kernel.reference.encoder import Encoder
 from flintlog.kernel.reference.lane import Lane
 from flintlog.kernel.reference.tails import Tail
-from flintlog.kernel.types import MessageFields, Moves
+from flintlog.kernel.types import DISPATCH_REASONS, PUT_REASONS, Moves
 
 _SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
 
@@ -31,7 +32,7 @@ B = TypeVar("B")
 
 
 class PlainMessage(MessageFields, Protocol):
-    """What a put looks at to tell a plain message from one that asks for more."""
+    """The fields that tell a plain message from one that needs the long way."""
 
     @property
     def delay_level(self) -> int: ...
@@ -49,17 +50,17 @@ class Lock(Protocol):
 
     @property
     def locked(self) -> Callable[[], bool]:
-        """Tells whether it is taken; a built-in method, which the native kernel needs."""
+        """Whether the lock is taken. A built-in method: the native kernel must not lose the GIL in this call."""
         ...
 
 
 class PutLane(Generic[R, B]):
-    """The short way of a plain message; whoever gets None takes the long one.
+    """The fast path of a plain message. A put that returns None has done nothing: its caller takes the long way.
 
-    `tail` is the end of the log and `next_offsets` the table of next queue offsets, both under the put lock.
-    `is_open` lets puts in at all; `dispatches` makes them visible at once (not under sync flush). At the log offset
-    `ready_until` the long way is taken once, to have the next pages of the file made ready; batches that are written
-    through the file need none. `when_behind` is called by a single put that leaves its record undispatched.
+    `tail` is the end of the log and `next_offsets` the table of next queue offsets; the put lock guards both. Unless
+    `is_open`, every put returns None. With `dispatches` (not under sync flush) a put dispatches its own records. At the
+    log offset `ready_until` one put takes the long way, which prepares the next pages of the file; batches that are
+    written through the file need no pages. A single put that leaves its record undispatched calls `when_behind`.
     """
 
     def __init__(
@@ -81,17 +82,27 @@ class PutLane(Generic[R, B]):
         self.lane = lane
         self.tail: Tail | None = None
         self.next_offsets: dict[tuple[str, int], int] = {}
-        self.is_open = False
-        self.dispatches = False
+        self.closed_for = 0
+        self._closing = threading.Lock()
         self.ready_until = 0
         self.when_behind: Callable[[], None] | None = None
-        # The built-in lock, entered by `with`: if the exception of a signal's handler came between `acquire` and `try`,
-        # it would stay locked. A put that enters it after a look waits for another put at most.
+        # The built-in lock, entered by `with`: a signal handler that raises between `acquire` and `try` would leave it
+        # locked. `put` checks that it is free first, so it waits for one other put at most.
         self._lock = cast(threading.Lock, lock() if callable(lock) else lock)
         self._receipt_type = receipt_type
         self._batch_type = batch_type
         self._ok = ok
         self._now_ms = _system_now_ms if now_ms is None else now_ms
+
+    def close(self, reason: int) -> None:
+        """Take no puts, or leave dispatch to others, for this reason too."""
+        with self._closing:
+            self.closed_for |= reason
+
+    def open(self, reason: int) -> None:
+        """This reason has passed; others may remain."""
+        with self._closing:
+            self.closed_for &= ~reason
 
     @property
     def is_behind(self) -> bool:
@@ -99,8 +110,8 @@ class PutLane(Generic[R, B]):
         return self.tail is not None and self.lane.log_offset != self.tail.end
 
     def put(self, message: PlainMessage) -> R | None:
-        """Append and dispatch a plain message; its receipt, or None when this is no plain case."""
-        if not self.is_open or type(message) is not self.encoder.message_type or not _is_plain(message):
+        """Append and dispatch a plain message; returns its receipt, or None when this is not the plain case."""
+        if self.closed_for & PUT_REASONS or type(message) is not self.encoder.message_type or not _is_plain(message):
             return None
         if self._lock.locked():
             return None
@@ -111,8 +122,8 @@ class PutLane(Generic[R, B]):
         return receipt
 
     def put_batch(self, messages: Sequence[PlainMessage]) -> B | None:
-        """The same for messages of one queue, as one write; what `batch_type` makes of them, or None."""
-        if not self.is_open or type(messages) is not list or not messages:
+        """The same for messages of one queue, as one write; returns a `batch_type`, or None."""
+        if self.closed_for & PUT_REASONS or type(messages) is not list or not messages:
             return None
         kind = self.encoder.message_type
         if any(type(each) is not kind for each in messages) or not all(map(_is_plain, messages)):
@@ -124,7 +135,7 @@ class PutLane(Generic[R, B]):
 
     def put_encoded(self, batch: PlainMessage) -> B | None:
         """The same for messages that a client encoded as the body of one."""
-        if not self.is_open or type(batch) is not self.encoder.message_type or not _is_plain(batch):
+        if self.closed_for & PUT_REASONS or type(batch) is not self.encoder.message_type or not _is_plain(batch):
             return None
         if self._lock.locked():
             return None
@@ -146,12 +157,12 @@ class PutLane(Generic[R, B]):
             try:
                 count = count_client_messages(memoryview(messages.body).cast("B"))
             except FormatError:
-                return None  # the long way says what is wrong with it
+                return None  # the long way raises the error
             moves = self.next_offsets, {key: queue_offset + count}, {}, {}
             offsets = self.encoder.append_encoded(tail, messages, queue_offset, stored_at, moves)
         if offsets is None:
             return None
-        if self.dispatches:
+        if not self.closed_for & DISPATCH_REASONS:
             self._dispatch(tail, start, tail.position - start)
         host = first.store_host or self.encoder.store_host
         return self._batch_type(self._ok, offsets, queue_offset, stored_at, host)
@@ -167,13 +178,13 @@ class PutLane(Generic[R, B]):
         size = self.encoder.append(tail, message, queue_offset, stored_at, None, moves)
         if not size:
             return None
-        if self.dispatches:
+        if not self.closed_for & DISPATCH_REASONS:
             self._dispatch(tail, start, size)
         host = message.store_host or self.encoder.store_host
         return self._receipt_type(self._ok, tail.base + start, queue_offset, size, stored_at, host)
 
     def _dispatch(self, tail: Tail, start: int, size: int) -> None:
-        """Dispatch the records just appended, if all before them were and nobody else is at it."""
+        """Dispatch the records just appended, if all earlier ones are dispatched and the lane is free."""
         lane = self.lane
         if not lane.try_to_own():
             return
@@ -197,7 +208,7 @@ def _is_plain(message: PlainMessage) -> bool:
 
 
 def _may_have_inner_count(properties: Mapping[str, str] | None) -> bool:
-    """Also when that cannot be told: a name of the user's own type may fail to compare, and the long way says so."""
+    """True also when a property name of a user's type fails to compare: the long way then raises that error."""
     try:
         return properties is not None and INNER_NUM in properties
     except Exception:  # noqa: BLE001 (it is the user's code that failed)
@@ -205,7 +216,7 @@ def _may_have_inner_count(properties: Mapping[str, str] | None) -> bool:
 
 
 def _has_plain_types(message: PlainMessage) -> bool:
-    """Whether what is looked at here can be; the long way says what is wrong with other types."""
+    """Whether the fields that are read here have the usual types; for others the long way raises the error."""
     properties: object = message.properties
     return (
         type(message.topic) is str

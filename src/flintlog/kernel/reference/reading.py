@@ -7,16 +7,13 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol, Self, overload
 
 from flintlog.errors import FormatError
-from flintlog.format.queue_entry import ENTRY_SIZE
-from flintlog.format.record import MIN_RECORD_SIZE
+from flintlog.format.queue_entry import ENTRY_SIZE, QUEUE_ENTRY
+from flintlog.format.record import BODY_SIZE_AT, HOST_BITS_AT, HOST_SHIFT, MIN_RECORD_SIZE
 from flintlog.kernel.reference.scanning import check_range
 from flintlog.kernel.reference.walk import record_at
 from flintlog.kernel.types import Buffer, Crc, ScanStop
 
-_ENTRY = struct.Struct("!qiq")
 _I32 = struct.Struct("!i")
-_BODY_LENGTH_AT = 84
-_V6_BYTES = 12
 
 
 class HasRecord(Protocol):
@@ -27,7 +24,7 @@ class HasRecord(Protocol):
 
 
 class RecordBody:
-    """The attribute `body` of a class that keeps a whole record in `record`: cut out when it is asked for.
+    """The attribute `body` of a class that keeps a whole record in `record`; each access cuts it out.
 
     Nothing else of the record is parsed; only IPv6 hosts move the body.
     """
@@ -42,8 +39,7 @@ class RecordBody:
         record = instance.record
         if len(record) < MIN_RECORD_SIZE:
             raise FormatError(f"{len(record)} bytes are no record")
-        hosts = record[39] >> 4 & 3
-        place = _BODY_LENGTH_AT + _V6_BYTES * ((hosts & 1) + (hosts >> 1))
+        place = BODY_SIZE_AT + HOST_SHIFT[record[HOST_BITS_AT] >> 4 & 3]
         size = _I32.unpack_from(record, place)[0] if place + 4 <= len(record) else -1
         if not 0 <= size <= len(record) - place - 4:
             raise FormatError("the body goes past its record")
@@ -65,12 +61,12 @@ def collect(
 ) -> tuple[list[bytes], int]:
     """Copies of the records that the entries in entries[position:stop] point at, and where it stopped.
 
-    Only entries whose tags code is in `tag_codes` are taken, if that is given. Ends before the first
-    entry that points outside of `log` (which begins at physical offset `log_base` and is readable up to
-    `log_end`), at `max_count` records, and before `max_bytes` are exceeded; one record always goes in. With
-    `check_crc` (a `types.Crc`) it also ends before a record that is not intact, or not of the size that its entry says.
-    `home` is the topic, queue id and queue offset that the record of the first entry must name; it ends before one that
-    belongs to another queue, or to another place in this one, and checks bodies at least.
+    With `tag_codes`, only entries with one of these tags codes are taken. It stops before the first entry that points
+    outside of `log` (which begins at physical offset `log_base` and is readable up to `log_end`), at `max_count`
+    records, and before `max_bytes` would be exceeded; the first record is always included. With `check_crc` (a
+    `types.Crc`) it also stops before a record that is not intact, or whose size differs from its entry's. `home` is the
+    topic, queue id and queue offset that the first entry's record must have: it stops before a record of another queue
+    or another place in this queue, and always checks the body's CRC.
     """
     records: list[bytes] = []
     size_so_far = 0
@@ -80,7 +76,7 @@ def collect(
         check_range(entry_view, position, stop)
         readable = min(log_end - log_base, log_view.nbytes)
         while stop - position >= ENTRY_SIZE and len(records) < max_count:
-            physical_offset, size, tags_code = _ENTRY.unpack_from(entry_view, position)
+            physical_offset, size, tags_code = QUEUE_ENTRY.unpack_from(entry_view, position)
             if tag_codes is None or tags_code in tag_codes:
                 start = physical_offset - log_base
                 if start < 0 or size <= 0 or start + size > readable or (records and size_so_far + size > max_bytes):

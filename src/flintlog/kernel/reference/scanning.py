@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Sequence
 
 from flintlog.format.java import decode_text
-from flintlog.format.queue_entry import ENTRY_SIZE
-from flintlog.kernel.reference.walk import facts_of, place_behind, record_at
+from flintlog.format.queue_entry import ENTRY_SIZE, OFFSET_AND_SIZE
+from flintlog.kernel.reference.walk import facts_of, place_after, record_at
 from flintlog.kernel.types import ROW, Buffer, Crc, Row, ScanStop
-
-_OFFSET_AND_SIZE = struct.Struct("!qi")
 
 
 class Scan:
-    """What a scan found: one row a record, in log order."""
+    """The result of a scan: one row for each record, in log order."""
 
     __slots__ = ("_hashes", "_rows", "count", "end", "queues", "reason")
 
@@ -58,7 +55,7 @@ def scan(
 ) -> Scan:
     """The records of buffer[start:stop], where buffer[0] has the physical offset `base`.
 
-    With `max_count` the scan ends with LIMIT behind that many records. `check_crc` is a `types.Crc`.
+    With `max_count` the scan ends with LIMIT after that many records. `check_crc` is a `types.Crc`.
     """
     rows = bytearray()
     hashes = array("I")
@@ -84,7 +81,7 @@ def scan(
                 facts.marks,
             )
             hashes.extend(facts.hashes)
-            position = place_behind(record, base)
+            position = place_after(record, base)
     return _result(rows, hashes, queues, position, record)
 
 
@@ -96,12 +93,12 @@ def _result(
 
 
 def count_entries(buffer: Buffer, start: int, stop: int) -> int:
-    """The position behind the last valid consume queue entry of buffer[start:stop]."""
+    """The position after the last valid consume queue entry of buffer[start:stop]."""
     with memoryview(buffer).cast("B") as view:
         check_range(view, start, stop)
         position = start
         while stop - position >= ENTRY_SIZE:
-            offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
+            offset, size = OFFSET_AND_SIZE.unpack_from(view, position)
             if offset < 0 or size <= 0:
                 break
             position += ENTRY_SIZE
@@ -109,6 +106,6 @@ def count_entries(buffer: Buffer, start: int, stop: int) -> int:
 
 
 def check_range(view: memoryview, start: int, stop: int) -> None:
-    """A range outside of the buffer is a mistake of the caller's, not damage."""
+    """Raise for a range outside of the buffer: that is the caller's mistake, not damage."""
     if not 0 <= start <= stop <= view.nbytes:
         raise ValueError(f"the range {start} to {stop} is not inside of a buffer of {view.nbytes} bytes")

@@ -1,16 +1,13 @@
-"""Finding what is intact, or written at all, in bytes of which nothing is known."""
+"""Finds intact records, and the end of the written bytes, in bytes of unknown content."""
 
 from __future__ import annotations
 
-import re
-
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
-from flintlog.format.record import Record
+from flintlog.format.record import MAGIC_AT, MAGIC_BYTES, Record
 from flintlog.kernel.reference.scanning import check_range
 from flintlog.kernel.reference.walk import has_head, record_at
 from flintlog.kernel.types import Buffer
 
-_MAGIC = re.compile(rb"\xda\xa3\x20[\xa7\xab]")
 _CHUNK_BYTES = 1 << 20
 
 
@@ -18,13 +15,13 @@ def find_record(buffer: Buffer, start: int, stop: int, base: int) -> int:
     """The first place in buffer[start:stop] where an intact record begins; -1 when there is none.
 
     Intact means: right magic, lengths that add up, right body CRC, and the record's own physical offset equals
-    the place where it lies. The last rule tells a record from its copy inside a body or a stale block.
-    A record with DLedger's head begins with it: when that lies before `start`, the next one is looked for.
+    its place. The last rule tells a record from its copy inside a body or a stale block. A record with DLedger's head
+    begins at its head; if the head lies before `start`, the search goes on after the record.
     """
     with memoryview(buffer).cast("B") as view:
         check_range(view, start, stop)
         place = start
-        while (match := _MAGIC.search(view, place + 4, stop)) is not None:
+        while (match := MAGIC_BYTES.search(view, place + MAGIC_AT, stop)) is not None:
             place = match.start() - 4
             record = record_at(view, place, stop, base, True)
             if isinstance(record, Record):
@@ -40,7 +37,7 @@ def find_record(buffer: Buffer, start: int, stop: int, base: int) -> int:
 
 
 def written_end(buffer: Buffer, start: int, stop: int) -> int:
-    """The place behind the last byte of buffer[start:stop] that is not zero; `start` when all are."""
+    """The place after the last non-zero byte of buffer[start:stop]; `start` when all are zero."""
     with memoryview(buffer).cast("B") as view:
         check_range(view, start, stop)
         end = stop

@@ -1,4 +1,4 @@
-"""Java's string hash and the CRC of records, under the names that both kernels have."""
+"""Java's string hash and the CRC of records, under the names that both kernels share."""
 
 from __future__ import annotations
 

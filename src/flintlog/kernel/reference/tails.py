@@ -1,8 +1,8 @@
 """The growing end of a file, and of a consume queue.
 
-A `Tail` is a buffer (one segment), the offset of its first byte, and the position behind the last byte
-written. One thread at a time moves it forward; others may read `position` and `end` whenever they like,
-because bytes are in place before the position passes them.
+A `Tail` is a buffer (one segment), the offset of its first byte, and the position after the last byte written. One
+thread at a time moves it forward. Other threads may read `position` and `end` at any time: bytes are in place before
+the position passes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Tail:
 
     has_file = False
     is_through_file = False
-    """Whether what was appended last was written through the file: here nothing is."""
+    """Whether the last append was written through the file; in this kernel none is."""
 
     def __init__(self, buffer: Buffer, base: int, position: int = 0) -> None:
         self._buffer: Buffer | None = buffer
@@ -62,18 +62,20 @@ class Tail:
         self._view = self._buffer = None
 
     def take_file(self, descriptor: int) -> bool:
-        """The native kernel writes large batches through such a descriptor of the buffer's file, and closes it with the
-        tail. This one has no use for it, and leaves it to the caller."""
+        """Returns False: this kernel does not take the descriptor, and its caller closes it.
+
+        The native kernel writes large batches through it and closes it with the tail.
+        """
         return False
 
     def prefer_file(self) -> None:
-        """There is none."""
+        """Does nothing: this kernel never writes through the file."""
 
     def leave_file(self) -> None:
-        """There is none."""
+        """Does nothing: this kernel never writes through the file."""
 
     def _append(self, records: bytes, store_timestamp: int, moves: Moves | None = None) -> None:
-        """Put records after the last one, in their order, the first 8 bytes of each last."""
+        """Append records in their order, the first 8 bytes of each last."""
         view, position = self._writable(), self._position
         start = 0
         while start < len(records):
@@ -83,14 +85,14 @@ class Tail:
             start = end
         table, new, other_table, other_new = moves or ({}, {}, {}, {})
         end = position + len(records)
-        # From here on no call and no loop: at those Python may raise the exception of a signal's handler.
+        # No call and no loop from here on: only there could a signal handler's exception interrupt these lines.
         self.store_timestamp = store_timestamp
         self._position = end
         table |= new
         other_table |= other_new
 
     def _writable(self) -> memoryview:
-        """The bytes to write into, for the kernel's own use."""
+        """The bytes to write into; raises when they were released or are read-only."""
         if self._view is None:
             raise StoreClosed("the file's buffer was released")
         if self._view.readonly:
@@ -98,12 +100,12 @@ class Tail:
         return self._view
 
     def _room(self) -> memoryview | None:
-        """The writable bytes, or None when there are none to be had."""
+        """The bytes to write into, or None when they were released or are read-only."""
         return None if self._view is None or self._view.readonly else self._view
 
 
 class QueueEnd:
-    """The growing end of one consume queue: its last file, how far into the log it goes, and what it took in.
+    """The growing end of one consume queue: its last file, and the end of the last record that has an entry.
 
     `record_bytes` is the size of all records whose entries were appended in this process.
     """

@@ -1,16 +1,15 @@
-"""One record where it lies in the log, and what dispatch wants to know of it.
+"""Parses one record at a position of the log, and extracts the facts that dispatch needs.
 
-Every length is checked against the record's size, and the size against the readable range, before
-anything behind it is read. A record is accepted only where its own physical offset says it lies.
+Every length is checked against the record's size, and the size against the readable range, before anything after it
+is read. A record is accepted only at the place that its own physical offset names.
 
-In a DLedger log each record has a head before it (`flintlog.format.ledger_entry`), and files are closed by DLedger's
-own blanks. No record begins with a number as small as those, so the walk knows them wherever they come, and a log
+In a DLedger log each record has a head before it (`flintlog.format.ledger_entry`), and DLedger's own blanks close its
+files. Both begin with a number that is too small to be a record's size. So the walk recognizes them anywhere, and a log
 may change from one form to the other.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from flintlog.format.java import index_hash, string_hash
 from flintlog.format.ledger_entry import (
     ENTRY_BLANK_MAGIC,
     ENTRY_END_RESERVE,
+    ENTRY_HEAD,
     ENTRY_HEAD_SIZE,
     ENTRY_MAGIC,
 )
@@ -35,6 +35,7 @@ from flintlog.format.record import (
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_SIZE,
+    SIZE_AND_MAGIC,
     Record,
     has_crc_property,
     has_good_crc_property,
@@ -45,16 +46,13 @@ from flintlog.format.sys_flag import INNER_BATCH as INNER_BATCH_FLAG
 from flintlog.format.sys_flag import TransactionType, transaction_type
 from flintlog.kernel.types import INNER_BATCH, MULTI_DISPATCH, Crc, ScanStop
 
-_SIZE_AND_MAGIC = struct.Struct("!ii")
-_LEDGER_HEAD = struct.Struct("!iiqqqiiii")
-
 
 def record_at(view: memoryview, position: int, stop: int, base: int, check_crc: int = Crc.NONE) -> Record | ScanStop:
     """The record at this position of the buffer, with DLedger's head before it or without, or why there is none."""
     remaining = stop - position
-    if remaining < _SIZE_AND_MAGIC.size:
+    if remaining < SIZE_AND_MAGIC.size:
         return ScanStop.SHORT if remaining > 0 else ScanStop.LIMIT
-    size, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
+    size, magic = SIZE_AND_MAGIC.unpack_from(view, position)
     if size == ENTRY_MAGIC:
         reason = _check_head(view, position, stop, base)
         return _plain_record_at(view, position + ENTRY_HEAD_SIZE, stop, base, check_crc) if reason is None else reason
@@ -64,35 +62,35 @@ def record_at(view: memoryview, position: int, stop: int, base: int, check_crc: 
 
 
 def has_head(view: memoryview, position: int, stop: int, base: int) -> bool:
-    """Whether DLedger's head of an entry is here, as large as the record behind it."""
-    if stop - position < ENTRY_HEAD_SIZE or _SIZE_AND_MAGIC.unpack_from(view, position)[0] != ENTRY_MAGIC:
+    """Whether DLedger's head of an entry is here, and its body size is that of the record after it."""
+    if stop - position < ENTRY_HEAD_SIZE or SIZE_AND_MAGIC.unpack_from(view, position)[0] != ENTRY_MAGIC:
         return False
     return _check_head(view, position, stop, base) is None
 
 
-def place_behind(record: Record, base: int) -> int:
-    """Where the next record may begin, or its head: a place in the buffer."""
+def place_after(record: Record, base: int) -> int:
+    """The position in the buffer where the next record, or its head, may begin."""
     return record.physical_offset + record.size - base
 
 
 def _check_head(view: memoryview, position: int, stop: int, base: int) -> ScanStop | None:
-    """Why DLedger's head is none, or not that of the record behind it."""
+    """Why this is no DLedger head of the record after it; None if it is one."""
     if stop - position < ENTRY_HEAD_SIZE:
         return ScanStop.SHORT
-    _, size, index, term, place, _, _, _, body_size = _LEDGER_HEAD.unpack_from(view, position)
+    _, size, index, term, place, _, _, _, body_size = ENTRY_HEAD.unpack_from(view, position)
     if body_size < MIN_RECORD_SIZE or size != ENTRY_HEAD_SIZE + body_size:
         return ScanStop.BAD_LENGTH
     if index < 0 or term < 0 or place != base + position:
         return ScanStop.BAD_OFFSET
     if stop - position < size:
         return ScanStop.SHORT
-    is_as_large = _SIZE_AND_MAGIC.unpack_from(view, position + ENTRY_HEAD_SIZE)[0] == body_size
+    is_as_large = SIZE_AND_MAGIC.unpack_from(view, position + ENTRY_HEAD_SIZE)[0] == body_size
     return None if is_as_large else ScanStop.BAD_LENGTH
 
 
 def _plain_record_at(view: memoryview, position: int, stop: int, base: int, check_crc: int) -> Record | ScanStop:
     remaining = stop - position
-    size, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
+    size, magic = SIZE_AND_MAGIC.unpack_from(view, position)
     if magic not in (MAGIC_V1, MAGIC_V2):
         return ScanStop.NO_RECORD
     if size < MIN_RECORD_SIZE:
@@ -116,7 +114,7 @@ def _plain_record_at(view: memoryview, position: int, stop: int, base: int, chec
 
 
 class Facts(NamedTuple):
-    """What dispatch wants to know of a record beside its fixed fields."""
+    """The facts that dispatch needs of a record besides its fixed fields."""
 
     tags_code: int
     hashes: list[int]
@@ -136,9 +134,9 @@ def facts_of(record: Record, delay_levels_ms: Sequence[int]) -> Facts:
 
 
 def tags_code(record: Record, delay_levels_ms: Sequence[int]) -> int:
-    """What stands for the tags in the queue entry.
+    """The tags code of the queue entry: the hash of the tags, or the delivery time of a delayed message.
 
-    A delay level that is no number asks for no delay: Java would never dispatch anything behind it.
+    A delay level that is no number counts as none. Java's dispatch fails at such a record and never passes it.
     """
     try:
         code = strict_tags_code(record, delay_levels_ms)

@@ -20,8 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog import kernel
+from flintlog.checks.derived_files import DataFile
+from flintlog.derive.log_end import records_end
+from flintlog.disk.media.durable_names import sync_names
+from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.lock import is_locked
+from flintlog.disk.media.medium import Medium
+from flintlog.errors import DamagedStore, DiskError, StoreInUse
+from flintlog.format import names
 from flintlog.maintenance.backup.backup_batches import NAME, encode_table, parse_table
 from flintlog.maintenance.backup.backup_files import (
+    DELETED,
     FILES,
     FORMAT,
     MANIFEST,
@@ -37,14 +46,6 @@ from flintlog.maintenance.backup.backup_files import (
 )
 from flintlog.maintenance.inspect.delay_levels import format_levels
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at, refuse_member
-from flintlog.checks.derived_files import DataFile
-from flintlog.derive.log_end import records_end
-from flintlog.disk.media.durable_names import sync_names
-from flintlog.disk.media.local import LocalMedium
-from flintlog.disk.media.lock import is_locked
-from flintlog.disk.media.medium import Medium
-from flintlog.errors import DamagedStore, DiskError, StoreInUse
-from flintlog.format import names
 from flintlog.store.paths import LEDGER_PREFIX, MEMBER_TERM
 from flintlog.store.settings.written_with import DELAY_LEVELS, DERIVED_FILES
 
@@ -116,6 +117,7 @@ class _Copying:
         files, log_end, notes = self._find_end()
         log = self._copy_log(files, log_end)
         config += [] if notes is None else [self._save(notes, NAME)]
+        config += self._copy_deletions()
         _refuse_running_member(self._files)  # it may have been started meanwhile
         size = self._log_file_size()
         taken_at_ms = time.time_ns() // 1_000_000
@@ -134,8 +136,8 @@ class _Copying:
         told["topic_queue_types"] = dict(config.topic_queue_types)
         told[DELAY_LEVELS] = format_levels(self._files.delay_levels_ms)
         if self._files.paths.ledger is not None:
-            told["enable_dleger_commit_log"] = True
-            told["dleger_self_id"] = self._files.paths.ledger.name.removeprefix(LEDGER_PREFIX)
+            told["enable_dledger_commit_log"] = True
+            told["dledger_self_id"] = self._files.paths.ledger.name.removeprefix(LEDGER_PREFIX)
         return told
 
     def _log_file_size(self) -> int:
@@ -154,6 +156,11 @@ class _Copying:
                 except DiskError:
                     continue  # replaced or removed at this moment; its other half is there
         return found
+
+    def _copy_deletions(self) -> list[BackupFile]:
+        """Which queues were deleted. Read after the log's end was found, so every deletion before that end is in it."""
+        path = self._files.root / DELETED
+        return [self._save(self._medium.read(path), DELETED)] if self._medium.exists(path) else []
 
     def _copy_member(self) -> list[BackupFile]:
         directory = self._files.paths.ledger

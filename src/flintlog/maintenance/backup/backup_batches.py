@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from flintlog.maintenance.backup.backup_files import BackupFile, Manifest, stored_path
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore
+from flintlog.maintenance.backup.backup_files import BackupFile, Manifest, stored_path
 from flintlog.store.log.batch_markers import ClosingMarker, find_markers
 from flintlog.store.recovery.batch_notes import BatchTable
 from flintlog.store.runtime.note_file import NoteFile, encode_note, parse_note

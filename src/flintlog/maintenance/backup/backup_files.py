@@ -19,8 +19,11 @@ import msgspec
 from flintlog.disk.media.medium import Advice, Medium
 from flintlog.errors import DamagedStore, DiskError, FormatError
 from flintlog.store.runtime.note_file import decode_json
+from flintlog.store.settings.written_with import by_their_names
 
 MANIFEST = "manifest.json"
+DELETED = "flintlog/deleted.json"
+"""The note about deleted queues, by its name in a store and in a manifest."""
 FILES = "files"
 FORMAT = 1
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -57,7 +60,7 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def is_ledger(self) -> bool:
         """Whether the log is that of a ledger's member, which is restored as a whole."""
-        return bool(self.options.get("enable_dleger_commit_log"))
+        return bool(self.options.get("enable_dledger_commit_log"))
 
     @property
     def log(self) -> list[BackupFile]:
@@ -95,7 +98,7 @@ def load_manifest(target: Path, medium: Medium) -> Manifest:
         raise DamagedStore(f"a backup of format {manifest.format}", path=path, advice="a later flintlog wrote it")
     if manifest.digest != _digest_of(manifest):
         raise DamagedStore("the manifest does not match its own digest", path=path)
-    return manifest
+    return msgspec.structs.replace(manifest, options=by_their_names(manifest.options))
 
 
 def stored_path(target: Path, file: BackupFile) -> Path:

@@ -12,14 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog import kernel
-from flintlog.maintenance.backup.backup_batches import BackupBatches
-from flintlog.maintenance.backup.backup_files import BackupFile, Manifest, copy_hashed, hash_file, load_manifest, stored_path
-from flintlog.maintenance.repair.delay_offsets import bring_delay_offsets_back
-from flintlog.maintenance.repair.kept import copy_file
-from flintlog.maintenance.repair.reopen import settle
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore, InvalidConfig, InvalidOffset
+from flintlog.maintenance.backup.backup_batches import BackupBatches
+from flintlog.maintenance.backup.backup_files import (
+    DELETED,
+    BackupFile,
+    Manifest,
+    copy_hashed,
+    hash_file,
+    load_manifest,
+    stored_path,
+)
+from flintlog.maintenance.repair.delay_offsets import bring_delay_offsets_back
+from flintlog.maintenance.repair.kept import copy_file
+from flintlog.maintenance.repair.reopen import settle
+from flintlog.store.queues.deleted_queues import DeletedQueue
+from flintlog.store.runtime.note_file import NoteFile
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
@@ -82,6 +92,7 @@ class _Restoring:
                 self._restore_small(file)
         if end < manifest.end_offset:
             self._batches.note_kept(self._working, end)
+            self._keep_deletions(end)
         end, queue_count = self._build(end)
         if medium.exists(self._new):
             medium.remove_tree(self._new)
@@ -136,6 +147,13 @@ class _Restoring:
         self._medium.make_directories(path.parent)
         if copy_hashed(self._medium, stored, file.length, path) != file.sha256:
             raise _mismatch(stored)
+
+    def _keep_deletions(self, end: int) -> None:
+        """The log is cut: queues that were deleted after this place are there again."""
+        note = NoteFile(self._working / DELETED, self._medium, list[DeletedQueue])
+        known = note.load().content
+        if known is not None:
+            note.save([each for each in known if not each.is_deletion or each.log_end <= end])
 
     def _build(self, end: int) -> tuple[int, int]:
         """Open it once: everything that follows from the log is built, and offsets beyond it are brought back.

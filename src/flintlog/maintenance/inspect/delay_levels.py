@@ -6,23 +6,26 @@ been changed: a length counts if all entries of a level have it but single ones.
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from flintlog import kernel
-from flintlog.checks.derived_files import QueueFilesView
-from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.checks.derived_files import DataFile, QueueFilesView, Read
+from flintlog.disk.media.medium import Medium
+from flintlog.disk.media.source import MappedSource
+from flintlog.errors import DiskError
+from flintlog.format.names import is_segment_name, parse_queue_id
+from flintlog.format.queue_entry import ENTRY_SIZE, QUEUE_ENTRY
 from flintlog.format.queue_extension import is_extension_address
 from flintlog.format.record import SCHEDULE_TOPIC
-
-if TYPE_CHECKING:
-    from flintlog.maintenance.inspect.store_files import StoreFiles
+from flintlog.store.options.values import DEFAULT_DELAY_LEVELS_MS, parse_delay_levels
+from flintlog.store.paths import StorePaths
+from flintlog.store.settings.written_with import DELAY_LEVELS, load_options
 
 SAMPLES: Final = 512
-_ENTRY: Final = struct.Struct("!qiq")
 MAX_LEVELS: Final = 1000
 """A queue of delayed messages with a higher number was made by a damaged record: it is no level."""
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
@@ -36,14 +39,49 @@ class SeenLevels:
     doubtful: frozenset[int]
 
 
-def see_levels(files: StoreFiles) -> SeenLevels:
-    """What the entries in a directory say."""
+@dataclass(frozen=True, slots=True)
+class DelayLevels:
+    """The lengths of a store's levels, from level 1 on; only the `known` ones are more than a guess."""
+
+    lengths_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS
+    known: frozenset[int] = frozenset()
+
+
+def load_levels(paths: StorePaths, log: Sequence[DataFile], medium: Medium, samples: int) -> DelayLevels:
+    """What a directory says without a configuration: its note, corrected by the last entries of each level."""
+    noted = load_options(paths, medium).get(DELAY_LEVELS)
+    lengths = parse_delay_levels(DELAY_LEVELS, noted) if isinstance(noted, str) else DEFAULT_DELAY_LEVELS_MS
+    try:
+        queues = _waiting_queues(paths.consume_queue / SCHEDULE_TOPIC, medium) if samples else ()
+        source = MappedSource(medium)
+        seen = see_levels(queues, lambda path, *piece: source.view(Path(path), *piece), log, samples)
+    except DiskError:  # a file was deleted meanwhile
+        seen = SeenLevels({}, frozenset())
+    known = {*seen.lengths_ms, *(range(1, len(lengths) + 1) if isinstance(noted, str) else ())}
+    return DelayLevels(with_seen(lengths, seen), frozenset(known - seen.doubtful))
+
+
+def _waiting_queues(folder: Path, medium: Medium) -> Iterator[QueueFilesView]:
+    for queue in medium.listing(folder):
+        queue_id = parse_queue_id(queue.name) if queue.is_directory else None
+        found = [] if queue_id is None else medium.listing(folder / queue.name)
+        files = [(folder / queue.name / info.name, info.size) for info in found if is_segment_name(info.name)]
+        if queue_id is not None and files:
+            views = (DataFile(str(path), int(path.name), size) for path, size in sorted(files))
+            yield QueueFilesView(SCHEDULE_TOPIC, queue_id, tuple(views))
+
+
+def see_levels(
+    queues: Iterable[QueueFilesView], read: Read, log: Sequence[DataFile], samples: int = SAMPLES
+) -> SeenLevels:
+    """What the last entries of queues say, `samples` of each level at most; the records lie in the files of `log`."""
     lengths: dict[int, int] = {}
     doubtful: set[int] = set()
-    for (topic, queue_id), queue in files.queues.items():
+    for queue in queues:
+        topic, queue_id = queue.key
         if topic != SCHEDULE_TOPIC or queue_id >= MAX_LEVELS:
             continue
-        seen = Counter(_lengths(files, queue))
+        seen = Counter(_lengths(queue, read, log, samples))
         often = [length for length, count in seen.items() if count > 1] or list(seen)
         if len(often) == 1:
             lengths[queue_id + 1] = often[0]
@@ -73,29 +111,29 @@ def _format(length_ms: int) -> str:
     return f"{length_ms // size}{unit}"
 
 
-def _lengths(files: StoreFiles, queue: QueueFilesView) -> Iterator[int]:
+def _lengths(queue: QueueFilesView, read: Read, log: Sequence[DataFile], samples: int) -> Iterator[int]:
     """Of the last entries of a level, how long each waits."""
-    left = SAMPLES
+    left = samples
     for file in reversed(queue.files):
-        view = files.read(file.path, 0, file.size)
+        view = read(file.path, 0, file.size)
         end = kernel.count_entries(view, 0, file.size - file.size % ENTRY_SIZE)
         for place in range(end - ENTRY_SIZE, -1, -ENTRY_SIZE):
             if not left:
                 return
             left -= 1
-            physical_offset, size, delivered_at = _ENTRY.unpack_from(view, place)
-            stored_at = None if is_extension_address(delivered_at) else _stored_at(files, physical_offset, size)
+            physical_offset, size, delivered_at = QUEUE_ENTRY.unpack_from(view, place)
+            stored_at = None if is_extension_address(delivered_at) else _stored_at(read, log, physical_offset, size)
             length = 0 if stored_at is None else delivered_at - stored_at
             if length > 0 and length % 1000 == 0:
                 yield length
 
 
-def _stored_at(files: StoreFiles, physical_offset: int, size: int) -> int | None:
-    file = next((file for file in files.log if file.base <= physical_offset < file.end), None)
+def _stored_at(read: Read, log: Sequence[DataFile], physical_offset: int, size: int) -> int | None:
+    file = next((file for file in log if file.base <= physical_offset < file.end), None)
     if file is None or not 0 < size <= file.end - physical_offset:
         return None
     start = physical_offset - file.base
-    record = bytes(files.read(file.path, start, start + size))
+    record = bytes(read(file.path, start, start + size))
     seen = kernel.scan(record, 0, size, physical_offset, check_crc=True, max_count=1)
     is_waiting = seen.count == 1 and seen.queues[seen.row(0).queue][0] == SCHEDULE_TOPIC
     return seen.row(0).store_timestamp if is_waiting else None

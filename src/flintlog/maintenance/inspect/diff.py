@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog import kernel
+from flintlog.disk.media.medium import Medium
 from flintlog.maintenance.inspect.log_reader import LogReader, Wanted
 from flintlog.maintenance.inspect.overview import log_end
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
-from flintlog.disk.media.medium import Medium
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig

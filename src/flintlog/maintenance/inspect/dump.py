@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 
 from flintlog import kernel
-from flintlog.maintenance.inspect import dump_ledger
-from flintlog.maintenance.inspect.inference import index_layout
 from flintlog.errors import FormatError, InvalidConfig
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.batch_queue_entry import BatchQueueEntry, encode_batch_queue_entry, parse_batch_queue_entry
@@ -43,6 +41,8 @@ from flintlog.format.queue_extension import (
 )
 from flintlog.format.record import Record, encode_blank, encode_record, parse_blank, parse_record
 from flintlog.format.timer import CHECKPOINT, SLOT, UNIT
+from flintlog.maintenance.inspect import dump_ledger
+from flintlog.maintenance.inspect.inference import index_layout
 
 Row = Mapping[str, object]
 

@@ -26,7 +26,7 @@ _NAMES = {
 
 
 def _ledger_kind(path: Path) -> str:
-    if path.name.isascii() and path.name.isdigit():
+    if names.is_number(path.name):
         return {"data": "log", "index": "ledger-index"}.get(path.parts[-2], "other")
     is_state = path.name.removesuffix(names.BACKUP_SUFFIX) in ("currterm", names.CHECKPOINT)
     return "ledger-state" if is_state else "other"
@@ -46,6 +46,6 @@ def kind_of(path: Path) -> str:
         return "config"
     for depth in (1, 3):  # a log or index file lies in its directory, a queue file two below
         folder = path.parts[-1 - depth] if len(path.parts) > depth else ""
-        if folder in _KINDS and path.name.isascii() and path.name.isdigit():
+        if folder in _KINDS and names.is_number(path.name):
             return _KINDS[folder]
     return "config" if len(path.parts) > 1 and path.parts[-2] == names.CONFIG else "other"

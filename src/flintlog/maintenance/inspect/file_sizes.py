@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flintlog.disk.media.medium import FileInfo, Medium
-from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from flintlog.format.config_json import BATCH_TYPE
+from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, is_number
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.options.values import DEFAULT_DELAY_LEVELS_MS
 from flintlog.store.paths import StorePaths
@@ -26,7 +27,7 @@ def with_found_sizes(root: Path, config: StoreConfig, medium: Medium) -> StoreCo
     found = {
         "mapped_file_size_commit_log": _first_size(info for path in logs for info in medium.listing(path)),
         "mapped_file_size_consume_queue": _first_size(_queue_files(root / CONSUME_QUEUE, medium)),
-        "mapper_file_size_batch_consume_queue": _first_size(_queue_files(root / BATCH_CONSUME_QUEUE, medium)),
+        "mapped_file_size_batch_consume_queue": _first_size(_queue_files(root / BATCH_CONSUME_QUEUE, medium)),
         "mapped_file_size_consume_queue_ext": _first_size(_queue_files(root / CONSUME_QUEUE_EXT, medium)),
     }
     changes.update({name: size for name, size in found.items() if size is not None})
@@ -35,7 +36,7 @@ def with_found_sizes(root: Path, config: StoreConfig, medium: Medium) -> StoreCo
         changes[DELAY_LEVELS] = noted
     if found["mapped_file_size_consume_queue_ext"] is not None:
         changes["enable_consume_queue_ext"] = True
-    batch = {info.name: "BatchCQ" for info in medium.listing(root / BATCH_CONSUME_QUEUE) if info.is_directory}
+    batch = {info.name: BATCH_TYPE for info in medium.listing(root / BATCH_CONSUME_QUEUE) if info.is_directory}
     if batch:
         changes["topic_queue_types"] = {**batch, **config.topic_queue_types}
     return config.with_changes(**changes)
@@ -48,4 +49,4 @@ def _queue_files(folder: Path, medium: Medium) -> Iterator[FileInfo]:
 
 
 def _first_size(files: Iterator[FileInfo]) -> int | None:
-    return next((info.size for info in files if not info.is_directory and info.size and info.name.isdigit()), None)
+    return next((info.size for info in files if not info.is_directory and info.size and is_number(info.name)), None)

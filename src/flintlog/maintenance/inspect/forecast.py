@@ -1,8 +1,8 @@
 """How a log has grown in the last days, and when its disk is full if that goes on.
 
-Pure: places in the log with their store times come in (`flintlog.maintenance.inspect.log_samples`), and the state of the disk; nothing
-is read here, and the clock is the caller's. Between two samples the log is taken to have grown evenly. Nothing is known
-of what else is on the disk: it is taken to stay as it is.
+Pure: places in the log with their store times come in (`flintlog.maintenance.inspect.log_samples`), and the state of
+the disk; nothing is read here, and the clock is the caller's. Between two samples the log is taken to have grown
+evenly. Nothing is known of what else is on the disk: it is taken to stay as it is.
 """
 
 from __future__ import annotations

@@ -9,15 +9,15 @@ configured value, and everything that was inferred is said.
 from __future__ import annotations
 
 import re
-import struct
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from flintlog.derive.log_files import common_size
 from flintlog.format.index_file import (
     ENTRY_SIZE,
     HEADER_SIZE,
+    INDEX_ENTRY,
     SLOT_SIZE,
     IndexHeader,
     IndexLayout,
@@ -26,7 +26,6 @@ from flintlog.format.index_file import (
 )
 from flintlog.kernel import written_end
 
-_ENTRY = struct.Struct("!iqii")
 _DEFAULT_RATIO = SLOT_SIZE + 4 * ENTRY_SIZE
 MAX_CANDIDATES = 1000
 
@@ -41,12 +40,6 @@ class Inferred:
     def add(self, name: str, value: int | bool | str | dict[str, str], reason: str) -> None:
         self.values[name] = value
         self.reasons.append(f"{name} = {value}: {reason}")
-
-
-def common_size(sizes: Iterable[int], *, unit: int = 1) -> int | None:
-    """The length that most files have, a multiple of `unit`; the greater one of two equally common ones."""
-    counted = Counter(size for size in sizes if size > 0 and size % unit == 0)
-    return max(counted, key=lambda size: (counted[size], size)) if counted else None
 
 
 def log_file_size(files: Sequence[tuple[int, int]]) -> int | None:
@@ -89,7 +82,7 @@ def _ends_well(view: memoryview, layout: IndexLayout) -> bool:
     last = -(-(written_end(view, first, len(view)) - first) // ENTRY_SIZE)
     if last < 1:
         return False
-    key_hash = _ENTRY.unpack_from(view, layout.entry_position(last))[0]
+    key_hash = INDEX_ENTRY.unpack_from(view, layout.entry_position(last))[0]
     return key_hash >= 0 and parse_slot(view, layout, layout.slot_of(key_hash)) == last
 
 
@@ -113,8 +106,8 @@ def _fits(view: memoryview, slots: int, header: IndexHeader) -> bool:
     if header.next_entry <= 1:
         return True
     layout = IndexLayout(slots, entries)
-    first = _ENTRY.unpack_from(view, layout.entry_position(1))
-    last = _ENTRY.unpack_from(view, layout.entry_position(header.next_entry - 1))
+    first = INDEX_ENTRY.unpack_from(view, layout.entry_position(1))
+    last = INDEX_ENTRY.unpack_from(view, layout.entry_position(header.next_entry - 1))
     if last[0] < 0 or last[1] != header.end_physical_offset or first[1] != header.begin_physical_offset or first[3]:
         return False
     return parse_slot(view, layout, layout.slot_of(last[0])) == header.next_entry - 1

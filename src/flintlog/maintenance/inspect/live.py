@@ -1,9 +1,9 @@
 """The pulse of a store: how much is written to it and read from it, seen from outside, again and again.
 
 A `Watch` looks at the directory beside the process that runs the store; it neither opens nor locks anything. Messages
-and bytes a second come from the log (`flintlog.maintenance.inspect.log_growth`), a group's own rate from what it has committed to
-`consumerOffset.json`, which is written every few seconds and not with each message. Rates are None at the first
-look: a rate needs two.
+and bytes a second come from the log (`flintlog.maintenance.inspect.log_growth`), a group's own rate from what it has
+committed to `consumerOffset.json`, which is written every few seconds and not with each message. Rates are None at the
+first look: a rate needs two.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flintlog.errors import FlintlogError
+from flintlog.format.queue_entry import QueueKey
 from flintlog.maintenance.inspect.log_growth import Arrived, LogGrowth
 from flintlog.maintenance.inspect.overview import GroupOffset, all_files, groups
 from flintlog.maintenance.inspect.queue_ends import queue_begin, queue_end
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
-from flintlog.checks.derived_files import QueueKey
-from flintlog.errors import FlintlogError
 
 if TYPE_CHECKING:
     from flintlog.disk.media.medium import DiskUsage, Medium

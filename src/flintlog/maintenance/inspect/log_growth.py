@@ -10,12 +10,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from flintlog import kernel
-from flintlog.maintenance.inspect.log_reader import LogReader
-from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.checks.derived_files import DataFile
 from flintlog.errors import DiskError
 from flintlog.format.properties import INNER_NUM
 from flintlog.kernel import INNER_BATCH, ROW, Row, ScanStop
+from flintlog.maintenance.inspect.log_reader import LogReader
+from flintlog.maintenance.inspect.store_files import StoreFiles
 
 _ROWS = 65_536
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from flintlog import kernel
-from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.checks.derived_files import DataFile
 from flintlog.errors import DamagedRecord, DiskError
 from flintlog.format.record import parse_record
 from flintlog.kernel import Crc, Row, ScanStop
+from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.store.model.stored_message import StoredMessage
 
 SCAN_ROWS = 4096

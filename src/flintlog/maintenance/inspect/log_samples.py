@@ -7,15 +7,15 @@ place because it holds its own physical offset.
 from __future__ import annotations
 
 from flintlog import kernel
+from flintlog.checks.derived_files import DataFile
+from flintlog.format.index_file import ENTRY_SIZE as INDEX_ENTRY_SIZE
+from flintlog.format.index_file import HEADER_SIZE, parse_index_header
+from flintlog.format.queue_entry import ENTRY_SIZE
 from flintlog.maintenance.inspect.forecast import Sample
 from flintlog.maintenance.inspect.log_reader import LogReader
 from flintlog.maintenance.inspect.overview import log_end
 from flintlog.maintenance.inspect.queue_ends import queue_begin, queue_end
 from flintlog.maintenance.inspect.store_files import StoreFiles
-from flintlog.checks.derived_files import DataFile
-from flintlog.format.index_file import ENTRY_SIZE as INDEX_ENTRY_SIZE
-from flintlog.format.index_file import HEADER_SIZE, parse_index_header
-from flintlog.format.queue_entry import ENTRY_SIZE
 
 MOST_SAMPLES = 512
 MOST_A_FILE = 16

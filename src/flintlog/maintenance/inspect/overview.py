@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from flintlog import kernel
-from flintlog.maintenance.inspect.file_kinds import kind_of
-from flintlog.maintenance.inspect.log_reader import LogReader
-from flintlog.maintenance.inspect.queue_ends import queue_end
-from flintlog.maintenance.inspect.store_files import StoreFiles
-from flintlog.checks.derived_files import DataFile, QueueFilesView, QueueKey
+from flintlog.checks.derived_files import DataFile, QueueFilesView
 from flintlog.derive.log_end import records_end
 from flintlog.errors import DamagedStore
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.batch_queue_entry import parse_batch_queue_entry
-from flintlog.format.config_json import JsonValue
-from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
+from flintlog.format.config_json import BATCH_TYPE, SIMPLE_TYPE, JsonValue
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, QUEUE_ENTRY, QueueKey
+from flintlog.maintenance.inspect.file_kinds import kind_of
+from flintlog.maintenance.inspect.log_reader import LogReader
+from flintlog.maintenance.inspect.queue_ends import queue_end
+from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.store.settings.json_file import read_config
 
-_ENTRY = struct.Struct("!qiq")
 _PREFILL_SIZE = PREFILL_ENTRY.size
 NO_STOP = 1 << 63
 
@@ -97,18 +95,18 @@ def _simple_queue(files: StoreFiles, queue: QueueFilesView, log_min: int, log_st
     first, count, total = end, 0, 0
     offset = begin
     for _, _, view in queue.pieces(files.read, begin * ENTRY_SIZE, end * ENTRY_SIZE):
-        for physical_offset, size, _ in _ENTRY.iter_unpack(view):
+        for physical_offset, size, _ in QUEUE_ENTRY.iter_unpack(view):
             if physical_offset >= log_min and size != _PREFILL_SIZE:
                 first = min(first, offset)
                 count += 1
                 total += size
             offset += 1
-    return QueueOverview(queue.topic, queue.queue_id, "SimpleCQ", first, end, count, total)
+    return QueueOverview(queue.topic, queue.queue_id, SIMPLE_TYPE, first, end, count, total)
 
 
 def _place_of(files: StoreFiles, queue: QueueFilesView, offset: int) -> int:
     for _, _, view in queue.pieces(files.read, offset * ENTRY_SIZE, (offset + 1) * ENTRY_SIZE):
-        return int(_ENTRY.unpack(view)[0])
+        return int(QUEUE_ENTRY.unpack(view)[0])
     return -1
 
 
@@ -124,7 +122,7 @@ def _batch_queue(files: StoreFiles, queue: QueueFilesView, log_min: int, log_sto
                 count += entry.batch_size
                 total += entry.size
                 end = entry.end_offset
-    return QueueOverview(queue.topic, queue.queue_id, "BatchCQ", max(0, first), end, count, total)
+    return QueueOverview(queue.topic, queue.queue_id, BATCH_TYPE, max(0, first), end, count, total)
 
 
 def groups(files: StoreFiles, ends: Mapping[QueueKey, int] | None = None) -> Iterator[GroupOffset]:

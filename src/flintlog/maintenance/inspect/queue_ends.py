@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from flintlog import kernel
-from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.checks.derived_files import QueueFilesView
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.batch_queue_entry import parse_batch_queue_entry
-from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
+from flintlog.format.names import FAR
+from flintlog.format.queue_entry import ENTRY_SIZE, OFFSET_AND_SIZE, PREFILL_ENTRY
+from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal
 
-_PLACE = struct.Struct("!qi")
 MOST = PREFILL_ENTRY.size
 """A size that no record has."""
-
-FAR = 1 << 62
-"""No log is that long."""
 
 
 def queue_end(files: StoreFiles, queue: QueueFilesView) -> int:
@@ -66,7 +62,7 @@ def _last_entries(files: StoreFiles) -> Iterator[tuple[int, int]]:
                 else kernel.count_entries(view, 0, len(view) - len(view) % size) // size
             )
             if count:
-                yield _PLACE.unpack_from(view, (count - 1) * size)
+                yield OFFSET_AND_SIZE.unpack_from(view, (count - 1) * size)
                 break
 
 
@@ -93,7 +89,7 @@ def _first_kept(count: int, is_kept: Callable[[int], bool]) -> int | None:
 
 
 def _is_kept(view: memoryview, log_min: int, number: int) -> bool:
-    physical_offset, size = _PLACE.unpack_from(view, number * ENTRY_SIZE)
+    physical_offset, size = OFFSET_AND_SIZE.unpack_from(view, number * ENTRY_SIZE)
     return bool(physical_offset >= log_min and size != PREFILL_ENTRY.size)
 
 

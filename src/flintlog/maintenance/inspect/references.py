@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from flintlog.maintenance.inspect.overview import groups
-from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.checks.derived_files import QueueFilesView
 from flintlog.derive.entries import Place, places_of
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
@@ -17,6 +15,8 @@ from flintlog.format.queue_extension import is_extension_address, parse_extensio
 from flintlog.format.sys_flag import TransactionType, transaction_type
 from flintlog.format.timer import UNIT
 from flintlog.kernel import Row, scan
+from flintlog.maintenance.inspect.overview import groups
+from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.store.model.stored_message import StoredMessage
 
 Reference = Mapping[str, object]

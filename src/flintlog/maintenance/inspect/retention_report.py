@@ -14,14 +14,13 @@ from pathlib import Path
 from flintlog.disk.media.medium import DiskUsage, Medium
 from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.errors import DamagedStore, FlintlogError
-from flintlog.store.runtime.clock import Milliseconds
-from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.log.disk_use import UNKNOWN_PERCENT, existing, used_percent
 from flintlog.maintenance.inspect.file_sizes import with_found_sizes
-from flintlog.store.retention.holds import Hold
-from flintlog.store.retention.find_holds import Keepers
 from flintlog.store.components import Parts, make_parts
+from flintlog.store.log.disk_use import UNKNOWN_PERCENT, existing, used_percent
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import is_store
+from flintlog.store.retention.find_holds import Keepers
+from flintlog.store.retention.holds import Hold
 from flintlog.store.retention.retention_rules import (
     LogFile,
     PlannedFile,
@@ -29,6 +28,7 @@ from flintlog.store.retention.retention_rules import (
     judge_space,
     plan_files,
 )
+from flintlog.store.runtime.clock import Milliseconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,29 +13,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog import kernel
-from flintlog.maintenance.inspect.delay_levels import format_levels, see_levels, with_seen
-from flintlog.maintenance.inspect.gone_files import find_gone
-from flintlog.maintenance.inspect.inference import Inferred, common_size, index_layout, log_file_size
-from flintlog.checks.derived_files import DataFile, DeletedPart, DerivedFiles, LedgerView, QueueFilesView, QueueKey
+from flintlog.checks.derived_files import DataFile, DeletedPart, DerivedFiles, LedgerView, QueueFilesView
 from flintlog.checks.finding import ERROR, WARNING, Finding
+from flintlog.derive.log_files import common_size
 from flintlog.derive.sealing import is_sealed
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.lock import is_locked
-from flintlog.disk.media.medium import FileInfo, Medium
+from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.source import MappedSource
 from flintlog.errors import DamagedStore, DiskError, FlintlogError, FormatError, InvalidConfig
 from flintlog.format import names
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
+from flintlog.format.config_json import BATCH_TYPE, named_queue_types
 from flintlog.format.index_file import IndexLayout
 from flintlog.format.ledger_entry import INDEX_RECORD_SIZE
-from flintlog.format.names import parse_segment_name
-from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.format.names import is_number, parse_queue_id, parse_segment_name
+from flintlog.format.queue_entry import ENTRY_SIZE, QueueKey
 from flintlog.kernel import Crc
+from flintlog.maintenance.inspect.delay_levels import format_levels, see_levels, with_seen
+from flintlog.maintenance.inspect.gone_files import find_gone
+from flintlog.maintenance.inspect.inference import Inferred, index_layout, log_file_size
 from flintlog.store.log.checkpoint import CheckpointFile
+from flintlog.store.log.record_crc import crc_to_check
 from flintlog.store.options.values import DEFAULT_DELAY_LEVELS_MS, parse_delay_levels
-from flintlog.store.queues.deleted_queues import FOR_EVER, DeletedQueues
-from flintlog.store.settings.json_file import read_config
-from flintlog.store.recovery.misnamed import Misnamed, find_misnamed, list_log
 from flintlog.store.paths import (
     LEDGER_PREFIX,
     StorePaths,
@@ -45,9 +45,11 @@ from flintlog.store.paths import (
     is_store,
     with_found_ledger,
 )
+from flintlog.store.queues.deleted_queues import FOR_EVER, load_deleted
+from flintlog.store.recovery.misnamed import Misnamed, find_misnamed, list_log
 from flintlog.store.recovery.published_end import WrittenLog, published_end
-from flintlog.store.log.record_crc import crc_to_check
 from flintlog.store.recovery.stop_marker import StopMarker
+from flintlog.store.settings.json_file import read_config
 from flintlog.store.settings.written_with import DELAY_LEVELS, Value, load_options
 
 if TYPE_CHECKING:
@@ -131,7 +133,7 @@ class StoreFiles:
     @property
     def batch_topics(self) -> frozenset[str]:
         """Topics with batch queues."""
-        return frozenset(topic for topic, kind in self.topic_queue_types.items() if kind == "BatchCQ")
+        return frozenset(topic for topic, kind in self.topic_queue_types.items() if kind == BATCH_TYPE)
 
     def read(self, path: str, start: int, stop: int) -> memoryview:
         """Bytes of a file, mapped."""
@@ -155,11 +157,9 @@ class StoreFiles:
 
 def find_deleted(paths: StorePaths, medium: Medium) -> dict[QueueKey, DeletedPart]:
     """The queues of deleted topics whose records the log still has."""
-    deleted = DeletedQueues(paths.deleted, medium)
-    deleted.load()
     return {
         (gone.topic, gone.queue_id): DeletedPart(gone.next_offset, gone.log_end)
-        for gone in deleted.all()
+        for gone in load_deleted(paths.deleted, medium).all()
         if gone.log_end < FOR_EVER
     }
 
@@ -177,9 +177,9 @@ def look_at(
         raise DamagedStore(_MEMBER, path=root, advice=_ABOVE)
     paths = _paths_of(root, config, medium)
     files = StoreFiles(root, paths, config, Inferred(), medium, MappedSource(medium, max_files=256))
-    if paths.ledger is not None and (config is None or not config.enable_dleger_commit_log):
-        files.inferred.add("enable_dleger_commit_log", True, "the data files of a ledger's member are here")
-        files.inferred.add("dleger_self_id", paths.ledger.name.removeprefix(LEDGER_PREFIX), "by their directory")
+    if paths.ledger is not None and (config is None or not config.enable_dledger_commit_log):
+        files.inferred.add("enable_dledger_commit_log", True, "the data files of a ledger's member are here")
+        files.inferred.add("dledger_self_id", paths.ledger.name.removeprefix(LEDGER_PREFIX), "by their directory")
     has_files = any(medium.exists(path) for path in (*paths.commit_logs, paths.consume_queue, paths.index))
     if not has_files and not is_store(paths, medium):
         raise DamagedStore("there is no store here", path=root, advice="name the directory that holds commitlog")
@@ -356,15 +356,14 @@ def _find_queues(files: StoreFiles) -> None:
     batch = _queue_files(files, names.BATCH_CONSUME_QUEUE)
     extensions = _queue_files(files, names.CONSUME_QUEUE_EXT)
     _infer_sizes(files, simple, batch, extensions)
-    types = {topic: "BatchCQ" for topic, _ in batch}
-    _read_topics(files, types)
     for key, found in simple.items():
         extension = extensions.get(key, ())
         files.queues[key] = QueueFilesView(*key, found, False, extension)
     for key, found in batch.items():
         files.queues[key] = QueueFilesView(*key, found, True)
     told = {} if files.given is None else dict(files.given.topic_queue_types)
-    files.topic_queue_types = {**told, **types}
+    # As an opening takes them: the configuration goes before topics.json. Queues that are there go before both.
+    files.topic_queue_types = {**_read_topics(files), **told, **{topic: BATCH_TYPE for topic, _ in batch}}
     if files.topic_queue_types != told:
         reason = "directories of batch queues, or topics.json"
         files.inferred.add("topic_queue_types", files.topic_queue_types, reason)
@@ -375,9 +374,10 @@ def _queue_files(files: StoreFiles, folder: str) -> dict[QueueKey, tuple[DataFil
     root = files.root / folder
     for topic in files.medium.listing(root):
         for queue in files.medium.listing(root / topic.name) if topic.is_directory else ():
-            if queue.is_directory and queue.name.isascii() and queue.name.isdecimal():
+            queue_id = parse_queue_id(queue.name) if queue.is_directory else None
+            if queue_id is not None:
                 segments = sorted(_segments(files, root / topic.name / queue.name), key=lambda file: file.base)
-                found[topic.name, int(queue.name)] = tuple(segments)
+                found[topic.name, queue_id] = tuple(segments)
     return found
 
 
@@ -389,7 +389,7 @@ def _infer_sizes(
 ) -> None:
     kinds = (
         ("mapped_file_size_consume_queue", simple, ENTRY_SIZE),
-        ("mapper_file_size_batch_consume_queue", batch, BATCH_ENTRY_SIZE),
+        ("mapped_file_size_batch_consume_queue", batch, BATCH_ENTRY_SIZE),
         ("mapped_file_size_consume_queue_ext", extensions, 1),
     )
     for name, found, unit in kinds:
@@ -407,25 +407,22 @@ def _infer_sizes(
         files.inferred.add("enable_consume_queue_ext", True, "there are extension files")
 
 
-def _read_topics(files: StoreFiles, types: dict[str, str]) -> None:
+def _read_topics(files: StoreFiles) -> dict[str, str]:
+    """The topics that `topics.json` gives batch queues."""
     try:
         content = read_config(files.paths.topics, files.medium)
     except FlintlogError:
-        return  # reported as a damaged config
+        content = None  # reported as a damaged config
     if content is None:
-        return
+        return {}
     table = content.value.get("topicConfigTable")
     topics = table if isinstance(table, dict) else {}
     files.known_topics = frozenset(map(str, topics))
-    for topic, told in topics.items():
-        attributes = told.get("attributes") if isinstance(told, dict) else None
-        kind = attributes.get("queue.type") if isinstance(attributes, dict) else None
-        if kind == "BatchCQ":
-            types[str(topic)] = kind
+    return {topic: kind for topic, kind in named_queue_types(content.value).items() if kind == BATCH_TYPE}
 
 
 def _infer_levels(files: StoreFiles) -> None:
-    seen = see_levels(files)
+    seen = see_levels(files.queues.values(), files.read, files.log)
     files.doubtful_levels = seen.doubtful
     known = files.delay_levels_ms
     right = with_seen(known, seen)
@@ -446,7 +443,7 @@ def _judge_rocksdb(files: StoreFiles) -> None:
 
 def _find_index(files: StoreFiles, *, is_given: bool) -> None:
     directory = files.root / names.INDEX
-    found = [info for info in files.medium.listing(directory) if _is_index_name(info)]
+    found = [info for info in files.medium.listing(directory) if not info.is_directory and is_number(info.name)]
     whole = [info for info in found if info.size]
     if files.given is not None:
         files.layout = IndexLayout(files.given.max_hash_slot_num, files.given.max_index_num)
@@ -467,7 +464,3 @@ def _infer_layout(files: StoreFiles, paths: list[str], size: int | None) -> None
             files.inferred.add("max_hash_slot_num", layout.slot_count, reason)
             files.inferred.add("max_index_num", layout.index_count, reason)
             return
-
-
-def _is_index_name(info: FileInfo) -> bool:
-    return not info.is_directory and info.name.isascii() and info.name.isdigit()

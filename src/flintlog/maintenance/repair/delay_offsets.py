@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flintlog.maintenance.inspect.queue_ends import queue_end
-from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.disk.media.medium import Medium
 from flintlog.format import names
 from flintlog.format.record import SCHEDULE_TOPIC
+from flintlog.maintenance.inspect.queue_ends import queue_end
+from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.store.settings.json_file import JsonFile
 
 if TYPE_CHECKING:

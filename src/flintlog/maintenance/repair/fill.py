@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flintlog import kernel
+from flintlog.derive.offset_order import Gap
+from flintlog.format.queue_entry import QueueKey
+from flintlog.format.record import END_RESERVE, encode_blank, parse_record
+from flintlog.format.topics import LMQ_PREFIX
+from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.maintenance.repair.lost_messages import entries_in
 from flintlog.maintenance.repair.lost_records import filler, least_size, stand_in_for_entry
 from flintlog.maintenance.repair.repair_plan import LostMessage
-from flintlog.maintenance.inspect.store_files import StoreFiles
-from flintlog.checks.derived_files import QueueKey
-from flintlog.derive.entries import LMQ_PREFIX
-from flintlog.derive.offset_order import Gap
-from flintlog.format.record import END_RESERVE, encode_blank, parse_record
 
 Gaps = Mapping[QueueKey, Sequence[Gap]]
 Filled = tuple[QueueKey, int]

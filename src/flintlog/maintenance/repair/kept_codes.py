@@ -6,18 +6,14 @@ a message whose properties are damaged.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
-from flintlog.checks.derived_files import QueueKey
 from flintlog.derive.stretches import Stretch
 from flintlog.disk.media.medium import Medium
-from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.format.names import is_segment_name
+from flintlog.format.queue_entry import ENTRY_SIZE, QUEUE_ENTRY, QueueKey
 from flintlog.format.record import SCHEDULE_TOPIC
-
-_ENTRY: Final = struct.Struct("!qiq")
 
 
 def bring_times_back(old: Path, new: Path, levels: Iterable[int], medium: Medium) -> None:
@@ -37,7 +33,7 @@ def _bring_back(old: Path, new: Path, key: QueueKey, offsets: Iterable[int] | No
     folder = Path(key[0]) / str(key[1])
     for info in medium.listing(old / folder):
         there = medium.stat(new / folder / info.name)
-        if info.name.isdigit() and info.size and there is not None and there.size == info.size:
+        if is_segment_name(info.name) and info.size and there is not None and there.size == info.size:
             first, count = int(info.name) // ENTRY_SIZE, info.size // ENTRY_SIZE
             inside = (
                 range(first, first + count) if offsets is None else [n for n in offsets if n - first in range(count)]
@@ -50,9 +46,9 @@ def _copy_codes(medium: Medium, old: Path, new: Path, numbers: Iterable[int]) ->
     try:
         for number in numbers:
             place = number * ENTRY_SIZE
-            had, has = (_ENTRY.unpack_from(raw.buffer, place) for raw in (before, after))
+            had, has = (QUEUE_ENTRY.unpack_from(raw.buffer, place) for raw in (before, after))
             if had[:2] == has[:2] and had != has:
-                after.write_at(place, memoryview(_ENTRY.pack(*had)))
+                after.write_at(place, memoryview(QUEUE_ENTRY.pack(*had)))
         after.sync()
     finally:
         before.close()

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flintlog import kernel
+from flintlog.checks.misplaced import mend_place
+from flintlog.errors import FormatError
+from flintlog.format import names
+from flintlog.format.record import encode_blank, parse_record
+from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.maintenance.repair.fill import Filled, Gaps, ends_with, fill_range
 from flintlog.maintenance.repair.kept import Kept
 from flintlog.maintenance.repair.lost_messages import entries_in
 from flintlog.maintenance.repair.lost_records import stand_in
 from flintlog.maintenance.repair.repair_plan import Step
-from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.maintenance.repair.undoing import Undo
-from flintlog.checks.misplaced import mend_place
-from flintlog.errors import FormatError
-from flintlog.format import names
-from flintlog.format.record import encode_blank, parse_record
 
 
 def name_of(files: StoreFiles, path: Path) -> str:

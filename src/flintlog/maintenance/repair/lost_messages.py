@@ -7,28 +7,25 @@ message, and is only cut.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from flintlog.maintenance.inspect.queue_ends import queue_end
-from flintlog.maintenance.repair.repair_plan import LostMessage
-from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.checks.derived_files import QueueFilesView
 from flintlog.checks.finding import Finding
-from flintlog.errors import FormatError
+from flintlog.errors import DamagedStore, FormatError
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.batch_queue_entry import parse_batch_queue_entries
+from flintlog.format.names import FAR
 from flintlog.format.properties import INNER_NUM, parse_properties
-from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
-from flintlog.format.record import MAGIC_V1, MAGIC_V2, parse_record
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, QUEUE_ENTRY
+from flintlog.format.record import HEAD_TO_OFFSET, MAGIC_V1, MAGIC_V2, parse_record
 from flintlog.format.sys_flag import INNER_BATCH
+from flintlog.maintenance.inspect.queue_ends import queue_end
+from flintlog.maintenance.inspect.store_files import StoreFiles
+from flintlog.maintenance.repair.repair_plan import LostMessage
 
-FAR = 1 << 62
 MAX_DIGITS = 5
 """No batch has more messages than that many digits say."""
-_ENTRY = struct.Struct("!qiq")
-_HEAD = struct.Struct("!iiiiiqq")
 """Size, magic, CRC, queue id, flag, queue offset, physical offset: how every record begins."""
 _RANGES = frozenset({"damaged-range", "missing-log-file", "torn-tail", "short-log"})
 
@@ -58,12 +55,17 @@ def _ranges(findings: Sequence[Finding]) -> list[tuple[int, int, str]]:
 
 def _torn(files: StoreFiles, finding: Finding) -> list[LostMessage]:
     """The message whose head the torn end begins with, if it does: one that no queue knows."""
-    if finding.file is None or finding.offset is None or finding.physical_offset is None or finding.size < _HEAD.size:
+    if (
+        finding.file is None
+        or finding.offset is None
+        or finding.physical_offset is None
+        or finding.size < HEAD_TO_OFFSET.size
+    ):
         return []
-    head = files.read(finding.file, finding.offset, finding.offset + _HEAD.size)
-    if len(head) < _HEAD.size:
+    head = files.read(finding.file, finding.offset, finding.offset + HEAD_TO_OFFSET.size)
+    if len(head) < HEAD_TO_OFFSET.size:
         return []
-    size, magic, _, queue_id, _, queue_offset, physical_offset = _HEAD.unpack(head)
+    size, magic, _, queue_id, _, queue_offset, physical_offset = HEAD_TO_OFFSET.unpack(head)
     if magic not in (MAGIC_V1, MAGIC_V2) or physical_offset != finding.physical_offset:
         return []
     return [LostMessage(physical_offset, size, finding.id, None, queue_id, queue_offset)]
@@ -103,7 +105,7 @@ def entries_in(files: StoreFiles, ranges: Sequence[tuple[int, int, str]]) -> Ite
         begin, end = (queue.files[0].base if queue.files else 0), queue_end(files, queue) * ENTRY_SIZE
         for file, place, view in queue.pieces(files.read, begin, end):
             number = (file.base + place) // ENTRY_SIZE
-            for physical_offset, size, _ in _ENTRY.iter_unpack(view):
+            for physical_offset, size, _ in QUEUE_ENTRY.iter_unpack(view):
                 if physical_offset >= first and size > 0 and size != PREFILL_ENTRY.size:
                     why = _why(ranges, physical_offset)
                     if why is not None:
@@ -137,16 +139,17 @@ def is_log_missing(files: StoreFiles) -> bool:
 
 
 def readable_backups(files: StoreFiles, findings: Sequence[Finding]) -> frozenset[str]:
-    """The damaged config files whose `.bak` can be read."""
+    """The damaged config files whose `.bak` can be used."""
     from flintlog.format.config_json import parse_config_object
+    from flintlog.store.settings.preflight import check_shape
 
     found: set[str] = set()
     for finding in findings:
         if finding.id == "damaged-config" and finding.file is not None:
             data = files.small(Path(finding.file + ".bak"))
             try:
-                parse_config_object(data or b"")
+                check_shape(Path(finding.file), files.medium, parse_config_object(data or b""))
                 found.add(finding.file)
-            except FormatError:
+            except (FormatError, DamagedStore):
                 continue
     return frozenset(found)

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from flintlog.maintenance.repair.held_store import hold
+from flintlog.errors import InvalidConfig, InvalidOffset
+from flintlog.format.queue_entry import QueueKey
 from flintlog.maintenance.inspect.queue_ends import queue_end
 from flintlog.maintenance.inspect.store_files import StoreFiles
-from flintlog.checks.derived_files import QueueKey
-from flintlog.errors import InvalidConfig, InvalidOffset
+from flintlog.maintenance.repair.held_store import hold
+from flintlog.store.runtime.clock import system_now_ms
 from flintlog.store.settings.consumer_offsets import ConsumerOffsets
 from flintlog.store.settings.groups import check_group_name
 from flintlog.store.settings.json_file import JsonFile
@@ -47,7 +48,7 @@ def load_offsets(files: StoreFiles) -> ConsumerOffsets:
     """The store's offsets as its file, or the `.bak`, has them; `DamagedStore` when neither can be read."""
     offsets = ConsumerOffsets(
         JsonFile(files.paths.consumer_offsets, files.medium),
-        _now_ms,
+        system_now_ms,
         0,
         flush=lambda: None,
         is_light=files.paths.is_light,
@@ -151,7 +152,3 @@ def _bounds(files: StoreFiles, key: QueueKey) -> tuple[int, int]:
     queue = files.queues[key]
     end = queue_end(files, queue)
     return min(queue_overview(files, queue).min_offset, end), end
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from flintlog.disk.media.medium import Medium
 from flintlog.format.config_json import JsonObject
+from flintlog.store.paths import StorePaths
 from flintlog.store.settings.consumer_offsets import LIGHT_TABLE, parse_offsets
 from flintlog.store.settings.json_file import JsonFile
-from flintlog.store.paths import StorePaths
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig

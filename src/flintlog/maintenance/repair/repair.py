@@ -21,30 +21,28 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
-from flintlog.maintenance.repair.delay_offsets import bring_delay_offsets_back
-from flintlog.maintenance.repair.held_store import hold
-from flintlog.maintenance.repair.kept import Kept, copy_file
-from flintlog.maintenance.repair.kept_codes import bring_codes_back, bring_times_back
-from flintlog.maintenance.repair.log_mending import LogMending, name_of
-from flintlog.maintenance.repair.lost_messages import find_lost, is_log_missing, readable_backups
-from flintlog.maintenance.repair.repair_check import find_harm
-from flintlog.maintenance.repair.repair_plan import LostMessage, RepairPlan, Step, next_steps, plan_steps
-from flintlog.maintenance.repair.right_names import names_not_to_be_given, plan_names, refuse_without_names, rename
-from flintlog.maintenance.repair.reopen import settle
-from flintlog.maintenance.inspect.store_files import StoreFiles, look_at, refuse_ledger, refuse_member
-from flintlog.maintenance.repair.undoing import Undo
-from flintlog.maintenance.verify.verify import Verification, verify
 from flintlog.checks.finding import Finding
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.ownership import take_after, take_all_after
 from flintlog.errors import DamagedStore, StoreInUse
 from flintlog.format import names
-from flintlog.format.names import encode_abort
-from flintlog.store.log.checkpoint import CheckpointFile
+from flintlog.maintenance.inspect.store_files import StoreFiles, look_at, refuse_ledger, refuse_member
+from flintlog.maintenance.repair.delay_offsets import bring_delay_offsets_back
+from flintlog.maintenance.repair.held_store import hold
+from flintlog.maintenance.repair.kept import Kept, copy_file
+from flintlog.maintenance.repair.kept_codes import bring_codes_back, bring_times_back
+from flintlog.maintenance.repair.log_mending import LogMending, name_of
+from flintlog.maintenance.repair.lost_messages import find_lost, is_log_missing, readable_backups
+from flintlog.maintenance.repair.reopen import settle
+from flintlog.maintenance.repair.repair_check import find_harm
+from flintlog.maintenance.repair.repair_plan import LostMessage, RepairPlan, Step, next_steps, plan_steps
+from flintlog.maintenance.repair.right_names import names_not_to_be_given, plan_names, refuse_without_names, rename
+from flintlog.maintenance.repair.undoing import Undo
+from flintlog.maintenance.verify.verify import Verification, verify
 from flintlog.store.dispatch.external.handshake import without_dispatcher
+from flintlog.store.recovery.stop_marker import stop_vouching
 from flintlog.store.runtime.note_file import NoteFile, parse_note
-from flintlog.store.recovery.stop_marker import StopMarker
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
@@ -326,24 +324,18 @@ class _Repairer:
 
     def _drop_derived(self, *others: str) -> None:
         """Whatever of it is dropped: once the checkpoint vouches for nothing, an opening builds all of it again."""
-        self._mark_unclean()
+        self._stop_vouching()
         self._drop((*_DERIVED, *others))
 
-    def _mark_unclean(self) -> None:
-        paths = self._files.paths
-        if not self._medium.exists(paths.abort):
-            self._medium.write(paths.abort, encode_abort(0))
-        StopMarker(paths.stop_marker, self._medium).remove()
+    def _stop_vouching(self) -> None:
+        if self._is_marked:
+            return
+        self._is_marked = True
         self._tell("unclean")
-        data = self._files.small(paths.checkpoint)
-        if data is not None and not self._is_marked:
-            self._is_marked = True
+        data = self._files.small(self._files.paths.checkpoint)
+        if data is not None:
             self._kept.keep_bytes(names.CHECKPOINT, data)
-            checkpoint = CheckpointFile(paths.checkpoint, self._medium)
-            checkpoint.load()
-            checkpoint.set(logics_physical_offset=0, logics_msg_timestamp=0, index_msg_timestamp=0)
-            checkpoint.flush()
-            checkpoint.close()
+        stop_vouching(self._files.paths, self._medium)
 
     # ------------------------------------------------------------------ the rest
 

@@ -6,19 +6,17 @@ record decides that the old one pointed at: if it is intact and names this place
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 from flintlog import kernel
-from flintlog.maintenance.inspect.store_files import StoreFiles
-from flintlog.maintenance.verify.verify import Verification
 from flintlog.derive.entries import places_of
 from flintlog.disk.media.medium import FileInfo, Medium
-from flintlog.format.names import CONSUME_QUEUE
-from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.format.names import CONSUME_QUEUE, is_segment_name, parse_queue_id
+from flintlog.format.queue_entry import ENTRY_SIZE, QUEUE_ENTRY
+from flintlog.maintenance.inspect.store_files import StoreFiles
+from flintlog.maintenance.verify.verify import Verification
 
-_ENTRY = struct.Struct("!qiq")
 COMPARED_BYTES = 4 * 1024 * 1024
 
 
@@ -40,7 +38,7 @@ def _moved(replaced: Path, files: StoreFiles) -> Iterator[str]:
     for topic in _folders(medium, replaced):
         for queue in _folders(medium, replaced / topic.name):
             for info in medium.listing(replaced / topic.name / queue.name):
-                if info.size and info.name.isdigit() and queue.name.isdigit():
+                if info.size and is_segment_name(info.name) and parse_queue_id(queue.name) is not None:
                     new = files.root / CONSUME_QUEUE / topic.name / queue.name / info.name
                     old = replaced / topic.name / queue.name / info.name
                     for offset in _differing(files, old, new, int(info.name)):
@@ -63,8 +61,8 @@ def _differing(files: StoreFiles, old: Path, new: Path, base: int) -> Iterator[i
         if bytes(before) == after:
             continue
         for place in range(0, stop - start, ENTRY_SIZE):
-            entry = _ENTRY.unpack_from(before, place)
-            now = _ENTRY.unpack_from(after, place) if len(after) - place >= ENTRY_SIZE else (0, 0, 0)
+            entry = QUEUE_ENTRY.unpack_from(before, place)
+            now = QUEUE_ENTRY.unpack_from(after, place) if len(after) - place >= ENTRY_SIZE else (0, 0, 0)
             offset = (base + start + place) // ENTRY_SIZE
             if entry[:2] != now[:2] and _names_place(files, entry[0], entry[1], (topic, queue_id, offset)):
                 yield offset

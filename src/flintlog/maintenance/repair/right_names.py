@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from flintlog import kernel
-from flintlog.maintenance.repair.repair_plan import MISNAMED, Step
-from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore
 from flintlog.format.names import segment_name
+from flintlog.maintenance.inspect.store_files import StoreFiles
+from flintlog.maintenance.repair.repair_plan import MISNAMED, Step
 from flintlog.store.recovery.misnamed import Misnamed, refuse_misnamed
 
 COMPARED_BYTES = 4 * 1024 * 1024

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from pathlib import Path
 
-from flintlog.maintenance.repair.kept import copy_file, copy_tree
 from flintlog.disk.media.medium import MAX_SMALL_FILE_BYTES, Medium
 from flintlog.errors import DiskError
+from flintlog.maintenance.repair.kept import copy_file, copy_tree
 
 
 class Undo:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.checks.finding import Finding
 from flintlog.checks.judge import LogFacts, RangeResult
 from flintlog.checks.ledger_judgement import MemberFiles, given_up_from, judge_ledger, merge_entries
 from flintlog.checks.log_judgement import LogJudgement
 from flintlog.format import names
+from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.store.paths import MEMBER_TERM
 
 

@@ -20,12 +20,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from flintlog import kernel
-from flintlog.maintenance.verify.member_files import check_member, find_given_up
-from flintlog.maintenance.inspect.queue_ends import dispatched_to, log_end_of_queues
-from flintlog.maintenance.verify.side_files import check_side_files
-from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
-from flintlog.checks.derived_files import DataFile, DerivedFiles, QueueKey
+from flintlog.checks.derived_files import DataFile, DerivedFiles
 from flintlog.checks.finding import ERROR, WARNING, Finding
+from flintlog.checks.index_files import IndexFileView
 from flintlog.checks.judge import (
     IndexSequence,
     Judgement,
@@ -39,16 +36,20 @@ from flintlog.checks.judge import (
     open_index,
     plan_ranges,
 )
-from flintlog.checks.index_files import IndexFileView
-from flintlog.derive.offset_order import Gap, find_gaps
 from flintlog.checks.side_checks import check_checkpoint
+from flintlog.derive.offset_order import Gap, find_gaps
 from flintlog.derive.stretches import Stretch
 from flintlog.disk.media.lock import is_locked
 from flintlog.disk.media.medium import Advice, Medium, RawFile
 from flintlog.errors import DiskError, FormatError
 from flintlog.format import names
 from flintlog.format.checkpoint import Checkpoint, parse_checkpoint
+from flintlog.format.queue_entry import QueueKey
 from flintlog.kernel import Crc, ScanStop
+from flintlog.maintenance.inspect.queue_ends import dispatched_to, log_end_of_queues
+from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
+from flintlog.maintenance.verify.member_files import check_member, find_given_up
+from flintlog.maintenance.verify.side_files import check_side_files
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig

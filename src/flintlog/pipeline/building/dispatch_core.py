@@ -1,16 +1,17 @@
-"""Dispatch in the place of the store's own, without Spark: one range of the log after another, each published.
+"""Dispatches a store from outside, without Spark: one range of the log after another, each published.
 
     readable end (the store's) ─▶ apply records to queues and index ─▶ sync their files ─▶ is the claim still ours?
-                                                        ─▶ one frame into the journal       store/dispatch_journal.py
+                                                        ─▶ one frame into the journal
+                                                        store/dispatch/external/dispatch_journal.py
 
 A range is read here (`advance`), or by tasks whose results are taken over (`take`).
 
-The journal is the truth. Whoever starts sets the files back to what it says: queues to their published ends, the index
-to its published count; what lay behind was never served, and is written again with the same bytes. So a dispatcher that
-is killed at any moment goes on without a gap and without a double entry.
+The journal is the truth. A dispatcher that starts sets the files back to it: queues to their published ends, the index
+to its published count. Entries after these ends were never served, and are written again with the same bytes. So a
+dispatcher that is killed at any moment continues without a gap and without a duplicate entry.
 
-A new epoch says that the store has had queues and index itself, to open or to stop. It asks for the claim before that
-(`is_wanted`); whoever gives it up begins anew afterwards.
+A new epoch means that the store has used queues and index itself, to open or to stop. The store asks for the claim
+before that (`is_wanted`); a dispatcher that gives it up starts again from the journal afterwards.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ from types import TracebackType
 from typing import Final, Self
 
 from flintlog import kernel
-from flintlog.derive.chains import QueueKey, Span, join_reaches, join_spans
+from flintlog.derive.chains import Span, join_reaches, join_spans
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore, DiskFull
 from flintlog.format.index_file import IndexLayout
-from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.format.queue_entry import ENTRY_SIZE, QueueKey
 from flintlog.format.record import parse_record
 from flintlog.kernel import KEY, Scan, ScanStop
 from flintlog.pipeline.building.dispatch_tasks import Derived
-from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.components import make_parts
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_claim import Claim
 from flintlog.store.dispatch.external.dispatch_journal import NOTHING, DispatchJournal, Frame, Readable, ReadableEnd
-from flintlog.store.index.index_service import IndexService
-from flintlog.store.queues.logical_queue import LogicalQueue
-from flintlog.store.components import make_parts
 from flintlog.store.dispatch.external.rollback import index_mark, mark_of, set_back
+from flintlog.store.index.index_service import IndexService
 from flintlog.store.log.segment_bytes import held
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.queues.logical_queue import LogicalQueue
 
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 _SCAN_BYTES: Final = 16 * 1024 * 1024
 _PATIENCE_S: Final = 1.0
-"""A store that looks whether anybody dispatches holds the claim for a moment."""
+"""A store that checks whether a dispatcher runs holds the claim for a moment."""
 
 
 class DispatchCore:
@@ -95,7 +96,7 @@ class DispatchCore:
         self.close()
 
     def close(self) -> None:
-        """Let everything go; what was not published is written again by whoever comes next."""
+        """Release everything; the next dispatcher writes again what was not published."""
         with ExitStack() as last_to_first:
             last_to_first.callback(self._claim.release)
             last_to_first.callback(self._journal.close)
@@ -127,12 +128,12 @@ class DispatchCore:
     # ------------------------------------------------------------------ starting
 
     def _resume(self) -> None:
-        """Set queues and index back to what was published; nothing is touched where nothing was."""
+        """Set queues and index back to their published ends; if nothing was published, change nothing."""
         published = self._journal.load()
         if published is None:
             return
         self.progress = published
-        for queue in self._parts.queues.all():  # of an earlier start: the lane must not write where these ended
+        for queue in self._parts.queues.all():  # of an earlier start: the lane must not write at their old ends
             self._dispatcher.lane.set_queue(queue.topic, queue.queue_id, None)
             queue.let_go()
         self._parts.queues.load()
@@ -162,7 +163,7 @@ class DispatchCore:
     # ------------------------------------------------------------------ going on
 
     def advance(self, max_bytes: int = MAX_BATCH_BYTES) -> bool:
-        """Dispatch and publish the next range that the store lets be read; False when there was none."""
+        """Dispatch and publish the next range up to the store's readable end; False when there was none."""
         readable = self.readable()
         if readable is None or readable.end <= self.progress.end:
             return False
@@ -176,14 +177,14 @@ class DispatchCore:
         return end > start
 
     def readable(self) -> Readable | None:
-        """How far the log may be read now; None while the store has its queues itself, or never gave them away."""
+        """How far the log may be read now; None while the store dispatches itself, or if it always does."""
         readable = self._readable.load()
         if readable is None or readable.end < 0 or readable.epoch != self.progress.epoch:
             return None
         return readable
 
     def _apply(self, start: int, stop: int) -> int:
-        """Apply the records that lie in [start, stop) as a whole; behind the last of them."""
+        """Apply the records that lie wholly in [start, stop); returns the offset after the last of them."""
         position = start
         while position < stop:
             segment = self._parts.segments.find(position)
@@ -202,7 +203,7 @@ class DispatchCore:
                 continue
             if seen.end == place:
                 if seen.reason in (ScanStop.SHORT, ScanStop.LIMIT) and segment.base + until == stop:
-                    return position  # the record goes on behind `stop`
+                    return position  # the record ends after `stop`
                 raise DamagedStore("the log is damaged", path=segment.path, offset=position)
             position = segment.base + seen.end
         return position
@@ -218,10 +219,10 @@ class DispatchCore:
     # ------------------------------------------------------------------ taking over from tasks
 
     def take(self, derived: Sequence[Derived], stop: int) -> str | None:
-        """Publish what tasks have derived of the log from the progress to `stop`; why it was done here, if it was.
+        """Publish the results of tasks from the progress up to `stop`; returns why it was done serially, or None.
 
-        What is out of the ordinary (damage, a queue whose offsets do not follow, entries without a fixed place) is
-        taken back and done again one record after another, by the store's own rules.
+        After anything unusual (damage, queue offsets that are not consecutive, entries without a fixed place) the
+        results are undone, and the range is dispatched here record by record, by the store's own rules.
         """
         self._claim.check()
         start = max(self.progress.end, self._first)
@@ -241,7 +242,7 @@ class DispatchCore:
         return None
 
     def _join(self, derived: Sequence[Derived], start: int) -> tuple[int, dict[QueueKey, Span], str | None]:
-        """Where what was derived ends, and its queues' spans; or why it cannot be taken over."""
+        """Where the results end, and the spans of their queues; or why they cannot be published."""
         end, problem = join_reaches([(each.split, each.result.reach) for each in derived], start)
         spans, out_of_step = join_spans(each.result.spans for each in derived)
         for each in derived:
@@ -268,7 +269,7 @@ class DispatchCore:
     # ------------------------------------------------------------------ publishing
 
     def _publish(self, start: int, end: int, written: Sequence[LogicalQueue]) -> None:
-        """Make the files durable, then say so."""
+        """Make the files durable, then add a frame to the journal."""
         self._parts.queues.flush_all()
         if self._index is not None:
             self._index.flush()

@@ -4,8 +4,8 @@
     partition   a split of the log
     row         what its task derived (`dispatch_tasks.py`), as bytes
 
-An offset is the store's readable end, or less when there is much to catch up with. Spark's checkpoint begins anew
-with every start: the journal knows where to go on.
+An offset is the store's readable end, or less if the lag is large. Spark's checkpoint is new with every start: the
+journal says where to continue.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Position = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the driver asks for; travels as one option."""
+    """The driver's request, passed as one option."""
 
     plan: DispatchPlan
     epoch: int
@@ -66,14 +66,14 @@ class DispatchSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """What one task of Spark's does: neighbouring splits, several where the log's files are small."""
+    """The work of one Spark task: neighbouring splits, several if the log's files are small."""
 
     def __init__(self, tasks: Sequence[RangeTask]) -> None:
         super().__init__(tuple(tasks))
 
 
 class DispatchReader(DataSourceStreamReader):
-    """Lives in one process of the driver's; only `read` runs in tasks."""
+    """Runs in one process of the driver; only `read` runs in tasks."""
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked

@@ -1,11 +1,11 @@
 """The part of dispatch that runs in tasks: one split of the readable log.
 
     records ─▶ lane ─▶ consume queue entries, each at its place in the store's own files, synced
-            └─▶ index keys ─▶ given back; the driver puts them in, in the log's order
+            └─▶ index keys ─▶ returned; the driver adds them to the index, in the log's order
 
-It is what a task of a rebuild does (`rebuild_scan.py`), with the store in the place of staged files. The entries lie
-behind what was published, so nobody serves them yet; a task that is tried again, or run twice, writes the same bytes.
-A task that outlived its driver stops before its next piece, and nobody takes over while it writes (decision 0110).
+A task of a rebuild does the same (`rebuild_scan.py`), with staged files instead of the store's. The entries lie after
+the published ends, so they are not served yet. A task that is retried, or run twice, writes the same bytes. A task that
+outlives its driver stops before its next piece, and no other dispatcher starts while it writes (docs/dispatch.md).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from flintlog.derive.splits import Split, plan_splits
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import FlintlogError
-from flintlog.pipeline.reading.partitions import LogSplit
 from flintlog.pipeline.building.rebuild_scan import BuildPlan, SplitResult, derive_split
+from flintlog.pipeline.reading.partitions import LogSplit
 from flintlog.pipeline.spark.tasks import Refusal
 from flintlog.store.dispatch.external.dispatch_claim import working_for
 from flintlog.store.paths import StorePaths
@@ -30,12 +30,12 @@ TASK_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class DispatchPlan:
-    """What every task of a dispatcher knows."""
+    """The part of a plan that all tasks of a dispatcher share."""
 
     paths: StorePaths
     build: BuildPlan
     claim: str
-    """The name of the claim that it works under: who lost it writes nothing more."""
+    """The name of the dispatcher's claim: a task whose dispatcher has lost it writes nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RangeTask:
 
 
 class Derived(NamedTuple):
-    """What came of one split; the keys are packed as the kernel packs them."""
+    """The result of one split; the keys are packed as the kernel packs them."""
 
     split: Split
     result: SplitResult
@@ -75,7 +75,7 @@ def _folders(paths: StorePaths) -> tuple[Path, ...]:
 
 
 def derive_range(plan: DispatchPlan, task: RangeTask) -> Derived | Refusal:
-    """The task. What flintlog refuses is a value, so that it is not tried again."""
+    """The task. An error of flintlog's is returned as a value, so that Spark does not retry it."""
     try:
         with working_for(plan.claim, plan.paths.dispatch, LocalMedium()) as check:
             return Derived(task.planned.split, *derive_split(plan.build, task.planned, task.start, check))

@@ -1,7 +1,7 @@
-"""The second half of a rebuild: queues whose places follow from everything before, each built whole by one task.
+"""The second half of a rebuild: queues whose entries depend on all entries before, each built by one task.
 
 A queue with an extension, or one with batches, is built by the store's own class from its spilled entries. A task works
-under a name of its own and gives its result its final name at the end, so other attempts at it do no harm.
+in a directory of its own and renames its result at the end, so concurrent attempts do no harm.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flintlog.derive.chains import QueueKey
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DiskFull
 from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from flintlog.format.queue_entry import QueueKey
 from flintlog.pipeline.building.rebuild_scan import DENSE, BuildPlan, Spilled
 from flintlog.pipeline.building.staging import give_name
 from flintlog.pipeline.spark.tasks import attempt_name
@@ -22,12 +22,12 @@ from flintlog.store.queues.queue_files import QueueFiles
 from flintlog.store.queues.queue_table import QueueTable
 
 _QUEUE_FOLDERS = (CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, CONSUME_QUEUE)
-"""The extension first: a queue that is there has its extension."""
+"""The extension first: a queue that exists always has its extension."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueTask:
-    """Build one queue from what the splits spilled of it: (split, place in its spill), in order."""
+    """Build one queue from its spilled entries: (split, place in its spill), in order."""
 
     plan: BuildPlan
     key: QueueKey
@@ -37,7 +37,7 @@ class QueueTask:
 
 
 def build_queue(task: QueueTask) -> tuple[QueueKey, int, int]:
-    """The task: the queue, how many entries it has, and how many of them Java would have called out of step."""
+    """The task: returns the queue, how many entries it has, and how many of them Java would call out of step."""
     plan, (topic, queue_id) = task.plan, task.key
     medium = LocalMedium()
     working = Path(plan.spill) / attempt_name()

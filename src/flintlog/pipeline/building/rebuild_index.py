@@ -2,13 +2,13 @@
 
     keys, some at a time ─▶ each thread chains all of them, in its share of the slots       kernel.index_link
                          ─▶ each thread writes the entries of a piece, with all the links   kernel.index_entries
-                         ─▶ the disk takes them while the next ones are chained
+                         ─▶ they are synced while the next ones are chained
     at the end           ─▶ slots, header, sync; then the file gets its name
 
-The bytes are those of adding one key after another: a chain stays within a slot, an entry's place follows from its
-number. Slots are kept in memory until the end, because keys come to them in no order; everything is written through
-the file, because new pages of a map cost more than all the rest. The task works under a name of its own, so other
-attempts at it do no harm.
+The bytes are the same as when keys are added one after another: a chain stays within a slot, and an entry's place
+follows from its number. Slots stay in memory until the end, because keys reach them in no order. Everything is written
+through the file, because new pages of a map would cost more than all the rest. The task works under a name of its own,
+so concurrent attempts do no harm.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from flintlog.pipeline.spark.tasks import attempt_name
 
 PIECE_KEYS: Final = 1 << 17
 PIECES_AT_ONCE: Final = 8
-"""Threads wait for each other twice for so many pieces, whose links take 4 MiB."""
+"""Threads wait for each other twice for every group of so many pieces; their links take 4 MiB."""
 
 MOST_THREADS: Final = 8
-"""Each looks at all keys: beyond this that takes longer than what is shared."""
+"""Each thread reads all keys: with more threads that would take longer than the shared work."""
 
 _HUGE_PAGES = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux
 
@@ -74,7 +74,7 @@ def thread_count(core_count: int, file_count: int) -> int:
 
 
 def build_index_file(task: IndexTask) -> int:
-    """The task; how many keys went in."""
+    """The task; returns how many keys the file holds."""
     layout = task.plan.index
     assert layout is not None
     medium = LocalMedium()
@@ -112,13 +112,13 @@ def fill_index_file(
     raw: RawFile, layout: IndexLayout, header: IndexHeader, pieces: Sequence[Piece], threads: int
 ) -> None:
     """Write all keys of a new file, and make it durable; `header` is the one that it begins with."""
-    raw.write_at(0, memoryview(encode_index_header(header)))  # by one: threads that write need the file open
+    raw.write_at(0, memoryview(encode_index_header(header)))  # by one thread: the others need the file open
     slots = MemoryMap(layout.slot_count * SLOT_SIZE, None, writable=True)
     if _HUGE_PAGES is not None:
         slots.advise(_HUGE_PAGES, 0, slots.size)
     used_slot_count = 0
     with ThreadPoolExecutor(threads, "fill-index") as pool, ThreadPoolExecutor(1, "sync-index") as beside:
-        run = map if threads == 1 else pool.map  # alone this thread does it: no other has to be woken
+        run = map if threads == 1 else pool.map  # a single thread does the work itself
         syncs = []
         for start in range(0, len(pieces), PIECES_AT_ONCE):
             filling = _Filling(raw, layout, slots.buffer, pieces[start : start + PIECES_AT_ONCE], threads)

@@ -4,30 +4,33 @@
             ├─▶ entries of queues whose places are not known yet (extension, batch)  ─▶ spilled, by queue
             └─▶ index keys                                                           ─▶ spilled, in the log's order
 
-What a task returns is small: how far it came, and the offsets that it saw of each queue.
+A task returns little: how far it read, and the offsets of each queue in its split.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from flintlog import kernel
-from flintlog.derive.chains import QueueKey, Reach, Span
+from flintlog.derive.chains import Reach, Span
 from flintlog.derive.entries import Place, places_of
 from flintlog.derive.splits import Gap, Split, Window, first_record, scan_split
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
+from flintlog.format.config_json import BATCH_TYPE
 from flintlog.format.index_file import IndexLayout
 from flintlog.format.names import CONSUME_QUEUE
+from flintlog.format.queue_entry import QueueKey
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import KEY, Lane, LaneStop, QueueEnd, Row, Scan
-from flintlog.pipeline.reading.partitions import LogSplit, load_window
 from flintlog.pipeline.building.staging import SKIP, OpenFiles, StagedQueue, open_or_create
+from flintlog.pipeline.reading.partitions import LogSplit, load_window
 from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.queues.deleted_queues import DeletedQueue
 
 DENSE: Final = struct.Struct("<qiqqqi")
 """A spilled entry: physical offset, size, tags code, queue offset, store timestamp, how many messages."""
@@ -35,7 +38,7 @@ DENSE: Final = struct.Struct("<qiqqqi")
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """What every task of a rebuild knows."""
+    """The part of a plan that all tasks of a rebuild share."""
 
     staged: str
     spill: str
@@ -47,6 +50,7 @@ class BuildPlan:
     lmq: bool
     index: IndexLayout | None
     topics: frozenset[str] | None = None
+    deleted: Mapping[QueueKey, DeletedQueue] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -57,30 +61,37 @@ class BuildPlan:
         staged: Path,
         spill: Path,
         topics: frozenset[str] | None = None,
+        deleted: Iterable[DeletedQueue] = (),
     ) -> BuildPlan:
         """The plan for a store's configuration; `queue_types` are those that its `topics.json` names."""
         return cls(
             str(staged),
             str(spill),
             consume_queue_bytes=config.mapped_file_size_consume_queue,
-            batch_queue_bytes=config.mapper_file_size_batch_consume_queue,
+            batch_queue_bytes=config.mapped_file_size_batch_consume_queue,
             extension_bytes=config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
             topic_queue_types={**queue_types, **config.topic_queue_types},
             delay_levels_ms=config.delay_levels_ms,
             lmq=config.enable_lmq and config.enable_multi_dispatch,
             index=None if topics else index_layout(config),
             topics=topics,
+            deleted={(each.topic, each.queue_id): each for each in deleted if each.is_deletion},
         )
 
     def is_batch(self, topic: str) -> bool:
-        return self.topic_queue_types.get(topic) == "BatchCQ"
+        return self.topic_queue_types.get(topic) == BATCH_TYPE
 
     def is_dense(self, topic: str) -> bool:
-        """Whether an entry's place follows only from all entries before it."""
+        """Whether an entry's place depends on all entries before it."""
         return self.extension_bytes is not None or self.is_batch(topic)
 
     def is_wanted(self, topic: str) -> bool:
         return self.topics is None or topic in self.topics
+
+    def is_deleted(self, topic: str, queue_id: int, physical_offset: int) -> bool:
+        """Whether the record there was deleted with its topic. It stays in the log, but gets no entry."""
+        gone = self.deleted.get((topic, queue_id))
+        return gone is not None and gone.holds(physical_offset)
 
     def keys_path(self, split: int) -> Path:
         return Path(self.spill) / f"keys-{split}"
@@ -97,7 +108,7 @@ def index_layout(config: StoreConfig) -> IndexLayout | None:
 
 
 class Spilled(NamedTuple):
-    """Where one queue's entries lie in a split's spill: the number of the first, and the one behind the last."""
+    """Where one queue's entries lie in a split's spill: the numbers [first, stop)."""
 
     first: int
     stop: int
@@ -105,7 +116,7 @@ class Spilled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SplitResult:
-    """What reading one split gave."""
+    """The result of reading one split."""
 
     reach: Reach
     gaps: tuple[Gap, ...]
@@ -118,7 +129,7 @@ class SplitResult:
     dense: Mapping[QueueKey, Spilled]
 
     def up_to(self, end: int) -> SplitResult:
-        """The same, when the log ends at `end`: what is no record behind it is no gap."""
+        """The same for a log that ends at `end`: bytes after it are no gap."""
         reach = self.reach._replace(first=min(self.reach.first, end), end=min(self.reach.end, end))
         return replace(self, reach=reach, gaps=tuple(gap for gap in self.gaps if gap.start < end))
 
@@ -140,10 +151,10 @@ def read_split(task: ScanTask) -> SplitResult:
 def derive_split(
     plan: BuildPlan, planned: LogSplit, start: int | None = None, check: Callable[[], None] = lambda: None
 ) -> tuple[SplitResult, bytes]:
-    """As `read_split`, for files that are in use: what it wrote is synced, and the keys are given back.
+    """As `read_split`, for files that are in use: the written files are synced, and the keys are returned.
 
-    `start` is where the first record begins, when that is known. `check` is asked before each piece is written; if it
-    raises nothing more is.
+    `start` is where the first record begins, if that is known. `check` is called before each piece is written; if it
+    raises, nothing more is written.
     """
     return _SplitReader(plan, 0, LocalMedium(), check).derive(load_window(planned), planned.split, start)
 
@@ -215,7 +226,7 @@ class _SplitReader:
             tally.key_count += keys.nbytes // KEY.size
 
     def _put_slowly(self, window: Window, scan: Scan, row: Row) -> None:
-        """The entries of a record that the lane would not write."""
+        """Write the entries of a record at which the lane stopped."""
         if not takes_queue_offset(row.sys_flag):
             return
         topic, queue_id = scan.queues[row.queue]
@@ -223,10 +234,13 @@ class _SplitReader:
         record = bytes(window.view[place : place + row.size])
         plan = self._plan
         for own in places_of(topic, queue_id, row, record, is_batch=plan.is_batch, lmq=plan.lmq):
-            if plan.is_wanted(own.topic):
+            if plan.is_wanted(own.topic) and not plan.is_deleted(own.topic, own.queue_id, row.physical_offset):
                 self._put(row, own)
         if not plan.is_wanted(topic):
             self._lane.set_queue(topic, queue_id, self._passed)
+        elif plan.is_deleted(topic, queue_id, row.physical_offset):
+            # The lane then skips the other deleted records itself, and stops at the first one put after the deletion.
+            self._lane.set_queue(topic, queue_id, QueueEnd(None, plan.deleted[topic, queue_id].log_end))
         elif (queue := self._queues.get((topic, queue_id))) is not None:
             self._lane.set_queue(topic, queue_id, queue.end)
 
@@ -253,7 +267,7 @@ class _SplitReader:
         return places
 
     def _write(self, path: Path, parts: list[memoryview]) -> None:
-        """Into a file of exactly this size; another attempt at the task writes the same."""
+        """Write a file of exactly this size; another attempt at the task writes the same bytes."""
         size = sum(part.nbytes for part in parts)
         if not size:
             return

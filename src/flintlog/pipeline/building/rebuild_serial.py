@@ -1,8 +1,8 @@
-"""A rebuild by the store's own dispatcher, one record after another.
+"""A rebuild by the store's own dispatcher, record by record.
 
-Taken where the log is not plain: where it is damaged, where a split began with bytes that only look like a record, and
-where queue offsets do not follow each other (RocketMQ then appends entries where it stands, so an entry's place
-depends on all before it). The result is what opening the store without its queues would build.
+It is used when the log is damaged, when a split began with bytes that only look like a record, and when queue offsets
+are not consecutive (RocketMQ then appends entries at the queue's end, so an entry's place depends on all before it).
+The result is the same as opening the store without its queues.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from pathlib import Path
 
 from flintlog.derive.parallel_scan import Batch
 from flintlog.disk.media.medium import Medium
+from flintlog.format.names import FAR
 from flintlog.format.record import parse_record
 from flintlog.kernel import Scan
 from flintlog.pipeline.building.rebuild_build import load_bitmaps
 from flintlog.pipeline.building.rebuild_scan import BuildPlan
-from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.dispatch.dispatcher import Dispatcher
-from flintlog.store.recovery.log_recovery import LogRecovery
 from flintlog.store.components import Parts, make_parts, scan_threads
+from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
-from flintlog.store.recovery.recovery import FAR
+from flintlog.store.queues.deleted_queues import load_deleted
+from flintlog.store.recovery.log_recovery import LogRecovery
 
 BitmapHook = Callable[[bytes], "bytes | None"]
 
@@ -34,7 +35,7 @@ def rebuild_serially(
     cut_at: int | None,
     limit: int | None = None,
 ) -> tuple[int, list[str]]:
-    """Build everything into the staged directory: where the log ends, and what was found in it.
+    """Build everything into the staged directory; returns where the log ends, and the findings.
 
     `cut_at` is where Java's recovery cut the log, `limit` how far a ledger has committed it.
     """
@@ -42,11 +43,12 @@ def rebuild_serially(
     placed = config.with_changes(
         store_path_commit_log=",".join(map(str, paths.commit_logs)),
         read_only_commit_log_store_paths=",".join(map(str, paths.read_only_commit_logs)) or None,
-        enable_dleger_commit_log=False,  # its data files are read where they are, and nothing is staged of it
+        enable_dledger_commit_log=False,  # its data files are read where they are, and nothing is staged of it
         topic_queue_types=dict(plan.topic_queue_types),
     )
     parts = make_parts(staged, placed, medium, lambda: 0)
     parts.segments.load()
+    parts.queues.take_deletions(load_deleted(paths.deleted, medium))
     dispatcher = Dispatcher(
         parts.commit_log,
         parts.queues,

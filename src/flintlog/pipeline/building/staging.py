@@ -1,12 +1,11 @@
-"""Files that several tasks write: each its own bytes of them, at places that follow from the log.
+"""Files that several tasks write: each writes its own bytes, at places that follow from the log.
 
-A task that is tried again, or run twice by speculation, writes the same bytes to the same places, so nothing has to be
-undone. This holds on one machine (and wherever mapped files are shared by all who map them).
+A task that is retried, or run twice by speculation, writes the same bytes to the same places, so nothing has to be
+undone. This holds on one machine, and wherever all processes share the pages of a mapped file.
 """
 
 from __future__ import annotations
 
-import struct
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,19 +14,17 @@ from typing import Final
 from flintlog.disk.media.medium import Medium, RawFile
 from flintlog.errors import DiskError
 from flintlog.format.names import segment_name
-from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.format.queue_entry import ENTRY_SIZE, QUEUE_ENTRY
 from flintlog.kernel import Buffer, QueueEnd, Row, Tail
 
 MAX_OPEN_FILES: Final = 4096
 SYNCS_AT_ONCE: Final = 16
 SKIP: Final = 1 << 62
-"""As a queue's end: every record lies before it, so the lane passes it by."""
-
-_ENTRY = struct.Struct(">qiq")
+"""As a queue's end: every record lies before it, so the lane skips the queue's records."""
 
 
 def open_or_create(medium: Medium, path: Path, size: int) -> RawFile:
-    """The file, made by whoever comes first."""
+    """Open the file; the first task creates it."""
     if not medium.exists(path):
         medium.make_directories(path.parent)
         try:
@@ -42,7 +39,7 @@ def open_or_create(medium: Medium, path: Path, size: int) -> RawFile:
 
 
 def give_name(medium: Medium, working: Path, target: Path) -> None:
-    """Another attempt may have been faster: then its result, which is the same, stays."""
+    """Rename the result. If another attempt was faster, its result, which is the same, stays."""
     medium.make_directories(target.parent)
     if not medium.exists(target):
         try:
@@ -79,7 +76,7 @@ def _tree(medium: Medium, top: Path) -> tuple[list[Path], list[Path]]:
 
 
 class OpenFiles:
-    """The staged files that a task has mapped; those opened longest ago are given back."""
+    """The staged files that a task has mapped; above the limit, the one that was opened first is released."""
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
@@ -100,9 +97,9 @@ class OpenFiles:
         return tail
 
     def sync(self) -> None:
-        """Make durable what was written, and the names of files that were made.
+        """Make the written bytes and the names of new files durable.
 
-        Many at a time: the file system then commits them together, where one after another each waits for its own.
+        Many at a time, so that the file system commits them together; one after another, each would wait for its own.
         """
         mapped = {path: raw for path, (_, _, raw) in self._tails.items()}
 
@@ -116,7 +113,7 @@ class OpenFiles:
 
 
 class StagedQueue:
-    """What one split has of one queue. The kernel's lane writes through `end`; what it leaves comes to `put`."""
+    """The entries of one split in one queue. The kernel's lane writes through `end`; others are written by `put`."""
 
     def __init__(self, folder: Path, file_bytes: int, files: OpenFiles) -> None:
         self.end = QueueEnd(None)
@@ -129,7 +126,7 @@ class StagedQueue:
 
     @property
     def next(self) -> int:
-        """The queue offset behind the last entry."""
+        """The queue offset after the last entry."""
         tail = self.end.tail
         if tail is not None:
             self._next = tail.end // ENTRY_SIZE
@@ -139,7 +136,7 @@ class StagedQueue:
         if not self.in_step:
             return
         expected = self.next
-        entry = _ENTRY.pack(row.physical_offset, row.size, row.tags_code)
+        entry = QUEUE_ENTRY.pack(row.physical_offset, row.size, row.tags_code)
         is_first = self.first < 0
         if is_first:
             self.first = expected = queue_offset
@@ -155,7 +152,7 @@ class StagedQueue:
         self._next = queue_offset + 1
 
     def _is_taken(self, place: int, entry: bytes) -> bool:
-        """Whether another record has the first place: then nothing is written over it."""
+        """Whether another record has this place already: then it is not overwritten."""
         tail = self._tail_at(place)
         with memoryview(_held(tail)) as buffer:
             found = bytes(buffer[tail.position : tail.position + ENTRY_SIZE])

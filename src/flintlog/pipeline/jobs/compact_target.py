@@ -1,7 +1,7 @@
-"""Where a compaction goes: a new store, or a new table.
+"""The target of a compaction: a new store, or a new table.
 
-Both are new, or what a compaction that was killed left: they hold no message and no row. Tasks write or stage what they
-keep (`part`); the driver's one commit makes it the store's or the table's.
+The target is new, or left by a compaction that was killed; either way it holds no message and no row. Tasks write or
+stage the kept rows (`part`); one commit of the driver makes them part of the store or the table.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import pyarrow as pa
 from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import InvalidConfig
 from flintlog.format.names import COMMIT_LOG
-from flintlog.pipeline.tables.table_write import ExportTask, WrittenFile
 from flintlog.pipeline.reading.logs import find_end, find_logs
-from flintlog.pipeline.spark.new_directory import new_directory
-from flintlog.pipeline.tables.parquet_table import TableSpec
 from flintlog.pipeline.reading.reading import Reading
 from flintlog.pipeline.reading.rows import RowShape
 from flintlog.pipeline.sink.sink import StagedRows, StagingArea, check_place
 from flintlog.pipeline.sink.sink_options import parse_sink_options
+from flintlog.pipeline.spark.new_directory import new_directory
+from flintlog.pipeline.tables.parquet_table import TableSpec
 from flintlog.pipeline.tables.table import make_table
+from flintlog.pipeline.tables.table_write import ExportTask, WrittenFile
 from flintlog.store.paths import StorePaths
 
 WRITER: Final = "flintlog-compact"
@@ -35,26 +35,26 @@ Written = StagedRows | list[WrittenFile]
 
 
 class Part(Protocol):
-    """What a target's tasks do; it is sent to them."""
+    """The part of a target that is sent to tasks."""
 
     def reading(self) -> Reading:
         """How rows are read."""
 
     def write_rows(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        """What becomes of those that stay."""
+        """Write or stage the kept rows."""
 
 
 class Target(Protocol):
-    """What a compaction writes to."""
+    """A store or a table that a compaction writes."""
 
     @property
     def part(self) -> Part: ...
 
     def opened(self) -> AbstractContextManager[None]:
-        """Hold it if it is new, else refuse; when the block fails, nothing is left that was not there."""
+        """Hold it if it is new, otherwise refuse; if the block fails, everything that it made is removed."""
 
     def commit(self, parts: Sequence[Written], ends: Mapping[str, int]) -> int:
-        """Make what tasks wrote part of it, in this order; how many rows that were."""
+        """Make the tasks' results part of it, in this order; returns how many rows they have."""
 
 
 @dataclass(frozen=True, slots=True)

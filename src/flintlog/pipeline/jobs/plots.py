@@ -59,7 +59,7 @@ def columns(
 
 
 def bars(rows: Sequence[tuple[str, float]], title: str, show: Format) -> str:
-    """A horizontal bar for each name, its value written behind it."""
+    """A horizontal bar for each name, with its value after it."""
     most = max((value for _, value in rows), default=0.0) or 1.0
     room = WIDTH - NAME_WIDTH - 110
     parts = []

@@ -1,10 +1,10 @@
-"""What can be replayed: stores, and tables of Parquet, as rows in the order they are put again.
+"""The sources of a replay: stores and tables of Parquet, as rows in the order in which they are put again.
 
     store      the log's own order; of several stores one after the other
-    tables     the same, by their columns broker and physical_offset; without these by time, or as they come
+    tables     the same, by their columns broker and physical_offset; without these by time, or unsorted
 
-A table need not be one of ours: any columns will do that make a message (`sink_rows.py`), the others are there for
-expressions. What is read is what the table holds when the replay begins.
+A table need not be one of ours: the columns of a message are enough (`sink_rows.py`), and others can be used in
+expressions. A replay reads what the table holds when it begins.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DamagedStore, InvalidConfig
-from flintlog.pipeline.tables.delta_reading import load_delta
-from flintlog.pipeline.spark.failures import plain_errors
-from flintlog.pipeline.tables.iceberg_reading import load_iceberg
 from flintlog.pipeline.reading.logs import find_logs
-from flintlog.pipeline.tables.parquet_table import ROOM, TableSpec, parse_spec
+from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.sql import load_messages
+from flintlog.pipeline.tables.delta_reading import load_delta
+from flintlog.pipeline.tables.iceberg_reading import load_iceberg
+from flintlog.pipeline.tables.parquet_table import ROOM, TableSpec, parse_spec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,14 +39,14 @@ class Replayed:
 
     frame: DataFrame
     order: tuple[str, ...] = ()
-    """The columns to sort by; none when the rows come in order."""
+    """The columns to sort by; none if the rows are in order."""
 
     are_bodies_plain: bool = True
-    """Whether compressed bodies have been decompressed: their flags then say what they no longer are."""
+    """Whether compressed bodies were decompressed: their flags are then wrong and are cleared."""
 
 
 def guess_form(source: str) -> str:
-    """What kind of thing a path names."""
+    """The form of the source at a path."""
     medium = LocalMedium()
     if "://" in source:
         return "store"
@@ -61,7 +61,7 @@ def guess_form(source: str) -> str:
 
 
 def check_source(source: str, form: str | None = None) -> str:
-    """Refuse what is not there; the source's form."""
+    """Refuse a source that does not exist; returns its form."""
     form = form or guess_form(source)
     if form not in FORMS:
         raise InvalidConfig(f"nothing is replayed from {form}", advice=f"there are: {', '.join(FORMS)}")
@@ -105,7 +105,7 @@ def _load_parquet(spark: SparkSession, root: Path) -> DataFrame:
 
 @contextmanager
 def _texts_stay_texts(spark: SparkSession) -> Iterator[None]:
-    """A topic that looks like a number is none."""
+    """Keep Spark from reading a topic that looks like a number as a number."""
     before = spark.conf.get(_INFERENCE)
     spark.conf.set(_INFERENCE, "false")
     try:

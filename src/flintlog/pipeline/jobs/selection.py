@@ -1,7 +1,7 @@
-"""Which messages a job takes: those that a consumer could get, of the topics that are asked for.
+"""Selects the messages of a job: those that a consumer could get, of the requested topics.
 
-What the store or a broker keeps for itself (delayed messages that wait, halves of transactions, closing markers) is a
-message only when its topic is named: taken along, it would be delivered or checked a second time.
+Internal records of the store or a broker (waiting delayed messages, half messages, closing markers) are selected only
+if their topic is named: otherwise they would be delivered or checked a second time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from flintlog.errors import InvalidConfig
 from flintlog.format.sys_flag import TRANSACTION_MASK, TransactionType
+from flintlog.format.topics import SYSTEM_NAMES, SYSTEM_PREFIX
 from flintlog.pipeline.spark.failures import plain_errors
-from flintlog.store.retention.queue_cleaning import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -27,11 +27,11 @@ def of_topics(frame: DataFrame, topics: Sequence[str] | None) -> DataFrame:
     if topics is not None:
         return frame.where(f.col("topic").isin(*topics))
     topic = f.col("topic")
-    return frame.where(~(topic.isin(*sorted(SYSTEM_TOPICS)) | topic.startswith(SYSTEM_TOPIC_PREFIX)))
+    return frame.where(~(topic.isin(*sorted(SYSTEM_NAMES)) | topic.startswith(SYSTEM_PREFIX)))
 
 
 def seen_by_consumers(frame: DataFrame) -> DataFrame:
-    """The rows without prepared and rolled back messages, where there is a column that tells."""
+    """The rows without prepared and rolled back messages, if there is a column `sys_flag`."""
     from pyspark.sql import functions as f
 
     if "sys_flag" not in frame.columns:
@@ -68,6 +68,6 @@ def keys_by(frame: DataFrame, expression: str | None) -> Column:
 
 
 def typed(frame: DataFrame, what: str, expression: str) -> str:
-    """Spark's type of an expression over a frame; what is wrong with it is one sentence."""
+    """Spark's type of an expression over a frame; an invalid one raises one clear error."""
     with plain_errors(f"the expression of the {what}"):
         return frame.selectExpr(f"({expression}) as it").dtypes[0][1]

@@ -1,10 +1,10 @@
-"""Whether stores have a topic that was named: a misspelt one is an error, not a result without rows.
+"""Checks that stores have a named topic: a misspelt one is an error, not a result without rows.
 
-    consumequeue/, topics.json, deleted.json      the topics that a store knows; asked first, because that costs nothing
+    consumequeue/, topics.json, deleted.json      the topics that a store knows; checked first, because that is cheap
     the end of the log                            topics that are not dispatched yet, or never were
 
-A topic is refused only when it is certain that it is not there: the whole log was looked at, or there are queues, which
-lack only what came last. A store that is reached by a URI is not looked at.
+A topic is refused only if it certainly does not exist: the whole log was searched, or there are queues, which lack only
+the newest messages. Stores that are reached by a URI are not checked.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from flintlog.format.names import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE
 from flintlog.pipeline.reading.logs import Log, find_end, find_logs, open_source
 from flintlog.pipeline.reading.partitions import window_of
 from flintlog.store.log.batch_markers import MARKER_TOPIC
-from flintlog.store.queues.deleted_queues import DeletedQueues
-from flintlog.store.settings.json_file import JsonFile
 from flintlog.store.options.option import did_you_mean
 from flintlog.store.paths import StorePaths
+from flintlog.store.queues.deleted_queues import load_deleted
+from flintlog.store.settings.json_file import JsonFile
 
 LOOK_BYTES: Final = 256 * 1024 * 1024
-"""How much of a log's end is looked at for a topic that the store does not know."""
+"""How much of a log's end is searched for a topic that the store does not know."""
 
 _MAX_NAMES: Final = 20
 
@@ -49,7 +49,7 @@ def check_topics(topics: Iterable[str], logs: Sequence[Log]) -> None:
 
 
 def no_messages_of(topics: Sequence[str], paths: Sequence[str]) -> InvalidConfig:
-    """What a job raises that has found nothing of its topics."""
+    """The error of a job that found no messages of its topics."""
     known: set[str] = set()
     try:
         for log in find_logs(tuple(paths), strict=False):
@@ -61,7 +61,7 @@ def no_messages_of(topics: Sequence[str], paths: Sequence[str]) -> InvalidConfig
 
 
 def refusal(topics: Sequence[str], known: Iterable[str], where: str) -> InvalidConfig:
-    """The sentence, with the topic that was meant, or those that there are."""
+    """The error, with a suggestion or the existing topics."""
     names = sorted(known)
     near = next(filter(None, (did_you_mean(topic, names) for topic in topics)), None)
     some = f"there are: {', '.join(names[:_MAX_NAMES])}{', …' if len(names) > _MAX_NAMES else ''}" if names else None
@@ -69,15 +69,14 @@ def refusal(topics: Sequence[str], known: Iterable[str], where: str) -> InvalidC
 
 
 def listed_topics(log: Log) -> set[str]:
-    """The topics that a store has queues of, was told to make, or had."""
+    """The topics that have queues in a store, are in its configuration, or were deleted."""
     paths, medium = _paths(log), LocalMedium()
     found = {info.name for folder in _queue_folders(log) for info in medium.listing(folder) if info.is_directory}
     try:
         table = (JsonFile(paths.topics, medium).load() or {}).get("topicConfigTable")
     except DamagedStore:
         table = None
-    deleted = DeletedQueues(paths.deleted, medium)
-    deleted.load()
+    deleted = load_deleted(paths.deleted, medium)
     return found | {*(table if isinstance(table, dict) else ())} | {queue.topic for queue in deleted.all()}
 
 
@@ -94,7 +93,7 @@ def _paths(log: Log) -> StorePaths:
 
 
 def _topics_at_end(log: Log, wanted: set[str]) -> tuple[set[str], bool]:
-    """The topics of the newest records, until all wanted ones were seen; and whether that were all records."""
+    """The topics of the newest records, until all wanted ones are found; and whether all records were read."""
     source, folder = open_source(log.uri)
     end, left = find_end(log), LOOK_BYTES
     found: set[str] = set()

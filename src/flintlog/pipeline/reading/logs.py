@@ -3,10 +3,10 @@
     /data/store                    a store: its log is in commitlog/
     /data/store/commitlog          a log alone
     /data/store                    a member of a ledger: its log is in dledger-<id>/data/, and before that in commitlog/
-    /data/*/store                  a store of each broker; what the star stood for is the broker's name
+    /data/*/store                  a store of each broker; the part that the star matched is the broker's name
     s3://bucket/backup/*           any file system that pyarrow knows
 
-Only names and sizes are looked at here. Nothing is opened for writing, and no lock is taken: the store may be running.
+Only names and sizes are read here. Nothing is opened for writing, and no lock is taken: the store may be running.
 """
 
 from __future__ import annotations
@@ -15,24 +15,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath, PurePosixPath
+from typing import Final
 
 from flintlog.checks.derived_files import DataFile
 from flintlog.derive.log_files import LogFile, check_files, log_files
 from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.remote import RemoteMedium
 from flintlog.disk.media.source import ByteSource, MappedSource
 from flintlog.errors import DamagedStore
 from flintlog.format.names import ABORT, COMMIT_LOG, LOCK
+from flintlog.maintenance.inspect.delay_levels import DelayLevels, load_levels
 from flintlog.pipeline.reading.places import absolute
-from flintlog.store.recovery.recovery import published_end as published
 from flintlog.store.paths import LEDGER_PREFIX, StorePaths
+from flintlog.store.recovery import published_end as published
 from flintlog.store.recovery.published_end import WrittenLog
+
+LEVEL_SAMPLES: Final = 32
+"""How many messages of each delay level are read; a stream does so in each of its batches."""
 
 _WILD = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One log: whose it is, where its files are (a path, or a URI), and which files there were."""
+    """One log: its broker, where its files are (a path or a URI), and the files that were found."""
 
     broker: str
     uri: str
@@ -42,12 +48,12 @@ class Log:
 
     @property
     def first(self) -> int:
-        """The first physical offset that is still there."""
+        """The first physical offset that was not deleted."""
         return self.files[0].base if self.files else 0
 
 
 def open_source(uri: str) -> tuple[ByteSource, PurePath]:
-    """How to read what a path or URI names, and the path in there."""
+    """The byte source for a path or URI, and the path in it."""
     place = absolute(uri)
     if "://" not in place:
         return MappedSource(LocalMedium()), Path(place)
@@ -81,7 +87,7 @@ def find_logs(paths: tuple[str, ...], *, strict: bool = True) -> list[Log]:
 
 
 def find_damage(logs: Iterable[Log]) -> DamagedStore | None:
-    """The first thing for which logs that were found without `strict` would not have been found with it."""
+    """The first damage that `strict` would have refused in logs that were found without it."""
     for log in logs:
         try:
             check_files(log.files, f"{log.uri.rstrip('/')}/")
@@ -104,7 +110,7 @@ def _find_log(uri: str, broker: str, strict: bool) -> Log | None:
 
 
 def _is_store(source: ByteSource, path: PurePath) -> bool:
-    """Whether a directory is a store without messages: one that was opened just now has no log yet, but its marks."""
+    """Whether a directory is a store without messages: a store that was just opened has no log yet, but its lock."""
     names = {info.name for info in source.listing(path)}
     return COMMIT_LOG in names or names >= {ABORT, LOCK}
 
@@ -133,7 +139,7 @@ def _find_ledger(uri: str, source: ByteSource, path: PurePath, broker: str, stri
 
 
 def _expand(path: str) -> dict[str, tuple[str, ...]]:
-    """The paths that a glob stands for, each with the parts that the wildcards stood for."""
+    """The paths that a glob matches, each with the parts that its wildcards matched."""
     if not _WILD & set(path):
         return {path: ()}
     scheme = path[: path.index("://") + 3] if "://" in path else ""
@@ -159,7 +165,7 @@ def _matching(where: str, part: str) -> list[str]:
 
 
 def _broker_names(found: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """What the wildcards stood for, or the directory's name; whole paths where that does not tell them apart."""
+    """The parts that the wildcards matched, or the directory's name; whole paths if these are not unique."""
     names = {uri: "/".join(matched) or PurePosixPath(uri).name for uri, matched in found.items()}
     return names if len(set(names.values())) == len(names) else {uri: uri for uri in names}
 
@@ -173,11 +179,21 @@ def find_end(log: Log, known: int = 0, *, search: bool = True) -> int:
 
 
 def committed_end(log: Log) -> int | None:
-    """Where a ledger's last entry ends that the member knew to be committed; None where the log is no ledger."""
+    """The end of the last entry that a ledger's member knew to be committed; None if the log is no ledger."""
     if log.ledger is None:
         return None
     source, path = open_source(log.uri)
     return published.committed_end(source, _written(log, path))
+
+
+def levels_of(log: Log) -> DelayLevels:
+    """How long the delay levels of a log's store are, as far as its directory says so."""
+    source, path = open_source(log.uri)
+    paths = StorePaths.of(Path(path.parent if path.name == COMMIT_LOG else path), None)
+    if not isinstance(source, MappedSource):
+        return load_levels(paths, (), RemoteMedium(source), 0)  # each entry would be fetched by itself
+    files = [DataFile(str(path / file.name), file.base, file.size) for file in log.files]
+    return load_levels(paths, files, LocalMedium(), LEVEL_SAMPLES)
 
 
 def _written(log: Log, path: PurePath) -> WrittenLog:

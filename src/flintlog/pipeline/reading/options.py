@@ -1,7 +1,7 @@
 """The options of the Spark source: their names, values and defaults, checked before anything is read.
 
-Names follow the Kafka connector's, so that what people know works; Spark gives them without regard to case. A name
-that does not exist, or a value that cannot be, is one sentence that names the option.
+Names follow the Kafka connector's, so that users know them; Spark passes them in any case. An unknown name or an
+invalid value raises one clear error that names the option.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _OTHER_WORDS: Final = {"kb": "k", "kib": "k", "mb": "m", "mib": "m", "gb": "g", "gib": "g"}
 
 OF_SPARK: Final = frozenset({"queryname", "checkpointlocation", "outputmode", "serialization.format"})
-"""What Spark itself puts among the options, in lower case."""
+"""Options that Spark itself adds, in lower case."""
 
 Offsets = str | dict[str, int]
 """`earliest`, `latest`, or physical offsets by store ("" for the only one)."""
@@ -33,7 +33,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What was asked of the source; `None` where a default depends on how it is read."""
+    """The options of a source; `None` where the default depends on how it is read."""
 
     paths: tuple[str, ...]
     schema: str = "record"
@@ -53,7 +53,7 @@ class SourceOptions:
 
 
 def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options that Spark hands to a source.
+    """The options that Spark passes to a source.
 
     >>> parse_source_options({"path": "/data/store", "includebody": "false"}).include_body
     False
@@ -74,7 +74,7 @@ def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def check_kind(asked: SourceOptions, *, is_streaming: bool) -> None:
-    """Refuse what would have no effect."""
+    """Refuse options that would have no effect."""
     if is_streaming and asked.ending_offsets is not None:
         raise InvalidConfig("option endingOffsets is not for streams", advice="a stream has no end")
     if not is_streaming and asked.max_bytes_per_trigger is not None:

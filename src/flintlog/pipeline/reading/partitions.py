@@ -1,15 +1,16 @@
-"""What one Spark task reads: a split of one log, and the bytes around it."""
+"""The input of one Spark task: a split of one log, and the bytes around it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from flintlog import kernel
 from flintlog.derive.splits import LOOK_BACK_BYTES, Split, Window, plan_splits
 from flintlog.disk.media.source import ByteSource, MappedSource
-from flintlog.pipeline.reading.logs import Log, open_source
+from flintlog.maintenance.inspect.delay_levels import DelayLevels
+from flintlog.pipeline.reading.logs import Log, levels_of, open_source
 
 LOOK_AHEAD_BYTES = LOOK_BACK_BYTES
 
@@ -21,13 +22,15 @@ class LogSplit:
     broker: str
     uri: str
     split: Split
+    levels: DelayLevels = field(default_factory=DelayLevels)
 
 
 def plan(logs: Sequence[tuple[Log, int, int]], *, split_bytes: int, least_count: int) -> list[LogSplit]:
     """Splits of each log's [start, stop)."""
+    levels = {log.uri: levels_of(log) for log, _, _ in logs}
     total = sum(max(0, stop - start) for _, start, stop in logs) or 1
     return [
-        LogSplit(log.broker, log.uri, split)
+        LogSplit(log.broker, log.uri, split, levels[log.uri])
         for log, start, stop in logs
         for split in plan_splits(
             log.files,
@@ -40,7 +43,7 @@ def plan(logs: Sequence[tuple[Log, int, int]], *, split_bytes: int, least_count:
 
 
 def load_window(planned: LogSplit, *, to_end: bool = False) -> Window:
-    """The split's bytes, those before it that tell its first record, and those behind it that its last one may need."""
+    """The split's bytes, those before it to find its first record, and those after it that its last one may need."""
     source, path = open_source(planned.uri)
     return window_of(source, path, planned.split, to_end=to_end)
 

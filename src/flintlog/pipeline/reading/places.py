@@ -1,4 +1,4 @@
-"""Places that users name, as every process understands them.
+"""Paths and URIs of users in a form that every process understands.
 
 Executors have another working directory than the driver, and Hadoop writes `file:/x` where others write `file:///x`.
 """
@@ -23,5 +23,5 @@ def absolute(place: str | Path) -> str:
 
 
 def local_path(place: str | Path) -> Path:
-    """The same, for what is always on this machine's own file system."""
+    """The same for a path that is always on this machine's own file system."""
     return Path(absolute(place)).absolute()

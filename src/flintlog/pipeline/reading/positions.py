@@ -1,11 +1,11 @@
-"""Where a reading may go on: a position that was kept is checked against the log that is there now.
+"""Checks a saved position against the log as it is now, before a reader continues there.
 
     |··A··|·B·|····C····|··D··|blank|      positions are where a record begins, where records end, or a file's boundary
           ^    here a reading stopped; the log may since have been cut, or be another one
 
-A kept position is the beginning of a record of its log, so a log in which none begins there is not the one that was
-read. A record says its own physical offset, so bytes that were moved do not pass. Another log may have a boundary at
-the same place by the sizes of its records: it is told apart by the bytes before the place, if their CRC was kept.
+A saved position is the beginning of a record, so a log in which no record begins there is not the one that was read.
+A record holds its own physical offset, so moved bytes are not accepted. Another log may by chance have a record at the
+same place; the CRC of the bytes before the position, if it was saved, tells them apart.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from flintlog.pipeline.reading.logs import Log, find_end, open_source
 from flintlog.pipeline.reading.partitions import LOOK_AHEAD_BYTES, window_of
 
 CRC_BYTES: Final = 64 * 1024
-"""How many bytes before a position vouch for it: the last records whole, with their times and offsets."""
+"""How many bytes before a position the CRC covers: enough for the last records with their times and offsets."""
 
 
 def crc_before(log: Log, position: int) -> int | None:
-    """The CRC of the bytes before a position in its file; None where there are none, or none any more."""
+    """The CRC of the bytes before a position in its file; None if there are none, or they were deleted."""
     file = next((file for file in log.files if file.base < position <= file.end), None)
     if file is None:
         return None
@@ -35,7 +35,7 @@ def crc_before(log: Log, position: int) -> int | None:
 
 
 def stands(log: Log, position: int) -> bool:
-    """Whether a reading of this log may have stopped here: a record begins, or the records before it end here."""
+    """Whether a reader of this log may have stopped here: a record begins or ends here."""
     file = _file_of(log, position)
     if file is None:
         return position == (log.files[-1].end if log.files else 0) and find_end(log, search=False) >= position
@@ -47,7 +47,7 @@ def stands(log: Log, position: int) -> bool:
 
 
 def next_record(log: Log, position: int) -> int:
-    """Where the first record begins at or behind a place; the file's end when there is none in it."""
+    """Where the first record at or after a place begins; the file's end if the file has none."""
     file = _file_of(log, position)
     return position if file is None else _first_from(log, file, position, file.end)
 

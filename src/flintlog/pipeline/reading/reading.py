@@ -1,12 +1,12 @@
-"""Reading a split as rows: what a task of the source does, without Spark.
+"""Reads a split as rows, without Spark: the work of one task of the source.
 
-Records go from the mapped file through the kernel into Arrow's buffers, and from there to Spark; nothing is a Python
-object on the way.
+The kernel decodes records from the mapped file into Arrow's buffers, which are passed to Spark; no record becomes a
+Python object on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,16 +17,15 @@ from flintlog.derive.columns import to_record_batch
 from flintlog.derive.sealing import is_sealed
 from flintlog.derive.splits import Gap, Window, first_record, scan_split
 from flintlog.errors import DamagedRecord, DamagedStore
+from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.format.sys_flag import TRANSACTION_MASK, TransactionType
 from flintlog.kernel import Crc, Decoded, ScanStop
 from flintlog.pipeline.reading.partitions import LogSplit, load_window
 from flintlog.pipeline.reading.rows import RowShape, decompressed
 from flintlog.store.log.batch_markers import MARKER_TOPIC
-from flintlog.store.options.store_config import StoreConfig
 
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 * 1024 * 1024
-DELAY_LEVELS_MS = StoreConfig().delay_levels_ms
 
 _SEEN = {
     ScanStop.BAD_CRC: "a body does not match its CRC",
@@ -52,7 +51,7 @@ class Reading:
         """The rows of the records that begin in a split."""
         pieces = self._decode_checked(planned) if self.verify_crc else self._decode(planned)
         for decoded in pieces:
-            records = to_record_batch(decoded)
+            records = with_known_times(to_record_batch(decoded), planned.levels.known)
             if self.topics is None:
                 records = without_markers(records)
             if self.starting_timestamp is not None:
@@ -67,7 +66,7 @@ class Reading:
         position = first_record(window, split)
         until = split.stop
         while position < split.stop:
-            decoded = self._decode_piece(window, position, until)
+            decoded = self._decode_piece(window, position, until, planned.levels.lengths_ms)
             if decoded.count:
                 yield decoded
             position, until = window.base + decoded.end, split.stop
@@ -84,7 +83,7 @@ class Reading:
             position, until = self._pass_gap(window, planned, position, decoded.reason), split.stop
 
     def _decode_checked(self, planned: LogSplit) -> Iterator[Decoded]:
-        """The same, with the CRC of every body, and that over every whole record that has one, checked first."""
+        """The same, after a check of the CRC of every body and, where records have one, of the whole record."""
         window = load_window(planned, to_end=True)
         first = first_record(window, planned.split)
         checked = Crc.RECORD if is_sealed(window.view, first - window.base, window.base) else Crc.BODY
@@ -94,12 +93,12 @@ class Reading:
                 continue
             position, stop = piece.row(0).physical_offset, window.base + piece.end
             while position < stop:
-                decoded = self._decode_piece(window, position, stop)
+                decoded = self._decode_piece(window, position, stop, planned.levels.lengths_ms)
                 if decoded.count:
                     yield decoded
                 position = window.base + decoded.end
 
-    def _decode_piece(self, window: Window, start: int, stop: int) -> Decoded:
+    def _decode_piece(self, window: Window, start: int, stop: int, levels_ms: Sequence[int]) -> Decoded:
         return kernel.decode(
             window.view,
             start - window.base,
@@ -109,7 +108,7 @@ class Reading:
             topics=None if self.topics is None else frozenset(topic.encode() for topic in self.topics),
             max_rows=BATCH_ROWS,
             max_bytes=BATCH_BYTES,
-            delay_levels_ms=DELAY_LEVELS_MS,
+            delay_levels_ms=levels_ms,
         )
 
     def _pass_gap(self, window: Window, planned: LogSplit, position: int, reason: ScanStop) -> int:
@@ -118,7 +117,7 @@ class Reading:
         return planned.split.stop if found < 0 else window.base + found
 
     def _refuse(self, planned: LogSplit, position: int, reason: ScanStop) -> None:
-        """A gap is an error, unless what can be read is asked for."""
+        """Raise an error for a gap, unless data loss is allowed."""
         if not self.fail_on_data_loss:
             return
         kind = DamagedRecord if reason in (ScanStop.BAD_CRC, ScanStop.BAD_RECORD_CRC) else DamagedStore
@@ -130,8 +129,20 @@ class Reading:
         )
 
 
+def with_known_times(records: pa.RecordBatch, known_levels: frozenset[int]) -> pa.RecordBatch:
+    """The records, with tags code 0 for delayed messages whose delivery time is not known."""
+    is_waiting = pc.equal(records.column("topic"), SCHEDULE_TOPIC)
+    if not pc.any(is_waiting).as_py():
+        return records
+    queues = pa.array([level - 1 for level in known_levels], pa.int32())
+    is_unknown = pc.and_(is_waiting, pc.invert(pc.is_in(records.column("queue_id"), queues)))
+    place = records.schema.get_field_index("tags_code")
+    codes = pc.if_else(is_unknown, pa.scalar(0, pa.int64()), records.column(place))
+    return records.set_column(place, records.schema.field(place), codes)
+
+
 def without_markers(records: pa.RecordBatch) -> pa.RecordBatch:
-    """The records but for those that close batches: these are no messages, and are shown when their topic is named."""
+    """The records without the markers that close batches: these are shown only if their topic is named."""
     flags = pc.bit_wise_and(records.column("sys_flag"), TRANSACTION_MASK)
     if not pc.any(pc.equal(flags, int(TransactionType.ROLLBACK))).as_py():
         return records

@@ -88,7 +88,7 @@ class RowShape:
         return [*([(BROKER, "string")] if self.with_broker else []), *(each for each in own if each[0] not in left_out)]
 
     def declared(self) -> pa.Schema:
-        """The columns as Spark is told of them. Where a null is possible it looks for one, twice a row."""
+        """The columns as declared to Spark. It checks nullable columns for nulls, twice for each row."""
         return pa.schema([pa.field(name, _ARROW_TYPES[kind], name in _MAY_BE_NULL) for name, kind in self.columns()])
 
     def batch(self, records: pa.RecordBatch, broker: str) -> pa.RecordBatch:
@@ -142,7 +142,7 @@ def _headers(properties: pa.MapArray) -> pa.ListArray:
 
 
 def decompressed(records: pa.RecordBatch, *, lenient: bool) -> pa.RecordBatch:
-    """The same records with plain bodies. One that cannot be unpacked is an error, or null if `lenient`."""
+    """The same records with decompressed bodies. A body that cannot be is an error, or null if `lenient`."""
     from flintlog.store.model.compression import decompress
 
     flags = records.column("sys_flag").to_pylist()

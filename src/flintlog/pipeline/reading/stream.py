@@ -2,14 +2,13 @@
 
     {"broker-a": {"offset": 81920, "crc": 3735928559}, "broker-b": 0}
 
-By store its physical offset, with the CRC of the bytes before it where there are any; checkpoints of earlier versions
-have the number alone. A store that comes later starts at its beginning.
+It holds the physical offset of each store, with the CRC of the bytes before it if there are any; checkpoints of earlier
+versions hold the number alone. A store that is added later is read from its beginning.
 
-The log's end is found by walking its chain of records from the end that was known before, so asking costs what was
-written meanwhile. The store may be running, and retention may delete files underneath: `failOnDataLoss` says whether
-that is an error, and whether it is one that a log was cut or replaced (`positions.py`). The same class serves Spark 4.1
-(`latestOffset()` has no arguments, a batch takes all there is after a restart) and 4.2 and newer (admission control,
-AvailableNow).
+The log's end is found by walking its chain of records from the last known end, so the cost is that of the new records.
+The store may be running, and retention may delete files meanwhile. `failOnDataLoss` says whether that is an error, and
+whether a log that was cut or replaced is one (`positions.py`). The same class serves Spark 4.1 (`latestOffset()` has no
+arguments, and the first batch after a restart takes everything) and 4.2 and newer (admission control, AvailableNow).
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from flintlog.pipeline.reading.options import LATEST, SourceOptions, resolve
 from flintlog.pipeline.reading.partitions import plan, start_at_time
 from flintlog.pipeline.reading.positions import crc_before, next_record, stands
 from flintlog.pipeline.reading.rows import RowShape
-from flintlog.pipeline.source import SplitPartition, check_start, read_declared
+from flintlog.pipeline.reading.split_partition import SplitPartition, check_start, read_declared
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
 SEARCH_INTERVAL_S = 10.0
-"""How often a log that does not grow is looked at anew: was it cut, are there records behind a damaged place."""
+"""How often a log that does not grow is checked again: was it cut, are there records after a damaged place?"""
 
 warnings = logging.getLogger(__name__)
 
@@ -47,7 +46,7 @@ Position = dict[str, int]
 
 
 class LogStreamReader(DataSourceStreamReader):
-    """See the module. Lives in one process of the driver's; only `read` runs in tasks."""
+    """See the module. Runs in one process of the driver; only `read` runs in tasks."""
 
     def __init__(self, asked: SourceOptions, shape: RowShape) -> None:
         self.asked = asked
@@ -91,13 +90,13 @@ class LogStreamReader(DataSourceStreamReader):
                 self._lost(logs[broker], f"was read up to {start[broker]}, and now ends at {end}")
         most = self.asked.max_bytes_per_trigger if limit is None else getattr(limit, "max_bytes", None)
         if most is None:
-            return {**start, **newest}  # a store that is gone stays where it was read up to
+            return {**start, **newest}  # a store that no longer exists keeps its position
         begins = {broker: max(start.get(broker, 0), log.first) for broker, log in logs.items()}
         stops = _limited({**start, **begins}, newest, most)
         return {**start, **{broker: self._record_from(logs.get(broker), stops[broker], newest) for broker in stops}}
 
     def _record_from(self, log: Log | None, stop: int, newest: Position) -> int:
-        """A batch ends where a record begins: by that the log is known again."""
+        """The end of a batch: where a record begins, so that the position can be checked against the log later."""
         if log is None or stop >= newest[log.broker]:
             return stop
         return min(newest[log.broker], next_record(log, stop))
@@ -112,14 +111,14 @@ class LogStreamReader(DataSourceStreamReader):
         return dict(self._ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What is there now is all that such a query reads."""
+        """Fix the ends: such a query reads only up to them."""
         self._target = {log.broker: self._end(log) for log in self._logs()}
 
     def _logs(self) -> list[Log]:
         return find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
 
     def _end(self, log: Log, read_up_to: int = 0) -> int:
-        """How far the log goes now. Behind a place where no record begins it is looked for now and then only."""
+        """The end of the log now. Records after a place where none begins are searched for only now and then."""
         known = self._ends.get(log.broker, 0)
         end = find_end(log, known, search=False)
         now = time.monotonic()
@@ -163,7 +162,7 @@ class LogStreamReader(DataSourceStreamReader):
         return log, max(begin, log.first), min(stop, there)
 
     def _check_bytes(self, log: Log, offset: Offset) -> None:
-        """Another log may have a record at the same place."""
+        """Compare the CRC: another log may have a record at the same place."""
         place, crc = places_of(offset).get(log.broker, 0), crcs_of(offset).get(log.broker)
         if crc is not None and crc_before(log, place) not in (crc, None):
             self._lost(log, f"was read up to {place}, and has other bytes before that now")
@@ -188,7 +187,7 @@ def crcs_of(offset: Offset) -> Position:
 
 
 def _with_crcs(position: Position, logs: Mapping[str, Log], before: Offset) -> Offset:
-    """As Spark shall keep a position. What has not moved stays as it was: Spark compares what is written."""
+    """The offset that Spark keeps for a position. Unmoved entries stay the same, because Spark compares the text."""
     places = places_of(before)
     found: Offset = {}
     for broker, place in position.items():
@@ -224,7 +223,7 @@ class RunnersReader(LogStreamReader):
 
 @contextmanager
 def _in_a_sentence() -> Iterator[None]:
-    """What flintlog refuses is told without Python's frames; by a setting of Spark's that streams do not hand on."""
+    """Report an error of flintlog's without Python's frames, by a setting of Spark's that streams do not pass on."""
     try:
         yield
     except FlintlogError:

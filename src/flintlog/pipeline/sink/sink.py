@@ -1,12 +1,12 @@
 """`df.write.format("flintlog")` and `df.writeStream.format("flintlog")`: rows become messages of a store.
 
     tasks    make messages of their rows, check them, stage them                    sink_rows.py, sink_staging.py
-    driver   open the store, append what was staged and a closing marker            store/closed_batch.py
+    driver   open the store, append the staged messages and a closing marker        store/put/closed_batch.py
 
-Messages are appended in the order of the partitions and of the rows in them, so a queue has its rows in that order.
-Each batch is in the log once: tasks that are tried again or run twice stage twice, but the driver appends what one
-attempt staged; a commit that is repeated after a restart is skipped; a part of a batch that a crash left is cut when
-the store is opened next. The driver holds the store's lock while it appends.
+Messages are appended in the order of the partitions and of their rows, so a queue has its rows in that order. Each
+batch is in the log once: tasks that are retried or run twice stage twice, but the driver appends the rows of one
+attempt only; a commit that is repeated after a restart is skipped; a partial batch after a crash is cut at the next
+opening of the store. The driver holds the store's lock while it appends.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.lock import is_locked
 from flintlog.errors import FlintlogError, FormatError, InvalidConfig, StoreInUse
 from flintlog.format.names import COMMIT_LOG
+from flintlog.maintenance.inspect.file_sizes import with_found_sizes
 from flintlog.pipeline.reading.logs import find_logs
 from flintlog.pipeline.sink.sink_options import SinkOptions
 from flintlog.pipeline.sink.sink_rows import RowMessages, check_columns
 from flintlog.pipeline.sink.sink_staging import clear, clear_stale, folder_name, stage, staged
-from flintlog.store.put.closed_batch import ClosedBatch, StagedMessages
-from flintlog.store.options.store_config import StoreConfig
-from flintlog.maintenance.inspect.file_sizes import with_found_sizes
 from flintlog.store.model.message import Message
-from flintlog.store.runtime.note_file import decode_json
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
+from flintlog.store.put.closed_batch import ClosedBatch, StagedMessages
+from flintlog.store.runtime.note_file import decode_json
 from flintlog.store.store import Store, open_store
 
 _METADATA_BYTES = 65536
@@ -48,7 +48,7 @@ class _QueryMetadata(msgspec.Struct):
 
 @dataclass
 class StagedRows(WriterCommitMessage):
-    """What one task staged."""
+    """The files of one task, and how many messages they hold."""
 
     names: tuple[str, ...]
     count: int
@@ -69,7 +69,7 @@ class _Staged(StagedMessages):
 
 @dataclass(frozen=True, slots=True)
 class StagingArea:
-    """Where the rows of one writer wait, and how they come into the store."""
+    """Stages the rows of one writer, and appends them to the store."""
 
     asked: SinkOptions
     whose: str
@@ -83,7 +83,7 @@ class StagingArea:
         return StorePaths.of(self.root, None).staged / folder_name(self.whose)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> StagedRows:
-        """What a task does with its rows."""
+        """Stage the rows of a task."""
         config = self.asked.store_config() or StoreConfig()
         rows = RowMessages(self.asked.topic, config.max_message_size)
         return StagedRows(*stage((message for batch in batches for message in rows.of(batch)), self.folder))
@@ -91,7 +91,7 @@ class StagingArea:
     def append(
         self, parts: Sequence[WriterCommitMessage | None], writer_id: str | None, batch_id: int
     ) -> ClosedBatch | None:
-        """What the driver does with all that was staged, once."""
+        """Append the rows of all tasks as one batch; run once, by the driver."""
         rows = [part for part in parts if isinstance(part, StagedRows)]
         try:
             if not any(part.count for part in rows):
@@ -103,7 +103,7 @@ class StagingArea:
             clear_stale(self.folder.parent)
 
     def clear(self) -> None:
-        """Remove what was staged; of a store that did not come to be nothing stays."""
+        """Remove the staged files; if the store has no log, remove its empty directories too."""
         clear(self.folder)
         medium, paths = LocalMedium(), StorePaths.of(self.root, None)
         if not any(medium.exists(log) for log in paths.commit_logs):
@@ -111,12 +111,12 @@ class StagingArea:
                 remove_empty(folder)
 
     def settle(self) -> None:
-        """Open the store once: a batch that a crash left open is then closed, or gone."""
+        """Open the store once: a batch that a crash left open is then closed or cut."""
         open_store(self.root, self._config()).shutdown()
 
     @contextmanager
     def _opened(self) -> Iterator[Store]:
-        """The store; when the batch fails it is opened once more, so that no part of the batch is left behind."""
+        """The store; when the batch fails it is opened once more, which cuts the partial batch."""
         config = self._config()
         store = open_store(self.root, config)
         try:
@@ -129,7 +129,7 @@ class StagingArea:
         store.shutdown()
 
     def _config(self) -> StoreConfig:
-        """Durable by the batch, not by the message; and nothing else runs in the store meanwhile."""
+        """Options for one batch: flushed at its end instead of at each message, without services or retention."""
         given = self.asked.store_config()
         config = with_found_sizes(self.root, StoreConfig(), LocalMedium()) if given is None else given
         return config.with_changes(flush="async", services=frozenset(), retention="off")
@@ -153,7 +153,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """A stream's batches. Spark makes it anew in each process: what must stay the same follows from the options."""
+    """A stream's batches. Spark makes the writer anew in each process, so its names are derived from the options."""
 
     def __init__(self, asked: SinkOptions) -> None:
         self.asked = asked
@@ -173,7 +173,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def query_id(checkpoint: str) -> str:
-    """The id that a query keeps for as long as its checkpoint: with a new one its batches count from 0 again."""
+    """The id of a query, which is kept in its checkpoint: with a new checkpoint its batches count from 0 again."""
     path = Path(checkpoint.removeprefix("file://").removeprefix("file:")) / "metadata"
     medium = LocalMedium()
     if "://" not in checkpoint.removeprefix("file://") and medium.exists(path):
@@ -185,7 +185,7 @@ def query_id(checkpoint: str) -> str:
 
 
 def check_sink(asked: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
-    """Refuse before any task runs what could not be written at the end."""
+    """Refuse before any task runs what could not be written in the end."""
     if overwrite:
         raise InvalidConfig("a store is not overwritten", advice='use mode("append")')
     columns = {field.name: field.dataType.simpleString() for field in schema.fields}

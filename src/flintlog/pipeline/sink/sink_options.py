@@ -1,7 +1,7 @@
 """The options of the Spark sink, checked before anything is written.
 
-As the source's (`options.py`), they come without regard to case, and a name that does not exist or a value that cannot
-be is one sentence that names the option.
+As for the source (`options.py`), names may be in any case, and an unknown name or an invalid value raises one clear
+error that names the option.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from flintlog.errors import FlintlogError, InvalidConfig, InvalidTopic
-from flintlog.kernel.reference.encoder import encode_topic
+from flintlog.format.topics import encode_topic
 from flintlog.pipeline.reading.options import OF_SPARK
 from flintlog.pipeline.reading.places import absolute
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.options.option import did_you_mean
+from flintlog.store.options.store_config import StoreConfig
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What was asked of the sink."""
+    """The options of a sink."""
 
     path: str
     topic: str | None = None
@@ -28,7 +28,7 @@ class SinkOptions:
     writer_id: str | None = None
     batch_id: int | None = None
     config: str | None = None
-    """A file with the store's options; without it, sizes are read off the files that are there."""
+    """A file with the store's options; without it, sizes are read from the existing files."""
     checkpoint: str | None = None
     """Spark's own option: where a streaming query keeps its progress."""
 
@@ -38,7 +38,7 @@ class SinkOptions:
 
 
 def parse_sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
-    """The options that Spark hands to a sink.
+    """The options that Spark passes to a sink.
 
     >>> parse_sink_options({"path": "/data/store", "writerid": "daily", "batchId": "7"}, is_streaming=False).batch_id
     7

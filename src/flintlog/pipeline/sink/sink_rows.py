@@ -1,4 +1,4 @@
-"""Rows as messages: which columns a sink takes, and what becomes of them.
+"""Makes messages of rows: which columns a sink takes, and what they mean.
 
     column                      type                             Kafka's name
     topic                       string                           topic          or the option topic
@@ -62,7 +62,7 @@ OF_THE_STORE: Final = frozenset(
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 _ANY_HOST: Final = "127.0.0.1:0"
 _MAX_HEAD_BYTES: Final = 128 * 1024
-"""More than a record has beside its body."""
+"""More than the parts of a record without its body can take."""
 
 
 class StagedMessage(msgspec.Struct, array_like=True, gc=False):
@@ -117,7 +117,7 @@ def check_columns(columns: Mapping[str, str], *, has_topic: bool) -> None:
 
 
 class RowMessages:
-    """Makes messages of a task's rows. Each is encoded once, so that what no store takes fails here, not later."""
+    """Makes messages of a task's rows. Each is encoded once, so that an invalid message fails here, not later."""
 
     def __init__(self, topic: str | None, max_message_bytes: int) -> None:
         self._topic = topic
@@ -179,12 +179,12 @@ def _keys(given: object) -> list[str]:
 
 
 def _sys_flag(given: object) -> int:
-    """The host bits are the encoder's: they say how the hosts of this very record are written."""
+    """The flags without the host bits: the encoder sets those for the hosts of its own record."""
     return given & ~_HOST_BITS if isinstance(given, int) else 0
 
 
 def _properties(given: object, columns: Mapping[str, object]) -> dict[str, str] | None:
-    """The properties without those that columns give; of a map they come as pairs, of Kafka's headers as structs."""
+    """The properties without those that columns give; a map yields pairs, Kafka's headers are structs."""
     if not isinstance(given, list):
         return None
     found: dict[str, str] = {}

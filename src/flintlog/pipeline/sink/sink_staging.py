@@ -1,10 +1,10 @@
-"""What tasks leave for the driver: messages in files of their own, under names that no other attempt has.
+"""Staged messages: tasks write them for the driver into files of their own, under names that no other attempt has.
 
     flintlog/staged/<whose>/<attempt>-<number>        CRC-32, then msgpack: an array of messages, at most a few MiB
 
-An attempt that fails or is run twice leaves files that nobody asks for; they go with the writer's directory when the
-batch is done. What a killed driver leaves goes with the next batch of the same stream; a batch that is no stream's has
-a directory of its own, and what nobody has written to for a day goes with the next batch of any writer.
+An attempt that fails or is run twice leaves unused files; they are deleted with the writer's directory at the end of
+the batch. Files of a killed driver are deleted with the next batch of the same stream. A batch outside of a stream has
+a directory of its own; the next batch of any writer deletes it if it was not written for a day.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def folder_name(whose: str) -> str:
 
 
 def stage(messages: Iterable[StagedMessage], folder: Path) -> tuple[tuple[str, ...], int]:
-    """Write a task's messages; the files' names in their order, and how many messages they hold."""
+    """Write a task's messages; returns the files' names in order, and how many messages they hold."""
     medium, attempt = LocalMedium(), attempt_name()
     medium.make_directories(folder)
     names: list[str] = []
@@ -76,12 +76,12 @@ def staged(folder: Path, names: Iterable[str]) -> Iterator[StagedMessage]:
 
 
 def clear(folder: Path) -> None:
-    """Remove what tasks have staged. It never fails: the batch is in the store by now, or its own failure is told."""
+    """Remove staged files. It never fails: by now the batch is in the store, or its own error is reported."""
     remove_leftovers(folder, LocalMedium())
 
 
 def clear_stale(folder: Path, now_ms: int | None = None) -> None:
-    """Remove what drivers left that were killed: in `folder`, whatever nobody has written to for a day."""
+    """Remove the files of killed drivers: everything in `folder` that was not written for a day."""
     medium = LocalMedium()
     before_ms = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) - STALE_MS
     with suppress(DiskError):

@@ -18,7 +18,7 @@ ARCHIVES = (".zip", ".jar", ".egg")
 
 
 def without_archives(search_path: list[str]) -> list[str]:
-    """The search path but for its archives.
+    """The search path without its archives.
 
     >>> without_archives(["/app", "/spark/pyspark.zip", "/spark/core.jar"])
     ['/app']

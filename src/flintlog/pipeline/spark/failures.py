@@ -1,8 +1,8 @@
-"""What Spark says about a failure, as one sentence of ours.
+"""Turns Spark's errors into one clear error of ours.
 
-Spark wraps an error of a task or of the source in Java's frames and in its own words. What flintlog refused is found in
-there and raised again as what it was; what the user asked wrongly is Spark's sentence without the plan below it;
-anything else is `JobFailed` with its first line.
+Spark wraps an error of a task or of the source in Java's frames and in its own words. An error of flintlog's is found
+in that text and raised again; a mistake of the user's becomes Spark's sentence without the plan below it; anything else
+becomes `JobFailed` with its first line.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _MAX_CHARACTERS = 600
 
 @contextmanager
 def plain_errors(doing: str) -> Iterator[None]:
-    """Around whatever asks Spark for something."""
+    """Wraps calls of Spark; raises plain errors instead of Spark's."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    # It would write each failed query's Java frames to standard error.
-    told_twice = logging.getLogger("SQLQueryContextLogger")
-    was_disabled, told_twice.disabled = told_twice.disabled, True
+    # Spark's logger would also write each failed query's Java frames to standard error.
+    logger = logging.getLogger("SQLQueryContextLogger")
+    was_disabled, logger.disabled = logger.disabled, True
     try:
         yield
     except (PySparkException, Py4JError) as error:
         raise to_plain(error, doing) from None
     finally:
-        told_twice.disabled = was_disabled
+        logger.disabled = was_disabled
 
 
 def to_plain(error: Exception, doing: str) -> FlintlogError:
@@ -60,7 +60,7 @@ def first_sentence(text: str) -> str:
     >>> first_sentence("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012" + chr(10) + "== SQL ==")
     'Division by zero.'
 
-    What Py4J was calling says nothing to anybody; the last cause does.
+    Of an error in Py4J's call, the last cause is used.
 
     >>> first_sentence("An error occurred while calling o6.getResult." + chr(10) + ": java.io.IOException: no space")
     'no space'

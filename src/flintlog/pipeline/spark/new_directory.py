@@ -1,4 +1,4 @@
-"""A directory that is made for a result: gone again if the result does not come to be."""
+"""A directory that is made for a result, and deleted if the job fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flintlog.format.names import COMMIT_LOG
 
 @contextmanager
 def new_directory(root: Path, holds_something: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """If the block fails what it made goes, unless there was something before, or it is a store or holds something."""
+    """If the block fails, delete what it made, unless the directory had contents before or holds a result."""
     medium = LocalMedium()
     before = medium.stat(root)
     was_there = before is not None

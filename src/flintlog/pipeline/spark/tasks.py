@@ -1,8 +1,8 @@
 """Running plain functions on Spark: items in, results out, in order, with progress.
 
-Jobs are written as functions of picklable values, so each can be called without Spark too. What flintlog itself
-refuses (a full disk, damage) is no chance event: it comes back as a value and is raised once in the driver, instead of
-being tried again and wrapped in Java's frames. Anything else is left to Spark's retries.
+Jobs are functions of picklable values, so each can be called without Spark too. An error of flintlog's (a full disk,
+damage) would not vanish with a retry: it is returned as a value and raised once in the driver, instead of being retried
+and wrapped in Java's frames. All other errors are left to Spark's retries.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
-"""Told (done, total) while a job runs."""
+"""Called with (done, total) while a job runs."""
 
 _LOOK_INTERVAL_S = 0.2
 
 
 class Refusal(NamedTuple):
-    """An error of ours as values: exceptions with named arguments do not travel."""
+    """An error of ours as values: exceptions with keyword arguments cannot be pickled."""
 
     kind: type[FlintlogError]
     what: str
@@ -41,7 +41,7 @@ class Refusal(NamedTuple):
 
 
 class _Task(Generic[Item, Result]):
-    """What a worker does with its items."""
+    """Applies a function to a worker's items."""
 
     def __init__(self, function: Callable[[Item], Result]) -> None:
         self._function = function
@@ -61,7 +61,7 @@ def run_tasks(
     if not items:
         return []
     context = _context(spark)
-    with _told(context, len(items), progress):
+    with _reported(context, len(items), progress):
         found = context.parallelize(items, len(items)).mapPartitions(_Task(function)).collect()
     return _accepted(found)
 
@@ -74,8 +74,8 @@ def run_on_rows(frame: DataFrame, function: Callable[[Row], Result], progress: P
 
 @contextmanager
 def watched(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
-    """Tell how many of the tasks that are known so far are done, while Spark answers a question about a frame."""
-    with _told(_context(spark), None, progress):
+    """Report how many of the tasks known so far are done, while Spark evaluates a frame."""
+    with _reported(_context(spark), None, progress):
         yield
 
 
@@ -94,8 +94,8 @@ def _context(spark: SparkSession) -> SparkContext:
 
 
 @contextmanager
-def _told(context: SparkContext, total: int | None, progress: Progress | None) -> Iterator[None]:
-    """Look at the running job from a thread of its own, while this one waits for it."""
+def _reported(context: SparkContext, total: int | None, progress: Progress | None) -> Iterator[None]:
+    """Report the progress of the running job from a thread of its own, while this one waits for it."""
     if progress is None:
         yield
         return

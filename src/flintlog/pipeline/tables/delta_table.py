@@ -1,10 +1,10 @@
 """A Delta table that gains whole batches, each exactly once: files and positions are one transaction of Delta's log.
 
-    TABLE/topic=orders/day=2026-11-16/….parquet      written by tasks; nobody's until a transaction names them
+    TABLE/topic=orders/day=2026-11-16/….parquet      written by tasks; not in the table until a transaction adds them
     TABLE/_delta_log/                                add actions, and for each store: txn(flintlog/STORE, position)
     TABLE/_flintlog/lock
 
-What a killed batch wrote is not part of the table; Delta's own VACUUM removes it.
+Files of a killed batch are not part of the table; Delta's own VACUUM removes them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.source import MappedSource
 from flintlog.errors import InvalidConfig, JobFailed, MissingExtra
-from flintlog.pipeline.tables.table_write import WrittenFile
 from flintlog.pipeline.tables.parquet_table import ROOM, TableSpec, check_same, parse_spec
+from flintlog.pipeline.tables.table_write import WrittenFile
 
 if TYPE_CHECKING:
     import deltalake
@@ -148,5 +148,5 @@ def _application(store: str) -> str:
 
 
 def _may_be_ours(name: str) -> bool:
-    """What a first batch that was killed leaves."""
+    """Whether a first batch that was killed may have left this name."""
     return name == ROOM or name.startswith("topic=")

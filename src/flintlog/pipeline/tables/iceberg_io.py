@@ -1,4 +1,4 @@
-"""How pyiceberg's metadata comes to disk: a file is there whole and durable before a catalog can point at it.
+"""Makes pyiceberg's metadata durable: a file is complete and synced before a catalog can point at it.
 
 pyiceberg writes through pyarrow, which does not sync: after a power failure a catalog could name metadata that was
 never on disk. Files of other file systems than this machine's are theirs to keep.
@@ -31,7 +31,7 @@ class _Durable(io.BytesIO):
 
     def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
         if kind is not None:
-            super().close()  # a file that was not finished is none
+            super().close()  # an unfinished file is not written
             return
         self.close()
 

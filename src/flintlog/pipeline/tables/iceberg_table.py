@@ -1,6 +1,6 @@
 """An Iceberg table that gains whole batches, each exactly once: files and positions are one change of its metadata.
 
-    TABLE/data/topic=orders/day=2026-11-16/….parquet     written by tasks; nobody's until a snapshot names them
+    TABLE/data/topic=orders/day=2026-11-16/….parquet     written by tasks; not in the table until a snapshot adds them
     TABLE/metadata/                                      Iceberg's own; version-hint.text names the newest
     TABLE/_flintlog/catalog.db                           the catalog that points at it, unless another one is named
     TABLE/_flintlog/lock
@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.source import MappedSource
 from flintlog.errors import InvalidConfig, JobFailed, MissingExtra
-from flintlog.pipeline.tables.table_write import WrittenFile
 from flintlog.pipeline.tables.parquet_table import ROOM, TableSpec, check_same, parse_spec
+from flintlog.pipeline.tables.table_write import WrittenFile
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -114,7 +114,7 @@ class IcebergTable:
 
     def _write(self, transaction: Transaction, files: Sequence[WrittenFile], positions: Mapping[str, int]) -> None:
         if files:
-            # No file can be there already: its name is its attempt's.
+            # No file can be in the table already: its name is unique to the attempt.
             transaction.add_files([_uri(Path(file.staged)) for file in files], check_duplicate_files=False)
         transaction.set_properties({POSITION + store: str(at) for store, at in positions.items()})
 
@@ -151,11 +151,11 @@ class IcebergTable:
         self._table = self._catalog.load_table(self._name.identifier)
 
     def _forget(self, kind: type[BaseException] | None, *others: object) -> None:
-        """The first batch failed: its new directory goes, so no catalog may point there. After a kill it stays."""
+        """Drop a table whose first batch failed: its directory is deleted, so no catalog may point there."""
         assert self._catalog is not None
         if kind is not None and issubclass(kind, Exception):
             self._table = None
-            with suppress(Exception):  # why the batch failed is what the user has to know
+            with suppress(Exception):  # the user needs the batch's own error
                 self._catalog.drop_table(self._name.identifier)
 
     def _schema(self, file: WrittenFile) -> pa.Schema:
@@ -164,7 +164,7 @@ class IcebergTable:
         return found.remove_metadata()
 
     def _point_at(self, metadata: str) -> None:
-        """For those who read the directory without its catalog."""
+        """Name the newest metadata for readers without the catalog."""
         self._medium.replace(self.root / "metadata" / "version-hint.text", PurePosixPath(metadata).name.encode())
 
 
@@ -195,11 +195,11 @@ def open_catalog(root: Path, name: IcebergName) -> Iterator[Catalog]:
 
 @contextmanager
 def iceberg_errors(doing: str, root: Path) -> Iterator[None]:
-    """What pyiceberg and its catalogs say, as one sentence."""
+    """Turns errors of pyiceberg and its catalogs into one clear error."""
     from pyiceberg import exceptions
     from sqlalchemy.exc import SQLAlchemyError
 
-    # They have no root in common; all are what a catalog or a table answered.
+    # pyiceberg's exceptions have no common root.
     theirs = (each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception))
     known: tuple[type[Exception], ...] = (SQLAlchemyError, ValueError, OSError, *theirs)
     try:

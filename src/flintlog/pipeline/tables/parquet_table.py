@@ -8,8 +8,8 @@
 
 Readers of Parquet (Spark's, pyarrow's) pass over names that begin with an underscore. A batch is written and synced
 under `staged/`; then its commit is put into place by one atomic replacement: from there on it belongs to the table.
-Then its files are renamed to where readers look. Whoever comes after a crash finishes the renames of the last commit
-and throws the rest of `staged/` away, so no message is there twice and none is missing.
+Then its files are renamed to where readers look. After a crash, the next writer finishes the renames of the last commit
+and deletes the rest of `staged/`, so no message is duplicated and none is missing.
 """
 
 from __future__ import annotations
@@ -117,12 +117,12 @@ class ParquetTable:
         self._medium.replace(self._commit_path(version), encode_note(commit))
         self._last = commit
         self._finish(commit)
-        remove_leftovers(self.staged, self._medium)  # what attempts left that did not win
+        remove_leftovers(self.staged, self._medium)  # files of other attempts
 
     # ------------------------------------------------------------------ steps
 
     def _check_place(self) -> None:
-        # Other tables have this room too, and files where readers of Parquet would look.
+        # Other kinds of tables have this folder too, and files where readers of Parquet would find them.
         known = self._medium.exists(self.root / ROOM / SPEC_FILE)
         if not known and any(info.name != ROOM for info in self._medium.listing(self.root)):
             raise InvalidConfig("this directory is not a table of ours", path=self.root, advice="name a new one")
@@ -149,7 +149,7 @@ class ParquetTable:
         folders = set()
         for move in commit.files:
             source, target = self.staged / move.staged, self.root / move.path
-            # One that is in neither place was there once: its owner has deleted it since.
+            # A file that is in neither place was moved before, and its owner has deleted it since.
             if self._medium.exists(source):
                 self._medium.make_directories(target.parent)
                 self._medium.rename(source, target)

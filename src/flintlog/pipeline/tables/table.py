@@ -1,7 +1,7 @@
-"""The tables that jobs write to: what each must do, and which there are.
+"""The interface of the tables that jobs write, and the choice of one by its form.
 
-A table gains whole batches. Its files and the positions of the logs they came from are committed as one: a batch that
-died belongs to nobody, and the table itself says where to go on.
+A table gains whole batches. Its files and the positions of their logs are committed as one: files of a killed batch are
+not part of the table, and the table itself holds the position at which to continue.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import InvalidConfig
-from flintlog.pipeline.tables.table_write import WrittenFile
 from flintlog.pipeline.tables.parquet_table import ROOM, SPEC_FILE, ParquetTable, TableSpec
+from flintlog.pipeline.tables.table_write import WrittenFile
 
 if TYPE_CHECKING:
     from flintlog.pipeline.tables.iceberg_table import IcebergName
@@ -23,7 +23,7 @@ FORMS: Final = ("parquet", "delta", "iceberg")
 
 
 class Table(Protocol):
-    """What a job writes to."""
+    """A table that a job writes."""
 
     form: str
     root: Path
@@ -68,7 +68,7 @@ def make_table(form: str | None, root: Path, name: IcebergName | None = None) ->
     if form is None:
         form = there or "parquet"
     elif there is not None and form in FORMS and form != there:
-        # Two kinds of table in one directory: whoever reads one of them would see files of the other.
+        # With two kinds of table in one directory, a reader of one would see files of the other.
         raise InvalidConfig(f"there is a table of {there} here, not of {form}", path=root, advice="name a new one")
     if form == "iceberg":
         from flintlog.pipeline.tables.iceberg_table import IcebergTable

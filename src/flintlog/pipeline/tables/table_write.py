@@ -1,9 +1,9 @@
-"""What one task of an export does: read a split, write its rows as Parquet files by topic and day.
+"""The task of an export: reads a split, and writes its rows as Parquet files by topic and day.
 
     batch of rows ─▶ by (topic, day), log order kept ─▶ buffered ─▶ row groups of one file for each (topic, day)
 
-Days are those of the store time, in UTC. Memory is bounded: when `BUFFER_BYTES` of rows have come together all of them
-are written, and no more than `MAX_OPEN_FILES` files are open.
+Days are those of the store time, in UTC. Memory is bounded: buffered rows are written when they reach `BUFFER_BYTES`,
+and at most `MAX_OPEN_FILES` files are open.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ExportTask:
     by_partition: bool = False
 
     def write(self, planned: LogSplit) -> list[WrittenFile]:
-        """The files of one split. A second attempt writes others, and those of the first are nobody's."""
+        """Write the files of one split. A second attempt writes others, and those of the first are not used."""
         return self.write_rows(self.reading().read(planned))
 
     def reading(self) -> Reading:
@@ -93,7 +93,7 @@ class ExportTask:
         )
 
     def write_rows(self, batches: Iterable[pa.RecordBatch]) -> list[WrittenFile]:
-        """Files of rows that were read so, or of some of them."""
+        """Write files of rows that were read with `reading`, or of some of them."""
         parts = _Parts(self)
         for batch in batches:
             for key, rows in by_topic_and_day(batch):
@@ -101,7 +101,7 @@ class ExportTask:
         return parts.close()
 
     def _shape(self, rows: pa.RecordBatch, key: PartitionKey) -> tuple[pa.RecordBatch, int]:
-        """The columns of the table, and how many bodies were not what was expected."""
+        """The columns of the table, and how many bodies did not fit the schema."""
         unparsed = 0
         if self.value_type is not None:
             values, unparsed = parse_values(rows.column(BODY), self.value_type)
@@ -130,7 +130,7 @@ def by_topic_and_day(batch: pa.RecordBatch) -> Iterator[tuple[PartitionKey, pa.R
         return
     codes = pc.add(pc.multiply(topics.indices.cast(pa.int64()), span), pc.subtract(days, first_day))
     counts = pc.value_counts(codes)
-    order = pc.sort_indices(codes)  # stable: what was put first stays first
+    order = pc.sort_indices(codes)  # stable: log order is kept
     sorted_rows = batch.take(order)
     start = 0
     for code, count in sorted((each["values"].as_py(), each["counts"].as_py()) for each in counts):
@@ -140,7 +140,7 @@ def by_topic_and_day(batch: pa.RecordBatch) -> Iterator[tuple[PartitionKey, pa.R
 
 
 def parse_values(bodies: pa.Array, kind: pa.DataType) -> tuple[pa.Array, int]:
-    """JSON bodies as values of a type; null for what is no JSON or does not fit, and how many those are.
+    """JSON bodies as values of a type, with null for those that are no JSON or do not fit; and how many these are.
 
     >>> values, unparsed = parse_values(pa.array([b'{"n": 1}', b"no"]), pa.struct([("n", pa.int64())]))
     >>> values.to_pylist(), unparsed

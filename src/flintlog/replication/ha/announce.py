@@ -1,11 +1,12 @@
-"""Telling a master whose connection is whose: RocketMQ's HA protocol knows no names.
+"""Names a slave's connection to its master, because RocketMQ's HA protocol has no names.
 
-    request ANNOUNCE_REPLICA   address (our end of the HA connection), store (who we are)       reply   nothing
+    request ANNOUNCE_REPLICA   address (our end of the HA connection), store (our name)         reply   nothing
 
-A slave says it before its first report. A connection that broke without the master's knowing stays open there for a
-while; the newest one of a store ends the others, so that none of its acknowledgements counts twice.
+A slave announces itself before its first report. A connection that broke unnoticed stays open at the master for a
+while. The newest connection of a store closes the others, so that no acknowledgement counts twice.
 
-A store is its host and directory, which two processes never run at once: a copied directory is another one.
+A store's name is its host and directory. Two processes never run one directory at once, and a copied directory has
+another name.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from flintlog.errors import InvalidConfig, PeerFailed
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.codes import ANNOUNCE_REPLICA, REQUEST_CODE_NOT_SUPPORTED, SUCCESS
 from flintlog.remoting.frame import Command
-from flintlog.replication.ha.slave_connection import SlaveLine
 from flintlog.replication.ha.master import HaMaster
+from flintlog.replication.ha.slave_connection import SlaveConnection
 
 _MOST_NAMES: Final = 256
 _MOST_CHARACTERS: Final = 4096
 
 
 async def announce(client: RemotingClient, address: str, path: str | os.PathLike[str]) -> None:
-    """The slave's side; a master that does not know the request counts connections."""
+    """Announce this slave. A master that does not know the request counts connections instead."""
     reply = await client.call(Command(ANNOUNCE_REPLICA, fields={"address": address, "store": _name_of(path)}))
     if reply.code not in (SUCCESS, REQUEST_CODE_NOT_SUPPORTED):
-        raise PeerFailed(f"{client.address} does not take our name: {reply.remark}")
+        raise PeerFailed(f"{client.address} refused our name: {reply.remark}")
 
 
 def _name_of(path: str | os.PathLike[str]) -> str:
@@ -38,7 +39,7 @@ def _name_of(path: str | os.PathLike[str]) -> str:
 
 
 class Announced:
-    """The master's side: the newest names, for connections that are open or about to be."""
+    """The master's table of names, by address. A name may arrive before or after its connection is accepted."""
 
     def __init__(self, master: HaMaster) -> None:
         self._master = master
@@ -48,20 +49,22 @@ class Announced:
     async def answer(self, request: Command) -> Command:
         address, store = request.fields.get("address", ""), request.fields.get("store", "")
         if not address or not store or len(address) + len(store) > _MOST_CHARACTERS:
-            raise InvalidConfig("an address and a store are needed")
+            raise InvalidConfig("an announcement needs an address and a store")
         self._stores[address] = store
         self._stores.move_to_end(address)
         if len(self._stores) > _MOST_NAMES:
             self._stores.popitem(last=False)
-        for line in self._master.lines:
-            if line.address == address:
-                self.end_others(line)
+        for connection in self._master.connections:
+            if connection.address == address:
+                self.end_others(connection)
         return request.reply(SUCCESS)
 
-    def end_others(self, newest: SlaveLine) -> None:
-        """Close what the store of this connection has open besides, from the same host."""
+    def end_others(self, newest: SlaveConnection) -> None:
+        """Close the other connections of the same store and host."""
         store = self._stores.get(newest.address)
-        for line in self._master.lines:
-            is_same = store is not None and line.host == newest.host and self._stores.get(line.address) == store
-            if is_same and line is not newest:
-                line.close("its store is connected anew")
+        for connection in self._master.connections:
+            is_same = (
+                store is not None and connection.host == newest.host and self._stores.get(connection.address) == store
+            )
+            if is_same and connection is not newest:
+                connection.close("its store has a newer connection")

@@ -1,14 +1,14 @@
-"""What a master does with one slave: a state machine of its own for each connection.
+"""The master's state machine for one slave connection.
 
     waiting ──first report──▶ sending ──▶ (frame, frame, ..., heartbeat when nothing was sent for a while)
        │                         │
        └──────── closed ◀────────┘        silence, a report beyond our own end, one below what we still have
 
-Rules that RocketMQ does not have: an empty slave is served from where the log begins, not from the last file (unless
-`sync_from_last_file` asks for that); a report beyond our own end is refused, so it can never make a put
-succeed; reports of a connection never move its acknowledgement backwards.
+Rules that RocketMQ does not have: an empty slave is served from the log's start, not from the last file (unless
+`sync_from_last_file` is set); a report beyond our own end closes the connection, so it can never make a put succeed; a
+connection's acknowledgement never moves backwards.
 
-Nothing here knows sockets, files or clocks: `step` takes what happened and gives what to do.
+This module uses no sockets, files or clocks: `step` takes an event and returns actions.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The slave said how far its log goes."""
+    """The slave reported the end of its log."""
 
     log_end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time went on, the log may have grown, or a frame has left: see what is to be done."""
+    """Time passed, the log may have grown, or a frame was sent."""
 
 
 Event: TypeAlias = Reported | Tick
@@ -58,14 +58,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The slave holds everything below this offset."""
+    """The slave holds all bytes below this offset."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """End the connection, and say why."""
+    """Close the connection for this reason."""
 
     reason: str
 
@@ -84,7 +84,7 @@ class FeedOptions:
 
 
 class ReplicaFeed:
-    """One connection of a slave. `position` is what is sent next; None before the first report."""
+    """One connection of a slave. `position` is the next offset to send; None before the first report."""
 
     def __init__(self, options: FeedOptions, now_ms: int) -> None:
         self.position: int | None = None
@@ -95,7 +95,7 @@ class ReplicaFeed:
         self._is_closed = False
 
     def step(self, event: Event, log: LogBounds, now_ms: int, *, can_send: bool = True) -> list[Action]:
-        """What to do now; without `can_send` nothing is to be sent. After a `Close` nothing more is asked for."""
+        """Return the actions for an event; none are sends without `can_send`. After a `Close` there are no actions."""
         if self._is_closed:
             return []
         actions: list[Action] = []
@@ -130,7 +130,7 @@ class ReplicaFeed:
         if position is None:
             return []
         if position < log.start:
-            return self._close(f"what the slave needs at {position} was deleted: our log begins at {log.start}")
+            return self._close(f"the slave needs {position}, which was deleted: our log begins at {log.start}")
         if not can_send:
             return []
         size = min(log.end - position, self._options.transfer_bytes, log.rest_of_segment(position))

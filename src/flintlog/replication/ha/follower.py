@@ -1,58 +1,55 @@
-"""What a slave does with what its master sends: a state machine for one connection.
+"""The slave's state machine for one connection to its master.
 
     connected ─▶ report our end ─▶ frames ─▶ whole, intact records ─▶ append ─▶ report the new end
 
-Invariant: the log only ever holds whole records that say their own place and whose bodies match their CRC. A frame may
-end in the middle of a record; what is not whole yet waits here, in memory, and is asked for again
-after a reconnect. RocketMQ writes whatever comes. A frame that does not follow what we have, and a record that
-cannot be one, end the connection, and nothing of them is written. When the same bytes come again they are no
-accident of the line but the master's own damage, which its store serves around: then they are taken as they
-are, as soon as an intact record follows them.
+Invariant: the log holds only whole records that name their own offset and whose bodies match their CRC. A frame may end
+in the middle of a record; an incomplete record waits in memory, and is requested again after a reconnect. RocketMQ
+writes any bytes that arrive. Here a frame that does not continue our log, or an invalid record, closes the connection,
+and nothing of it is written. If the same invalid bytes arrive again, the master's own log is damaged, not the transfer.
+Then they are appended unchanged, as soon as an intact record follows them.
 
-Nothing here knows sockets, files or clocks: `step` takes what happened and gives what to do.
+This module uses no sockets, files or clocks: `step` takes an event and returns actions.
 """
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from flintlog import kernel
-from flintlog.format.record import BLANK_MAGIC
+from flintlog.format.record import BLANK_MAGIC, SIZE_AND_MAGIC
 from flintlog.kernel import Crc, ScanStop
 from flintlog.replication.ha.wire import Frame
 
 REPORT_MS: Final = 5_000
 HOUSEKEEPING_MS: Final = 20_000
 SUSPECT_BYTES: Final = 4096
-_SIZE_AND_MAGIC = struct.Struct(">ii")
 
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A connection was made; `log_end` is where our log ends, -1 when there is no log yet."""
+    """A connection was made; `log_end` is the end of our log, -1 when there is no log yet."""
 
     log_end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Frames came."""
+    """Frames arrived."""
 
     frames: tuple[Frame, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What was asked to be appended is in the log, as durable as an acknowledgement must be."""
+    """The last `Append` is in the log, as durable as an acknowledgement requires."""
 
     log_end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time went on."""
+    """Time passed."""
 
 
 Event: TypeAlias = Connected | Received | Appended | Tick
@@ -60,24 +57,24 @@ Event: TypeAlias = Connected | Received | Appended | Tick
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Whole records, to be written at this offset: the end of our log, or its beginning."""
+    """Write whole records at this offset: the end of our log, or the start of an empty one."""
 
     offset: int
     data: bytes
     damage: tuple[tuple[int, int], ...] = ()
-    """Ranges of offsets that the master itself holds damaged."""
+    """Offset ranges that are damaged in the master's log too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the master how far our log goes."""
+    """Report the end of our log to the master."""
 
     log_end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """End the connection, and say why."""
+    """Close the connection for this reason."""
 
     reason: str
 
@@ -87,25 +84,25 @@ Action: TypeAlias = Append | Report | Close
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """The intervals of RocketMQ's configuration, and sizes that both sides share."""
+    """The intervals of RocketMQ's configuration, and sizes that master and slave share."""
 
     segment_size: int
     max_record_bytes: int = 4 * 1024 * 1024
-    """One that calls itself larger is not waited for once an intact record lies within what it claims."""
+    """A record that claims a larger size is invalid as soon as an intact record lies within that size."""
     checked_crc: Crc = Crc.BODY
     report_ms: int = REPORT_MS
     housekeeping_ms: int = HOUSEKEEPING_MS
 
 
 class Suspicions:
-    """What was refused on earlier connections to the same master: where, and how it began."""
+    """The offset and first bytes of the invalid record that earlier connections to the same master refused."""
 
     def __init__(self) -> None:
         self._place = -1
         self._bytes = b""
 
     def came_before(self, offset: int, data: bytes) -> bool:
-        """Whether these bytes were refused at this place before; if not they are from now on."""
+        """Whether these bytes were refused at this offset before; if not, remember them."""
         data = data[:SUSPECT_BYTES]
         common = min(len(data), len(self._bytes))
         if offset == self._place and common and data[:common] == self._bytes[:common]:
@@ -128,7 +125,7 @@ class Follower:
         self._is_closed = False
 
     def step(self, event: Event, now_ms: int) -> list[Action]:
-        """What to do now. After a `Close` nothing more is asked for."""
+        """Return the actions for an event. After a `Close` there are none."""
         if self._is_closed:
             return []
         if isinstance(event, Connected):
@@ -157,7 +154,7 @@ class Follower:
                 if frame.is_heartbeat:
                     continue
                 if frame.offset % self._options.segment_size:
-                    return self._close(f"the master begins at {frame.offset}, which is no file's beginning")
+                    return self._close(f"the master begins at {frame.offset}, which is not the start of a file")
                 self._end = expected = frame.offset
             if frame.offset != expected:
                 return self._close(f"the master sends offset {frame.offset}, ours ends at {expected}")
@@ -166,7 +163,7 @@ class Follower:
         return self._take_whole(b"".join(parts))
 
     def _take_whole(self, pending: bytes) -> list[Action]:
-        """Everything at the front of what is pending that is whole and intact, a closing blank included."""
+        """Append the whole, intact records at the start of `pending`, with a closing blank."""
         self._pending = pending
         place = 0
         damage: list[tuple[int, int]] = []
@@ -203,21 +200,21 @@ class Follower:
         return self._options.segment_size - offset % self._options.segment_size
 
     def _fault_at(self, pending: bytes, place: int, reason: ScanStop) -> str | None:
-        """Why what follows cannot become a record, however many bytes are still to come."""
+        """Why the next bytes can never become a record, even if more arrive; None when they can."""
         left = len(pending) - place
-        if left < _SIZE_AND_MAGIC.size:
+        if left < SIZE_AND_MAGIC.size:
             return None
-        size, magic = _SIZE_AND_MAGIC.unpack_from(pending, place)
+        size, magic = SIZE_AND_MAGIC.unpack_from(pending, place)
         rest = self._rest_of_segment(self._end + place)
         if magic == BLANK_MAGIC:
             return None if size == rest else f"the blank at {self._end + place} does not fill its file"
         if left < size <= rest and reason is ScanStop.SHORT:
-            if size <= self._options.max_record_bytes or not self._is_record_behind(pending, place):
+            if size <= self._options.max_record_bytes or not self._is_record_after(pending, place):
                 return None
-            return f"the record at {self._end + place} claims {size} bytes, and others lie within"
-        return f"what the master sent for {self._end + place} is no intact record: {reason.name}"
+            return f"the record at {self._end + place} claims {size} bytes, but other records lie within"
+        return f"the master sent no intact record for {self._end + place}: {reason.name}"
 
-    def _is_record_behind(self, pending: bytes, place: int) -> bool:
+    def _is_record_after(self, pending: bytes, place: int) -> bool:
         return kernel.find_record(pending, place + 1, len(pending), self._end) >= 0
 
     def _close(self, reason: str) -> list[Action]:

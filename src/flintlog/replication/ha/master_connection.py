@@ -1,6 +1,7 @@
-"""A slave's connection to its master: frames in, through a `Follower`, into the log; reports out.
+"""A slave's connection to its master: received frames go through a `Follower` into the log, and reports are sent back.
 
-Everything runs in the loop. Appending blocks it: what arrives meanwhile is appended, synced and reported together.
+Everything runs in the loop. Appending blocks the loop; frames that arrive meanwhile are appended, synced and reported
+together.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ log = logging.getLogger(__name__)
 _READ_BYTES: Final = 512 * 1024
 
 
-class MasterLine(asyncio.BufferedProtocol):
-    """See the module. `gone` is done when the connection is over, and says why."""
+class MasterConnection(asyncio.BufferedProtocol):
+    """See the module. `closed` is done when the connection is closed; its result is the reason."""
 
     def __init__(self, raw_log: RawLog, follower: Follower) -> None:
-        self.gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.has_appended = False
         self._raw = raw_log
         self._follower = follower
         self._frames = FrameReader()
-        # One for all reads: a transport would allocate as much, and give it back, for each of them.
+        # One buffer for all reads: otherwise the transport would allocate and free as much for each read.
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._transport: asyncio.Transport | None = None
 
@@ -42,11 +43,11 @@ class MasterLine(asyncio.BufferedProtocol):
         return f"{host}:{port}"
 
     def begin(self) -> None:
-        """Tell the master where our log ends: from then on it sends."""
+        """Report the end of our log, after which the master sends."""
         self.take(Connected(-1 if self._raw.is_empty else self._raw.end))
 
     def take(self, event: Event) -> None:
-        """One step of the follower and what it asks for."""
+        """Run one step of the follower and perform its actions."""
         try:
             for action in self._follower.step(event, now_ms()):
                 self._perform(action)
@@ -54,9 +55,9 @@ class MasterLine(asyncio.BufferedProtocol):
             self.close(str(failure) or type(failure).__name__)
 
     def close(self, reason: str) -> None:
-        """End the connection. The first reason counts."""
-        if not self.gone.done():
-            self.gone.set_result(reason)
+        """Close the connection. The first reason is kept."""
+        if not self.closed.done():
+            self.closed.set_result(reason)
         if self._transport is not None:
             self._transport.abort()
 
@@ -65,14 +66,14 @@ class MasterLine(asyncio.BufferedProtocol):
             self.close(action.reason)
         elif isinstance(action, Append):
             for start, stop in action.damage:
-                log.warning("the master's log is damaged from %d to %d; it is taken as it is", start, stop)
+                log.warning("the master's log is damaged from %d to %d; these bytes are copied unchanged", start, stop)
             end = self._raw.append(action.offset, action.data, damage=action.damage)
             self.has_appended = True
             self.take(Appended(end))
         elif self._transport is not None:
             self._transport.write(encode_report(action.log_end))
 
-    # ------------------------------------------------------------------ what the transport tells
+    # ------------------------------------------------------------------ called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -82,7 +83,7 @@ class MasterLine(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.gone.done():
+        if self.closed.done():
             return
         try:
             frames = self._frames.feed(bytes(self._buffer[:nbytes]))
@@ -98,5 +99,5 @@ class MasterLine(asyncio.BufferedProtocol):
 
 
 def now_ms() -> int:
-    """A clock that only goes forward."""
+    """Monotonic milliseconds."""
     return time.monotonic_ns() // 1_000_000

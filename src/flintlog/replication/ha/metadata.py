@@ -1,8 +1,7 @@
-"""What a slave needs besides the log: topics, groups, offsets, delay levels, request modes.
+"""The settings that a slave copies besides the log: topics, groups, offsets, delay levels, request modes.
 
-The master answers RocketMQ's five requests from its `config` folder; the slave asks for all of them every POLL_S and
-writes what has changed into its own, once the store's own parsers have taken all of it. RocketMQ's slaves and masters
-take part on either side.
+The master answers RocketMQ's five requests from its `config` folder. The slave sends all of them every POLL_S. It
+writes the changes into its own folder once the store's parsers have accepted all replies. Either side may be RocketMQ.
 
     code   reply                                              the slave's file
     21     dataVersion, topicConfigTable, ...                 topics.json                 replaced
@@ -27,9 +26,9 @@ from flintlog.remoting import codes
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.frame import Command
 from flintlog.remoting.server import Handler
-from flintlog.store.settings.preflight import Check, check_delay_offsets, check_groups, check_offsets, check_topics
 from flintlog.store.settings.consumer_offsets import LIGHT_TABLE
 from flintlog.store.settings.json_file import JsonFile, check_objects
+from flintlog.store.settings.preflight import Check, check_delay_offsets, check_groups, check_offsets, check_topics
 from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -40,9 +39,9 @@ _NO_VERSION: Final[JsonObject] = {"counter": 0, "stateVersion": 0, "timestamp": 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One of the five: its file, its members with what they are when there is no file, and what is only on the wire.
+    """One of the five: its file, its members with their defaults, and the members that exist only on the wire.
 
-    `if_there` are members that only some stores have.
+    `if_there` names members that only some stores have.
     """
 
     file: str
@@ -75,7 +74,7 @@ PARTS: Final[Mapping[int, _Part]] = {
 
 
 def _take_anything(file: JsonFile, content: JsonObject) -> None:
-    """No reader of ours."""
+    """Accept any content: flintlog does not read this file."""
 
 
 _CHECKS: Final[Mapping[int, Check]] = {
@@ -92,7 +91,7 @@ def handlers_of(store: Store) -> dict[int, Handler]:
 
 
 def handlers_for(store: Callable[[], Store]) -> dict[int, Handler]:
-    """The same of a store that may be opened anew meanwhile."""
+    """The same for a store that may be reopened meanwhile."""
 
     def handler_of(part: _Part) -> Handler:
         async def answer(request: Command) -> Command:
@@ -107,20 +106,20 @@ def _answer(store: Store, part: _Part, request: Command) -> Command:
     if part.is_merged:
         store.consumer_offsets.save()
     content = _file(store, part).load() or {}
-    told: JsonObject = {name: content.get(name, absent) for name, absent in part.members.items()}
-    told.update({name: content[name] for name in part.if_there if name in content})
+    sent: JsonObject = {name: content.get(name, absent) for name, absent in part.members.items()}
+    sent.update({name: content[name] for name in part.if_there if name in content})
     fields: dict[str, str] = {}
     if part.total is not None:
         name, member = part.total
-        table = told[member]
+        table = sent[member]
         fields[name] = str(len(table) if isinstance(table, dict) else 0)
-    told.update(part.wire_only)
-    body = encode_config_json(dict(sorted(told.items(), key=lambda item: str(item[0]))), pretty=False)
+    sent.update(part.wire_only)
+    body = encode_config_json(dict(sorted(sent.items(), key=lambda item: str(item[0]))), pretty=False)
     return request.reply(codes.SUCCESS, body, fields=fields)
 
 
 class MetadataFollower:
-    """The slave's side: asks its master again and again."""
+    """Copies the master's settings regularly."""
 
     def __init__(self, store: Store, client: RemotingClient, *, poll_s: float = POLL_S) -> None:
         self._store = store
@@ -147,21 +146,21 @@ class MetadataFollower:
             except FlintlogError as failure:
                 if str(failure) != self._trouble:
                     self._trouble = str(failure)
-                    log.warning("the master's settings cannot be followed: %s", failure)
+                    log.warning("the master's settings cannot be copied: %s", failure)
             await asyncio.sleep(self._poll_s)
 
     async def ask_all(self) -> dict[int, JsonObject]:
         """Ask for all parts."""
         return {code: await self.ask(code) for code in PARTS}
 
-    def write_all(self, told: Mapping[int, JsonObject]) -> bool:
-        """Write what is new of the parts, if all of them can be used; whether anything was."""
-        news = [(PARTS[code], self._checked(code, content)) for code, content in told.items()]
+    def write_all(self, received: Mapping[int, JsonObject]) -> bool:
+        """Write the changed parts, if all parts are valid; returns whether any was written."""
+        news = [(PARTS[code], self._checked(code, content)) for code, content in received.items()]
         written = [self._write(part, new) for part, new in news]
         return any(written)
 
     async def fetch(self, code: int) -> bool:
-        """Ask for one part and write it if it is new; whether anything was written."""
+        """Ask for one part and write it if it changed; returns whether it was written."""
         return await asyncio.to_thread(self.write_all, {code: await self.ask(code)})
 
     async def ask(self, code: int) -> JsonObject:
@@ -171,11 +170,11 @@ class MetadataFollower:
             raise PeerFailed(f"{self._client.address} answers request {code} with {reply.code}: {reply.remark}")
         return parse_config_object(reply.body)
 
-    def _checked(self, code: int, told: JsonObject) -> JsonObject:
-        """The file's new content; what the next opening of the store would refuse is refused here."""
+    def _checked(self, code: int, received: JsonObject) -> JsonObject:
+        """The file's new content; raises if the next opening of the store would refuse it."""
         part = PARTS[code]
         file = _file(self._store, part)
-        new = self._joined(part, file.load() or {}, told)
+        new = self._joined(part, file.load() or {}, received)
         try:
             check_objects(new, *part.members, *part.if_there)
             _CHECKS.get(code, _take_anything)(file, new)
@@ -183,12 +182,12 @@ class MetadataFollower:
             raise PeerFailed(f"{self._client.address} answers request {code} with {failure.what}") from None
         return new
 
-    def _joined(self, part: _Part, old: JsonObject, told: JsonObject) -> JsonObject:
-        new: JsonObject = {**old, **{name: told[name] for name in part.members if name in told}}
+    def _joined(self, part: _Part, old: JsonObject, received: JsonObject) -> JsonObject:
+        new: JsonObject = {**old, **{name: received[name] for name in part.members if name in received}}
         if part.is_merged:
             for name in (*part.members, *part.if_there):
-                if name in told:
-                    new[name] = _merged(old.get(name), told[name])
+                if name in received:
+                    new[name] = _merged(old.get(name), received[name])
         return new
 
     def _write(self, part: _Part, new: JsonObject) -> bool:
@@ -200,7 +199,7 @@ class MetadataFollower:
 
 def _merged(old: JsonValue, new: JsonValue) -> JsonValue:
     if not isinstance(new, dict):
-        return new  # to be refused
+        return new  # `_checked` refuses it
     return {**(old if isinstance(old, dict) else {}), **new}
 
 

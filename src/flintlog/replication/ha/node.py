@@ -1,16 +1,16 @@
-"""One node of a master and its slaves: a store, its role, and the ports that belong to it.
+"""A master or slave node: a store, its role, and its ports.
 
     master   HA port (the log)       remoting port: settings, comparison, status
-    slave    follows a master        remoting port: the same, of its own
+    slave    follows a master        remoting port: the same for its own store
 
-A Java slave asks for the topics at a broker's "fast" port, two below the other: a node listens there as well.
+A Java slave asks for the topics at a broker's "fast" port, two below the remoting port; a node listens there too.
 
-A slave becomes a master by `promote`, which reopens its store in that role. A slave whose log is not the beginning of
-such a master's has its store reopened with the rest cut off and kept aside (`flintlog/cut/`); from one that was not
-promoted since it takes nothing, and waits for somebody to decide.
+`promote` makes a slave a master by reopening its store in that role. When a slave's log is not a prefix of a promoted
+master's log, the slave reopens its store and cuts the rest off, which is kept in `flintlog/cut/`. If the master was not
+promoted, the slave takes nothing from it and waits for an operator's decision.
 
-Threads: all sockets are in `flintlog-ha`; a reopening runs in `flintlog-ha-reopen`, because the loop cannot wait for
-itself to end.
+Threads: all sockets run in `flintlog-ha`. A reopening runs in `flintlog-ha-reopen`, because the loop cannot wait for
+its own end.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from flintlog.replication.figures import NodeFigures, PeerFigures
 from flintlog.replication.ha.announce import Announced, announce
 from flintlog.replication.ha.compare import Compared, Comparisons, agreed_end, ask_master
 from flintlog.replication.ha.master import HaMaster
+from flintlog.replication.ha.master_epoch import FOREIGN, MasterEpochFile
 from flintlog.replication.ha.metadata import POLL_S, MetadataFollower, handlers_of
-from flintlog.replication.ha.master_epoch import FOREIGN, ReignFile
 from flintlog.replication.ha.slave import RECONNECT_S, HaSlave
 from flintlog.replication.loop_thread import LoopThread
 from flintlog.replication.status import NodeStatus, encode_status
@@ -45,7 +45,7 @@ _REOPEN_TIMEOUT_S: Final = 600.0
 
 
 class HaNode:
-    """A store and its place among its replicas. `start` and `stop` belong to one thread; the rest to any."""
+    """A store and its role among its replicas. One thread calls `start` and `stop`; any thread the other methods."""
 
     def __init__(
         self,
@@ -60,10 +60,11 @@ class HaNode:
         reconnect_s: float = RECONNECT_S,
         poll_s: float = POLL_S,
     ) -> None:
-        """`port` is that of the settings; `master_remoting` the master's, one below its HA port when not given.
+        """`port` is this node's remoting port; `master_remoting` the master's, by default one below its HA port.
 
-        `cut_to_master`: give up what contradicts any master. Without `compare_logs` a slave takes what follows its
-        end from whoever sends it, as RocketMQ's do: for a master whose other port cannot be reached.
+        With `cut_to_master` a slave discards records that differ from the master's, even if it was not promoted.
+        Without `compare_logs` a slave appends any bytes that follow its end, as RocketMQ's slaves do; use this for a
+        master whose remoting port cannot be reached.
         """
         self.path = path
         self.config = config
@@ -87,7 +88,7 @@ class HaNode:
 
     @property
     def store(self) -> Store:
-        """The store as it is open now; another one after a promotion or a cut."""
+        """The open store; a promotion or a cut replaces it."""
         with self._changing:
             if self._store is None:
                 raise StoreClosed("the node does not run", path=self.path)
@@ -95,7 +96,7 @@ class HaNode:
 
     @property
     def failure(self) -> FlintlogError | None:
-        """Why it does not run any more though nobody stopped it; None when it does. Any thread may ask."""
+        """The error that ended it without a call of `stop`; None when it runs. Any thread may call."""
         return self._failure
 
     @property
@@ -103,7 +104,7 @@ class HaNode:
         return self.config.broker_role == "SLAVE"
 
     def start(self) -> None:
-        """Open the store and take up the role."""
+        """Open the store and start its role."""
         with self._changing:
             if self.is_slave and self.config.ha_master_address is None:
                 raise InvalidConfig("a slave needs haMasterAddress", advice="give the master's HA host and port")
@@ -118,9 +119,9 @@ class HaNode:
 
     async def _take_up(self, store: Store) -> None:
         handlers = handlers_of(store)
-        reigns = ReignFile(store)
-        reign = reigns.load() if self.is_slave else reigns.begin()
-        handlers[COMPARE_LOG] = Comparisons(store.raw_log, reign).answer
+        epochs = MasterEpochFile(store)
+        epoch = epochs.load() if self.is_slave else epochs.begin()
+        handlers[COMPARE_LOG] = Comparisons(store.raw_log, epoch).answer
         handlers[GET_BROKER_HA_STATUS] = self._answer_status
         if not self.is_slave:
             self._master = HaMaster(store)
@@ -135,16 +136,16 @@ class HaNode:
         client = RemotingClient(remoting)
 
         async def agrees() -> bool:
-            return await self._agrees(store, client, reigns)
+            return await self._agrees(store, client, epochs)
 
-        async def tell(own_address: str) -> None:
+        async def announce_us(own_address: str) -> None:
             await announce(client, own_address, self.path)
 
         self._slave = HaSlave(
             store,
             address,
             compare=agrees,
-            announce=tell if self._compare_logs else None,
+            announce=announce_us if self._compare_logs else None,
             reconnect_s=self._reconnect_s,
         )
         await self._slave.start()
@@ -152,7 +153,7 @@ class HaNode:
         await self._metadata.start()
 
     def stop(self) -> None:
-        """Leave the role and close the store. A second call does nothing."""
+        """Stop the role and close the store. A second call does nothing."""
         with self._changing:
             thread, self._thread = self._thread, None
             try:
@@ -173,44 +174,44 @@ class HaNode:
         for failure in filter(None, ends):
             raise failure
 
-    # ------------------------------------------------------------------ changing places
+    # ------------------------------------------------------------------ changing the role
 
     def promote(self, role: str = "ASYNC_MASTER") -> None:
-        """Make a slave a master: its store is reopened and takes puts."""
+        """Make a slave a master: reopens its store, which then accepts puts."""
         with self._changing:
             self.stop()
             self.config = self.config.with_changes(broker_role=role)
             self.start()
 
-    async def _agrees(self, store: Store, client: RemotingClient, reigns: ReignFile) -> bool:
-        """Whether our log is the beginning of the master's; if not, a cut is on its way."""
+    async def _agrees(self, store: Store, client: RemotingClient, epochs: MasterEpochFile) -> bool:
+        """Whether our log is a prefix of the master's. If not, this raises or starts a reopening that cuts the log."""
         raw = store.raw_log
         if not self._compare_logs:
-            reigns.follow(FOREIGN)
+            epochs.follow(FOREIGN)
             return True
         theirs = await ask_master(client, raw.end, raw.end)
         if theirs is None:
-            reigns.follow(FOREIGN)
+            epochs.follow(FOREIGN)
             return True
 
         async def ask(start: int, stop: int) -> Compared:
             answer = await ask_master(client, start, stop)
             if answer is None:
-                raise PeerFailed(f"{client.address} compares no more")
+                raise PeerFailed(f"{client.address} no longer answers comparisons")
             return answer
 
         end = await agreed_end(
             raw,
             theirs,
             ask,
-            reigns.load(),
+            epochs.load(),
             max_range_bytes=self.config.max_checksum_range,
             cuts_for_any=self._cut_to_master,
         )
         if end == raw.end:
-            reigns.follow(theirs.reign)
+            epochs.follow(theirs.epoch)
             return True
-        log.warning("our log goes on to %d, the master's has something else from %d on", raw.end, end)
+        log.warning("our log ends at %d, but differs from the master's from %d on", raw.end, end)
         raw.ask_for_cut(end)
         self._reopening = threading.Thread(target=self._reopen, args=(store,), name="flintlog-ha-reopen", daemon=True)
         self._reopening.start()
@@ -235,15 +236,15 @@ class HaNode:
 
     def figures(self) -> NodeFigures:
         """The same, for metrics."""
-        told = self.status()
+        status = self.status()
         peers = (
-            PeerFigures(each.address, each.acknowledged, each.lag_bytes, each.is_in_sync) for each in told.replicas
+            PeerFigures(each.address, each.acknowledged, each.lag_bytes, each.is_in_sync) for each in status.replicas
         )
         return NodeFigures(
-            told.role,
-            told.log_start,
-            told.log_end,
-            is_connected=told.is_connected if told.master_address is not None else True,
+            status.role,
+            status.log_start,
+            status.log_end,
+            is_connected=status.is_connected if status.master_address is not None else True,
             peers=tuple(peers),
         )
 
@@ -260,7 +261,7 @@ class HaNode:
         )
 
     async def _answer_status(self, request: Command) -> Command:
-        store = self._store  # not under the lock: who holds it may wait for this loop
+        store = self._store  # without the lock: its holder may be waiting for this loop
         if store is None:
             raise StoreClosed("the node is stopping", path=self.path)
         return request.reply(SUCCESS, encode_status(self._status_of(store)))
@@ -274,5 +275,5 @@ def remoting_address(ha_address: str) -> str:
     """
     host, _, port = ha_address.rpartition(":")
     if not host or not port.isdecimal():
-        raise InvalidConfig(f"{ha_address!r} is no host and port")
+        raise InvalidConfig(f"{ha_address!r} is not a host and port")
     return f"{host}:{int(port) - 1}"

@@ -1,8 +1,8 @@
-"""The slave's way to its master: connects to the master's HA port, stays on the line, and comes back.
+"""The slave: connects to the master's HA port, follows it, and reconnects.
 
     compare with the master ─▶ connect ─▶ announce ─▶ frames ─▶ append ─▶ report ─▶ ... ─▶ closed ─▶ a pause ─▶ ...
 
-Everything runs in the loop it was started in; what happens on the line is in `slave_line.py`.
+Everything runs in the loop it was started in. `master_connection.py` handles the connection itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from flintlog.errors import FlintlogError
 from flintlog.replication.ha.follower import Follower, FollowOptions, Suspicions, Tick
-from flintlog.replication.ha.master_connection import MasterLine, now_ms
+from flintlog.replication.ha.master_connection import MasterConnection, now_ms
 from flintlog.store.log.commit_log import RECORD_SLACK_BYTES
 from flintlog.store.log.record_crc import crc_to_check
 from flintlog.store.store import Store
@@ -26,14 +26,14 @@ _TICK_S: Final = 0.5
 _CONNECT_TIMEOUT_S: Final = 5.0
 
 Compare = Callable[[], Awaitable[bool]]
-"""Whether the master's log goes on where ours ends; asked before each connection."""
+"""Whether our log is a prefix of the master's; called before each connection."""
 
 Announce = Callable[[str], Awaitable[None]]
-"""Tells the master whose connection this is, by our address of it, before it counts for anything."""
+"""Announces our end of a connection to the master, before the first report."""
 
 
 class HaSlave:
-    """Keeps the log of a store like its master's."""
+    """Copies the master's log into a store."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class HaSlave:
         self.address = address
         self.is_connected = False
         self._trouble: str | None = None
-        self._line: MasterLine | None = None
+        self._connection: MasterConnection | None = None
         self._host, self._port = host.strip("[]"), int(port)
         self._raw = store.raw_log
         self._compare = compare
@@ -66,15 +66,15 @@ class HaSlave:
 
     @property
     def trouble(self) -> str | None:
-        """Why it does not follow now; None when it does. Any thread may ask."""
-        line = self._line
-        return None if line is not None and line.has_appended else self._trouble
+        """Why it does not follow now; None when it does. Any thread may call."""
+        connection = self._connection
+        return None if connection is not None and connection.has_appended else self._trouble
 
     async def start(self) -> None:
         self._following = asyncio.create_task(self._follow())
 
     async def stop(self) -> None:
-        """Close the connection, and come back no more."""
+        """Close the connection and stop reconnecting."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
@@ -90,30 +90,30 @@ class HaSlave:
             await asyncio.sleep(self._reconnect_s)
 
     async def _session(self) -> str:
-        """Follow on one connection; why it ended."""
+        """Follow on one connection; returns why it ended."""
         loop = asyncio.get_running_loop()
         follower = Follower(self._options, now_ms(), self._suspicions)
-        line = MasterLine(self._raw, follower)
+        connection = MasterConnection(self._raw, follower)
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            await loop.create_connection(lambda: line, self._host, self._port)
+            await loop.create_connection(lambda: connection, self._host, self._port)
         try:
             if self._announce is not None:
-                await self._announce(line.local_address)
-            line.begin()
+                await self._announce(connection.local_address)
+            connection.begin()
             self.is_connected = True
-            self._line = line
-            while not line.gone.done():
-                await asyncio.wait([line.gone], timeout=_TICK_S)
-                line.take(Tick())
-            return line.gone.result()
+            self._connection = connection
+            while not connection.closed.done():
+                await asyncio.wait([connection.closed], timeout=_TICK_S)
+                connection.take(Tick())
+            return connection.closed.result()
         finally:
-            line.close("the slave has stopped")
-            if line.has_appended:
+            connection.close("the slave has stopped")
+            if connection.has_appended:
                 self._trouble = None
-            self._line = None
+            self._connection = None
 
     def _complain(self, reason: str) -> None:
-        """Say it once: the same trouble comes back with every attempt."""
+        """Log a reason once: every attempt repeats it."""
         if reason != self._trouble:
             self._trouble = reason
             log.warning("following %s: %s", self.address, reason)

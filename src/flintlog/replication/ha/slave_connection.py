@@ -1,10 +1,10 @@
-"""One slave's connection at its master: runs its `ReplicaFeed` and sends what that asks for.
+"""One slave's connection at its master: runs its `ReplicaFeed` and sends its frames.
 
-Everything runs in the loop. What is to be sent leaves before those who waited are woken, so that the slave is at work
-while they put again. A report takes along what was put since the last frame left: under load nobody has to wake the
-loop for a put.
+Everything runs in the loop. Frames are sent before waiting puts are woken, so that the slave works while their callers
+put again. Each report also sends the records that were put since the last frame, so under load no put has to wake the
+loop.
 
-A slave that reports and takes nothing of what it is sent is left too, though it is never silent.
+A slave that reports but reads none of the sent bytes is disconnected too.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ from flintlog.store.read.raw_log import RawLog
 
 FRAMES_A_TURN: Final = 16
 PATIENCE_S: Final = 0.002
-"""How long what was put lately may wait for the report on what was sent before; only a slow line takes that long."""
+"""How long new records may wait for the report on the last frames; only a slow connection takes that long."""
 STUCK_INTERVALS: Final = 3
-"""So many times the longest silence a full socket may stay as it is: a slow line needs longer than a living slave."""
+"""A full socket may make no progress for this many times the longest allowed silence: a slow connection needs time."""
 _READ_BYTES: Final = 4096
 _TICK: Final = Tick()
 
 
 @dataclass(frozen=True, slots=True)
-class LineOwner:
-    """Who is told of a connection's life; all calls come from the loop."""
+class ConnectionOwner:
+    """Callbacks of a connection; all are called in the loop."""
 
-    opened: Callable[[SlaveLine], None]
+    opened: Callable[[SlaveConnection], None]
     acknowledged: Callable[[], None]
-    closed: Callable[[SlaveLine, str | None], None]
-    """With the reason, when it was the master that had one."""
+    closed: Callable[[SlaveConnection, str | None], None]
+    """With the reason if the master closed the connection, else None."""
 
 
-class SlaveLine(asyncio.BufferedProtocol):
+class SlaveConnection(asyncio.BufferedProtocol):
     """See the module. Other threads may read `address` and `feed`'s positions."""
 
     def __init__(
-        self, raw_log: RawLog, options: FeedOptions, owner: LineOwner, *, most_bytes_a_second: int | None = None
+        self, raw_log: RawLog, options: FeedOptions, owner: ConnectionOwner, *, most_bytes_a_second: int | None = None
     ) -> None:
         self.host = ""
         self.address = ""
         self.feed = ReplicaFeed(options, _now_ms())
-        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._raw = raw_log
         self._owner = owner
         self._most_bytes_a_second = most_bytes_a_second
         self._frames_a_turn = FRAMES_A_TURN if most_bytes_a_second is None else 1
         self._reports = ReportReader()
-        # One for all reads: a transport would allocate a quarter of a MiB, and give it back, for each report.
+        # One buffer for all reads: otherwise the transport would allocate and free a quarter of a MiB for each report.
         self._buffer = bytearray(_READ_BYTES)
         self._transport: asyncio.Transport | None = None
         self._reason: str | None = None
@@ -77,7 +77,7 @@ class SlaveLine(asyncio.BufferedProtocol):
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether a report is still to come for what was sent."""
+        """Whether a report on sent bytes is still expected."""
         return self.feed.position is not None and self.feed.position > self.feed.acknowledged
 
     @property
@@ -85,18 +85,18 @@ class SlaveLine(asyncio.BufferedProtocol):
         return self._transport is None or self._transport.is_closing()
 
     def close(self, reason: str | None = None) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._reason = self._reason or reason
         if self._transport is not None:
-            self._transport.abort()  # what is not sent by now is of no use to a slave that is sent away
+            self._transport.abort()  # drops unsent bytes, which a closed slave does not need
 
     def look(self) -> None:
-        """The log may have grown, or time went on."""
+        """Run a step: the log may have grown, or time passed."""
         if self._is_full:
-            self._leave_if_stuck()
+            self._close_if_stuck()
         self._take(_TICK)
 
-    # ------------------------------------------------------------------ what the transport tells
+    # ------------------------------------------------------------------ called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -124,11 +124,11 @@ class SlaveLine(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self.gone.set_result(None)
+        self.closed.set_result(None)
         self._owner.closed(self, self._reason)
 
-    def _leave_if_stuck(self) -> None:
-        """End the connection when nothing has left the full socket for long."""
+    def _close_if_stuck(self) -> None:
+        """Close the connection when a full socket has sent nothing for too long."""
         if self._transport is None:
             return
         unsent_bytes, now_ms = self._transport.get_write_buffer_size(), _now_ms()
@@ -148,14 +148,14 @@ class SlaveLine(asyncio.BufferedProtocol):
             self.close(str(failure))
 
     def _step(self, event: Event, transport: asyncio.Transport) -> None:
-        """Steps of the feed until there is nothing to send, or enough for one turn."""
+        """Run steps of the feed until there is nothing to send, or enough for one turn."""
         frames: list[bytes] = []
         acknowledged = self.feed.acknowledged
         sent = 0
         for _ in range(self._frames_a_turn + 1):
             size = self._one_step(event, frames)
             sent += size
-            # A put that saw something in flight relies on us to see its record after the report for it was taken.
+            # A put that sees bytes in flight does not wake the loop. So look at the log once more after a report.
             if not size and event is _TICK:
                 break
             event = _TICK
@@ -168,7 +168,7 @@ class SlaveLine(asyncio.BufferedProtocol):
             self._owner.acknowledged()
 
     def _one_step(self, event: Event, frames: list[bytes]) -> int:
-        """One step; what it wants to be sent goes to `frames`. How many bytes of the log that is."""
+        """Run one step and add its frames to `frames`; returns their number of log bytes."""
         raw = self._raw
         bounds = LogBounds(raw.start, raw.end, raw.segment_size)
         can_send = not self._is_full and not self._is_held_back
@@ -185,20 +185,20 @@ class SlaveLine(asyncio.BufferedProtocol):
     def _read_frame(self, wanted: Send, frames: list[bytes]) -> int:
         data = self._raw.read(wanted.offset, wanted.size) if wanted.size else b""
         if len(data) != wanted.size:
-            self.close(f"what it needs at {wanted.offset} cannot be read")
+            self.close(f"the bytes that it needs at {wanted.offset} cannot be read")
             return 0
         frames.append(encode_frame(wanted.offset, data))
         return len(data)
 
     def _pace(self, sent: int, *, is_more: bool) -> None:
-        """See that the next turn comes: when the rate allows it, or at once, unless the socket is full."""
+        """Schedule the next turn: when the rate allows it, or at once unless the socket is full."""
         loop = asyncio.get_running_loop()
         if not self._is_watched:
             self._is_watched = True
             loop.call_later(PATIENCE_S, self._look_again)
         if self._most_bytes_a_second is not None:
             self._is_held_back = True
-            loop.call_later(sent / self._most_bytes_a_second, self._go_on)
+            loop.call_later(sent / self._most_bytes_a_second, self._resume)
         elif is_more and not self._is_full:
             loop.call_soon(self.look)
 
@@ -206,7 +206,7 @@ class SlaveLine(asyncio.BufferedProtocol):
         self._is_watched = False
         self.look()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._is_held_back = False
         self.look()
 

@@ -6,8 +6,8 @@
     +--------------------+                    +-----------------+------+----------------------+
     8                                         8                 4      n; 0 is a heartbeat
 
-No handshake and no checksum: whatever is to be trusted must be checked by the state machines. Lengths are bounded
-before anything is kept.
+There is no handshake and no checksum: the state machines check the bytes before they use them. Lengths are bounded
+before any bytes are kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flintlog.errors import FormatError
 REPORT_BYTES: Final = 8
 HEAD_BYTES: Final = 12
 MAX_DATA_BYTES: Final = 4 * 1024 * 1024 - HEAD_BYTES
-"""What fits into a Java slave's read buffer with its head."""
+"""The largest data that fits into a Java slave's read buffer with its head."""
 
 _REPORT = struct.Struct(">q")
 _HEAD = struct.Struct(">qi")
@@ -29,7 +29,7 @@ _HEAD = struct.Struct(">qi")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Bytes of the log and where they belong."""
+    """Bytes of the log and their offset."""
 
     offset: int
     data: bytes
@@ -40,7 +40,7 @@ class Frame:
 
 
 def encode_report(log_end: int) -> bytes:
-    """How far a slave's log goes.
+    """The end of a slave's log.
 
     >>> encode_report(258).hex()
     '0000000000000102'
@@ -56,13 +56,13 @@ def encode_frame(offset: int, data: bytes | memoryview = b"") -> bytes:
 
 
 class ReportReader:
-    """Cuts a slave's stream; of several reports only the last counts."""
+    """Splits a slave's stream; of several reports only the last counts."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> int | None:
-        """The newest whole report in what was received so far; None when there is no new one."""
+        """The newest whole report; None when there is no new one."""
         data = self._rest + data
         whole = len(data) - len(data) % REPORT_BYTES
         self._rest = data[whole:]
@@ -70,16 +70,16 @@ class ReportReader:
 
 
 class FrameReader:
-    """Cuts a master's stream. After a FormatError it is of no more use: close the connection."""
+    """Splits a master's stream. It cannot be used after a FormatError: close the connection."""
 
     def __init__(self, max_data_bytes: int = MAX_DATA_BYTES) -> None:
         self._max_data_bytes = max_data_bytes
         self._rest = bytearray()
         self._wanted = HEAD_BYTES
-        """How many bytes make the frame whole that `rest` begins with, as far as is known."""
+        """The known size of the frame at the start of `_rest`."""
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are now whole."""
+        """The frames that are now complete."""
         if self._rest:
             self._rest += data
             if len(self._rest) < self._wanted:

@@ -5,8 +5,8 @@
     waiting         SCHEDULE_TOPIC_XXXX   level - 1        the same, and DELAY, REAL_TOPIC, REAL_QID
     delivered       orders                3                as waiting
 
-RocketMQ means to take DELAY off a delivered message, but writes the property text before it does, so all three stay on
-disk; they stay here too. Both texts are in the order of a Java map that was parsed from a record: capacity 128.
+RocketMQ removes DELAY from a delivered message only after it has encoded the properties, so all three stay on disk.
+They stay here too. Both property texts are in the order of a Java map that was parsed from a record: capacity 128.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from flintlog.derive.entries import can_be_topic
 from flintlog.errors import FormatError, InvalidMessage
 from flintlog.format.java import parse_int
+from flintlog.format.message_fields import merged_properties
 from flintlog.format.properties import (
     DELAY_TIME_LEVEL,
     REAL_QUEUE_ID,
@@ -27,26 +27,24 @@ from flintlog.format.properties import (
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
 )
-from flintlog.format.record import SCHEDULE_TOPIC
+from flintlog.format.record import HALF_TOPIC, SCHEDULE_TOPIC
 from flintlog.format.sys_flag import TRANSACTION_MASK, TransactionType
-from flintlog.kernel.reference.encoder import merged_properties
+from flintlog.format.topics import can_be_topic
 from flintlog.services.rebuilding import put_again
 from flintlog.store.model.message import Message
-from flintlog.store.runtime.service import Rewritten
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.runtime.service import Rewritten
 
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-
-# A level goes before a time: RocketMQ drops these when a message has both.
+# A level wins over a time: RocketMQ drops these when a message has both.
 _TIMER_PROPERTIES: Final = frozenset({TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS})
 _DELAYABLE: Final = frozenset({TransactionType.NONE, TransactionType.COMMIT})
 
 
 def scheduled(message: Message, level_count: int) -> Rewritten:
-    """A message with a delay level as it waits for its time.
+    """Return a message with a delay level in the form in which it waits.
 
-    RocketMQ lowers a level that is too high to the highest one; here it is refused, because a message would come
-    sooner than was asked for.
+    RocketMQ lowers a level that is too high to the highest one. Here it is refused, because the message would be
+    delivered sooner than the caller asked.
     """
     level = message.delay_level
     if not 1 <= level <= level_count:
@@ -65,7 +63,7 @@ def scheduled(message: Message, level_count: int) -> Rewritten:
 
 
 def destination(properties: Mapping[str, str]) -> tuple[str, int]:
-    """Topic and queue that a waiting message is for; `InvalidMessage` when it names none that could exist."""
+    """The topic and queue of a waiting message; `InvalidMessage` when they are missing or cannot exist."""
     topic = properties.get(REAL_TOPIC, "")
     if not can_be_topic(topic):
         raise InvalidMessage(f"a delayed message for the topic {topic!a}")
@@ -81,6 +79,6 @@ def destination(properties: Mapping[str, str]) -> tuple[str, int]:
 
 
 def delivered(waiting: StoredMessage) -> Rewritten:
-    """A message whose time has come, as its consumers get it."""
+    """Return a due message in the form that consumers get."""
     topic, queue_id = destination(waiting.properties)
     return Rewritten(put_again(waiting, topic, queue_id, waiting.properties))

@@ -1,12 +1,12 @@
-"""How far each delay level was delivered: `config/delayOffset.json`.
+"""The delivered offset of each delay level: `config/delayOffset.json`.
 
     {
       "dataVersion":{ "counter":3, "stateVersion":0, "timestamp":1794785033297 },
       "offsetTable":{ 1:15, 2:15, 3:18, 18:0 }           level: queue offset of the next message to deliver
     }
 
-A level is in the table once a message was found in its queue. Levels that are no longer configured stay in it, as
-they do in RocketMQ's.
+A level is in the table once a message was found in its queue. As in RocketMQ, levels that are no longer configured
+stay in it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 from flintlog.format.config_json import JsonObject
 from flintlog.store.runtime.clock import Milliseconds
-from flintlog.store.settings.preflight import parse_delay_offsets
 from flintlog.store.settings.json_file import JsonFile
+from flintlog.store.settings.preflight import parse_delay_offsets
 
 FILE_NAME: Final = "delayOffset.json"
 VERSION_STEP: Final = 200
@@ -37,8 +37,8 @@ class DelayOffsets:
         self.is_dirty = False
 
     def load(self) -> None:
-        """Take over what the file says; when no file has the right shape this raises, and they are left alone."""
-        content = self.file.load(lambda told: parse_delay_offsets(told, self.file.path))
+        """Load the file. Raises when neither the file nor its backup has the right shape, and changes neither."""
+        content = self.file.load(lambda found: parse_delay_offsets(found, self.file.path))
         if content is None:
             return
         self._table = parse_delay_offsets(content, self.file.path)
@@ -48,11 +48,11 @@ class DelayOffsets:
         self._timestamp = version.get("timestamp", self._timestamp)
 
     def get(self, level: int) -> int | None:
-        """The next offset of a level; None when nothing of it was ever seen."""
+        """The next offset of a level; None when no message of it was ever seen."""
         return self._table.get(level)
 
     def set(self, level: int, offset: int) -> None:
-        """Note a level's progress; it is saved with the next `save`."""
+        """Set a level's next offset; the next `save` writes it."""
         self._update_count += 1
         if self._update_count % VERSION_STEP == 0:
             self._counter += 1
@@ -63,17 +63,17 @@ class DelayOffsets:
             self.is_dirty = True
 
     def save(self) -> None:
-        """Write the file, if it is not what it already says."""
+        """Write the file, unless its content would stay the same."""
         self.file.save(self.content())
         self.is_dirty = False
 
     def content(self) -> JsonObject:
-        """What the file is to say."""
+        """The content to write."""
         version = {"counter": self._counter, "stateVersion": self._state_version, "timestamp": self._timestamp}
         return {"dataVersion": version, "offsetTable": self.as_table()}
 
     def as_table(self) -> dict[int, int]:
-        """Every level that is known, the lowest first."""
+        """Every known level, the lowest first."""
         return dict(sorted(self._table.items()))
 
 

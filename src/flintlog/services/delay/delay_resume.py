@@ -1,18 +1,18 @@
-"""What a crash left delivered but not recorded: found again in the log, so that it is not delivered twice.
+"""Finds deliveries that a crash left unrecorded, so that they are not repeated.
 
     delayOffset.json      level 1: 15          saved every few seconds, in RocketMQ's form
     flintlog/delay.json   {1: 15} at 81920     the same table, and the end of the log when it was saved
 
-In a ledger's member both come from the group (`MARK_PART`): the leader that delivered may have been another.
+A member of a ledger group reads both from the group (`MARK_PART`), because another leader may have delivered.
 
-RocketMQ delivers everything again that it delivered since it last saved. Here the log itself tells: deliveries of a
-level are in the order of its queue, and those behind the noted end belong to messages from the saved offset on. So
-each waiting message is compared with the next delivery behind that end in its real queue; as long as they are the
-same, it was delivered. The comparison is by everything that a delivery copies, so a message that only looks delayed
-ends the search: at worst something is delivered twice, as RocketMQ would, and never is something left out.
+After a crash RocketMQ repeats every delivery since its last save. Here the log shows which messages were delivered.
+The deliveries of a level are in the order of its queue, and those after the noted end belong to messages from the saved
+offset on. So each waiting message is compared with the deliveries after that end in its real queue, in order. The
+first message without an equal delivery ends the search. The comparison covers everything that a delivery copies. At
+worst a message is delivered twice, as in RocketMQ; none is skipped.
 
-The note counts only if its table is the one in `delayOffset.json`; after a RocketMQ broker it is not. And only with its
-checksum: an end that a wrong bit made lower would let older equal messages pass for deliveries.
+The note is used only if its table equals the one in `delayOffset.json` (it differs after a RocketMQ broker has run),
+and only if its checksum is right: if a flipped bit lowered the end, older equal messages would be taken for deliveries.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from flintlog.format.properties import DELAY_TIME_LEVEL
 from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.services.delay.delay_message import destination
 from flintlog.services.delay.delay_offsets import DelayOffsets
-from flintlog.services.log_tail import first_behind
-from flintlog.store.runtime.note_file import NoteFile, Offset
+from flintlog.services.log_tail import first_after
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.runtime.note_file import NoteFile, Offset
 
 if TYPE_CHECKING:
     from flintlog.store.store import Store
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STALE_BYTES: Final = 64 * 1024 * 1024
-"""Log behind a note after which it is renewed before the next delivery: it bounds the search of the next opening."""
+"""A note is renewed when the log has grown by this much; this bounds the search at the next opening."""
 
 MARK_PART: Final = "delayMark"
-"""Where the note stands in what a ledger's group shares."""
+"""The note's name in the state that a ledger group shares."""
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """A note: how far each level was delivered when the log ended at this offset."""
+    """A note: each level's next offset when the log ended at `log_end`."""
 
     offsets: dict[int, Offset]
     log_end: Offset
@@ -62,7 +62,7 @@ class DeliveryMark:
         self._log_end = -1
 
     def load(self, offsets: Mapping[int, int]) -> Noted | None:
-        """The note, if it was made together with these offsets."""
+        """The note, if it was saved with these offsets."""
         noted = self._load()
         return noted if noted is not None and noted.offsets == dict(offsets) else None
 
@@ -73,11 +73,11 @@ class DeliveryMark:
         try:
             return msgspec.convert(shared, Noted, strict=False)
         except msgspec.ValidationError as error:
-            log.warning("what the group shares about deliveries is of no use: %s", error)
+            log.warning("the group's shared note about delay deliveries is ignored: %s", error)
             return None
 
     def note(self, offsets: Mapping[int, int]) -> Noted:
-        """That everything delivered so far is below these offsets, and lies in the log as it is now."""
+        """Make a note: all deliveries so far are of messages below these offsets, and lie before the log's end."""
         return Noted(dict(offsets), self._store.max_physical_offset)
 
     def save(self, noted: Noted) -> None:
@@ -86,12 +86,12 @@ class DeliveryMark:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the log has outgrown the note, so that it is to be renewed before the next delivery."""
+        """Whether the note must be renewed before the next delivery."""
         return self._log_end < 0 or self._store.max_physical_offset - self._log_end >= STALE_BYTES
 
 
 class _Deliveries:
-    """Deliveries behind a note, by level and real queue, each to be taken once and in order."""
+    """Deliveries after a note, by level and real queue. Each is taken once and in order."""
 
     def __init__(self, store: Store, log_end: int) -> None:
         self._store = store
@@ -99,7 +99,7 @@ class _Deliveries:
         self._queues: dict[tuple[str, int], dict[int, deque[bytes]]] = {}
 
     def take(self, level: int, waiting: StoredMessage) -> bool:
-        """Whether this message was delivered; the delivery is then used up."""
+        """Whether this message was delivered; if so, its delivery is taken."""
         topic, queue_id = destination(waiting.properties)
         if (topic, queue_id) not in self._queues:
             self._queues[topic, queue_id] = self._read(topic, queue_id)
@@ -113,9 +113,8 @@ class _Deliveries:
 
     def _read(self, topic: str, queue_id: int) -> dict[int, deque[bytes]]:
         by_level: dict[int, deque[bytes]] = {}
-        for message in _messages(
-            self._store, topic, queue_id, first_behind(self._store, topic, queue_id, self._log_end)
-        ):
+        start = first_after(self._store, topic, queue_id, self._log_end)
+        for message in _messages(self._store, topic, queue_id, start):
             text = "" if message is None else message.properties.get(DELAY_TIME_LEVEL, "")
             if message is not None and text.isdecimal():
                 by_level.setdefault(int(text), deque()).append(_fingerprint(message))
@@ -125,27 +124,27 @@ class _Deliveries:
 def deliveries_after(
     noted: Noted | None, store: Store, offsets: DelayOffsets, delays_ms: Sequence[int]
 ) -> dict[int, int]:
-    """Levels that were delivered further than was recorded, and where they go on."""
+    """The next offset of each level that was delivered further than recorded."""
     if noted is None:
         return {}
     deliveries = _Deliveries(store, noted.log_end)
     found: dict[int, int] = {}
     for level in range(1, len(delays_ms) + 1):
         for waiting in _messages(store, SCHEDULE_TOPIC, level - 1, offsets.get(level) or 0):
-            # Behind one that cannot be read, an equal one might be taken for delivered.
+            # After an unreadable message, a later equal one might be taken for delivered.
             if waiting is None:
                 break
             try:
                 if not deliveries.take(level, waiting):
                     break
             except (InvalidMessage, FormatError):
-                continue  # passed over when its time came
+                continue  # skipped when it was due
             found[level] = waiting.queue_offset + 1
     return found
 
 
 def _messages(store: Store, topic: str, queue_id: int, offset: int) -> Iterator[StoredMessage | None]:
-    """The messages of a queue from an offset on; None for one that cannot be read."""
+    """The messages of a queue from an offset on; None for an unreadable one."""
     for place in range(max(offset, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id)):
         entry = store.entry(topic, queue_id, place)
         try:

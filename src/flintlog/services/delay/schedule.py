@@ -1,19 +1,19 @@
-"""Delay levels: messages that wait as long as their level says, and are then put into the queue they were sent to.
+"""Delay levels: a message waits as long as its level says and is then put into its real queue.
 
     put ─▶ SCHEDULE_TOPIC_XXXX/<level - 1>        the queue entry's tags code is the time of delivery
                  │
-                 └─ when that has come ─▶ the real queue ─▶ flush ─▶ config/delayOffset.json
+                 └─ at that time ─▶ the real queue ─▶ flush ─▶ config/delayOffset.json
 
-All messages of a level wait equally long, so its queue is in the order of delivery: only its first message has to be
-looked at, however many wait behind it. Nothing is polled; the service sleeps until the earliest first message is due.
+All messages of a level wait equally long, so its queue is in the order of delivery, and only its first message has to
+be examined. The service does not poll; it sleeps until the earliest first message is due.
 
-Two promises. An offset is saved only after every delivery below it is on disk, so what was recorded as delivered was
-delivered and is not delivered again. And a level stands still at a put that fails until it succeeds, so nothing
-overtakes and nothing is lost. A message that can never be delivered (damaged, or without a destination) is passed
-over, which the log says; it stays in the store.
+Two guarantees. An offset is saved only after every delivery below it is durable, so a delivery that was recorded
+happened and is not repeated. And a level stops at a put that fails until it succeeds, so order is kept and no message
+is lost. A message that can never be delivered (damaged, or without a destination) is skipped with an error in the
+process's log; it stays in the store.
 
-In a ledger's group both hold across leaders: offsets are the group's before they are saved, and a new leader finds in
-the log what was delivered since.
+In a ledger group both hold across leaders: offsets are shared with the group before they are saved, and a new leader
+finds later deliveries in the log.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.services.delay.delay_message import delivered, scheduled
 from flintlog.services.delay.delay_offsets import FILE_NAME, DelayOffsets
 from flintlog.services.delay.delay_resume import MARK_PART, DeliveryMark, deliveries_after
-from flintlog.store.runtime.jobs import NEVER
-from flintlog.store.settings.json_file import JsonFile
 from flintlog.store.model.message import Message, PutStatus, Receipt
-from flintlog.store.queues.entries import CqUnit
-from flintlog.store.runtime.service import Rewritten
-from flintlog.store.settings.shared_state import Part
 from flintlog.store.model.stored_message import StoredMessage
 from flintlog.store.put.writable import Putting
+from flintlog.store.queues.entries import CqUnit
+from flintlog.store.runtime.jobs import NEVER
+from flintlog.store.runtime.service import Rewritten
+from flintlog.store.settings.json_file import JsonFile
+from flintlog.store.settings.shared_state import Part
 
 if TYPE_CHECKING:
     from flintlog.store.store import Store
@@ -47,18 +47,18 @@ log = logging.getLogger(__name__)
 
 NAME: Final = "schedule"
 OFFSETS_PART: Final = "delayOffset"
-"""Where the offsets stand in what a ledger's group shares."""
+"""The offsets' name in the state that a ledger group shares."""
 
 RETRY_MS: Final = 100
-"""When a put was refused, or a stored message cannot be seen yet."""
+"""The pause after a refused put, or while a stored message is not visible yet."""
 
 BATCH_COUNT: Final = 256
-"""Most deliveries of a level between two looks at whether the store is closing; they share one flush."""
+"""Most deliveries of a level in one run; they share one flush. The store may close between two runs."""
 
 
 @dataclass(slots=True)
 class _Level:
-    """One level: `offset` is next to deliver, `end` is behind the last message that is known to be stored."""
+    """One level: `offset` is the next to deliver, `end` the offset after the last message known to be stored."""
 
     number: int
     delay_ms: int
@@ -72,7 +72,7 @@ class _Level:
 
 
 class ScheduleService:
-    """Delivers delayed messages. `run_due` owns the offsets; `_lock` guards what `stored` tells it."""
+    """Delivers delayed messages. `run_due` owns the offsets; `_lock` guards what `stored` reports to it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -92,25 +92,23 @@ class ScheduleService:
     # ------------------------------------------------------------------ the store's calls
 
     def start(self) -> None:
-        """Load the offsets, bring them into their queues, and find what a crash left delivered but not recorded."""
+        """Load the offsets, bring them within their queues, and find unrecorded deliveries of a crashed process."""
         self._offsets.load()
         self._store.report(self._offsets.file.findings)
         found = deliveries_after(self._mark.load(self._offsets.as_table()), self._store, self._offsets, self._delays_ms)
         for number, offset in found.items():
-            log.info(
-                "delay level %d goes on at %d: what lies before was delivered, though not recorded", number, offset
-            )
+            log.info("delay level %d continues at %d: earlier messages were delivered but not recorded", number, offset)
         for number, delay_ms in enumerate(self._delays_ms, start=1):
             self._levels.append(self._load_level(number, delay_ms, found.get(number)))
         self._warn_of_unknown_levels()
 
     def rewrite(self, message: Message) -> Rewritten:
-        """The message as it waits; `InvalidMessage` for a level that there is not."""
+        """Return the message in the form in which it waits; `InvalidMessage` for an unknown level."""
         self._putting.level = message.delay_level
         return scheduled(message, len(self._delays_ms))
 
     def stored(self, receipt: Receipt) -> None:
-        """A message waits; wake up for it if it is due before everything else."""
+        """Note that a message waits, and wake the service if it is due before all others."""
         level = self._levels[self._putting.level - 1]
         due_at_ms = receipt.store_timestamp + level.delay_ms
         with self._lock:
@@ -124,13 +122,13 @@ class ScheduleService:
             self._store.nudge(NAME)
 
     def run_due(self) -> int:
-        """Deliver what is due, save if it is time, and say when there will be something to do again."""
+        """Deliver due messages, save if it is time, and return when to run again."""
         now_ms = self._store.now_ms()
         delivered_before = self.delivered_count
         with self._lock:
-            self._wants_at_ms = NEVER  # should this run fail, the next message that is stored calls for another
+            self._wants_at_ms = NEVER  # if this run fails, the next stored message starts another
         for level in self._levels:
-            # Further ahead than the level's delay it can only be if the clock was turned back.
+            # A due time further ahead than the level's delay means that the clock was turned back.
             if not now_ms < level.due_at_ms <= now_ms + level.delay_ms:
                 self._deliver_due(level, now_ms)
         if self.delivered_count > delivered_before:
@@ -143,17 +141,17 @@ class ScheduleService:
             return self._wants_at_ms
 
     def stop(self) -> None:
-        """Save; when that fails, what was saved before stands, and the next start finds the rest in the log."""
+        """Save. If that fails, the last save stays valid, and the next start finds later deliveries in the log."""
         self._note_waiting()
         try:
             self._save()
         except SyncFailed as failure:
             log.error("the delay levels' progress was not saved: %s", failure)
         except (NotLeading, PutFailed) as failure:
-            log.info("the delay levels' progress was not brought to the group: %s", failure)
+            log.info("the delay levels' progress was not shared with the group: %s", failure)
 
     def running_stats(self) -> dict[str, str]:
-        """RocketMQ's figures: `scheduleMessageOffset_<level>` is what was delivered and what was put, with a comma."""
+        """RocketMQ's figures: `scheduleMessageOffset_<level>` is "delivered offset,maximum offset"."""
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
             for level, offset in self._offsets.as_table().items()
@@ -167,7 +165,7 @@ class ScheduleService:
         recorded = self._offsets.get(number)
         offset = max(low, min(recorded or 0, high))
         if recorded is not None and offset != recorded:
-            log.warning("delay level %d goes on at %d, not at %d: that is not in its queue", number, offset, recorded)
+            log.warning("delay level %d continues at %d: %d is not in its queue", number, offset, recorded)
         if found is not None:
             offset = max(offset, found)
         if recorded is not None or found is not None:
@@ -185,7 +183,7 @@ class ScheduleService:
     # ------------------------------------------------------------------ delivering
 
     def _deliver_due(self, level: _Level, now_ms: int) -> None:
-        """Deliver a level's messages whose time has come, and note when the next one's comes."""
+        """Deliver a level's due messages, and set when its next one is due."""
         puts: list[Putting | None] = []
         next_at_ms = self._begin_due(level, now_ms, puts)
         if not self._end(level, puts):
@@ -198,7 +196,7 @@ class ScheduleService:
                 self._offsets.set(level.number, level.offset)
 
     def _begin_due(self, level: _Level, now_ms: int, puts: list[Putting | None]) -> int | None:
-        """Put a batch of what is due, None for what is passed over; when to look again, None when the queue ends."""
+        """Put a batch of due messages (None for a skipped one); returns when to look again, None at the queue's end."""
         for place in range(level.offset, level.offset + BATCH_COUNT):
             entry = self._store.entry(SCHEDULE_TOPIC, level.queue_id, place)
             if entry is None:
@@ -208,7 +206,7 @@ class ScheduleService:
                 return due_at_ms
             if self._mark.is_stale:
                 if puts:
-                    return now_ms  # what is noted is what was delivered, and that is not over
+                    return now_ms  # a note may name only finished deliveries, and these are not
                 self._save()
             put = self._begin(level, entry)
             puts.append(put)
@@ -217,7 +215,7 @@ class ScheduleService:
         return now_ms
 
     def _due_at_ms(self, level: _Level, entry: CqUnit, now_ms: int) -> int:
-        """The time in the queue entry. One that lies beyond the level's delay was made by another clock: now, then."""
+        """The time in the queue entry; now, if that is further ahead than the delay: the clock was turned back."""
         code = entry.tags_code
         if code is None:
             waiting = self._read(entry)
@@ -225,17 +223,17 @@ class ScheduleService:
         return now_ms if code > now_ms + level.delay_ms else code
 
     def _find_next(self, level: _Level, now_ms: int) -> None:
-        """There was no entry at the level's offset: its queue ends there, or is not written yet, or has a hole."""
+        """Decide what a missing entry means: the queue ends there, or is not written yet, or has a hole."""
         high = self._store.max_offset(SCHEDULE_TOPIC, level.queue_id)
         if level.offset < high:
             if self._store.entry(SCHEDULE_TOPIC, level.queue_id, level.offset) is not None:
-                level.due_at_ms = now_ms  # it has come meanwhile
+                level.due_at_ms = now_ms  # written meanwhile
                 return
-            behind = self._store.get(SCHEDULE_TOPIC, level.queue_id, level.offset, max_count=1).next_offset
-            if behind > level.offset:
-                log.error("delay level %d has no messages %d to %d", level.number, level.offset, behind - 1)
-                level.offset, level.due_at_ms = behind, now_ms
-                self._offsets.set(level.number, behind)
+            next_offset = self._store.get(SCHEDULE_TOPIC, level.queue_id, level.offset, max_count=1).next_offset
+            if next_offset > level.offset:
+                log.error("delay level %d has no messages %d to %d", level.number, level.offset, next_offset - 1)
+                level.offset, level.due_at_ms = next_offset, now_ms
+                self._offsets.set(level.number, next_offset)
                 return
         with self._lock:
             level.end = max(level.end, high)
@@ -252,7 +250,7 @@ class ScheduleService:
             return None
 
     def _begin(self, level: _Level, entry: CqUnit) -> Putting | None:
-        """Put one message into its real queue; None when it can never be put, and is passed over."""
+        """Put one message into its real queue; None when it can never be put and is skipped."""
         waiting = self._read(entry)
         try:
             if waiting is None:
@@ -264,7 +262,7 @@ class ScheduleService:
             return None
 
     def _end(self, level: _Level, puts: list[Putting | None]) -> bool:
-        """Move on past what was put; False when one has to be tried again."""
+        """Move the level past its finished puts; False when one has to be retried."""
         try:
             while puts:
                 put = puts.pop(0)
@@ -287,7 +285,7 @@ class ScheduleService:
         return True
 
     def _make_visible(self) -> None:
-        """One sync for all that was delivered, where each put would have had its own."""
+        """Flush once for all deliveries, instead of once per put."""
         if self._store.config.flush == "sync":
             self._store.flush()
         self._store.wait_dispatched()
@@ -295,7 +293,7 @@ class ScheduleService:
     # ------------------------------------------------------------------ saving
 
     def _note_waiting(self) -> None:
-        """A level is in the table as soon as a message waits, though none was delivered."""
+        """Enter each level in the table as soon as a message waits in it, even before its first delivery."""
         for level in self._levels:
             if level.end > level.offset and self._offsets.get(level.number) is None:
                 self._offsets.set(level.number, level.offset)

@@ -1,7 +1,7 @@
 """The timer's checkpoint in use: `config/timercheck`.
 
-It never says more than what is durable already: whoever writes it has synced the commit log (what was delivered), the
-timer log and the wheel (what was entered) before. Its fields lie in one sector, so they change together.
+It never claims more than is durable. Its writer first syncs the commit log (deliveries), then the timer log and the
+wheel (entered messages). Its fields lie in one sector, so they change together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TimerCheckpointFile:
         self.values = TimerCheckpoint()
 
     def load(self) -> bool:
-        """Read the file; False when there is none or it says nothing."""
+        """Read the file; False when it is missing, malformed or all zeros."""
         held = self._medium.stat(self._path)
         if held is None or held.is_directory or held.size != TIMER_CHECKPOINT_SIZE:
             return False
@@ -41,7 +41,7 @@ class TimerCheckpointFile:
         return any(data)
 
     def write(self, *, read_ms: int, log_flushed: int, queue_offset: int, now_ms: int) -> None:
-        """Write down how far things are, durably; the version goes up when that is further than before."""
+        """Write the progress durably; the version grows when the progress changed."""
         values, old = self.values, self.values
         if (read_ms, queue_offset) != (old.read_ms, old.queue_offset):
             values = replace(values, timestamp=now_ms, counter=values.counter + 1)

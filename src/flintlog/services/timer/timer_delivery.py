@@ -1,8 +1,8 @@
-"""Delivery: the messages of a slot that is over go to their own topics, in the order in which they were put.
+"""Delivery: when a slot's time is over, its messages are put into their own topics, in the order of their puts.
 
-Cancellations are looked at first: they hold for the whole slot. A message that is due later than the window is put into
-the timer's topic again. What the store cannot take now is tried again, from the message at which it stopped; RocketMQ
-gives such a message up after three tries.
+Cancellations are read first, because they apply to the whole slot. A message that is due later than the window is put
+into the timer's topic again. When the store refuses a message, delivery later resumes with that message; RocketMQ drops
+it after three tries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class TimerDelivery:
-    """Delivers slots; keeps how far it is within one, so that a retry goes on there."""
+    """Delivers slots, and remembers its place within a slot, so that a retry resumes there."""
 
     def __init__(self, store: Store, files: TimerFiles, queue: TimerQueue, metrics: TimerMetrics) -> None:
         self.unsaved_count = 0
@@ -41,14 +41,14 @@ class TimerDelivery:
         self._late_done: set[int] = set()
 
     def deliver_slot(self, slot_ms: int, now_ms: int) -> bool:
-        """Deliver one slot; False when the store takes no more for now."""
+        """Deliver one slot; False when the store refused a message for now."""
         units = [unit for _, unit in self._files.log.chain(self._files.wheel.slot_at(slot_ms).last)]
         units.reverse()
         cancellations = self._cancellations(units)
         cancelled = {timed.cancels for timed in cancellations}
         if slot_ms != self._slot_ms:
             self._slot_ms, self._done = slot_ms, 0
-            self._leave(cancellations)
+            self._count_out(cancellations)
         for unit in units[self._done :]:
             if not self._deliver(unit, cancelled, now_ms):
                 return False
@@ -58,7 +58,7 @@ class TimerDelivery:
         return True
 
     def take_rolled(self) -> bool:
-        """Whether something was rolled since the last call: it must be entered before the next slot is delivered."""
+        """Whether a message was rolled since the last call: it must be entered before the next slot is delivered."""
         has_rolled, self._has_rolled = self._has_rolled, False
         return has_rolled
 
@@ -66,30 +66,30 @@ class TimerDelivery:
         found = [self._queue.timed_at(unit) for unit in units if unit.cancels]
         return [timed for timed in found if timed is not None and timed.cancels is not None]
 
-    def _leave(self, done: Iterable[Timed]) -> None:
-        """Count what waits no longer."""
+    def _count_out(self, done: Iterable[Timed]) -> None:
+        """Take messages that no longer wait out of the counts."""
         for timed in done:
             self._metrics.add(timed.topic, -timed.step)
 
     def _deliver(self, unit: TimerUnit, cancelled: Collection[str | None], now_ms: int) -> bool:
-        """Do what is due with one unit; False when the store takes no more for now, and nothing was done."""
+        """Deliver, roll or drop one unit; False when the store refused it for now, and nothing was done."""
         if unit.cancels:
             return True
         timed = self._queue.timed_at(unit)
         if timed is None:
-            log.warning("the message at %d, due now, is gone from the log", unit.physical_offset)
+            log.warning("the due message at %d is no longer in the log", unit.physical_offset)
             return True
         rebuilt = self._rebuilt(unit, timed, cancelled, now_ms)
         if rebuilt is not None and not self._put(rebuilt):
             return False
         self._has_rolled |= rebuilt is not None and unit.rolls
-        self._leave([timed])  # only now: what is refused is tried again, and waits meanwhile
+        self._count_out([timed])  # only now: a refused message still waits
         return True
 
     def _rebuilt(
         self, unit: TimerUnit, timed: Timed, cancelled: Collection[str | None], now_ms: int
     ) -> Rewritten | None:
-        """What is to be put for a unit; None when it was cancelled."""
+        """The message to put for a unit; None when it was cancelled."""
         if cancelled and self._key_of(timed) in cancelled:
             return None
         if unit.rolls:
@@ -97,7 +97,7 @@ class TimerDelivery:
         return delivered(timed, unit.entered_ms, now_ms) if timed.cancels is None else None
 
     def deliver_late(self, late: list[Timed], cancelled: Collection[tuple[int, str]]) -> bool:
-        """Deliver messages whose slot is over already; False when the store takes no more, and then call again."""
+        """Deliver messages whose slot is already over; after False (the store refused one) call again."""
         now_ms = self._store.now_ms()
         due = [
             timed
@@ -117,14 +117,14 @@ class TimerDelivery:
         return None if timed.key is None else cancel_key(timed.topic, timed.key, with_topic=self._with_topic)
 
     def _put(self, rebuilt: Rewritten) -> bool:
-        """Put a message; False when the store takes none for now. Saving flushes it."""
+        """Put a message; False when the store refused it for now. The next save makes it durable."""
         try:
-            receipt = self._store.put_rebuilt(rebuilt, wait=False)
+            receipt = self._store.put_rebuilt(rebuilt, wait=False, check=False)
         except InvalidMessage as error:
-            log.error("a message for %s can never be stored, and is passed over: %s", rebuilt.message.topic, error)
+            log.error("a message for %s can never be stored and is skipped: %s", rebuilt.message.topic, error)
             return True
         if receipt.physical_offset < 0:
-            log.warning("the store takes no more for now: %s", receipt.status)
+            log.warning("the store refuses timed messages for now: %s", receipt.status)
             return False
         self.unsaved_count += 1
         return True

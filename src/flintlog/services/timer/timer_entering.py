@@ -1,11 +1,11 @@
-"""Entering: what the queue holds becomes units in the timer log, chained in the slots of the wheel.
+"""Entering: each message of the queue becomes a unit in the timer log, chained in its slot of the wheel.
 
-A batch of messages is chained in memory first: the position of each unit is known before it is written, so a batch
-costs one write and one change of each slot.
+A batch of messages is chained in memory first. The position of each unit is known before it is written, so a batch
+costs one write and one change per slot.
 
     unit k: previous = the head of its slot,  the slot's head = unit k
 
-A message whose slot was delivered already is late, and is delivered at once.
+A message whose slot was already delivered is late, and is delivered at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_DELAY_MS: Final = (1 << 31) - 1
 
 
 class TimerEntering:
-    """Goes through the queue from `next_offset` on."""
+    """Enters the queue's messages from `next_offset` on."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class TimerEntering:
         self._late_done: set[int] = set()
 
     def enter(self, read_ms: int, write_ms: int) -> bool:
-        """Enter everything that is visible; False when something late could not be delivered now."""
+        """Enter all visible messages; False when a late one could not be delivered now."""
         stop = self._queue.max_offset
         start = max(self.next_offset, self._queue.min_offset)
         if start >= stop:
             return True
-        # A slot before the time that was read is late, unless the clock was turned back below it.
+        # A slot before `read_ms` is late, unless the clock was turned back to before that slot.
         late_before_ms = min(read_ms, write_ms)
-        for page, behind in self._queue.pages(start, stop):
+        for page, next_offset in self._queue.pages(start, stop):
             pending = [timed for timed in page if not self._past.is_over(timed)]
             late = [timed for timed in pending if timed.slot_ms < late_before_ms and not self._is_done_late(timed)]
             if late and not self._delivery.deliver_late(late, self._past.cancelled):
@@ -71,7 +71,7 @@ class TimerEntering:
             self._late_done.update(timed.message.queue_offset for timed in late)
             in_time = [timed for timed in pending if timed.slot_ms >= late_before_ms and not self._is_done_late(timed)]
             self._chain(in_time, read_ms, write_ms)
-            self.next_offset = behind
+            self.next_offset = next_offset
             self._late_done.clear()
         if stop >= self._past.known_before:
             self._past.forget()
@@ -79,11 +79,11 @@ class TimerEntering:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether everything that was entered, or may have been delivered, before the last stop was looked at again."""
+        """Whether all messages that were entered, or perhaps delivered, before the last stop were examined again."""
         return self.next_offset >= max(self._past.entered_before, self._past.known_before)
 
     def _is_done_late(self, timed: Timed) -> bool:
-        """Whether it was delivered by a round that then failed, before all of its page was entered."""
+        """Whether it was delivered in a round that failed before its whole page was entered."""
         return timed.message.queue_offset in self._late_done
 
     def _chain(self, page: list[Timed], read_ms: int, write_ms: int) -> None:
@@ -93,10 +93,10 @@ class TimerEntering:
             fitting = page[place : place + room]
             self._files.log.append(self._units(fitting, position, read_ms, write_ms))
             place += len(fitting)
-            self.next_offset = fitting[-1].message.queue_offset + 1  # should there be no room for the rest
+            self.next_offset = fitting[-1].message.queue_offset + 1  # in case the next file cannot be created
 
     def _units(self, page: list[Timed], position: int, read_ms: int, write_ms: int) -> bytes:
-        """The units of messages from a position on; their slots are changed to point at them."""
+        """Encode the units of messages for a position, and point their slots at them."""
         wheel, units, slots = self._files.wheel, bytearray(len(page) * UNIT_SIZE), dict[int, Slot]()
         for number, timed in enumerate(page):
             slot_ms, magic = self._slot_for(timed.slot_ms, read_ms, write_ms)
@@ -106,7 +106,7 @@ class TimerEntering:
             slot = slots.get(time) or wheel.slot_at(slot_ms)
             place = number * UNIT_SIZE
             message, here = timed.message, position + place
-            entered_ms = min(write_ms, slot_ms + _MAX_DELAY_MS)  # the delay has 32 bits, and may be below 0
+            entered_ms = min(write_ms, slot_ms + _MAX_DELAY_MS)  # the delay has 32 bits and may be negative
             UNIT.pack_into(
                 units, place, UNIT_SIZE, slot.last, magic, entered_ms, slot_ms - entered_ms,
                 message.physical_offset, message.size, timed.topic_hash, 0,
@@ -119,9 +119,9 @@ class TimerEntering:
         return bytes(units)
 
     def _slot_for(self, slot_ms: int, read_ms: int, write_ms: int) -> tuple[int, int]:
-        """The slot that a message goes into, and its magic: one that is due later than the window goes half-way."""
+        """The slot and the magic for a message; one that is due later than the window gets an earlier slot to roll."""
         window_ms, precision_ms = self._window_ms, self._files.precision_ms
-        if slot_ms < read_ms:  # the clock was turned back: not before it comes here again
+        if slot_ms < read_ms:  # the clock was turned back: wait until it reaches `read_ms` again
             return read_ms, MAGIC_DEFAULT | MAGIC_ROLL
         beyond_ms = slot_ms - write_ms - window_ms
         magic = MAGIC_DEFAULT
@@ -129,6 +129,6 @@ class TimerEntering:
             slots = window_ms // precision_ms
             step = slots // 2 if beyond_ms < slots // 3 * precision_ms else slots
             slot_ms, magic = write_ms + step * precision_ms, magic | MAGIC_ROLL
-        # After a very long stop the oldest slots are still to be delivered: theirs must not be taken.
+        # After a very long stop the oldest slots are not delivered yet: do not overwrite them.
         last_ms = read_ms + self._files.wheel.span_ms - precision_ms
         return (slot_ms, magic) if slot_ms <= last_ms else (last_ms, magic | MAGIC_ROLL)

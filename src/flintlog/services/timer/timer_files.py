@@ -1,9 +1,9 @@
-"""The timer's files, where RocketMQ has them, and the order in which they are made durable.
+"""The timer's files, at RocketMQ's paths, and the order in which they are made durable.
 
     commit log ─▶ timer log ─▶ timer wheel ─▶ checkpoint
 
-Each only refers to those before it, so what a file says is there after any crash. What it does not say yet is found
-again from the queue.
+Each file refers only to those before it, so after any crash its references are valid. Messages that are not in these
+files yet are read again from the queue.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 TIMER_PART: Final = "timer"
-"""Where the checkpoint stands in what a ledger's group shares: a leader's wheel and log are its own."""
+"""The checkpoint's name in the state that a ledger group shares. The wheel and the timer log are not shared."""
 
 
 class TimerFiles:
-    """Wheel, log and checkpoint of one store; `wheel` is there after `open_wheel` or `make_wheel`."""
+    """Wheel, log and checkpoint of one store; `wheel` is set by `open_wheel` or `make_wheel`."""
 
     wheel: TimerWheel
 
@@ -39,18 +39,18 @@ class TimerFiles:
         self._store = store
 
     def open_wheel(self) -> TimerWheel | None:
-        """The wheel that is there, if it is one."""
+        """Open the existing wheel; None when it is missing or has another size."""
         wheel = TimerWheel.open(self._wheel_path, self._slots, self.precision_ms, self._store.medium)
         if wheel is not None:
             self.wheel = wheel
         return wheel
 
     def make_wheel(self) -> None:
-        """An empty wheel in the place of whatever is there."""
+        """Replace the wheel with an empty one."""
         self.wheel = TimerWheel.make(self._wheel_path, self._slots, self.precision_ms, self._store.medium)
 
     def flush(self, read_ms: int, queue_offset: int) -> None:
-        """Write down that slots before a time are delivered and the queue is entered up to an offset."""
+        """Record durably that slots before `read_ms` are delivered and the queue is entered up to an offset."""
         self._store.flush()
         self._store.share({TIMER_PART: _shared(read_ms, queue_offset, self._store.max_physical_offset)})
         self.log.flush()

@@ -1,8 +1,8 @@
 """The timer log in use: `timerlog/`, an append-only log of 52-byte units in segments.
 
-A unit's position is known before it is written, so that a batch of units can be chained in memory and appended in few
-writes. Units are entered in the order of the timer's queue, so their physical offsets only grow: that is what recovery
-searches by. One thread at a time appends.
+A unit's position is known before it is written, so a batch of units can be chained in memory and appended in few
+writes. Units are entered in the order of the timer's queue, so their physical offsets only grow: recovery can
+binary-search them. One thread at a time appends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flintlog.disk.media.medium import Medium
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DiskError, FormatError, WrongFileSize
-from flintlog.format.names import SEGMENT_NAME_DIGITS
+from flintlog.format.names import is_segment_name
 from flintlog.format.timer import (
     NO_UNIT,
     UNIT_SIZE,
@@ -38,7 +38,7 @@ class TimerLog:
     # Loading
 
     def load(self) -> bool:
-        """Find the files; False when their sizes are not the configured one."""
+        """Find the files; False when a file has another size than configured, or one is missing between others."""
         try:
             self.segments.load()
         except WrongFileSize:
@@ -47,10 +47,10 @@ class TimerLog:
         return not self.segments.gaps()
 
     def remove_files(self) -> None:
-        """Begin anew: remove the files, and nothing else that lies there."""
+        """Remove the log's files, and no other file in the directory."""
         self.segments.shut_down()
         for info in reversed(self._medium.listing(self._path)):
-            if not info.is_directory and len(info.name) == SEGMENT_NAME_DIGITS and info.name.isdecimal():
+            if not info.is_directory and is_segment_name(info.name):
                 self._medium.remove(self._path / info.name)
         if self._medium.exists(self._path):
             self._medium.sync_directory(self._path)
@@ -58,7 +58,7 @@ class TimerLog:
         self.segments.load()
 
     def cut(self, position: int) -> None:
-        """Keep only what lies before a position, whatever the files hold behind it."""
+        """Keep only the bytes before a position, and clear all after it."""
         self.segments.truncate(position, clear=True)
 
     # Places
@@ -69,7 +69,7 @@ class TimerLog:
 
     @property
     def end(self) -> int:
-        """Where the next unit goes, unless that is the end of a file."""
+        """The end of the written bytes; the next unit goes there, or into a new file when this one is full."""
         return self.segments.max_wrote
 
     @property
@@ -87,21 +87,16 @@ class TimerLog:
         return place if place >= self.start else NO_UNIT
 
     def place(self, position: int) -> int:
-        """Where the unit of a position lies: behind the last unit of a file that is the next file."""
+        """The place of the unit at a position; after a file's last unit that is the start of the next file."""
         base = position // self.segments.segment_size * self.segments.segment_size
         return position if (position - base) // UNIT_SIZE < self._per_file else base + self.segments.segment_size
-
-    @staticmethod
-    def behind(place: int) -> int:
-        """The position behind the unit at a place."""
-        return place + UNIT_SIZE
 
     def count_between(self, start: int, stop: int) -> int:
         """How many units lie between two places."""
         return self._number(stop) - self._number(start)
 
     def place_after(self, start: int, count: int) -> int:
-        """The place so many units behind another."""
+        """The place `count` units after another."""
         file, rest = divmod(self._number(start) + count, self._per_file)
         return file * self.segments.segment_size + rest * UNIT_SIZE
 
@@ -112,7 +107,7 @@ class TimerLog:
     # Reading
 
     def unit_at(self, position: int) -> TimerUnit | None:
-        """The unit at a position; None when there is none, or nothing that could be one."""
+        """The unit at a position; None when there is no valid one."""
         segment = self.segments.find(position)
         selected = None if segment is None else segment.select(position - segment.base, UNIT_SIZE)
         if selected is None:
@@ -124,7 +119,7 @@ class TimerLog:
                 return None
 
     def chain(self, last: int) -> Iterator[tuple[int, TimerUnit]]:
-        """The units of a slot with their positions, newest first; ends where the chain does or was deleted."""
+        """The units of a slot with their positions, newest first; stops at a unit that was deleted."""
         position = last
         while position != NO_UNIT:
             unit = self.unit_at(position)
@@ -138,7 +133,7 @@ class TimerLog:
     # Appending
 
     def room(self) -> tuple[int, int]:
-        """Where the next units go and how many fit there; makes the next file when the last is full."""
+        """The position for the next units and how many fit there; creates the next file when the last is full."""
         segment = self._last_with_room()
         return segment.base + segment.wrote_position, self._per_file - segment.wrote_position // UNIT_SIZE
 
@@ -153,7 +148,7 @@ class TimerLog:
         return segment
 
     def append(self, units: bytes) -> None:
-        """Append units that fit, as `room` said."""
+        """Append units, at most as many as `room` returned."""
         segment = self.segments.last
         if segment is None or not segment.append(units):
             raise DiskError(f"{len(units)} bytes do not fit into the timer log", path=self._path)
@@ -161,7 +156,7 @@ class TimerLog:
     # Deleting
 
     def delete_before(self, physical_offset: int, now_ms: int) -> int:
-        """Delete files whose units all point below an offset of the commit log; never the last one."""
+        """Delete files whose units all point below an offset of the commit log; the last file stays."""
 
         def is_over(segment: Segment) -> bool:
             last = self.unit_at(segment.base + (self._per_file - 1) * UNIT_SIZE)

@@ -1,12 +1,12 @@
-"""Timed messages: how they are asked for, how they wait in the timer's topic, how they come out again.
+"""Timed messages: as they are put, as they wait in the timer's topic, and as they are delivered.
 
-    asked for   TIMER_DELIVER_MS (deliver_at_ms), TIMER_DELAY_MS or TIMER_DELAY_SEC
+    put         TIMER_DELIVER_MS (deliver_at_ms), TIMER_DELAY_MS or TIMER_DELAY_SEC
     waiting     topic rmq_sys_wheel_timer, queue 0; and TIMER_OUT_MS, REAL_TOPIC, REAL_QID
     rolled      the same again, and TIMER_ENQUEUE_MS, TIMER_ROLL_TIMES, TIMER_DEQUEUE_MS
     delivered   topic and queue of REAL_TOPIC and REAL_QID; and TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS
 
-All properties stay on the record, as with RocketMQ. TIMER_OUT_MS names the slot: the last multiple of the precision
-that lies before the moment of delivery. Slots are delivered when they are over, so nothing comes early.
+All properties stay on the record, as in RocketMQ. TIMER_OUT_MS names the slot: the last multiple of the precision
+before the moment of delivery. A slot is delivered when its time is over, so no message is early.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Final
 
 import msgspec
 
-from flintlog.derive.entries import can_be_topic
 from flintlog.errors import FormatError, InvalidMessage
 from flintlog.format.java import parse_int, string_hash
 from flintlog.format.properties import (
@@ -40,24 +39,25 @@ from flintlog.format.properties import (
     join_properties,
 )
 from flintlog.format.timer import TIMER_TOPIC
+from flintlog.format.topics import can_be_topic
 from flintlog.services.rebuilding import put_again
 from flintlog.store.model.message import Message
-from flintlog.store.runtime.service import Rewritten
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.runtime.service import Rewritten
 
 LATE_MS: Final = (1 << 63) - 1
-"""TIMER_ENQUEUE_MS of a message that was late when it was found: it was never entered in the wheel."""
+"""TIMER_ENQUEUE_MS of a late message, which was never entered in the wheel."""
 
 RECALL_TAG: Final = "_RECALL_TAG_"
 
 _LONG = re.compile(r"[+-]?[0-9]{1,19}")
 _LONG_MAX = (1 << 63) - 1
-# What a delivery adds at most: three names, their longest numbers and the separators.
+# A delivery adds at most three names, their longest numbers and the separators.
 _ROOM_FOR_DELIVERY = 3 * (len(TIMER_ENQUEUE_MS) + 19 + 2)
 
 
 def parse_long(text: str | None) -> int | None:
-    """`Long.parseLong`, and None where Java raises."""
+    """`Long.parseLong`; None where Java throws."""
     if text is None or not _LONG.fullmatch(text):
         return None
     value = int(text)
@@ -68,9 +68,9 @@ def parse_long(text: str | None) -> int | None:
 
 
 def deliver_time(properties: Mapping[str, str], now_ms: int) -> int | None:
-    """When a message with these properties wants to be delivered; None when what they say is no number.
+    """When a message with these properties is to be delivered; None when the value is not a number.
 
-    As in RocketMQ, a delay in seconds goes before one in milliseconds, and both before a moment.
+    As in RocketMQ, a delay in seconds wins over one in milliseconds, and both over a moment.
     """
     seconds, milliseconds = properties.get(TIMER_DELAY_SEC), properties.get(TIMER_DELAY_MS)
     if seconds is not None:
@@ -83,7 +83,7 @@ def deliver_time(properties: Mapping[str, str], now_ms: int) -> int | None:
 
 
 def slot_of(deliver_ms: int, precision_ms: int) -> int:
-    """The slot for a moment of delivery: the last one that is over when the moment has come.
+    """The slot for a moment of delivery: the last one that is over at that moment.
 
     >>> slot_of(10_500, 1000), slot_of(10_000, 1000)
     (10000, 9000)
@@ -92,7 +92,7 @@ def slot_of(deliver_ms: int, precision_ms: int) -> int:
 
 
 def plain(message: Message, properties: dict[str, str]) -> Rewritten:
-    """A message that does not wait, with the properties that ask for it."""
+    """A message that is stored at once; it keeps the properties that asked for a time."""
     return Rewritten(_with(message, properties), NEW_MAP_CAPACITY)
 
 
@@ -103,7 +103,7 @@ def waiting(message: Message, properties: dict[str, str], slot_ms: int) -> Rewri
     properties[REAL_QUEUE_ID] = str(message.queue_id)
     if not _has_room(properties):
         raise InvalidMessage(
-            f"the properties leave no room for those that a delivery adds ({_ROOM_FOR_DELIVERY} bytes)",
+            f"the properties leave no room for the {_ROOM_FOR_DELIVERY} bytes that a delivery adds",
             status="PROPERTIES_SIZE_EXCEEDED",
         )
     return Rewritten(
@@ -127,7 +127,7 @@ def _with(message: Message, properties: dict[str, str]) -> Message:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A message that waits, as the timer's topic holds it."""
+    """A waiting message of the timer's topic."""
 
     message: StoredMessage
     slot_ms: int
@@ -136,18 +136,18 @@ class Timed:
     queue_id: int
     roll_times: int
     cancels: str | None
-    """The unique key that it cancels; None for a message that is to be delivered."""
+    """The unique key of the message that it cancels; None for a message to deliver."""
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What a message shares with its rolled and delivered copies, and with no other message."""
+        """Equal for a message and its rolled and delivered copies, and different for other messages."""
         message = self.message
         place = (self.topic, self.queue_id, self.slot_ms, self.cancels)
         return (*place, message.born_timestamp, message.born_host, message.body_crc, len(message.body), self.key)
 
     @property
     def step(self) -> int:
-        """What it changes the number of waiting messages by when it is entered; the opposite when it leaves."""
+        """The change of the waiting count when it is entered; subtracted again when it is done."""
         return 1 if self.cancels is None else -1
 
     @property
@@ -156,7 +156,7 @@ class Timed:
 
 
 def parse_timed(message: StoredMessage) -> Timed | None:
-    """What a message of the timer's topic asks for; None when it could never be delivered."""
+    """Parse a message of the timer's topic; None when it could never be delivered."""
     properties = message.properties
     slot_ms = parse_long(properties.get(TIMER_OUT_MS))
     topic = properties.get(REAL_TOPIC, "")
@@ -173,18 +173,18 @@ def parse_timed(message: StoredMessage) -> Timed | None:
 
 @lru_cache(maxsize=1024)
 def _topic_hash(topic: str) -> int | None:
-    """Java's hash of a topic; None for what cannot be one."""
+    """Java's hash of a topic; None for an impossible topic."""
     return string_hash(topic) if can_be_topic(topic) else None
 
 
 def delivered(timed: Timed, entered_ms: int, now_ms: int) -> Rewritten:
-    """A message as it is put into its own topic."""
+    """The message in the form in which it is put into its own topic."""
     properties = {**timed.message.properties, TIMER_ENQUEUE_MS: str(entered_ms), TIMER_DEQUEUE_MS: str(now_ms)}
     return _rebuilt(timed.message, timed.topic, timed.queue_id, properties)
 
 
 def rolled(timed: Timed, entered_ms: int, now_ms: int) -> Rewritten:
-    """A message that is due later than the window, as it is entered again."""
+    """The copy of a message that is due later than the window, to be entered again."""
     properties = {**timed.message.properties, TIMER_ENQUEUE_MS: str(entered_ms)}
     properties[TIMER_ROLL_TIMES] = str(timed.roll_times + 1)
     properties[TIMER_DEQUEUE_MS] = str(now_ms)
@@ -201,6 +201,6 @@ def cancel_key(topic: str, unique_key: str, *, with_topic: bool) -> str:
 
 
 def cancellation(topic: str, unique_key: str, deliver_ms: int, key: str) -> Message:
-    """The message that cancels another one, as RocketMQ's recall makes it."""
+    """The message that cancels another one, in the form of RocketMQ's recall."""
     properties = {TIMER_DEL_UNIQKEY: key, UNIQ_KEY: unique_key}
     return Message(topic, b"0", tags=RECALL_TAG, properties=properties, deliver_at_ms=deliver_ms)

@@ -1,6 +1,7 @@
-"""How many timed messages wait, by the topic that they wait for: `config/timermetrics`, as RocketMQ counts them.
+"""How many timed messages wait, by real topic: `config/timermetrics`, counted as RocketMQ does.
 
-The counts are figures and nothing is decided by them: they are written now and then, and may be off after a crash.
+The counts are figures only and no decision depends on them. They are written from time to time, and may be wrong after
+a crash.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _MAP_CAPACITY = 1024
 
 
 class TimerMetrics:
-    """Counts by topic; changed by the timer's job alone."""
+    """Counts by topic. Only the timer's job changes them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -30,7 +31,7 @@ class TimerMetrics:
         self._is_changed = False
 
     def load(self, *, is_void: bool) -> None:
-        """Take the counts that were saved, unless everything is entered and so counted anew."""
+        """Load the saved counts; with `is_void` only the version, because all messages will be counted again."""
         found = self._file.load_figures(lambda content: check_objects(content, "dataVersion", "timingCount"))
         self._store.report(self._file.findings)
         version = _member(found, "dataVersion")

@@ -1,8 +1,8 @@
-"""The timer's topic, as its service reads it: page by page in order, or one message by the unit that points at it.
+"""Reads the timer's topic: page by page in order, or one message by the unit that points at it.
 
-This queue is the truth about what waits; wheel and timer log only say where to find what is due. A message that can
-never be delivered, because its record is damaged or its properties do not say where to, is passed over and said so: it
-must not keep those behind it waiting.
+This queue defines which messages wait; wheel and timer log only locate the due ones. A message that can never be
+delivered (its record is damaged, or its properties name no time or destination) is skipped with a warning, so that it
+does not block those after it.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class TimerQueue:
         return self._store.max_offset(TIMER_TOPIC, 0)
 
     def pages(self, start: int, stop: int) -> Iterator[tuple[list[Timed], int]]:
-        """What waits from an offset on, some at a time, each with the offset behind it; all below `stop` is read."""
-        for messages, behind in read_pages(self._store, TIMER_TOPIC, 0, start, stop):
-            yield [timed for message in messages if (timed := self._parse(message)) is not None], behind
+        """Pages of waiting messages from `start` up to `stop`, each with the offset after its last message."""
+        for messages, next_offset in read_pages(self._store, TIMER_TOPIC, 0, start, stop):
+            yield [timed for message in messages if (timed := self._parse(message)) is not None], next_offset
 
     def _parse(self, message: StoredMessage) -> Timed | None:
         timed = parse_timed(message)
         if timed is None:
-            log.warning("message %d of %s says not when or where to: passed over", message.queue_offset, TIMER_TOPIC)
+            log.warning("message %d of %s has no valid time or destination: skipped", message.queue_offset, TIMER_TOPIC)
         return timed
 
     def timed_at(self, unit: TimerUnit) -> Timed | None:
-        """The message that a unit was made for; None when it is gone, or another one lies there."""
+        """The message that a unit was made for; None when it was deleted, is damaged, or another one lies there."""
         try:
             message = self._store.message_at(unit.physical_offset)
         except DamagedRecord:
@@ -64,13 +64,13 @@ class TimerQueue:
 def read_pages(
     store: Store, topic: str, queue_id: int, start: int, stop: int
 ) -> Iterator[tuple[list[StoredMessage], int]]:
-    """The messages of a queue, some at a time, each time with the offset behind them; damaged ones are left out."""
+    """Pages of a queue's messages, each with the offset after its last message; damaged messages are skipped."""
     offset = start
     while offset < stop:
         try:
             page = store.get(topic, queue_id, offset, max_count=min(1024, stop - offset))
         except DamagedRecord as damage:
-            log.error("message %d of %s is passed over: %s", offset, topic, damage)
+            log.error("message %d of %s is skipped: %s", offset, topic, damage)
             offset += 1
             yield [], offset
             continue

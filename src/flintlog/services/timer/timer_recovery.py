@@ -1,20 +1,20 @@
-"""What the timer goes on with after a stop, whatever the stop was and whatever became of its files.
+"""Restores the timer's state after any stop, whatever happened to its files.
 
-    checkpoint, wheel and log fit together    units behind the checkpoint that point at what they say are kept; entering
-                                              goes on behind the last of them
-    the commit log was cut below a unit       that unit and all behind it are taken back, slot by slot
-    anything else                             wheel and log are made anew from the queue
+    checkpoint, wheel and log are consistent  valid units after the checkpoint are kept; entering continues after the
+                                              last of them
+    the commit log was cut below a unit       that unit and all later ones are removed, slot by slot
+    anything else                             wheel and log are rebuilt from the queue
 
-A wheel is believed when the head of every slot that is still due is a unit of that slot, and the newest unit of the log
-is the head of its slot. A unit is believed when the record that it points at is the message it was made for.
+A wheel is valid when the head of every slot that is still due is a unit of that slot, and the newest unit of the log
+is the head of its slot. A unit is valid when the record at its offset is the message it was made for.
 
-What waits follows from the queue and the checkpoint's time alone, but for two things. A message that was rolled
-stands in the queue again: its older self is over. And without a checkpoint nobody knows what was delivered, so the
-topics that messages waited for are searched for them. `Past` keeps both.
+The queue and the checkpoint's time determine which messages wait, with two exceptions. A rolled message has a newer
+copy in the queue, so the older one must be left out. And without a checkpoint it is unknown which messages were
+delivered, so their topics are searched for deliveries. `Past` holds both.
 
-In a ledger's group the leader before this one may have been another member, with a wheel and a log of its own. Then the
-group's checkpoint says more than the one that is here, and everything is made anew from the queue; what was delivered
-behind the group's checkpoint is looked for in the topics.
+In a ledger group another member may have led before, with its own wheel and log. Then the group's checkpoint is ahead
+of the local one. Everything is rebuilt from the queue, and deliveries after the group's checkpoint are searched for in
+the topics.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flintlog.format.properties import TIMER_DEQUEUE_MS
-from flintlog.format.timer import NO_UNIT, Slot, TimerCheckpoint, TimerUnit
-from flintlog.services.log_tail import first_behind
+from flintlog.format.timer import NO_UNIT, UNIT_SIZE, Slot, TimerCheckpoint, TimerUnit
+from flintlog.services.log_tail import first_after
 from flintlog.services.timer.timer_files import TIMER_PART, TimerFiles
 from flintlog.services.timer.timer_log import TimerLog
 from flintlog.services.timer.timer_message import Timed, parse_timed
@@ -43,7 +43,7 @@ _DELIVERED = -1
 
 @dataclass(slots=True)
 class Past:
-    """What was done with messages that stand in the queue before an offset."""
+    """The messages that were entered, rolled, delivered or cancelled before the stop."""
 
     entered_before: int = 0
     read_ms: int = 0
@@ -52,7 +52,7 @@ class Past:
     known_before: int = 0
 
     def is_over(self, timed: Timed) -> bool:
-        """Whether nothing is left to be done with a message. Asked once a message, in the queue's order."""
+        """Whether a message is done. Call once per message, in the queue's order."""
         offset = timed.message.queue_offset
         if offset < self.entered_before and timed.slot_ms < self.read_ms:
             return True
@@ -65,14 +65,14 @@ class Past:
         return False
 
     def forget(self) -> None:
-        """All of them were asked for."""
+        """Drop the copies and cancellations: all messages that they concern were examined."""
         self.copies.clear()
         self.cancelled.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Where the timer goes on."""
+    """Where the timer continues."""
 
     read_ms: int
     queue_offset: int
@@ -82,14 +82,14 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class SharedCheckpoint:
-    """A group's checkpoint, and where the log ended when it was written."""
+    """A group's checkpoint, and the log's end when it was written."""
 
     checkpoint: TimerCheckpoint
     log_end: int
 
 
 class TimerRecovery:
-    """Brings the files of one timer into a state to go on with; used once, at the start."""
+    """Makes the files of one timer consistent. Used once, at the start."""
 
     def __init__(self, store: Store, files: TimerFiles, queue: TimerQueue, window_ms: int) -> None:
         self._store = store
@@ -118,25 +118,25 @@ class TimerRecovery:
         return self._rebuild(checkpoint if has_checkpoint else None, delivered_from=log_end)
 
     def _shared_checkpoint(self) -> SharedCheckpoint | None:
-        told = self._store.shared(TIMER_PART)
-        if told is None:
+        shared = self._store.shared(TIMER_PART)
+        if shared is None:
             return None
-        read_ms, queue_offset, log_end = (told.get(name) for name in ("readMs", "queueOffset", "logEnd"))
+        read_ms, queue_offset, log_end = (shared.get(name) for name in ("readMs", "queueOffset", "logEnd"))
         if not (isinstance(read_ms, int) and isinstance(queue_offset, int) and isinstance(log_end, int)):
             return None
         return SharedCheckpoint(TimerCheckpoint(read_ms=read_ms, queue_offset=queue_offset), log_end)
 
     def _covers(self, checkpoint: TimerCheckpoint) -> bool:
-        """Whether the log has what the checkpoint vouches for; one that is being made anew is vouched for as 0."""
+        """Whether the log holds all that the checkpoint calls flushed. During a rebuild the checkpoint says 0."""
         flushed, timer_log = checkpoint.log_flushed, self._files.log
         if flushed == 0:
             return checkpoint.queue_offset == 0
         return timer_log.start <= flushed <= timer_log.end
 
-    # ------------------------------------------------------------------ going on
+    # ------------------------------------------------------------------ resuming
 
     def _resume(self, checkpoint: TimerCheckpoint, wheel: TimerWheel) -> Resumed | None:
-        """Go on with the files that are there; None when they do not fit together."""
+        """Resume with the existing files; None when they are inconsistent."""
         timer_log = self._files.log
         if not self._is_newest_in_its_slot(timer_log.step_back(checkpoint.log_flushed), wheel):
             return None
@@ -145,7 +145,7 @@ class TimerRecovery:
         for slot_ms in wheel.load(checkpoint.read_ms):
             slot = wheel.slot_at(slot_ms)
             if slot.last >= keep:
-                slot = _taken_back(slot, keep, timer_log)
+                slot = _cut_slot(slot, keep, timer_log)
                 wheel.put(slot)
             if slot.last != NO_UNIT and not _is_head(slot, timer_log, wheel.precision_ms):
                 return None
@@ -161,7 +161,7 @@ class TimerRecovery:
         was_cut = was_cut or entered > self._queue.max_offset
         if timed is not None:
             offset = timed.message.queue_offset + 1
-            # After a cut other messages may stand at offsets that were entered once.
+            # After a cut, offsets that were entered before may be reused by other messages.
             past = Past(offset if was_cut else max(entered, offset), checkpoint.read_ms)
         else:
             offset = 0 if was_cut else entered
@@ -175,7 +175,7 @@ class TimerRecovery:
         return unit is not None and wheel.slot_at(unit.slot_ms).last >= position
 
     def _end_of_believed(self, start: int) -> int:
-        """How far units behind the checkpoint point at the messages that they were made for, in order."""
+        """The end of the valid units after the checkpoint, with growing physical offsets."""
         timer_log, position = self._files.log, start
         before = timer_log.step_back(start)
         unit = None if before == NO_UNIT else timer_log.unit_at(before)
@@ -185,10 +185,10 @@ class TimerRecovery:
             unit = timer_log.unit_at(place)
             if unit is None or unit.physical_offset <= reached or self._queue.timed_at(unit) is None:
                 return position
-            reached, position = unit.physical_offset, timer_log.behind(place)
+            reached, position = unit.physical_offset, place + UNIT_SIZE
 
     def _end_of_valid(self, end: int) -> int:
-        """Where the units begin that point behind a cut of the commit log; they only grow, so this is searched."""
+        """The position of the first unit after a cut of the commit log: a binary search, as their offsets only grow."""
         timer_log = self._files.log
         last = timer_log.step_back(end)
         if last == NO_UNIT or self._is_valid(timer_log.unit_at(last)):
@@ -201,7 +201,7 @@ class TimerRecovery:
             else:
                 high = middle
         cut = timer_log.place_after(timer_log.start, low)
-        log.warning("the commit log was cut: the timer log is taken back from %d to %d", end, cut)
+        log.warning("the commit log was cut: the timer log is cut from %d to %d", end, cut)
         return cut
 
     def _is_valid(self, unit: TimerUnit | None) -> bool:
@@ -210,7 +210,7 @@ class TimerRecovery:
         return unit.physical_offset < self._store.min_physical_offset or self._queue.timed_at(unit) is not None
 
     def _apply(self, start: int, stop: int, wheel: TimerWheel) -> None:
-        """Enter units behind the checkpoint in their slots, unless they are."""
+        """Enter units after the checkpoint in their slots, where they are missing."""
         timer_log, position = self._files.log, start
         while timer_log.place(position) < stop:
             place = timer_log.place(position)
@@ -219,19 +219,19 @@ class TimerRecovery:
                 slot = wheel.slot_at(unit.slot_ms)
                 if slot.last < place:
                     wheel.put(_with_unit(slot, place, unit))
-            position = timer_log.behind(place)
+            position = place + UNIT_SIZE
 
-    # ------------------------------------------------------------------ anew
+    # ------------------------------------------------------------------ rebuilding
 
     def _rebuild(self, checkpoint: TimerCheckpoint | None, delivered_from: int = 0) -> Resumed:
-        """Begin with empty files; entering goes over the whole queue and leaves out what is over.
+        """Start with empty files. Entering then reads the whole queue and leaves out the messages that are done.
 
-        `delivered_from`: where the log ended when a group's checkpoint was written.
+        `delivered_from` is the log's end when the group's checkpoint was written.
         """
         files, queue = self._files, self._queue
         floor_ms = self._now_ms // files.precision_ms * files.precision_ms
         if checkpoint is not None and checkpoint.queue_offset:
-            # Said before anything is removed: a crash in between is followed by another rebuild.
+            # Written before any file is removed, so that a crash in between leads to another rebuild.
             files.checkpoint.write(
                 read_ms=checkpoint.read_ms, log_flushed=0, queue_offset=checkpoint.queue_offset, now_ms=self._now_ms
             )
@@ -241,7 +241,7 @@ class TimerRecovery:
         if queue.max_offset == queue.min_offset:
             read_ms = floor_ms if checkpoint is None else checkpoint.read_ms
             return Resumed(read_ms, queue.max_offset, past, is_rebuilt=False)
-        log.warning("the timer's wheel and log are made anew from %d messages", queue.max_offset - queue.min_offset)
+        log.warning("the timer's wheel and log are rebuilt from %d messages", queue.max_offset - queue.min_offset)
         if checkpoint is None:
             oldest_ms = floor_ms + self._window_ms + files.precision_ms - files.wheel.span_ms
             read_ms = max(0, oldest_ms)
@@ -252,7 +252,7 @@ class TimerRecovery:
         return Resumed(read_ms, queue.min_offset, past, is_rebuilt=True)
 
     def _find_copies(self, past: Past, delivered_from: int | None) -> None:
-        """What was rolled, and what was delivered from a place of the log on; None: what was delivered is known."""
+        """Find rolled messages, and deliveries from a log offset on; None when the checkpoint covers all deliveries."""
         targets: set[tuple[str, int]] = set()
         for waiting, _ in self._queue.pages(self._queue.min_offset, past.known_before):
             for timed in waiting:
@@ -264,10 +264,8 @@ class TimerRecovery:
         if delivered_from is None:
             return
         for topic, queue_id in targets:
-            start, stop = (
-                first_behind(self._store, topic, queue_id, delivered_from),
-                self._store.max_offset(topic, queue_id),
-            )
+            start = first_after(self._store, topic, queue_id, delivered_from)
+            stop = self._store.max_offset(topic, queue_id)
             for messages, _ in read_pages(self._store, topic, queue_id, start, stop):
                 for message in messages:
                     found = parse_timed(message) if TIMER_DEQUEUE_MS in message.properties else None
@@ -276,7 +274,7 @@ class TimerRecovery:
 
 
 def _is_as_far(here: TimerCheckpoint, there: TimerCheckpoint) -> bool:
-    """Whether the files that are here were written with the group's checkpoint: nobody has gone on since."""
+    """Whether the local files cover the group's checkpoint, so that no other member has delivered since."""
     return here.read_ms >= there.read_ms and here.queue_offset >= there.queue_offset
 
 
@@ -285,8 +283,8 @@ def _is_head(slot: Slot, timer_log: TimerLog, precision_ms: int) -> bool:
     return unit is not None and unit.slot_ms // precision_ms == slot.time
 
 
-def _taken_back(slot: Slot, keep: int, timer_log: TimerLog) -> Slot:
-    """A slot without its units from a position on."""
+def _cut_slot(slot: Slot, keep: int, timer_log: TimerLog) -> Slot:
+    """A slot without its units from position `keep` on."""
     kept = [(position, unit) for position, unit in timer_log.chain(slot.last) if position < keep]
     if not kept:
         return Slot(slot.time, NO_UNIT, NO_UNIT)

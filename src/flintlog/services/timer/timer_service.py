@@ -1,17 +1,17 @@
-"""Messages that are delivered at a moment of their choice: RocketMQ's timer.
+"""Messages that are delivered at a chosen moment: RocketMQ's timer.
 
     put ─▶ rmq_sys_wheel_timer ─▶ enter: a unit in the timer log, chained in the slot of its time
                     ▲                                      │
                     └── rolled: due later than the window ─┤ deliver: a slot that is over
                                                            └─▶ its own topic
 
-Each round enters everything that is visible before it delivers anything, and looks again after a roll. So a
-cancellation that was acknowledged before its message was due is in the slot when that slot is delivered. Slots are
-delivered in the order of their times, messages of a slot in the order in which they were put. What a round costs
-follows from what was put and what is due, not from what waits.
+Each round enters all visible messages before it delivers any, and enters again after a roll. So a cancellation that was
+acknowledged before its message was due is in the slot when that slot is delivered. Slots are delivered in the order of
+their times, and messages of a slot in the order of their puts. The cost of a round depends on the messages that were
+put and that are due, not on those that wait.
 
-After a crash a slot may be delivered again whose delivery was not written down yet; the files are written down at the
-end of each round that delivered something. What was written down is never delivered again.
+The files are saved at the end of each round that delivered something. After a crash, deliveries since the last save may
+be repeated; saved ones are not.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 
 from flintlog.errors import InvalidMessage
+from flintlog.format.message_fields import merged_properties
 from flintlog.format.properties import (
     TIMER_DEL_UNIQKEY,
     TIMER_DELAY_MS,
@@ -31,17 +32,24 @@ from flintlog.format.properties import (
 )
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.format.timer import DEFAULT_SLOTS
-from flintlog.kernel.reference.encoder import merged_properties
 from flintlog.services.timer.timer_delivery import TimerDelivery
 from flintlog.services.timer.timer_entering import TimerEntering
 from flintlog.services.timer.timer_files import TimerFiles
-from flintlog.services.timer.timer_message import cancel_key, cancellation, deliver_time, parse_timed, plain, slot_of, waiting
+from flintlog.services.timer.timer_message import (
+    cancel_key,
+    cancellation,
+    deliver_time,
+    parse_timed,
+    plain,
+    slot_of,
+    waiting,
+)
 from flintlog.services.timer.timer_metrics import TimerMetrics
 from flintlog.services.timer.timer_queue import TimerQueue
 from flintlog.services.timer.timer_recovery import TimerRecovery
-from flintlog.store.runtime.jobs import NEVER
 from flintlog.store.model.arguments import INT64_MAX, INT64_MIN
 from flintlog.store.model.message import Message, PutStatus, Receipt
+from flintlog.store.runtime.jobs import NEVER
 from flintlog.store.runtime.service import Rewritten
 
 if TYPE_CHECKING:
@@ -53,7 +61,7 @@ RETRY_MS: Final = 1000
 CLEAN_INTERVAL_MS: Final = 30_000
 BLANK_SLOTS: Final = 60
 MAX_UNSAVED: Final = 4096
-"""Deliveries after which the files are written down within a round: as many may come twice after a crash."""
+"""Save within a round after this many deliveries: at most this many are repeated after a crash."""
 
 _TIMED = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 
@@ -92,7 +100,7 @@ class TimerService:
 
     @property
     def window_ms(self) -> int:
-        """How far ahead messages are entered; those that are due later are rolled."""
+        """How far ahead messages are entered; those due later are rolled."""
         most = self.wheel_slots // 2 - BLANK_SLOTS
         asked = self._config.timer_roll_window_slot
         return (asked if 2 <= asked <= most else max(2, most)) * self._precision_ms
@@ -121,9 +129,9 @@ class TimerService:
             self._files.close()
 
     def _save(self) -> None:
-        """Write down what was delivered and entered."""
+        """Record durably what was delivered and entered."""
         if not self._entering.is_caught_up:
-            return  # what is written down says more than what was entered again so far
+            return  # after a rebuild the saved checkpoint is ahead until the queue has been entered again
         self._files.flush(self._read_ms, self._entering.next_offset)
         self._delivery.unsaved_count = 0
         self._saved_offset = self._entering.next_offset
@@ -132,7 +140,7 @@ class TimerService:
     # ------------------------------------------------------------------ putting
 
     def rewrite(self, message: Message) -> Rewritten | Receipt:
-        """A message that asks for a time, as it is to be stored: waiting, or at once when its time has come."""
+        """Return a timed message in the form in which it is stored: waiting, or plain when it is already due."""
         if not self._config.timer_wheel_enable:
             return Receipt(PutStatus.WHEEL_TIMER_NOT_ENABLE)
         moment = message.deliver_at_ms
@@ -156,9 +164,9 @@ class TimerService:
         return waiting(message, properties, slot_ms)
 
     def _is_congested(self, slot_ms: int) -> bool:
-        """Above the limit of a slot messages are refused at random, from twice the limit on all.
+        """Above a slot's limit messages are refused at random; from twice the limit on all are refused.
 
-        As in RocketMQ, just above the limit most are refused, and the fewer the nearer the slot is to twice the limit.
+        As in RocketMQ, most are refused just above the limit, and fewer as the slot nears twice the limit.
         """
         limit = self._config.timer_congest_num_each_slot
         number = self._files.wheel.slot_at(slot_ms).number
@@ -167,47 +175,49 @@ class TimerService:
         return number >= 2 * limit or self._chance.randrange(1000) > 1000 * (number - limit) / (limit + 0.1)
 
     def stored(self, receipt: Receipt) -> None:
-        """Something is to be entered: the job is woken by the first put after each look, not by each put."""
+        """Wake the job to enter a message. Only the first put after each round wakes it."""
         if not self._is_behind:
             self._is_behind = True
             self._store.nudge("timer")
 
-    def put_after(self, message: Message, *, delay_ms: int | None = None, delay_sec: int | None = None) -> Receipt:
-        """Put a message that is to be delivered after a delay, written down as RocketMQ's clients do."""
+    def put_after(
+        self, message: Message, *, delay_ms: int | None = None, delay_sec: int | None = None, check: bool = True
+    ) -> Receipt:
+        """Put a message to be delivered after a delay, with the properties of RocketMQ's clients."""
         if (delay_ms is None) == (delay_sec is None):
-            raise InvalidMessage("a delay is given in milliseconds or in seconds")
+            raise InvalidMessage("give the delay either in milliseconds or in seconds")
         name, delay = (TIMER_DELAY_MS, delay_ms) if delay_ms is not None else (TIMER_DELAY_SEC, delay_sec)
         if not isinstance(delay, int) or not INT64_MIN <= delay <= INT64_MAX:
-            raise InvalidMessage(f"a delay is a number, not {delay!r}")
+            raise InvalidMessage(f"a delay is a 64-bit integer, not {delay!r}")
         properties = {**(message.properties or {}), name: str(delay)}
-        return self._store.put(msgspec.structs.replace(message, properties=properties, deliver_at_ms=0))
+        return self._store.put(msgspec.structs.replace(message, properties=properties, deliver_at_ms=0), check=check)
 
-    def cancel(self, receipt: Receipt) -> Receipt:
-        """Recall a message that waits, by the receipt of its put. It needs the property UNIQ_KEY.
+    def cancel(self, receipt: Receipt, *, check: bool = True) -> Receipt:
+        """Recall a waiting message by the receipt of its put. The message needs the property UNIQ_KEY.
 
-        Once this is acknowledged, before the message was due, it is not delivered.
+        If this is acknowledged before the message is due, the message is not delivered.
         """
         if not isinstance(receipt, Receipt):
             raise InvalidMessage(f"a message is recalled by its receipt, not by {type(receipt).__name__}")
         message = None if receipt.physical_offset < 0 else self._store.message_at(receipt.physical_offset)
         timed = None if message is None else parse_timed(message)
         if timed is None:
-            raise InvalidMessage("this is no message that waits for its time")
+            raise InvalidMessage("the receipt is not of a waiting timed message")
         if timed.key is None:
             raise InvalidMessage("a message without a unique key cannot be recalled", advice="put it with UNIQ_KEY")
-        return self.cancel_by_key(timed.topic, timed.key, timed.slot_ms + self._precision_ms)
+        return self.cancel_by_key(timed.topic, timed.key, timed.slot_ms + self._precision_ms, check=check)
 
-    def cancel_by_key(self, topic: str, unique_key: str, deliver_at_ms: int) -> Receipt:
+    def cancel_by_key(self, topic: str, unique_key: str, deliver_at_ms: int, *, check: bool = True) -> Receipt:
         """Recall the message with this UNIQ_KEY that was put for this moment."""
         if not isinstance(unique_key, str) or not unique_key:
-            raise InvalidMessage("a unique key is a text")
+            raise InvalidMessage("a unique key is a non-empty string")
         key = cancel_key(topic, unique_key, with_topic=self._config.append_topic_for_timer_delete_key)
-        return self._store.put(cancellation(topic, unique_key, deliver_at_ms, key))
+        return self._store.put(cancellation(topic, unique_key, deliver_at_ms, key), check=check)
 
     # ------------------------------------------------------------------ running
 
     def run_due(self) -> int:
-        """Enter what was put, deliver what is due; when to be called again."""
+        """Enter new messages, deliver due ones, and return when to be called again."""
         now_ms = self._store.now_ms()
         due_ms = self._due_ms(now_ms)
         if now_ms < due_ms:
@@ -216,7 +226,7 @@ class TimerService:
         try:
             is_done = self._round(now_ms)
         finally:
-            self._is_behind |= not is_done  # what is not entered is not in the wheel, which says when to look
+            self._is_behind |= not is_done  # the wheel does not know messages that were not entered
         if self._needs_saving(now_ms):
             self._save()
         if now_ms >= self._cleaned_at_ms + CLEAN_INTERVAL_MS:
@@ -226,7 +236,7 @@ class TimerService:
         return max(now_ms + 1, self._due_ms(now_ms)) if is_done else now_ms + RETRY_MS
 
     def _round(self, now_ms: int) -> bool:
-        """Deliver slot by slot until none is over; False when the store took no more for now."""
+        """Deliver slot by slot until none is over; False when the store refused a message for now."""
         write_ms = self._floor(now_ms)
         self._store.wait_dispatched()
         while True:
@@ -255,7 +265,7 @@ class TimerService:
         return _after(self._saved_at_ms, self._config.timer_flush_interval_ms, now_ms)
 
     def _due_ms(self, now_ms: int) -> int:
-        """When something is due: a slot is over, what was put is to be entered, what was entered is to be saved."""
+        """The next time to deliver a slot, enter new messages, or save."""
         due_ms = self._save_due_ms(now_ms)
         if self._is_behind:
             due_ms = min(due_ms, _after(self._looked_at_ms, self._look_interval_ms, now_ms))
@@ -267,5 +277,5 @@ class TimerService:
 
 
 def _after(last_ms: int, interval_ms: int, now_ms: int) -> int:
-    """An interval after the last time; now, when the clock was turned back before it."""
+    """An interval after the last time; now, if the clock was turned back to before the last time."""
     return last_ms + interval_ms if last_ms <= now_ms else now_ms

@@ -1,11 +1,11 @@
-"""The timer wheel in use: `timerwheel`, mapped, and what changed in it since it was last flushed.
+"""The timer wheel in use: the mapped file `timerwheel`, and its changes since the last flush.
 
-Changes are kept in memory until `flush`, which writes them into the map and syncs it. So the file never points at a
-part of the timer log that is not durable yet, whatever the system writes back on its own: whoever flushes the wheel has
-flushed the log before. A slot is 32 bytes within one sector, so it is old or new, never a mixture.
+Changes stay in memory until `flush`, which writes them into the map and syncs it. The caller flushes the timer log
+first. So the file never points at a part of the timer log that is not durable, even if the system writes pages back on
+its own. A slot is 32 bytes within one sector, so after a crash it is old or new, never mixed.
 
-The times of slots that hold something are kept in a heap: what is due next is found without looking at the others.
-One thread at a time changes a wheel; any thread may ask for a slot.
+The times of occupied slots are kept in a heap, so the next due slot is found without reading the others. One thread at
+a time changes a wheel; any thread may read a slot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIELDS = SLOT_SIZE // 8
 
 
 class TimerWheel:
-    """Slots by time; made with `open` for a file that is there and `make` for a new one."""
+    """Slots by time. `open` opens an existing file, `make` creates a new one."""
 
     def __init__(self, raw: RawFile, precision_ms: int) -> None:
         self.slots = raw.size // SLOT_SIZE
@@ -33,26 +33,26 @@ class TimerWheel:
 
     @classmethod
     def open(cls, path: Path, slots: int, precision_ms: int, medium: Medium) -> TimerWheel | None:
-        """The wheel that is there; None when there is none, or one of another size."""
+        """Open the existing wheel; None when it is missing or has another size."""
         held = medium.stat(path)
         if held is None or held.size != slots * SLOT_SIZE:
             return None
-        medium.sync(path)  # a process that was killed may have left slots that only the page cache has
+        medium.sync(path)  # a killed process may have left slots that are only in the page cache
         return cls(medium.open(path, writable=True), precision_ms)
 
     @classmethod
     def make(cls, path: Path, slots: int, precision_ms: int, medium: Medium) -> TimerWheel:
-        """An empty wheel, in the place of whatever is there."""
+        """Create an empty wheel, in place of an existing file."""
         medium.remove(path)
         return cls(medium.create(path, slots * SLOT_SIZE), precision_ms)
 
     @property
     def span_ms(self) -> int:
-        """How much time the wheel holds."""
+        """The length of time that the wheel covers."""
         return self.slots * self.precision_ms
 
     def slot_at(self, time_ms: int) -> Slot:
-        """The slot of a time; one without units when the place is empty or another time's."""
+        """The slot of a time; an empty slot when its place is unused or holds another time."""
         time = time_ms // self.precision_ms
         slot = self._slot(time % self.slots)
         return slot if slot.time == time else Slot(time, NO_UNIT, NO_UNIT)
@@ -62,20 +62,20 @@ class TimerWheel:
         return Slot(*SLOT.unpack_from(self._raw.buffer, index * SLOT_SIZE)) if changed is None else changed
 
     def put(self, slot: Slot) -> None:
-        """Set a slot; one without units is given up."""
+        """Set a slot; a slot without units is cleared."""
         index = slot.time % self.slots
         if self._slot(index).time != slot.time and slot.last != NO_UNIT:
             heapq.heappush(self._times, slot.time)
         self._changed[index] = slot if slot.last != NO_UNIT else Slot(0, 0, 0)
 
     def load(self, from_ms: int) -> list[int]:
-        """Find the slots from a time on that hold something, once, after opening; their times in milliseconds."""
+        """Find the occupied slots from a time on, once after opening; returns their times in milliseconds."""
         first = -(-from_ms // self.precision_ms)
         with memoryview(self._raw.buffer).cast("B").cast("q")[::_FIELDS] as column:
             times = array("q", column.tolist())
         if sys.byteorder == "little":
             times.byteswap()
-        # A time in another's place is no slot of this wheel; one far ahead is no time that could be entered.
+        # A time in the wrong place, or beyond the wheel's span, was not entered by this wheel.
         self._times = sorted(
             time
             for index, time in enumerate(times)
@@ -84,7 +84,7 @@ class TimerWheel:
         return [time * self.precision_ms for time in self._times]
 
     def next_due(self, from_ms: int) -> int | None:
-        """The time of the first slot from a time on that holds something."""
+        """The time of the first occupied slot from a time on."""
         first = -(-from_ms // self.precision_ms)
         while self._times and (
             self._times[0] < first or self._slot(self._times[0] % self.slots).time != self._times[0]
@@ -97,7 +97,7 @@ class TimerWheel:
         return bool(self._changed)
 
     def flush(self) -> None:
-        """Write what changed and make it durable; the log that it points into is durable already."""
+        """Write the changes and make them durable. The caller has flushed the timer log before."""
         changed = self._changed
         if not changed:
             return

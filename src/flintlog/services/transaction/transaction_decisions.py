@@ -1,16 +1,16 @@
-"""Deciding transactions, each once: who may, what is put, and what is known afterwards.
+"""Decides transactions, each exactly once.
 
-The rule against crashes: one record decides.
+A single record decides, so a crash cannot leave a transaction half decided:
 
-    commit        the committed message is put          from then on it is committed, whatever else is lost
-    rollback      the op message is put                 from then on it is rolled back
-    given up      the message in the discard topic      likewise
+    commit        the committed message
+    rollback      the op message
+    given up      the message in the discard topic
 
-Everything after that record only saves work: notes about commits (gathered, see `transaction_ops.py`) and the
-progress of the two queues, which moves only past what is on disk.
+All later writes only save work: notes about commits (gathered, see `transaction_ops.py`) and the progress of the two
+queues, which moves only past durable decisions.
 
-Any thread may call. `_changed` guards table, gathered ops and claims, and is never held while something is put: who
-puts a record for a transaction has claimed it, and others wait until it is decided or free again.
+Any thread may call. `_changed` guards the table, the gathered ops and the claims. It is never held during a put: a
+thread claims a transaction before it puts a record for it, and other threads wait until it is decided or released.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from collections.abc import Callable
 from typing import Final
 
 from flintlog.errors import PutFailed, TransactionDecided, TransactionError
-from flintlog.services.transaction.transaction_service import transaction_records as records
-from flintlog.services.transaction.transaction_loading import load_table, read_halves
+from flintlog.services.transaction import transaction_records as records
+from flintlog.services.transaction.transaction_loading import PAGE_MESSAGES, load_table, read_halves
 from flintlog.services.transaction.transaction_ops import GatheredOps
 from flintlog.services.transaction.transaction_records import GROUP, HALF_TOPIC, OP_TOPIC, QUEUE_ID, Half
 from flintlog.services.transaction.transaction_table import Decision, TransactionTable, Undecided
 from flintlog.store.model.message import Receipt
+from flintlog.store.model.stored_message import StoredMessage
 from flintlog.store.runtime.service import Rewritten
 from flintlog.store.store import Store
-from flintlog.store.model.stored_message import StoredMessage
 
 _WORDS: Final = {Decision.COMMIT: "committed", Decision.ROLLBACK: "rolled back"}
 
@@ -40,7 +40,7 @@ Rebuild = Callable[[StoredMessage, Half], Rewritten]
 
 
 class Decisions:
-    """The transactions of one store and what becomes of them."""
+    """The transactions of one store and their decisions."""
 
     def __init__(self, store: Store, nudge: Callable[[], None]) -> None:
         config = store.config
@@ -54,7 +54,7 @@ class Decisions:
         self._beginning: dict[str, object] = {}
 
     def load(self) -> None:
-        """Learn from the log what is undecided."""
+        """Find the undecided transactions in the log."""
         store = self._store
         store.wait_dispatched()
         half, op = (self._offsets.get(GROUP, topic, QUEUE_ID) for topic in (HALF_TOPIC, OP_TOPIC))
@@ -69,12 +69,12 @@ class Decisions:
             return self._table.undecided()
 
     def counts(self) -> dict[str, int]:
-        """How many are undecided, by topic."""
+        """The number of undecided transactions by topic."""
         with self._changed:
             return dict(self._table.counts)
 
     def find(self, id: str) -> Undecided | None:
-        """An undecided transaction, as soon as its half message was read; an error when it was decided lately."""
+        """An undecided transaction whose half message was read, or None; raises if it was decided lately."""
         with self._changed:
             found = self._table.find(id)
             if found is None and self._table.decision_about(id) is not None:
@@ -82,21 +82,21 @@ class Decisions:
             return found
 
     def is_in_index(self, id: str) -> bool:
-        """Whether there ever was such a transaction; of old ones only the index knows."""
-        return any(half.uniq_key == id for half in self._store.query(HALF_TOPIC, id))
+        """Whether such a transaction ever existed; old ones are known only to the index."""
+        return any(half.uniq_key == id for half in self._store.query(HALF_TOPIC, id, max_count=PAGE_MESSAGES))
 
     def decided(self, id: str) -> TransactionDecided:
-        """The error that says so."""
+        """The error for a second decision."""
         decision = self._table.decision_about(id)
         word = "decided" if decision is None else _WORDS.get(decision, "decided")
-        return TransactionDecided(f"the transaction {id!r} was {word} before", path=self._store.path)
+        return TransactionDecided(f"the transaction {id!r} was already {word}", path=self._store.path)
 
     def is_open(self, transaction: Undecided) -> bool:
         with self._changed:
             return self._table.is_open(transaction)
 
     def see_new(self, *, wait: bool) -> None:
-        """Take what came into the half queue; `wait`: everything that was put so far."""
+        """Read new half messages. With `wait`, first wait until everything put so far is dispatched."""
         if wait:
             self._store.wait_dispatched()
         with self._changed:
@@ -113,11 +113,11 @@ class Decisions:
         return stored
 
     # ------------------------------------------------------------------ claiming
-    # Both give back what they hold without a call: nothing that a signal's handler raises comes before it. And both are
-    # given a function, because a context manager would hold it for as long as somebody has the exception.
+    # `begin` and `claimed` release without making a call, so an exception from a signal handler cannot come in between.
+    # Both take a function instead of being context managers: a kept exception would keep the claim alive.
 
     def begin(self, id: str, put: Callable[[], Receipt]) -> Receipt | None:
-        """Put a half message while its id is held; None when that is in use."""
+        """Put a half message while its id is reserved; None when the id is in use."""
         me = object()
         try:
             with self._changed:
@@ -131,7 +131,7 @@ class Decisions:
                 del self._beginning[id]
 
     def claimed(self, transaction: Undecided, put: Callable[[Undecided], Receipt]) -> Receipt:
-        """Be the one who puts a record for a transaction; an error when it is undecided no more."""
+        """Claim a transaction and put a record for it; `TransactionDecided` when it is no longer undecided."""
         me = object()
         try:
             self._claim(transaction, me)
@@ -148,20 +148,21 @@ class Decisions:
                 if not self._table.is_open(transaction):
                     raise self.decided(transaction.half.id)
                 if transaction.copied_to >= self._table.read_to:
-                    raise PutFailed(f"a copy of the transaction {transaction.half.id!r} is not on disk yet")
+                    raise PutFailed(f"a copy of the transaction {transaction.half.id!r} is not visible yet")
                 if transaction.claimed_by is None:
                     transaction.claimed_by = claimant
 
     @staticmethod
     def _wait_for_claim(transaction: Undecided) -> None:
-        """Wait until nobody has claimed it. It is looked for: who gives it back may be interrupted before a call."""
+        """Wait until no thread has claimed it. This polls, because a claim is released without a notification."""
         while transaction.claimed_by is not None:
             time.sleep(_CLAIM_LOOK_S)
 
     def _see_copy_of(self, transaction: Undecided) -> None:
-        """A copy that is in the log but was not read would come to life when its transaction is decided without it.
+        """Read the newest copy before a decision: an unread copy would look like an undecided transaction later.
 
-        Nobody waits for dispatch with a claim in hand: a listener, which dispatch waits for, may wait for the claim.
+        Call without a claim, because this waits for dispatch: dispatch waits for listeners, and a listener may wait for
+        the claim.
         """
         for _ in range(_TRIES):
             self._wait_for_claim(transaction)
@@ -170,12 +171,12 @@ class Decisions:
                     return
             self.see_new(wait=True)
 
-    # ------------------------------------------------------------------ deciding what was claimed
+    # ------------------------------------------------------------------ deciding a claimed transaction
 
     def commit(self, transaction: Undecided) -> Receipt:
         half = transaction.half
-        receipt = self._store.put_rebuilt(records.commit(self.read(half), half))
-        # Flushed in time or not, it is in the log: a second one must not follow.
+        receipt = self._store.put_rebuilt(records.commit(self.read(half), half), check=False)
+        # Even after a flush timeout it is in the log, so a second commit must not follow.
         if receipt.physical_offset >= 0:
             with self._changed:
                 self._gather(self._table.decide(transaction, Decision.COMMIT))
@@ -183,7 +184,7 @@ class Decisions:
 
     def roll_back(self, transaction: Undecided) -> Receipt:
         half_offsets = [half.queue_offset for half in transaction.halves]
-        receipt = self._store.put_rebuilt(records.op_message(half_offsets))
+        receipt = self._store.put_rebuilt(records.op_message(half_offsets), check=False)
         if receipt.physical_offset >= 0:
             with self._changed:
                 self._table.decide(transaction, Decision.ROLLBACK)
@@ -192,16 +193,16 @@ class Decisions:
 
     def give_up(self, transaction: Undecided, check_max: int) -> Receipt:
         half = transaction.half
-        receipt = self._store.put_rebuilt(records.give_up(self.read(half), half, check_max))
+        receipt = self._store.put_rebuilt(records.give_up(self.read(half), half, check_max), check=False)
         if receipt.physical_offset >= 0:
             with self._changed:
                 self._table.decide(transaction, Decision.UNKNOWN)
         return receipt
 
     def copy(self, transaction: Undecided, rebuild: Rebuild) -> Receipt:
-        """Put a copy at the end of the half queue, which counts as soon as it was read."""
+        """Put a copy at the end of the half queue; it becomes the valid half message once it is read."""
         half = transaction.half
-        receipt = self._store.put_rebuilt(rebuild(self.read(half), half))
+        receipt = self._store.put_rebuilt(rebuild(self.read(half), half), check=False)
         if receipt.physical_offset >= 0:
             transaction.copied_to = receipt.queue_offset
         return receipt
@@ -221,12 +222,12 @@ class Decisions:
             self._ops.follow_clock(now_ms)
 
     def write_ops(self) -> None:
-        """Write one op message of what was gathered. One thread at a time calls this."""
-        # A note must not outlive the commit that it notes.
+        """Write one op message with gathered offsets. One thread at a time calls this."""
+        # The commits must be durable before their note, or a crash could keep the note and lose the commit.
         self._store.flush()
         with self._changed:
             half_offsets = self._ops.take()
-        receipt = self._store.put_rebuilt(records.op_message(half_offsets))
+        receipt = self._store.put_rebuilt(records.op_message(half_offsets), check=False)
         with self._changed:
             if receipt.physical_offset < 0:
                 self._ops.put_back(half_offsets)
@@ -235,14 +236,14 @@ class Decisions:
         receipt.check()
 
     def save_progress(self) -> None:
-        """Let the next opening, ours or Java's, read on from where everything before is decided."""
+        """Save the offsets below which all is decided, for the next opening by flintlog or Java."""
         with self._changed:
             progress = (self._table.first_half, self._table.first_op)
         if progress == self._saved:
             return
-        # What lies below is never looked at again, so whatever took its place must be on disk.
+        # Messages below are never read again, so their decisions must be durable first.
         self._store.flush()
-        # In this order: an op message that is passed too early would be missed by the half messages that it names.
+        # Half queue first: if the op offset were ahead, op messages that name undecided halves would be skipped.
         self._offsets.commit(GROUP, HALF_TOPIC, QUEUE_ID, progress[0])
         self._offsets.commit(GROUP, OP_TOPIC, QUEUE_ID, progress[1])
         self._saved = progress

@@ -1,14 +1,14 @@
-"""What a store's log says about its transactions, when the service starts.
+"""Reads a store's transactions from its log when the service starts.
 
-    1  half messages from the saved offset on         who is there
-    2  op messages from theirs on                     who is decided, and was noted as such
-    3  the log from the oldest undecided one on       who is decided, and was not noted: a crash, or a Java broker
-                                                      that stopped within the seconds in which it gathers notes
-    4  notes and messages older than that             who was decided and copied all the same: a Java broker checks
-                                                      what it has not noted yet, also while it stops
+    1  half messages from the saved offset on         all transactions
+    2  op messages from their saved offset on         the decided ones that were noted
+    3  the log from the oldest undecided one on       decided ones without a note: after a crash, or after a Java broker
+                                                      stopped within the seconds in which it gathers notes
+    4  notes and messages older than that             decided ones that were copied nevertheless: a Java broker checks
+                                                      transactions that it has not noted yet, even while it stops
 
-By the third step nothing is committed twice here: the committed message itself names its half message. The fourth
-mends what RocketMQ would commit, or ask about, a second time.
+Step 3 ensures that no transaction is committed twice: a committed message names its half message. Step 4 catches
+transactions that RocketMQ would commit, or ask about, a second time.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from flintlog.services.transaction.transaction_records import (
     read_op,
 )
 from flintlog.services.transaction.transaction_table import Decision, TransactionTable, Undecided
-from flintlog.store.store import Store
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,13 +43,13 @@ _COLUMNS: Final = ("topic", "physical_offset", "sys_flag", "prepared_transaction
 
 
 def read_queue(store: Store, topic: str, start: int, end: int | None = None) -> Iterator[StoredMessage]:
-    """The messages of a queue from an offset on, as far as they are visible now; damaged ones are left out."""
+    """The visible messages of a queue from an offset on; damaged ones are skipped."""
     offset, end = start, store.max_offset(topic, QUEUE_ID) if end is None else end
     while offset < end:
         try:
             page = store.get(topic, QUEUE_ID, offset, PAGE_MESSAGES)
         except DamagedRecord as damage:
-            log.warning("%s at %d is damaged and left out: %s", topic, offset, damage)
+            log.warning("%s at %d is damaged and skipped: %s", topic, offset, damage)
             offset += 1
             continue
         yield from page.messages
@@ -59,13 +59,13 @@ def read_queue(store: Store, topic: str, start: int, end: int | None = None) -> 
 
 
 def read_halves(store: Store, table: TransactionTable) -> list[int]:
-    """Take what is new in the half queue; the offsets of copies whose transaction was decided in the meantime."""
+    """Read new half messages; returns the offsets of copies whose transaction is already decided."""
     end = store.max_offset(HALF_TOPIC, QUEUE_ID)
     late: list[int] = []
     for stored in read_queue(store, HALF_TOPIC, table.read_to):
         half = read_half(stored)
         if half is None:
-            log.warning("%s at %d names no topic and queue, and is left out", HALF_TOPIC, stored.queue_offset)
+            log.warning("%s at %d names no topic and queue, and is skipped", HALF_TOPIC, stored.queue_offset)
         elif not table.add(half):
             late.append(half.queue_offset)
     table.skip_to(end)
@@ -73,9 +73,9 @@ def read_halves(store: Store, table: TransactionTable) -> list[int]:
 
 
 def load_table(store: Store, half_offset: int, op_offset: int) -> tuple[TransactionTable, list[int]]:
-    """What is undecided, and the half messages that are decided without an op message that says so.
+    """Return the table, and the offsets of decided half messages that no op message names.
 
-    An offset below 0 says that none was saved.
+    A negative offset means that none was saved.
     """
     first_op = _within(store, OP_TOPIC, op_offset)
     table = TransactionTable(_within(store, HALF_TOPIC, half_offset), first_op)
@@ -96,15 +96,12 @@ def load_table(store: Store, half_offset: int, op_offset: int) -> tuple[Transact
 
 
 def _within(store: Store, topic: str, offset: int) -> int:
-    """A saved offset, as far as the queue goes: a crash may have cut it, cleaning may have passed it."""
+    """A saved offset, brought within the queue: a crash may have cut the queue, or cleaning deleted its start."""
     return min(max(offset, store.min_offset(topic, QUEUE_ID)), store.max_offset(topic, QUEUE_ID))
 
 
 def find_ends(store: Store, undecided: list[Undecided]) -> Iterator[tuple[Undecided, Decision]]:
-    """Transactions whose end stands in the log although no op message names it.
-
-    `UNKNOWN` stands for one that was given up.
-    """
+    """Transactions whose decision is in the log but in no op message; `UNKNOWN` means given up."""
     if not undecided:
         return
     by_half = {half.physical_offset: each for each in undecided for half in each.halves}
@@ -121,7 +118,7 @@ def find_ends(store: Store, undecided: list[Undecided]) -> Iterator[tuple[Undeci
             if transaction is None or offset < transaction.halves[0].physical_offset or id(transaction) in found:
                 continue
             if not _is_whole(store, offset):
-                continue  # a power cut tore it: nobody will ever read it, so it decides nothing
+                continue  # torn by a power cut: it can never be read, so it decides nothing
             found.add(id(transaction))
             yield transaction, Decision.COMMIT if is_commit else Decision.UNKNOWN
 
@@ -136,9 +133,9 @@ def _is_whole(store: Store, physical_offset: int) -> bool:
 def find_older_ends(
     store: Store, undecided: list[Undecided], noted: set[int], first_op: int
 ) -> Iterator[tuple[Undecided, Decision]]:
-    """Transactions of which only copies are left, and whose end is older than those, or names an older half message.
+    """Transactions with only copies left, whose decision is older than the copies or names an older half message.
 
-    `noted` are the half messages that op messages from `first_op` on name.
+    `noted` holds the half messages that op messages from `first_op` on name.
     """
     copies = [each for each in undecided if each.halves[0].is_copy]
     older = [_older_halves(store, each.halves[0]) for each in copies]
@@ -155,7 +152,7 @@ def find_older_ends(
 
 
 def _older_halves(store: Store, copy: Half) -> list[Half]:
-    """What the index knows of the half messages from which this one was copied."""
+    """The half messages in the index from which this one was copied."""
     found = map(read_half, store.query(HALF_TOPIC, copy.id, max_count=PAGE_MESSAGES))
     return [
         half for half in found if half is not None and half.key == copy.key and half.queue_offset < copy.queue_offset
@@ -163,7 +160,7 @@ def _older_halves(store: Store, copy: Half) -> list[Half]:
 
 
 def _is_committed(store: Store, copy: Half) -> bool:
-    """Whether the index knows a committed message that was born as this one was."""
+    """Whether the index holds a committed message with the same key as this copy."""
     return any(
         (stored.uniq_key, stored.born_timestamp) == copy.key
         and stored.sys_flag & TRANSACTION_MASK == TransactionType.COMMIT

@@ -2,7 +2,7 @@
 
     {"dataVersion":{"counter":7,"stateVersion":0,"timestamp":...},"transactionCount":{"orders":{"count":2,"timeStamp":...}}}
 
-It decides nothing: what is undecided is counted anew at each start.
+No decision depends on it: each start counts the undecided transactions again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ METRICS_NAME: Final = "transactionMetrics"
 
 
 class TransactionMetrics:
-    """Undecided transactions by topic; a topic that had one stays with 0, as in RocketMQ."""
+    """Undecided transactions by topic. As in RocketMQ, a topic without any left stays with 0."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -30,18 +30,18 @@ class TransactionMetrics:
 
     def load(self) -> None:
         members = ("dataVersion", "transactionCount")
-        content = self._file.load_figures(lambda told: check_objects(told, *members)) or {}
+        content = self._file.load_figures(lambda found: check_objects(found, *members)) or {}
         self._store.report(self._file.findings)
-        version, told = content.get("dataVersion"), content.get("transactionCount")
+        version, counts = content.get("dataVersion"), content.get("transactionCount")
         self._version_ms = self._now_ms()
         if isinstance(version, dict):
             self._counter = _number(version.get("counter"), 0)
             self._version_ms = _number(version.get("timestamp"), self._version_ms)
-        if isinstance(told, dict):
-            self._metrics = {str(topic): dict(metric) for topic, metric in told.items() if isinstance(metric, dict)}
+        if isinstance(counts, dict):
+            self._metrics = {str(topic): dict(metric) for topic, metric in counts.items() if isinstance(metric, dict)}
 
     def save(self, counts: Mapping[str, int]) -> None:
-        """Write the counts, if they are others than before."""
+        """Write the counts, if they changed."""
         now_ms = self._now_ms()
         for topic in sorted(self._metrics.keys() | counts.keys()):
             if self._metrics.get(topic, {}).get("count") != counts.get(topic, 0):

@@ -1,7 +1,7 @@
-"""Decisions that are to be noted: queue offsets of half messages, gathered for one op message.
+"""Gathers the queue offsets of committed half messages for one op message.
 
-Notes may wait, because they only repeat what the log says: a commit is found again by the committed message. Only a
-rollback leaves nothing else behind; it is noted at once and never comes here.
+These notes may wait, because the committed message in the log already proves the commit. A rollback leaves no other
+record than its op message, so it is written at once and never gathered here.
 
     add 12      add 7       ...      after transaction_op_batch_interval, or at transaction_op_msg_max_size bytes
      |           |                    |
@@ -17,7 +17,7 @@ from flintlog.store.runtime.jobs import NEVER
 
 
 class GatheredOps:
-    """The offsets that wait. Its owner holds a lock around every call."""
+    """The gathered offsets. The owner holds a lock around every call."""
 
     def __init__(self, max_size: int, interval_ms: int) -> None:
         self._max_size = max_size
@@ -30,7 +30,7 @@ class GatheredOps:
         return len(self._offsets)
 
     def add(self, half_offsets: Iterable[int], now_ms: int) -> bool:
-        """Let offsets wait; whether the time at which they are due has changed by that."""
+        """Add offsets; returns whether the due time changed."""
         was_full, was_empty = self.is_full, not self._offsets
         if was_empty:
             self._since_ms = now_ms
@@ -50,11 +50,11 @@ class GatheredOps:
         return 0 if self.is_full else self._since_ms + self._interval_ms
 
     def follow_clock(self, now_ms: int) -> None:
-        """The clock may have been turned back: what waits has not waited longer than since now."""
+        """Adapt to a clock that was turned back: the wait began now at the latest."""
         self._since_ms = min(self._since_ms, now_ms)
 
     def take(self) -> list[int]:
-        """The offsets of one message: as RocketMQ does, until its size reaches the limit."""
+        """The offsets of one message; as in RocketMQ, it ends when its size reaches the limit."""
         taken: list[int] = []
         size = 0
         while self._offsets and size < self._max_size:
@@ -64,7 +64,7 @@ class GatheredOps:
         return taken
 
     def put_back(self, half_offsets: list[int]) -> None:
-        """They could not be written."""
+        """Return offsets that could not be written."""
         self._offsets.extendleft(reversed(half_offsets))
         self._size += sum(map(_size, half_offsets))
 

@@ -1,4 +1,4 @@
-"""The records of a transaction: which message each step puts, as RocketMQ 5.5.0 puts it.
+"""The records of a transaction: the message that each step puts, as in RocketMQ 5.5.0.
 
     begin      RMQ_SYS_TRANS_HALF_TOPIC/0       the message itself, with its topic and queue in REAL_TOPIC, REAL_QID,
                                                 TRAN_MSG=true, PGROUP, UNIQ_KEY and __transactionId__
@@ -9,8 +9,8 @@
     both ends  RMQ_SYS_TRANS_OP_HALF_TOPIC/0    tag "d", body: queue offsets of half messages, each followed by a comma
     give up    TRANS_CHECK_MAX_TIME_TOPIC/0     the half message as it is
 
-A half message is known again by its key: UNIQ_KEY and the time it was born, which all its copies share. Everything
-here is a function of values; nothing is stored.
+A half message is identified by its key, which all its copies share: UNIQ_KEY and the born timestamp. All functions here
+are pure.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import msgspec
 from flintlog.errors import InvalidMessage
 from flintlog.format import record
 from flintlog.format.java import hash_map_order
+from flintlog.format.message_fields import merged_properties
 from flintlog.format.properties import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
     INNER_MULTI_DISPATCH,
@@ -41,11 +42,10 @@ from flintlog.format.properties import (
     WAIT_STORE_MSG_OK,
 )
 from flintlog.format.sys_flag import TransactionType, with_transaction_type
-from flintlog.kernel.reference.encoder import merged_properties
 from flintlog.services.rebuilding import put_again
 from flintlog.store.model.message import Message
-from flintlog.store.runtime.service import Rewritten
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.runtime.service import Rewritten
 
 HALF_TOPIC: Final = record.HALF_TOPIC
 OP_TOPIC: Final = record.OP_TOPIC
@@ -59,15 +59,15 @@ OFFSET_SEPARATOR: Final = ","
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _OURS: Final = frozenset({TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED_QUEUE_OFFSET})
-"""By these names a copy is known, so a message that begins a transaction must not have them."""
+"""A copy is recognised by these properties, so a message that begins a transaction must not have them."""
 
 Key = tuple[str, int]
-"""What all copies of one half message share: UNIQ_KEY and the time of birth."""
+"""UNIQ_KEY and born timestamp: equal for all copies of one half message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """What has to be known of a half message while it is undecided; its body stays in the log."""
+    """The fields of an undecided half message that are kept in memory; its body stays in the log."""
 
     queue_offset: int
     physical_offset: int
@@ -87,7 +87,7 @@ class Half:
 
 
 def read_half(stored: StoredMessage) -> Half | None:
-    """The half message in a record of the half topic; None when it does not say where it wants to go."""
+    """Parse a record of the half topic; None when it names no valid destination."""
     properties = stored.properties
     queue_id = _number(properties.get(REAL_QUEUE_ID, ""))
     if REAL_TOPIC not in properties or queue_id is None or queue_id < 0:
@@ -109,7 +109,7 @@ def read_half(stored: StoredMessage) -> Half | None:
 
 
 def _times(text: str) -> int:
-    """How often a half message was checked; RocketMQ takes what is no number for -1."""
+    """How often a half message was checked; -1 for a malformed number, as in RocketMQ."""
     times = _number(text)
     return -1 if times is None else times
 
@@ -118,8 +118,8 @@ def prepare(message: Message, producer_group: str, id: str) -> Rewritten:
     """The half message of a transaction that begins."""
     _refuse_what_cannot_wait(message)
     client = {**merged_properties(message), TRANSACTION_PREPARED: "true", PRODUCER_GROUP: producer_group, UNIQ_KEY: id}
-    # A producer's map comes first, then the broker's: two names in one bucket keep the order in which they came.
-    # A broker parses what a producer sends, and does not see an empty value.
+    # The producer's map is built first, then the broker's: two names in one bucket keep the order of insertion.
+    # A broker parses the producer's text, which drops empty values.
     properties = {name: client[name] for name in hash_map_order(client, NEW_MAP_CAPACITY) if client[name]}
     properties |= {TRANSACTION_ID: id, REAL_TOPIC: message.topic, REAL_QUEUE_ID: str(message.queue_id)}
     half = msgspec.structs.replace(
@@ -137,13 +137,13 @@ def prepare(message: Message, producer_group: str, id: str) -> Rewritten:
 def _refuse_what_cannot_wait(message: Message) -> None:
     if message.delay_level or message.deliver_at_ms is not None:
         raise InvalidMessage(
-            "a message of a transaction cannot be delayed as well",
+            "a message of a transaction cannot be delayed",
             advice="leave delay_level and deliver_at_ms out, or put it without a transaction",
         )
     if (message.properties or {}).get(INNER_MULTI_DISPATCH):
-        # RocketMQ shows the half message in the light queues at once, whatever is decided later.
+        # RocketMQ shows the half message in the light queues at once, before any decision.
         raise InvalidMessage(
-            "a message of a transaction cannot go to light queues as well",
+            "a message of a transaction cannot go to light queues",
             advice="leave INNER_MULTI_DISPATCH out, or put it without a transaction",
         )
     if message.prepared_transaction_offset:
@@ -165,19 +165,19 @@ def commit(stored: StoredMessage, half: Half) -> Rewritten:
 
 
 def check_again(stored: StoredMessage, half: Half) -> Rewritten:
-    """The copy that is put before a producer is asked."""
+    """The copy that is put before the producer is asked."""
     return Rewritten(put_again(stored, HALF_TOPIC, stored.queue_id, _counted(stored, half)))
 
 
 def put_off(stored: StoredMessage, half: Half) -> Rewritten:
-    """The copy of a half message that is not to be checked yet, so that the queue's progress can pass it."""
+    """The copy of a half message that is not checked yet; it lets the queue's progress pass the original."""
     properties = {**_counted(stored, half), WAIT_STORE_MSG_OK: "false"}
     properties.setdefault(TRANSACTION_PREPARED_QUEUE_OFFSET, str(stored.queue_offset))
     return Rewritten(put_again(stored, HALF_TOPIC, stored.queue_id, properties))
 
 
 def _counted(stored: StoredMessage, half: Half) -> dict[str, str]:
-    """The properties with the check counted; RocketMQ counts one that it puts off, too."""
+    """The properties with one more check; like RocketMQ, this counts a check that is put off."""
     return {**stored.properties, TRANSACTION_CHECK_TIMES: str(1 if half.check_times is None else half.check_times + 1)}
 
 
@@ -196,7 +196,7 @@ def op_message(half_offsets: Iterable[int]) -> Rewritten:
 
 
 def read_op(stored: StoredMessage) -> list[int]:
-    """The queue offsets that an op message notes; what is no number is passed over."""
+    """The queue offsets in an op message; malformed numbers are skipped."""
     if stored.tags != REMOVE_TAG:
         return []
     found = (_number(text) for text in stored.body.decode("utf-8", "replace").split(OFFSET_SEPARATOR))
@@ -210,5 +210,5 @@ def immunity_ms(text: str | None, time_out_ms: int) -> int:
 
 
 def _number(text: str) -> int | None:
-    """A number as Java reads it; None when it is none."""
+    """A number as Java reads it; None when malformed."""
     return int(text) if _NUMBER.fullmatch(text) else None

@@ -1,16 +1,16 @@
-"""Transactions: messages that consumers see when their producer says so, through RocketMQ's half and op topics.
+"""Transactions: messages that consumers see once their producer commits, through RocketMQ's half and op topics.
 
     begin ─▶ half message ─┬─▶ commit ─▶ the message in its own topic ─▶ (later) an op message
                            ├─▶ rollback ─▶ an op message
-                           └─▶ neither: its owner is asked, again and again, until it is given up
+                           └─▶ neither: its producer is asked repeatedly, until it is given up
 
     with service.begin(Message("orders", b"...")) as transaction:      committed at the end, rolled back by an error
         book(transaction.id)
 
-What a crash leaves: a commit is the committed message and nothing else: it names its half message, so an opening finds
-it again when no op message was written. A rollback is its op message. Either is as durable as any put when the call
-returns. A transaction with neither is undecided. There is no step between two writes at which it is anything else; see
-docs/decisions/0042. Any thread may call; `transaction_decisions.py` says who waits for whom.
+After a crash: the committed message alone proves a commit. It names its half message, so an opening finds it even when
+no op message was written. The op message alone proves a rollback. Either is as durable as any put when the call
+returns. A transaction with neither is undecided. There is no state in between; see docs/services.md. Any thread may
+call; `transaction_decisions.py` explains the locking.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from flintlog.errors import (
     UnknownTransaction,
 )
 from flintlog.format.properties import PRODUCER_GROUP, UNIQ_KEY
-from flintlog.services.transaction.transaction_service import transaction_records as records
+from flintlog.services.transaction import transaction_records as records
 from flintlog.services.transaction.transaction_checking import CheckRules, Verdict
 from flintlog.services.transaction.transaction_decisions import Decisions
 from flintlog.services.transaction.transaction_metrics import TransactionMetrics
 from flintlog.services.transaction.transaction_records import Half
 from flintlog.services.transaction.transaction_table import Decision, Undecided
 from flintlog.services.unique_key import UniqueKeys
-from flintlog.store.runtime.jobs import NEVER
 from flintlog.store.model.message import Message, Receipt
+from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.runtime.jobs import NEVER
 from flintlog.store.runtime.service import Rewritten
 from flintlog.store.store import Store
-from flintlog.store.model.stored_message import StoredMessage
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ __all__ = ["CheckCallback", "Decision", "Transaction", "TransactionService", "Un
 
 
 class UndecidedTransaction(msgspec.Struct, frozen=True):
-    """A transaction that waits for a decision, as its owner is asked about it."""
+    """An undecided transaction, as the check callback gets it."""
 
     id: str
     producer_group: str
@@ -64,14 +64,14 @@ class UndecidedTransaction(msgspec.Struct, frozen=True):
     born_timestamp: int
     check_times: int
     message: StoredMessage
-    """Its half message: body, tags, keys and properties of what was begun."""
+    """Its half message, with the body, tags, keys and properties of the original message."""
 
 
 CheckCallback = Callable[[UndecidedTransaction], Decision]
 
 
 class Transaction:
-    """One transaction of this process; another process, or a later one, decides by the id."""
+    """One transaction that this process began. Another process can decide it by its id."""
 
     def __init__(self, service: TransactionService, id: str, producer_group: str, receipt: Receipt) -> None:
         self.id = id
@@ -80,19 +80,19 @@ class Transaction:
         self.decision = Decision.UNKNOWN
         self._service = service
 
-    def commit(self) -> Receipt:
-        """Let consumers see the message; the receipt is that of the message in its own queue."""
-        receipt = self._service.commit(self.id, self.producer_group)
+    def commit(self, *, check: bool = True) -> Receipt:
+        """Make the message visible to consumers; returns its receipt in its own queue."""
+        receipt = self._service.commit(self.id, self.producer_group, check=False)
         if receipt.physical_offset >= 0:
             self.decision = Decision.COMMIT
-        return receipt
+        return receipt.check() if check else receipt
 
-    def rollback(self) -> Receipt:
-        """Nobody will see the message; the receipt is that of the note which says so."""
-        receipt = self._service.rollback(self.id, self.producer_group)
+    def rollback(self, *, check: bool = True) -> Receipt:
+        """Discard the message; returns the receipt of the op message."""
+        receipt = self._service.rollback(self.id, self.producer_group, check=False)
         if receipt.physical_offset >= 0:
             self.decision = Decision.ROLLBACK
-        return receipt
+        return receipt.check() if check else receipt
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +101,7 @@ class Transaction:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.decision is Decision.UNKNOWN:
-            (self.commit if kind is None else self.rollback)().check()
+            (self.commit if kind is None else self.rollback)()
 
     def __repr__(self) -> str:
         return f"Transaction({self.id!r}, {self.decision.value})"
@@ -121,10 +121,10 @@ class TransactionService:
         self._next_metrics_ms = 0
         self._is_running = False
 
-    # ------------------------------------------------------------------ what users call
+    # ------------------------------------------------------------------ for users
 
     def begin(self, message: Message, producer_group: str | None = None) -> Transaction:
-        """Store a message that nobody sees yet. Its id is the UNIQ_KEY among its properties, or a new one."""
+        """Store a message that consumers do not see yet. Its id is its property UNIQ_KEY, or a new one."""
         self._check_running()
         if type(message) is not Message:
             raise InvalidMessage(f"a transaction begins with a Message, not {type(message).__name__}")
@@ -133,36 +133,38 @@ class TransactionService:
         if given:
             self._decisions.see_new(wait=True)
         key = given or self._keys.next()
-        put = partial(self._store.put_rewritten, message, lambda seen: records.prepare(seen, group, key))
+        put = partial(self._store.put_rewritten, message, lambda seen: records.prepare(seen, group, key), check=False)
         receipt = self._decisions.begin(key, put)
         if receipt is None:
-            advice = "each transaction needs a UNIQ_KEY of its own"
-            raise InvalidMessage(f"a transaction {key!r} is undecided already", advice=advice)
+            advice = "give each transaction its own UNIQ_KEY"
+            raise InvalidMessage(f"an undecided transaction {key!r} already exists", advice=advice)
         return Transaction(self, key, group, receipt.check())
 
-    def commit(self, id: str, producer_group: str | None = None) -> Receipt:
-        """Let consumers see the message of a transaction; one that was not stored can be tried again."""
+    def commit(self, id: str, producer_group: str | None = None, *, check: bool = True) -> Receipt:
+        """Make a transaction's message visible to consumers. If it was not stored, the call can be retried."""
         transaction = self._find(id, producer_group)
-        return self._decisions.claimed(transaction, self._decisions.commit)
+        receipt = self._decisions.claimed(transaction, self._decisions.commit)
+        return receipt.check() if check else receipt
 
-    def rollback(self, id: str, producer_group: str | None = None) -> Receipt:
-        """Let nobody ever see the message of a transaction; what was not stored can be tried again."""
+    def rollback(self, id: str, producer_group: str | None = None, *, check: bool = True) -> Receipt:
+        """Discard a transaction's message. If the rollback was not stored, the call can be retried."""
         transaction = self._find(id, producer_group)
-        return self._decisions.claimed(transaction, self._decisions.roll_back)
+        receipt = self._decisions.claimed(transaction, self._decisions.roll_back)
+        return receipt.check() if check else receipt
 
     def undecided(self) -> list[UndecidedTransaction]:
-        """All transactions that wait for a decision, oldest first."""
+        """All undecided transactions, oldest first."""
         self._check_running()
         self._decisions.see_new(wait=True)
         return [self._shown(each.half) for each in self._decisions.undecided()]
 
     def on_check(self, callback: CheckCallback | None) -> None:
-        """Ask this function about transactions that stay undecided; None: ask nobody."""
+        """Set the function that is asked about transactions that stay undecided; None to ask nobody."""
         if callback is not None and not callable(callback):
             raise InvalidConfig(f"a check is a function, not {type(callback).__name__}")
         self._callback = callback
 
-    # ------------------------------------------------------------------ what the store calls
+    # ------------------------------------------------------------------ for the store
 
     def start(self) -> None:
         now_ms = self._store.now_ms()
@@ -173,10 +175,10 @@ class TransactionService:
         self._is_running = True
 
     def rewrite(self, message: Message) -> Rewritten:
-        raise InvalidMessage("a put does not begin a transaction", advice="call begin of the transaction service")
+        raise InvalidMessage("a put cannot begin a transaction", advice="call begin of the transaction service")
 
     def stored(self, receipt: Receipt) -> None:
-        """Nothing: `begin` puts half messages itself."""
+        """Do nothing: `begin` puts half messages itself."""
 
     def run_due(self) -> int:
         now_ms = self._store.now_ms()
@@ -194,14 +196,14 @@ class TransactionService:
         return min(self._next_check_ms, self._next_metrics_ms, self._decisions.ops_due_at_ms())
 
     def _follow_clock(self, now_ms: int) -> None:
-        """What is further ahead than its interval was set before the clock was turned back."""
+        """Adapt to a clock that was turned back: no due time is more than its interval ahead."""
         config = self._store.config
         self._next_check_ms = min(self._next_check_ms, now_ms + config.transaction_check_interval)
         self._next_metrics_ms = min(self._next_metrics_ms, now_ms + config.transaction_metric_flush_interval)
         self._decisions.follow_clock(now_ms)
 
     def stop(self) -> None:
-        """Note all decisions: a Java broker that opens the directory looks for no other sign of them."""
+        """Note all decisions in op messages: a Java broker that opens the directory reads only those."""
         self._is_running = False
         try:
             self._decisions.see_new(wait=True)
@@ -210,18 +212,18 @@ class TransactionService:
             self._decisions.save_progress()
             self._metrics.save(self._decisions.counts())
         except FlintlogError as failure:
-            log.warning("what was decided is not noted everywhere; the next opening finds it in the log: %s", failure)
+            log.warning("not all decisions were noted; the next opening finds them in the log: %s", failure)
 
     def _check_running(self) -> None:
         if not self._is_running:
-            raise StoreClosed("the store was shut down, and its transactions with it", path=self._store.path)
+            raise StoreClosed("the store was shut down, so its transactions cannot be used", path=self._store.path)
 
     # ------------------------------------------------------------------ finding
 
     def _find(self, id: str, producer_group: str | None) -> Undecided:
         self._check_running()
         if not isinstance(id, str) or not id:
-            raise UnknownTransaction(f"the id of a transaction is a text, not {id!r}")
+            raise UnknownTransaction(f"the id of a transaction is a non-empty string, not {id!r}")
         found = self._decisions.find(id)
         for wait in (False, True):
             if found is None:
@@ -250,7 +252,7 @@ class TransactionService:
     # ------------------------------------------------------------------ checking
 
     def _check_all(self, now_ms: int) -> None:
-        """One round over what is undecided now, in the order of the half queue."""
+        """Check all transactions that are undecided now, in the order of the half queue."""
         for transaction in self._decisions.undecided():
             verdict = self._rules.judge(transaction.half, now_ms)
             if verdict is Verdict.END_ROUND:
@@ -277,11 +279,11 @@ class TransactionService:
         decisions.claimed(transaction, decide).check()
 
     def _give_up(self, transaction: Undecided) -> Receipt:
-        log.error("the transaction %s was checked too often, or is too old: given up", transaction.half.id)
+        log.error("the transaction %s is given up: it was checked too often or is too old", transaction.half.id)
         return self._decisions.give_up(transaction, self._rules.check_max)
 
     def _ask(self, half: Half) -> Decision:
-        """The owner's answer; one who fails has none yet, and is asked again."""
+        """The callback's answer; UNKNOWN when it fails, so that it is asked again."""
         if self._callback is None:
             return Decision.UNKNOWN
         try:
@@ -290,16 +292,16 @@ class TransactionService:
             log.exception("the check of the transaction %s failed; it will be checked again", half.id)
             return Decision.UNKNOWN
         if not isinstance(answer, Decision):
-            log.error("the check of the transaction %s answered %r, which is no Decision", half.id, answer)
+            log.error("the check of the transaction %s returned %r, which is not a Decision", half.id, answer)
             return Decision.UNKNOWN
         return answer
 
 
 def _group_of(message: Message, producer_group: str | None) -> str:
-    told = (message.properties or {}).get(PRODUCER_GROUP)
-    if producer_group is not None and told not in (None, producer_group):
-        raise InvalidMessage(f"the producer group is {producer_group!r}, but {told!r} in the message's properties")
-    group = producer_group or told or DEFAULT_PRODUCER_GROUP
+    given = (message.properties or {}).get(PRODUCER_GROUP)
+    if producer_group is not None and given not in (None, producer_group):
+        raise InvalidMessage(f"the producer group is {producer_group!r}, but {given!r} in the message's properties")
+    group = producer_group or given or DEFAULT_PRODUCER_GROUP
     if not isinstance(group, str):
-        raise InvalidMessage(f"a producer group is a text, not {group!r}")
+        raise InvalidMessage(f"a producer group is a string, not {group!r}")
     return group

@@ -1,15 +1,14 @@
-"""Which transactions are undecided, and how far the half and op queues are done with.
+"""The undecided transactions, and the progress of the half and op queues.
 
-A transaction has one half message or several: a check puts a copy at the queue's end and counts from then on, the
-older ones are superseded. A decision about one of them decides all, so a crash between a copy and whatever comes
-next leaves nothing to be decided twice.
+A transaction has one or more half messages: a check puts a copy at the queue's end, which supersedes the older ones. A
+decision about one of them decides all, so a crash after a copy cannot lead to a second decision.
 
     half queue    0   1   2   3   4   5   6                 A: 0, then its copy 4       B: 1       C: 5
                   a   b   .   .   A   C   .                 first_half = 1 when A and B are undecided: 0 is superseded
-    op queue      an entry is done with when each half message that it names lies before `first_half`, and so do all
-                  entries before it; Java reads on from there
+    op queue      an entry is done when each half message that it names lies before `first_half`, and all entries
+                  before it are done; Java continues reading from there
 
-The table knows no store. Its owner holds a lock around every call.
+The table does not use the store. Its owner holds a lock around every call.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from typing import Final
 from flintlog.services.transaction.transaction_records import Half, Key
 
 REMEMBERED_DECISIONS: Final = 100_000
-"""How many decisions are remembered, to tell a decided transaction from one that never was."""
+"""How many decisions are remembered, to distinguish a decided transaction from an unknown one."""
 
 
 class Decision(Enum):
-    """What becomes of a transaction: the answer of a check, too."""
+    """The decision about a transaction; also the answer of a check."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -42,9 +41,9 @@ class Undecided:
     half: Half
     superseded: list[Half] = field(default_factory=list)
     claimed_by: object = None
-    """Whether somebody is putting a record for it: everyone else waits."""
+    """The thread's claim while it puts a record for this transaction; other threads wait."""
     copied_to: int = -1
-    """Queue offset of the newest copy; until that one was read, nothing may be decided."""
+    """Queue offset of the newest copy; no decision is allowed until that copy was read."""
 
     @property
     def halves(self) -> list[Half]:
@@ -79,17 +78,17 @@ class TransactionTable:
         return self._in_order.get(transaction.half.queue_offset) is transaction
 
     def decision_about(self, id: str) -> Decision | None:
-        """What became of a transaction that was decided lately."""
+        """The decision about a transaction that was decided lately; None when it is not remembered."""
         return self._decided_ids.get(id)
 
     def forget(self, id: str) -> None:
-        """The id is used again: what became of its last transaction is no answer any more."""
+        """Forget the decision about an id, because the id is reused."""
         self._decided_ids.pop(id, None)
 
     # ------------------------------------------------------------------ half messages
 
     def add(self, half: Half) -> bool:
-        """Take the next half message of the queue; False when its transaction is decided already."""
+        """Add the next half message of the queue; False when its transaction is already decided."""
         self.read_to = half.queue_offset + 1
         known = self._by_key.get(half.key) if half.is_copy else None
         if known is None and half.is_copy and half.key in self._decided:
@@ -105,11 +104,11 @@ class TransactionTable:
         return True
 
     def skip_to(self, queue_offset: int) -> None:
-        """What lies before this offset cannot be read, or is no half message."""
+        """Continue at this offset: the messages before it are unreadable or not half messages."""
         self.read_to = max(self.read_to, queue_offset)
 
     def decide(self, transaction: Undecided, decision: Decision) -> list[int]:
-        """It is undecided no more; the half messages that an op message has to name."""
+        """Remove a decided transaction; returns the half messages that an op message has to name."""
         first = self.first_half
         half = transaction.half
         del self._in_order[half.queue_offset]
@@ -131,16 +130,16 @@ class TransactionTable:
 
     @property
     def first_half(self) -> int:
-        """The queue offset below which no half message matters any more."""
+        """The queue offset below which all half messages are decided or superseded."""
         return next(iter(self._in_order), self.read_to)
 
     def add_op(self, queue_offset: int, half_offsets: Iterable[int]) -> None:
-        """An op message stands in its queue."""
+        """Note an op message of the queue."""
         heapq.heappush(self._ops, (queue_offset, max(half_offsets, default=-1)))
 
     @property
     def first_op(self) -> int:
-        """The offset of the first op message that names a half message which still matters."""
+        """The offset of the first op message that is not done."""
         first_half = self.first_half
         while self._ops and self._ops[0][0] <= self._first_op and self._ops[0][1] < first_half:
             self._first_op = heapq.heappop(self._ops)[0] + 1

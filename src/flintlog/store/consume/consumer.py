@@ -22,18 +22,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, cast
+from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 
 import msgspec
 
 from flintlog.errors import InvalidConfig, InvalidMessage, InvalidOffset, InvalidTopic, StoreClosed
-from flintlog.store.model.arguments import check_count, check_int64, check_offset, check_queue, plain_text
 from flintlog.store.consume.consumer_queue import ConsumerQueue, OffsetMove, ReceivedMessage
-from flintlog.store.filters.tags import MessageFilter, as_filter
-from flintlog.store.settings.groups import GroupConfig, check_group_name
-from flintlog.store.model.message import Receipt
 from flintlog.store.consume.offset_moved import put_offset_moved
+from flintlog.store.filters.tags import MessageFilter, as_filter
+from flintlog.store.model.arguments import check_count, check_int64, check_offset, check_queue, plain_text
+from flintlog.store.model.message import Receipt
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.settings.groups import GroupConfig, check_group_name
 from flintlog.store.settings.topics import retry_topic
 
 if TYPE_CHECKING:
@@ -46,7 +46,14 @@ _MOST_MOVES: Final = 1000
 _TAKES_A_LOOK: Final = 256
 _RETRY_HOME: Final = "flintlog.services.retry"
 
-SendBack = Callable[["Store", str, StoredMessage, int], Receipt]
+
+class SendBack(Protocol):
+    """`flintlog.services.retry.send_back`."""
+
+    def __call__(
+        self, store: Store, group: str, message: StoredMessage, delay_level: int = 0, *, check: bool = True
+    ) -> Receipt:
+        """Store a message again that its group could not consume."""
 
 
 class QueuePosition(msgspec.Struct, frozen=True):
@@ -283,13 +290,14 @@ class Consumer:
 
     ack = acknowledge
 
-    def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> Receipt:
+    def send_back(self, message: ReceivedMessage, delay_level: int = 0, *, check: bool = True) -> Receipt:
         """The message failed: store it again for a later try, or with the dead letters, and acknowledge it.
 
-        See `flintlog.services.retry.send_back`; a later try needs the service "schedule".
+        See `flintlog.services.retry.send_back`; a later try needs the service "schedule". It is not acknowledged when
+        it was not stored: `PutFailed` then, or with `check=False` the receipt.
         """
         send_back = cast(SendBack, import_module(_RETRY_HOME).send_back)
-        receipt = send_back(self._store, self.group, message, delay_level)
+        receipt = send_back(self._store, self.group, message, delay_level, check=check)
         if receipt:
             self.acknowledge(message)
         return receipt

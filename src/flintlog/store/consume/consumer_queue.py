@@ -24,10 +24,10 @@ from flintlog.format.properties import (
     INNER_MULTI_QUEUE_OFFSET,
     RETRY_TOPIC,
 )
-from flintlog.store.settings.consumer_offsets import offset_key
+from flintlog.format.topics import RETRY_PREFIX
 from flintlog.store.filters.tags import MessageFilter, TagFilter
 from flintlog.store.model.stored_message import GetStatus, Page, StoredMessage
-from flintlog.store.settings.topics import RETRY_PREFIX
+from flintlog.store.settings.consumer_offsets import offset_key
 
 if TYPE_CHECKING:
     from flintlog.store.store import Store

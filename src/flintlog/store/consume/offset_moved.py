@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from flintlog.errors import FlintlogError
 from flintlog.format.config_json import JsonObject, encode_config_json
 from flintlog.format.properties import DELAY_TIME_LEVEL
+from flintlog.format.topics import OFFSET_MOVED_EVENT
 from flintlog.store.consume.consumer_queue import OffsetMove
 from flintlog.store.model.message import Message
-from flintlog.store.settings.topics import OFFSET_MOVED_EVENT
 
 if TYPE_CHECKING:
     from flintlog.store.store import Store
@@ -52,6 +52,6 @@ def put_offset_moved(store: Store, group: str, move: OffsetMove) -> None:
         born_host=store.config.store_host,
     )
     try:
-        store.put(message).check()
+        store.put(message)
     except FlintlogError as failure:
         log.warning("%s of group %s was not put: %s", OFFSET_MOVED_EVENT, group, failure)

@@ -25,8 +25,8 @@ WORTH_BYTES = 2 * BATCH_BYTES
 class ConcurrentDispatcher(Dispatcher):
     """See the module."""
 
-    threads = 2
-    """How many parse at a time."""
+    threads = 1
+    """How many parse at a time, at most: `batchDispatchRequestThreadPoolNums`."""
 
     @property
     def leaves_puts_to_lane(self) -> bool:
@@ -46,8 +46,9 @@ class ConcurrentDispatcher(Dispatcher):
         if stop - start < WORTH_BYTES or self.lane.stopped_at_index:
             return super()._step(segment, end)
         view, base = self._view, segment.base
-        batches = (Batch(view, begin, cut, base) for begin, cut in cut_batches(view, start, stop, base))
-        scans = scan_in_order(batches, threads=self.threads, check_crc=False, delay_levels_ms=self._delay_levels_ms)
+        batches = (Batch(view, begin, cut, base) for begin, cut in cut_batches(view, start, stop, base, BATCH_BYTES))
+        threads = min(self.threads, 1 + (stop - start) // BATCH_BYTES)  # no more than there are batches
+        scans = scan_in_order(batches, threads=threads, check_crc=False, delay_levels_ms=self._delay_levels_ms)
         with closing(scans):
             for batch, scan in scans:
                 self.apply(view, base, scan)

@@ -12,6 +12,8 @@ that is far behind waits a moment (`keep_up`). `_running` is the only lock, and 
 waited for.
 
 Invariant: every record below `position` is in its queue and in the index; records are applied in log order.
+
+Reasons and costs: docs/decisions/0005.
 """
 
 from __future__ import annotations
@@ -28,18 +30,18 @@ from flintlog.disk.segments.segment import Segment
 from flintlog.errors import DiskFull, FlintlogError
 from flintlog.format.ledger_entry import size_at
 from flintlog.format.sys_flag import takes_queue_offset
-from flintlog.kernel import Lane, LaneStop, Row, Scan
+from flintlog.kernel import ClosedFor, Lane, LaneStop, Row, Scan
 from flintlog.store.dispatch.arrival_wait import ArrivalWait
-from flintlog.store.log.commit_log import CommitLog
-from flintlog.store.queues.consume_queue import ConsumeQueue
-from flintlog.store.queues.covered_queues import QueueClaim
-from flintlog.store.log.damage import DamageMap
 from flintlog.store.dispatch.dispatch_thread import DispatchThread
 from flintlog.store.dispatch.gap_filling import GapFiller
 from flintlog.store.index.index_service import IndexService
+from flintlog.store.log.commit_log import CommitLog
+from flintlog.store.log.damage import DamageMap
+from flintlog.store.model.stored_message import Arrival
+from flintlog.store.queues.consume_queue import ConsumeQueue
+from flintlog.store.queues.covered_queues import QueueClaim
 from flintlog.store.queues.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queues.queue_table import QueueTable
-from flintlog.store.model.stored_message import Arrival
 from flintlog.store.runtime.turn import Turn
 
 log = logging.getLogger(__name__)
@@ -84,7 +86,7 @@ class Dispatcher:
         self._index = index
         self._readable_end = readable_end
         self._damage = damage
-        self._gaps = GapFiller(commit_log.segments, damage, self._is_batch, lambda: self.lane.lmq)
+        self._gaps = GapFiller(commit_log.segments, damage, queues, lambda: self.lane.lmq)
         self._delay_levels_ms = tuple(delay_levels_ms)
         self._listeners: list[Listener] = []
         self._waits: dict[str, set[ArrivalWait]] = {}
@@ -121,6 +123,7 @@ class Dispatcher:
         self.lane.set_index(None)
 
     def add_listener(self, listener: Listener) -> None:
+        self._log.put_lane.close(ClosedFor.LISTENERS)
         if not self._listeners:
             self._told = self.position
         self._listeners.append(listener)
@@ -166,8 +169,8 @@ class Dispatcher:
 
     @property
     def leaves_puts_to_lane(self) -> bool:
-        """Whether a put may dispatch its own record: nobody has to hear of it, and nothing but the lane is needed."""
-        return not self._listeners and not self.lane.all_slow
+        """Whether a put may dispatch its own record: nothing but the lane is needed."""
+        return not self.lane.all_slow
 
     @property
     def is_calling_listener(self) -> bool:
@@ -241,9 +244,10 @@ class Dispatcher:
 
         None, too, when another thread dispatches for long, as one with a listener that does not return.
         """
-        if not self._take_to_count():
+        if not self._running.take(COUNT_PATIENCE_S):
             return self.last_dispatched, None
         try:
+            self._is_counting = True  # no call comes between this and the turn, so whoever waits for it sees why
             self.lane.own()
             found = self._claims()
         finally:
@@ -256,17 +260,6 @@ class Dispatcher:
             if self._wanted:
                 self.advance()
         return found
-
-    def _take_to_count(self) -> bool:
-        """Have nobody dispatch, and whoever wants to wait a moment."""
-        self._is_counting = True  # before the lock is had: this thread may have to wait for the interpreter with it
-        if self._running.take():
-            return True
-        self._is_counting = False  # who puts does not wait for one who waits
-        if not self._running.take(COUNT_PATIENCE_S):
-            return False
-        self._is_counting = True
-        return True
 
     def _claims(self) -> tuple[tuple[int, int], list[QueueClaim] | None]:
         if self.lane.stopped_at_index:

@@ -6,6 +6,15 @@
 The entry of a lost message points at the damage that took it. Where the log shows no damage, because a record names
 a wrong queue for example, it repeats the entry before it. So offsets in the log still grow along the queue, and every
 search in a queue relies on that, RocketMQ's too. A reader sees that the record there names another offset.
+
+A gap is wide where the log lost its end and the queue's files were deleted. A record after it is believed if others
+follow it, and also if
+
+    this store gave the offset itself        it was put since the store was opened
+    it was noted that the queue goes on      an opening that builds the queue again (`deleted_queues.py`)
+    the damage has room for the messages     a slave, which hears of its master's damage, and has no such note
+
+A wide gap is noted before it is bridged, because the record at its end may be the last of its queue.
 """
 
 from __future__ import annotations
@@ -14,40 +23,40 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from flintlog import kernel
 from flintlog.derive.entries import Place, places_of
-from flintlog.derive.offset_order import is_believed
+from flintlog.derive.offset_order import FOLLOWING, MAX_UNSEEN_GAP, is_believed
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DiskFull
-from flintlog.format.queue_entry import QueueEntry, encode_queue_entry
+from flintlog.format.queue_entry import QueueEntry, QueueKey, encode_queue_entry
 from flintlog.format.record import END_RESERVE, MIN_RECORD_SIZE
 from flintlog.kernel import Row, ScanStop
-from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.log.damage import Damage, DamageMap
 from flintlog.store.log.segment_bytes import held
+from flintlog.store.queues.consume_queue import ConsumeQueue
+from flintlog.store.queues.logical_queue import QueueType
+from flintlog.store.queues.queue_table import QueueTable
 
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 MAX_CHUNKS: Final = 16
 """How far ahead in the log other records of a queue are looked for."""
-MAX_FILLERS: Final = 1 << 22
-"""More places than this are not filled: 80 MiB of entries."""
-
-QueueKey = tuple[str, int]
+MAX_FILLERS: Final = 1 << 20
+"""A wider gap is left out of the files: 20 MiB of entries."""
 
 
 class GapFiller:
     """Sees to it that an entry comes to the place that its record names. Used by the thread that dispatches."""
 
-    def __init__(
-        self, segments: SegmentQueue, damage: DamageMap, is_batch: Callable[[str], bool], lmq: Callable[[], bool]
-    ) -> None:
+    def __init__(self, segments: SegmentQueue, damage: DamageMap, queues: QueueTable, lmq: Callable[[], bool]) -> None:
         self._segments = segments
         self._damage = damage
-        self._ahead = _Ahead(segments, is_batch, lmq)
+        self._queues = queues
+        self._ahead = _Ahead(segments, lambda topic: queues.type_of(topic) is QueueType.BATCH, lmq)
 
     def make_way(self, queue: ConsumeQueue | None, row: Row, place: Place) -> bool:
         """Fill the queue up to the place of a record; whether the record is to be put there.
@@ -59,8 +68,7 @@ class GapFiller:
             return True
         if queue is not None and row.physical_offset + row.size <= queue.max_physical_offset:
             return True  # it is there already, and `put` sees that
-        following = self._ahead.offsets((place.topic, place.queue_id), row.physical_offset)
-        if not is_believed(expected, place.queue_offset, following):
+        if not self._is_believed(queue, row, place):
             where = f"{place.topic}/{place.queue_id}"
             log.warning(
                 "the record at %d names offset %d of %s, which cannot be",
@@ -73,18 +81,33 @@ class GapFiller:
             self._fill(queue, row, place.queue_offset - expected)
         return True
 
+    def _is_believed(self, queue: ConsumeQueue | None, row: Row, place: Place) -> bool:
+        expected, key = None if queue is None else queue.next_offset, (place.topic, place.queue_id)
+        low = expected or 0
+        if low <= place.queue_offset and self._queues.has_handed_out(*key, place.queue_offset):
+            return True
+        given = self._queues.given_offset(*key)
+        following = list(islice(self._ahead.offsets(key, row.physical_offset), FOLLOWING))
+        if is_believed(given if low < given <= place.queue_offset else expected, place.queue_offset, following):
+            return True
+        return queue is not None and not following and 0 < place.queue_offset - low <= self._room(queue, row)
+
+    def _room(self, queue: ConsumeQueue, row: Row) -> int:
+        """How many messages at most the damage took that lies between the queue's last one and a record."""
+        return self._damage.bytes_between(queue.max_physical_offset, row.physical_offset) // MIN_RECORD_SIZE
+
     def _fill(self, queue: ConsumeQueue, row: Row, count: int) -> None:
+        if count > MAX_UNSEEN_GAP:
+            self._queues.note_gap(queue, queue.max_offset + count)
         start = queue.max_physical_offset
         lost = self._damage.between(start, row.physical_offset)
-        room = self._damage.bytes_between(start, row.physical_offset) // MIN_RECORD_SIZE
-        if lost is not None and count <= room:
+        if lost is not None and count <= self._room(queue, row):
             at, size = _place_filler(lost, self._segments.segment_size)
             entry = encode_queue_entry(QueueEntry(at, size, 0))
-        elif count <= MAX_FILLERS:
-            entry = queue.last_entry
         else:
-            return  # RocketMQ's rule then: the entry comes where the queue ends
-        if not queue.fill(entry, count):
+            entry = queue.last_entry
+        is_done = queue.fill(entry, count) if count <= MAX_FILLERS else queue.skip_to(entry, queue.max_offset + count)
+        if not is_done:
             raise DiskFull(f"no room for a file of queue {queue.topic}/{queue.queue_id}")
 
 

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from flintlog.errors import InvalidConfig
-from flintlog.store.filters.tags import Extension, HasProperties
 from flintlog.store.filters.sql92 import Sql92
+from flintlog.store.filters.tags import Extension, HasProperties
 
 _MASK_32 = 0xFFFF_FFFF
 _MASK_64 = 0xFFFF_FFFF_FFFF_FFFF

@@ -26,10 +26,10 @@ from enum import Enum, auto
 from typing import cast
 
 from flintlog.errors import InvalidFilter
-from flintlog.store.filters.tags import sql92_values as values
-from flintlog.store.filters.tags import Extension, HasProperties
+from flintlog.store.filters import sql92_values as values
 from flintlog.store.filters.sql92_tokens import Token, read_token
 from flintlog.store.filters.sql92_values import Evaluate, Incomparable, Truth, Value
+from flintlog.store.filters.tags import Extension, HasProperties
 
 MAX_DEPTH = 64
 """How deep conditions may nest, the innermost comparison included, and how long a chain like `a = b = c` may be."""

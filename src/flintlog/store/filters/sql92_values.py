@@ -21,6 +21,8 @@ import math
 import re
 from collections.abc import Callable, Mapping
 
+from flintlog.format.java import TRIMMED
+
 Value = str | int | float | bool | None
 Evaluate = Callable[[Mapping[str, str]], Value]
 Truth = Callable[[Mapping[str, str]], bool | None]
@@ -35,7 +37,6 @@ _FRACTION = re.compile(
     r"|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
 )
 # String.trim: everything up to and including the space
-_TRIMMED = "".join(map(chr, range(0x21)))
 _LAST_BMP_LETTER = "\uffff"
 
 
@@ -63,7 +64,7 @@ def parse_whole(text: str, like: int) -> int:
 
 def parse_fraction(text: str) -> float:
     """`text` as Double.valueOf reads it: trimmed, with Java's suffixes, special names and hexadecimal form."""
-    trimmed = text.strip(_TRIMMED)
+    trimmed = text.strip(TRIMMED)
     match = _FRACTION.fullmatch(trimmed)
     if match is None:
         raise Incomparable(f"{text!r} is not a number")

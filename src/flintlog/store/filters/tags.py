@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from flintlog.errors import InvalidFilter
-from flintlog.format.java import string_hash
+from flintlog.format.java import TRIMMED, string_hash
 
 # String.trim: everything up to and including the space, and nothing that only Unicode calls a space
-_TRIMMED = "".join(map(chr, range(0x21)))
 
 
 class HasProperties(Protocol):
@@ -95,7 +94,7 @@ def parse_tags(expression: str) -> frozenset[str]:
         return frozenset()
     if expression.replace("||", "") == "":
         raise InvalidFilter(f"{expression!r} names no tags", offset=0, advice="write * for all messages")
-    return frozenset(tag for part in expression.split("||") if (tag := part.strip(_TRIMMED)))
+    return frozenset(tag for part in expression.split("||") if (tag := part.strip(TRIMMED)))
 
 
 MATCH_ALL = TagFilter("*")

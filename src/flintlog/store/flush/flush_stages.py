@@ -14,17 +14,19 @@ from contextlib import ExitStack
 
 from flintlog.disk.segments.page_toucher import PageToucher
 from flintlog.errors import SyncFailed
-from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.flush.replica_wait import Confirmation
-from flintlog.store.dispatch.dispatcher import Dispatcher
-from flintlog.store.flush.periodic_flush import AsyncFlush, Commit
-from flintlog.store.flush.group_commit import GroupCommit
-from flintlog.store.flush.queue_flush import QueueFlush
-from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
-from flintlog.store.flush.ledger_wait import LedgerWaiting
-from flintlog.store.runtime.lifecycle import Flag, Lifecycle
+from flintlog.kernel import ClosedFor
 from flintlog.store.components import Parts
+from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.flush.group_commit import GroupCommit
+from flintlog.store.flush.ledger_wait import LedgerWaiting
+from flintlog.store.flush.periodic_flush import AsyncFlush, Commit
+from flintlog.store.flush.put_wait import PutWait
+from flintlog.store.flush.queue_flush import QueueFlush
+from flintlog.store.flush.replica_wait import Confirmation
 from flintlog.store.flush.waiters import PutCounts
+from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.runtime.lifecycle import Flag, Lifecycle
 
 
 class Flushing:
@@ -56,7 +58,7 @@ class Flushing:
             self._ledger = LedgerWaiting(log, dispatcher.keep_up, counted)
 
     @property
-    def waiting(self) -> GroupCommit | Confirmation | LedgerWaiting | None:
+    def waiting(self) -> PutWait | None:
         """Where a put waits; nowhere when it is done once it is appended."""
         if self._ledger is not None:
             return self._ledger
@@ -65,18 +67,21 @@ class Flushing:
     @property
     def is_in_own_thread(self) -> bool:
         """Whether the caller runs in a thread that `stop` waits for: as the callback of a future does."""
-        stages = (self.group_commit, self.confirmation)
+        stages = (self.group_commit, self.confirmation, self._ledger)
         return any(stage is not None and stage.is_in_own_thread for stage in stages)
 
     def start(self, on_tick: Callable[[], None]) -> None:
         """Start what the configuration asks for; `on_tick` is called by the queue flush, about once a second."""
         config = self._config
         if self._ledger is not None:
+            self._ledger.start()
             self.queue_flush = self._make_queue_flush(on_tick)
             self.queue_flush.start()
             return
         if self._parts.pool is not None:
             self.commit = self._make_commit()
+        if self.is_sync or self.commit is not None or config.wake_flush_when_put_message:
+            self._parts.commit_log.put_lane.close(ClosedFor.FLUSH)
         if config.waits_for_replicas:
             self.confirmation = self._make_confirmation()
             self.confirmation.start()
@@ -129,6 +134,7 @@ class Flushing:
             interval_ms=self._config.flush_interval_commit_log,
             least_pages=self._config.flush_commit_log_least_pages,
             thorough_interval_ms=self._config.flush_commit_log_thorough_interval,
+            is_timed=self._config.flush_commit_log_timed,
             after_flush=self.note_flushed,
             on_failure=self._on_sync_failure,
         )
@@ -190,6 +196,14 @@ class Flushing:
             raise
         self._after_flush()
 
+    def beside_no_commit(self, work: Callable[[], None]) -> None:
+        """Do this while no bytes are moved from write buffers to their files."""
+        if self.commit is None:
+            work()
+            return
+        with self.commit.committing:
+            work()
+
     def make_readable(self) -> None:
         """Bring everything put so far to where dispatch may read it."""
         if self.commit is not None:
@@ -217,6 +231,8 @@ class Flushing:
     def _after_commit(self) -> None:
         if self.group_commit is not None:
             self.group_commit.nudge()
+        if self._async_flush is not None:
+            self._async_flush.nudge()
         self._dispatcher.advance()
 
     def _on_sync_failure(self, failure: SyncFailed) -> None:

@@ -23,21 +23,17 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from flintlog.disk.bell import Latch
 from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush.periodic_flush import Flushable, join
-from flintlog.store.model.message import Message, PutStatus
+from flintlog.store.flush.put_wait import TimedWait
 from flintlog.store.flush.waiters import (
-    LoopHere,
     Outcome,
     PutCounts,
     Task,
     Waiting,
-    WaitingFuture,
-    WaitingThread,
-    finish_all,
-    wake_loops,
+    done_future,
 )
+from flintlog.store.model.message import Message, PutStatus
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,7 +41,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-WATCHES_PER_TIMEOUT = 10
 
 
 def _take_all(waiting: deque[_T]) -> list[_T]:
@@ -70,7 +65,7 @@ class Stage(Protocol):
         """Block until the record is through."""
 
 
-class GroupCommit:
+class GroupCommit(TimedWait):
     """Sync flush: one sync for all records that were appended while the last one ran."""
 
     def __init__(
@@ -85,11 +80,12 @@ class GroupCommit:
         then: Stage | None = None,
     ) -> None:
         """`before_flush` brings what was put to where it can be flushed; `counted` is told how it went."""
+        super().__init__(
+            counted, {"flintlog-group-commit": self._run}, watcher="flintlog-flush-watcher", timeout_ms=timeout_ms
+        )
         self._then = then
         self._segments = segments
         self._before_flush = before_flush
-        self._counted = counted
-        self._timeout_s = timeout_ms / 1000
         self._after_flush = after_flush
         self._on_failure = on_failure
         self._requests: deque[Waiting] = deque()
@@ -100,21 +96,10 @@ class GroupCommit:
         self._given_up: set[asyncio.Future[Outcome]] = set()
         self._bell = threading.Lock()
         self._bell.acquire()
-        self._gate = threading.Lock()
         self._sleeping = False
         self._ringer: asyncio.AbstractEventLoop | None = None  # a loop that will ring in its next round
-        self._loop_here = LoopHere()
         self._nudged = False
         self._failed = False
-        self._stopped = Latch()
-        self._threads = [
-            threading.Thread(target=self._run, name="flintlog-group-commit", daemon=True),
-            threading.Thread(target=self._watch, name="flintlog-flush-watcher", daemon=True),
-        ]
-
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
 
     def stop(self) -> None:
         """Sync what is waiting, then end both threads."""
@@ -123,18 +108,16 @@ class GroupCommit:
         for thread in self._threads:
             join(thread)
 
-    @property
-    def is_in_own_thread(self) -> bool:
-        """Whether a future's callback calls, from one of the threads that `stop` would wait for."""
-        return threading.current_thread() in self._threads
-
     def wait(self, receipt: Outcome, message: Message) -> Outcome:
         """Block until the record is synced, or give FLUSH_DISK_TIMEOUT."""
         if threading.current_thread() is self._threads[0]:  # numbers of threads that ended are given again
             return self._flush_here(receipt, message)
-        waiting = WaitingThread(receipt, message, time.monotonic())
-        self._submit(waiting)
-        return waiting.wait()
+        return super().wait(receipt, message)
+
+    def future(self, receipt: Outcome, message: Message, check: bool) -> Future[Outcome]:
+        if threading.current_thread() is self._threads[0]:
+            return done_future(self._flush_here(receipt, message), check)
+        return super().future(receipt, message, check)
 
     def _flush_here(self, receipt: Outcome, message: Message) -> Outcome:
         """A listener puts from within the flush thread: nobody else would sync for it."""
@@ -143,15 +126,6 @@ class GroupCommit:
         if not synced:
             return receipt.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
         return receipt if self._then is None else self._then.wait(receipt, message)
-
-    def future(self, receipt: Outcome, message: Message) -> Future[Outcome]:
-        if threading.current_thread() is self._threads[0]:
-            done: Future[Outcome] = Future()
-            done.set_result(self._flush_here(receipt, message))
-            return done
-        waiting = WaitingFuture(receipt, message, time.monotonic())
-        self._submit(waiting)
-        return waiting.future
 
     def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
         loop = self._loop_here.get()
@@ -220,7 +194,7 @@ class GroupCommit:
                 if self._given_up:
                     still_open = [task for task in tasks if task[0] not in self._given_up]
                     self._given_up.difference_update([task[0] for task in tasks])
-            self._tell(still_waiting, still_open, synced)
+            self._end(still_waiting, still_open, synced)
 
     def _flush_to(self, target: int) -> bool:
         if self._failed:
@@ -243,45 +217,32 @@ class GroupCommit:
             return False
         return True
 
-    def _tell(self, group: list[Waiting], tasks: list[Task], synced: bool) -> None:
+    def _end(self, group: list[Waiting], tasks: list[Task], synced: bool) -> None:
         """Finish puts that nobody else has finished, or hand them to the next stage; once for each."""
-        counted = self._counted
-        if counted is not None and not synced:
-            # Before those who may look at the figures go on.
-            counted.failed(len(group) + len(tasks))
         if self._then is not None and synced:
             self._then.take(group, tasks)
             return
-        if counted is not None:
-            # Before as well: who is told wakes up at once, and would wait for the interpreter until all are counted.
-            counted.took(group, tasks)
-        self._finish(group, tasks, None if synced else PutStatus.FLUSH_DISK_TIMEOUT)
-
-    def _finish(self, group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
-        if tasks:
-            wake_loops(tasks, status)
-        # Outside of the gate: the callback of a future is the user's code, and may put.
-        if group:
-            finish_all(group, status)
+        status = None if synced else PutStatus.FLUSH_DISK_TIMEOUT
+        self._count(group, tasks, status)
+        self._tell(group, tasks, status)
 
     def _finish_rest(self) -> None:
         while self._requests or self._tasks:
             self._flush_group()
 
-    def _watch(self) -> None:
-        while not self._stopped.wait(self._timeout_s / WATCHES_PER_TIMEOUT):
-            if self._tasks or self._requests or self._nudged:
-                self._wake()  # whoever was to ring may have been stopped or interrupted before
-            late_since = time.monotonic() - self._timeout_s
-            with self._gate:
-                late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.began < late_since and not w.done]
-                for waiting in late:
-                    waiting.done = True
-                asleep = (*self._tasks_in_flight, *tuple(self._tasks))
-                late_tasks = [task for task in asleep if task[2] < late_since and task[0] not in self._given_up]
-                self._given_up.update(task[0] for task in late_tasks)
-            if late or late_tasks:
-                # Not here: a future's callback is the user's code, may put again, and would wait for this thread.
-                threading.Thread(
-                    target=self._tell, args=(late, late_tasks, False), name="flintlog-late-puts", daemon=True
-                ).start()
+    def _look_for_late(self) -> None:
+        if self._tasks or self._requests or self._nudged:
+            self._wake()  # whoever was to ring may have been stopped or interrupted before
+        late_since = time.monotonic() - self._timeout_s
+        with self._gate:
+            late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.began < late_since and not w.done]
+            for waiting in late:
+                waiting.done = True
+            asleep = (*self._tasks_in_flight, *tuple(self._tasks))
+            late_tasks = [task for task in asleep if task[2] < late_since and task[0] not in self._given_up]
+            self._given_up.update(task[0] for task in late_tasks)
+        if late or late_tasks:
+            # Not here: a future's callback is the user's code, may put again, and would wait for this thread.
+            threading.Thread(
+                target=self._end, args=(late, late_tasks, False), name="flintlog-late-puts", daemon=True
+            ).start()

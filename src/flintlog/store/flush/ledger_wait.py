@@ -8,68 +8,100 @@ dispatches before: the node's own thread, which brings the answers, must not be 
 
 from __future__ import annotations
 
+import logging
 import time
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
 
+from flintlog.disk.bell import Bell
+from flintlog.store.flush.periodic_flush import join
+from flintlog.store.flush.put_wait import PutWait
+from flintlog.store.flush.waiters import Outcome, PutCounts, Waiting, WaitingFuture
 from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog, Pending, ProposalAnswer, outcome_of
 from flintlog.store.model.message import Message, PutStatus
-from flintlog.store.flush.waiters import Outcome, PutCounts, Waiting
 
 if TYPE_CHECKING:
     import asyncio
 
+log = logging.getLogger(__name__)
 
-class LedgerWaiting:
-    """Puts that wait for the group. Any thread may call."""
+_LOOK_AGAIN_S: Final = 1.0
+
+
+class LedgerWaiting(PutWait):
+    """Puts that wait for the group: always, because a record has no place before the group says which."""
+
+    waits_always = True
 
     def __init__(self, log: LedgerCommitLog, dispatch: Callable[[], None], counted: PutCounts) -> None:
+        # Its thread starts with the store: an interrupted `Thread.start` could leave one that does nothing.
+        super().__init__(counted, {"flintlog-ledger-tell": self._run})
         self._log = log
         self._dispatch = dispatch
-        self._counted = counted
-        self._teller: ThreadPoolExecutor | None = None
+        self._answered: deque[Callable[[], None]] = deque()
+        self._bell = Bell()
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End the thread that completes futures; those whose answers come later are completed where they come."""
+        self._is_stopped = True
+        self._bell.ring()
+        for thread in self._threads:
+            join(thread)
+        self._complete_all()
+
+    # ------------------------------------------------------------------ waiting
 
     def wait(self, receipt: Outcome, message: Message) -> Outcome:
         """Block until the group has committed the record, or the leader gave up."""
         began = time.monotonic()
         pending = self._log.take_pending(receipt)
-        return self._finish(pending, receipt, pending.answer.result(), message, began)
+        return self._finish(pending, receipt, pending.wait(), message, began)
 
-    def future(self, receipt: Outcome, message: Message) -> Future[Outcome]:
-        """The same, for whoever holds the future."""
-        began = time.monotonic()
-        pending = self._log.take_pending(receipt)
-        told: Future[Outcome] = Future()
-        teller = self._tellers()
+    def _submit(self, waiting: Waiting) -> None:
+        """A future; a thread waits by itself."""
+        pending = self._log.take_pending(waiting.receipt)
 
-        def finish(done: Future[ProposalAnswer]) -> None:
-            outcome = self._finish(pending, receipt, done.result(), message, began)
-            if told.set_running_or_notify_cancel():
-                told.set_result(outcome)
+        def hand_on(answer: ProposalAnswer) -> None:
+            self._answered.append(partial(self._complete, waiting, pending, answer))
+            self._bell.ring()
+            if self._is_stopped:
+                self._complete_all()
 
-        pending.answer.add_done_callback(lambda done: teller.submit(finish, done))
-        return told
+        pending.on_answer(hand_on)
 
     def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
         """The same, from asyncio."""
         import asyncio
 
-        return asyncio.wrap_future(self.future(receipt, message))
+        return asyncio.wrap_future(self.future(receipt, message, check=False))
 
     def nudge(self) -> None:
         """Nothing is put that nobody waits for."""
 
-    def stop(self) -> None:
-        """End the thread that completes futures."""
-        teller, self._teller = self._teller, None
-        if teller is not None:
-            teller.shutdown()
+    # ------------------------------------------------------------------ completing
 
-    def _tellers(self) -> ThreadPoolExecutor:
-        if self._teller is None:
-            self._teller = ThreadPoolExecutor(1, thread_name_prefix="flintlog-ledger-tell")
-        return self._teller
+    def _run(self) -> None:
+        while not self._is_stopped:
+            self._bell.listen(_LOOK_AGAIN_S)
+            self._complete_all()
+
+    def _complete_all(self) -> None:
+        while self._answered:
+            try:
+                complete = self._answered.popleft()
+            except IndexError:  # another thread, after the stop
+                return
+            try:
+                complete()
+            except Exception:
+                log.exception("a put that was answered could not be completed")  # the others must be
+
+    def _complete(self, waiting: Waiting, pending: Pending, answer: ProposalAnswer) -> None:
+        outcome = self._finish(pending, waiting.receipt, answer, waiting.message, waiting.began)
+        WaitingFuture.finish_each([(cast(WaitingFuture, waiting), outcome)])
 
     def _finish(
         self, pending: Pending, receipt: Outcome, answer: ProposalAnswer, message: Message, began: float

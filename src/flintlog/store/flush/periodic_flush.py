@@ -37,15 +37,23 @@ class Tide:
     """A thread that does something every interval, or when nudged, and thoroughly now and then."""
 
     def __init__(
-        self, name: str, work: Callable[[int], object], *, interval_ms: int, least_pages: int, thorough_interval_ms: int
+        self,
+        name: str,
+        work: Callable[[int], object],
+        *,
+        interval_ms: int,
+        least_pages: int,
+        thorough_interval_ms: int,
+        is_timed: bool = False,
     ) -> None:
-        """`work` is told how many pages are worth it: 0 when it is to be thorough."""
+        """`work` gets how many pages are worth it: 0 when it is to be thorough. If timed, no nudge ends a pause."""
         self._work = work
         self._interval_s = interval_ms / 1000
         self._least_pages = least_pages
         self._thorough_interval_s = thorough_interval_ms / 1000
         self._stopped = Latch()
         self._wake = Latch()
+        self._pause_end = self._stopped if is_timed else self._wake
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -59,13 +67,13 @@ class Tide:
         self._work(0)
 
     def nudge(self) -> None:
-        """Now, instead of at the next interval."""
+        """Now, instead of at the next interval, unless it is timed."""
         self._wake.set()
 
     def _run(self) -> None:
         last_thorough = time.monotonic()
         while not self._stopped.is_set():
-            self._wake.wait(self._interval_s)
+            self._pause_end.wait(self._interval_s)
             self._wake.clear()
             thorough = time.monotonic() - last_thorough >= self._thorough_interval_s
             if thorough:
@@ -87,6 +95,7 @@ class AsyncFlush(Tide):
         interval_ms: int,
         least_pages: int,
         thorough_interval_ms: int,
+        is_timed: bool,
         after_flush: Callable[[], None],
         on_failure: Callable[[SyncFailed], None],
     ) -> None:
@@ -96,6 +105,7 @@ class AsyncFlush(Tide):
             interval_ms=interval_ms,
             least_pages=least_pages,
             thorough_interval_ms=thorough_interval_ms,
+            is_timed=is_timed,
         )
         self._segments = segments
         self._after_flush = after_flush
@@ -133,7 +143,8 @@ class Commit(Tide):
         )
         self._commit = commit
         self._after_commit = after_commit
-        self._committing = threading.Lock()
+        self.committing = threading.Lock()
+        """Held while bytes are moved: two at once, or one beside a cut, could set the committed end back or beyond."""
 
     def commit_now(self) -> None:
         """Commit everything, in the caller's thread."""
@@ -141,7 +152,7 @@ class Commit(Tide):
 
     def _commit_all(self, least_pages: int) -> None:
         moved = False
-        with self._committing:  # two at once could set the committed end back
+        with self.committing:
             while not self._commit(least_pages):
                 moved = True
         if moved:

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
+from flintlog.store.flush.waiters import Task, Waiting
 from flintlog.store.stats.broker_stats import BrokerStats, QueueWait
 from flintlog.store.stats.store_stats import StoreStatsService
-from flintlog.store.flush.waiters import Task, Waiting
 
 log = logging.getLogger(__name__)
 

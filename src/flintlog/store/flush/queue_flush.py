@@ -19,9 +19,9 @@ from collections.abc import Callable
 from flintlog.disk.bell import Latch
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import FlintlogError
+from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.log.checkpoint import CheckpointFile
 from flintlog.store.queues.covered_queues import CoveredNote
-from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.queues.queue_table import QueueTable
 
 log = logging.getLogger(__name__)
@@ -96,11 +96,12 @@ class QueueFlush:
     def flush_all(self) -> bool:
         """A thorough pass: everything dispatched so far is durable; whether the checkpoint could say so."""
         with self._passing:
+            log_end = self._dispatcher.position  # before the claims: what they count is not below it in part
             (offset, timestamp), claims = self._dispatcher.claim_queues()
             self._segments.flush_all()
             self._queues.flush_all()
             if offset >= 0 and claims is not None:
-                self._queues.covered.write(CoveredNote(offset, claims))
+                self._queues.covered.write(CoveredNote(offset, claims, log_end))
                 self._checkpoint.set(logics_physical_offset=offset, logics_msg_timestamp=timestamp)
             self._checkpoint.flush()
         return claims is not None

@@ -11,86 +11,52 @@ Invariant: a put is completed as confirmed only when `confirmed_where` has passe
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from flintlog.disk.bell import Latch
 from flintlog.store.flush.periodic_flush import join
-from flintlog.store.model.message import Message, PutStatus
+from flintlog.store.flush.put_wait import TimedWait
 from flintlog.store.flush.waiters import (
-    LoopHere,
     Outcome,
     PutCounts,
     Task,
     Waiting,
-    WaitingFuture,
-    WaitingThread,
-    finish_all,
-    wake_loops,
 )
+from flintlog.store.model.message import Message, PutStatus
 
 if TYPE_CHECKING:
     import asyncio
 
-_WATCHES_PER_TIMEOUT: Final = 10
 
-
-class Confirmation:
+class Confirmation(TimedWait):
     """Puts that wait for replicas. Any thread may call; `_gate` guards the lists for moments."""
 
     def __init__(self, *, timeout_ms: int, before_wait: Callable[[], None], counted: PutCounts) -> None:
         """`before_wait` lets those see a record who send it, when no sync came before."""
+        super().__init__(counted, {}, watcher="flintlog-confirm-watcher", timeout_ms=timeout_ms)
         self.confirmed_where = 0
         self.on_waiting: Callable[[int], None] | None = None
         """Called when somebody begins to wait: the log has grown to this offset and should be sent now."""
-        self._timeout_s = timeout_ms / 1000
         self._before_wait = before_wait
-        self._counted = counted
         # Each with its deadline: its time here begins when it comes here, not when its put began.
         self._waiting: list[tuple[float, Waiting]] = []
         self._tasks: list[tuple[float, Task]] = []
-        self._loop_here = LoopHere()
-        self._gate = threading.Lock()
-        self._stopped = Latch()
-        self._watcher = threading.Thread(target=self._watch, name="flintlog-confirm-watcher", daemon=True)
-
-    def start(self) -> None:
-        self._watcher.start()
 
     def stop(self) -> None:
         """Nobody will confirm any more: give up on all who wait, and at once on those who still come."""
         self._stopped.set()
-        join(self._watcher)
+        for thread in self._threads:
+            join(thread)
         self._give_up(float("inf"))
-
-    @property
-    def is_in_own_thread(self) -> bool:
-        """Whether a future's callback calls, from the thread that `stop` would wait for."""
-        return threading.current_thread() is self._watcher
 
     # ------------------------------------------------------------------ waiting
 
-    def wait(self, receipt: Outcome, message: Message) -> Outcome:
-        """Block until the record is confirmed, or give FLUSH_SLAVE_TIMEOUT."""
-        began = time.monotonic()
-        waiting = WaitingThread(receipt, message, began)
+    def _submit(self, waiting: Waiting) -> None:
         self._before_wait()
         with self._gate:
-            self._waiting.append((began + self._timeout_s, waiting))
+            self._waiting.append((waiting.began + self._timeout_s, waiting))
         self._begun(waiting.target)
-        return waiting.wait()
-
-    def future(self, receipt: Outcome, message: Message) -> Future[Outcome]:
-        began = time.monotonic()
-        waiting = WaitingFuture(receipt, message, began)
-        self._before_wait()
-        with self._gate:
-            self._waiting.append((began + self._timeout_s, waiting))
-        self._begun(waiting.target)
-        return waiting.future
 
     def task(self, receipt: Outcome, message: Message) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = self._loop_here.get().create_future()
@@ -153,22 +119,11 @@ class Confirmation:
                 group, self._waiting, tasks, self._tasks = over, left, tasks_over, tasks_left
             if not group and not tasks:
                 return
-            if status is not None:
-                self._counted.failed(len(group) + len(tasks))  # before those who may look at the figures go on
-            self._counted.took(group, tasks)
-            # Outside of the gate: the callback of a future is the user's code, and may put.
+            self._count(group, tasks, status)
             self._tell(group, tasks, status)
         except BaseException:
             self._tell(group, tasks, status)  # others wait for it; what was told already is not told twice
             raise
 
-    @staticmethod
-    def _tell(group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
-        if tasks:
-            wake_loops(tasks, status)
-        if group:
-            finish_all(group, status)
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(self._timeout_s / _WATCHES_PER_TIMEOUT):
-            self._give_up(time.monotonic())
+    def _look_for_late(self) -> None:
+        self._give_up(time.monotonic())

@@ -12,8 +12,10 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from _thread import start_new_thread
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts
@@ -102,13 +104,26 @@ class WaitingThread(Waiting):
 
 
 class WaitingFuture(Waiting):
-    """Whoever holds the future."""
+    """Whoever holds the future; with `check` it carries the error of a put that was not acknowledged."""
 
-    __slots__ = ("future",)
+    __slots__ = ("check", "future")
 
-    def __init__(self, receipt: Outcome, message: Message, began: float) -> None:
+    def __init__(self, receipt: Outcome, message: Message, began: float, check: bool) -> None:
         super().__init__(receipt, message, began)
+        self.check = check
         self.future: Future[Outcome] = Future()
+
+    @staticmethod
+    def finish_each(told: Sequence[tuple[WaitingFuture, Outcome]]) -> None:
+        """Give each future its result.
+
+        Not in the main thread, where a signal's handler may raise: a future that was interrupted between its result and
+        waking whoever waits for it cannot be told again.
+        """
+        if threading.current_thread() is threading.main_thread():
+            start_new_thread(_finish_each, (told,))  # `Thread.start` waits for an event, in Python code
+        else:
+            _finish_each(told)
 
     def finish(self, outcome: Outcome) -> None:
         """Give the future its result, unless it was cancelled or has one."""
@@ -121,8 +136,28 @@ class WaitingFuture(Waiting):
         self._finish(outcome)
 
     def _finish(self, outcome: Outcome) -> None:
-        if not self.future.done() and self.future.set_running_or_notify_cancel():
-            self.future.set_result(outcome)
+        with suppress(InvalidStateError):  # two were at it
+            if not self.future.done() and (self.future.running() or self.future.set_running_or_notify_cancel()):
+                _settle(self.future, outcome, self.check)
+
+
+def done_future(outcome: Outcome, check: bool) -> Future[Outcome]:
+    """A future of a put that nothing waits for any more."""
+    future: Future[Outcome] = Future()
+    _settle(future, outcome, check)
+    return future
+
+
+def _settle(future: Future[Outcome], outcome: Outcome, check: bool) -> None:
+    if check and outcome.status is not PutStatus.PUT_OK:
+        future.set_exception(outcome.failure())
+    else:
+        future.set_result(outcome)
+
+
+def _finish_each(told: Sequence[tuple[WaitingFuture, Outcome]]) -> None:
+    for waiting, outcome in told:
+        waiting.finish(outcome)
 
 
 class LoopHere:
@@ -153,9 +188,9 @@ def finish_all(group: Sequence[Waiting], status: PutStatus | None) -> None:
     threads = [waiting for waiting in group if isinstance(waiting, WaitingThread)]
     if threads:
         WaitingThread.finish_row(threads, status)
-    for waiting in group:
-        if isinstance(waiting, WaitingFuture):
-            waiting.finish(_outcome(waiting.receipt, status))
+    futures = [(each, _outcome(each.receipt, status)) for each in group if isinstance(each, WaitingFuture)]
+    if futures:
+        WaitingFuture.finish_each(futures)
 
 
 def _outcome(receipt: Outcome, status: PutStatus | None) -> Outcome:

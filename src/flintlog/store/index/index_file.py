@@ -87,7 +87,9 @@ class IndexFile:
         `below`, if that is given."""
         buffer = self._file().buffer
         header = parse_index_header(buffer)
-        if not _overlaps(header, begin, end):
+        # One bit of a record's store time can set the begin before 1970: then no time of the file can be told.
+        is_timed = header.begin_timestamp >= 0
+        if is_timed and not _overlaps(header, begin, end):
             return
         count = header.next_entry
         number = parse_slot(buffer, self.layout, self.layout.slot_of(key_hash))
@@ -97,7 +99,7 @@ class IndexFile:
             entry = parse_index_entry(buffer, self.layout, number)
             if entry.time_difference_s < 0:
                 return
-            time = header.begin_timestamp + entry.time_difference_s * _MS_PER_S
+            time = header.begin_timestamp + entry.time_difference_s * _MS_PER_S if is_timed else begin
             if entry.key_hash == key_hash and begin <= time <= end and (below is None or entry.physical_offset < below):
                 found.append(entry.physical_offset)
             if entry.previous_entry == number or time < begin:

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from flintlog.derive.index_plan import count_believed, name_behind
+from flintlog.derive.index_plan import count_believed, name_after
 from flintlog.disk.media.medium import FileInfo, Medium
 from flintlog.errors import DiskError, FlintlogError, StoreClosed, WrongFileSize
 from flintlog.format.index_file import IndexHeader, IndexLayout, index_key
-from flintlog.format.names import index_file_name
+from flintlog.format.names import index_file_name, is_number
 from flintlog.kernel import index_hash
 from flintlog.store.index.index_file import IndexFile
 
@@ -92,7 +92,7 @@ class IndexService:
 
         Before that `vouch_to` is called with the time up to which the files that are kept reach.
         """
-        found = [info for info in self._medium.listing(self.directory) if _is_index_name(info)]
+        found = self._listed()
         empty = [info for info in found if info.size == 0]  # a crash while a file was made
         for info in found:
             self._check_size(info)
@@ -191,7 +191,7 @@ class IndexService:
         """The local time of now, or just behind the last file's when the clock has not moved on."""
         name = index_file_name(self._now_ms())
         last = self._files[-1].name if self._files else ""
-        return name if name > last else name_behind(last)
+        return name if name > last else name_after(last)
 
     def query_offsets(
         self, topic: str, key: str, max_count: int, begin: int, end: int, index_type: str | None = None
@@ -205,7 +205,7 @@ class IndexService:
         for file in reversed(files):
             try:
                 file.collect(found, key_hash, max_count, begin, end, self._below)
-                begins_before = file.header.begin_timestamp < begin
+                begins_before = 0 <= file.header.begin_timestamp < begin
             except DiskError:
                 if not file.is_deleted:
                     raise
@@ -218,7 +218,7 @@ class IndexService:
         """Another process writes the files: up to `name`, and the keys of records before `below`, they count."""
         known = {file.name: file for file in self._files}
         if name not in known or self._files[-1].name != name:
-            names = [info.name for info in self._medium.listing(self.directory) if _is_index_name(info) and info.size]
+            names = [info.name for info in self._listed() if info.size]
             new = (known.get(each) or IndexFile(self.directory / each, self.layout, self._medium) for each in names)
             with self._lock:
                 before, self._files = self._files, tuple(file for file in new if file.name <= name)
@@ -291,11 +291,10 @@ class IndexService:
         for file in self._files:
             file.close()
 
+    def _listed(self) -> list[FileInfo]:
+        return [info for info in self._medium.listing(self.directory) if not info.is_directory and is_number(info.name)]
+
     def destroy(self) -> None:
         """Delete every file."""
         self._drop(self._files)
         self._medium.remove_tree(self.directory)
-
-
-def _is_index_name(info: FileInfo) -> bool:
-    return not info.is_directory and info.name.isascii() and info.name.isdigit()

@@ -19,8 +19,8 @@ from flintlog.format.index_file import (
     parse_index_entry,
     parse_index_header,
 )
-from flintlog.store.index.index_service import IndexService
 from flintlog.store.index.index_file import IndexFile
+from flintlog.store.index.index_service import IndexService
 
 
 def mend_tail(index: IndexService, count: int, store_time_of: Callable[[int], int]) -> bool:

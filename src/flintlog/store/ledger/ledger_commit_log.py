@@ -17,9 +17,11 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
+from flintlog.disk.bell import Bell
 from flintlog.disk.media.scratch import scratch_room
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import InvalidMessage, StoreClosed
@@ -27,13 +29,14 @@ from flintlog.format.client_batch import count_client_messages
 from flintlog.format.ledger_entry import ENTRY_END_RESERVE, ENTRY_HEAD_SIZE, MAX_ENTRY_SIZE
 from flintlog.format.properties import encode_properties
 from flintlog.kernel import Encoder, Lane, Moves, Tail
-from flintlog.store.runtime.clock import Milliseconds
 from flintlog.store.log.commit_log import RECORD_SLACK_BYTES, AppendMany, CommitLog
-from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.log.put_lock import PutLock
+from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
+from flintlog.store.runtime.clock import Milliseconds
 
 _OK: Final = PutStatus.PUT_OK
 _TICKET_BASE: Final = -2
+_LOOK_AGAIN_S: Final = 1.0
 MAX_OUTSTANDING: Final = 8_000
 MAX_OUTSTANDING_BYTES: Final = 48 * 1024 * 1024
 """Less than a node takes, so that it never refuses one proposal among others."""
@@ -63,13 +66,43 @@ class Proposer(Protocol):
 
 @dataclass(slots=True)
 class Pending:
-    """A put under way."""
+    """A put under way.
+
+    The future is the proposer's. The thread that put does not touch it after the proposal: if a signal's handler raised
+    with the future's lock taken, the proposer would hang.
+    """
 
     answer: Future[ProposalAnswer]
     sizes: Sequence[int]
     queue_offset: int
     now_ms: int
     store_host: str
+    outcome: ProposalAnswer | None = None
+    _bell: Bell = field(default_factory=Bell)
+    _listeners: list[Callable[[ProposalAnswer], None]] = field(default_factory=list)
+
+    def answered(self, outcome: ProposalAnswer) -> None:
+        """Wake the one who waits."""
+        self.outcome = outcome
+        self._bell.ring()
+        self._tell(outcome)
+
+    def wait(self) -> ProposalAnswer:
+        """Sleep until there is an answer."""
+        while (outcome := self.outcome) is None:
+            self._bell.listen(_LOOK_AGAIN_S)
+        return outcome
+
+    def on_answer(self, listener: Callable[[ProposalAnswer], None]) -> None:
+        """Call it once with the answer, here or in the thread that brings it."""
+        self._listeners.append(listener)
+        if self.outcome is not None:
+            self._tell(self.outcome)
+
+    def _tell(self, outcome: ProposalAnswer) -> None:
+        with suppress(IndexError):  # the other thread has it
+            while self._listeners:
+                self._listeners.pop()(outcome)
 
 
 class LedgerReceipts(Receipts):
@@ -261,7 +294,7 @@ class LedgerCommitLog(CommitLog):
         size = sum(map(len, bodies))
         table, new, other_table, other_new = moves
         try:
-            pending.answer.add_done_callback(lambda done: self._answered(done, ticket))
+            pending.answer.add_done_callback(lambda done: self._answered(done, ticket, pending))
             table |= new
             other_table |= other_new
             with self._gate:
@@ -280,12 +313,15 @@ class LedgerCommitLog(CommitLog):
         with self._gate:
             self._outstanding_bytes -= self._outstanding.pop(ticket, 0)
 
-    def _answered(self, done: Future[ProposalAnswer], ticket: int) -> None:
+    def _answered(self, done: Future[ProposalAnswer], ticket: int, pending: Pending) -> None:
         self._end(ticket)
-        if done.cancelled() or not done.result().is_written:
+        outcome = None if done.cancelled() else done.result()
+        if outcome is None or not outcome.is_written:
             # Not under the put lock: who holds it may be waiting for this very thread to take a proposal.
             self._proposer = None
             self.on_refused()
+        if outcome is not None:
+            pending.answered(outcome)
 
     def take_pending(self, receipt: Receipt | Receipts) -> Pending:
         """The put that a receipt stands for; once."""

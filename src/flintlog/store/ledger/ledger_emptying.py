@@ -12,7 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from flintlog.disk.media.medium import Medium
-from flintlog.store.paths import LOG_NAME_DIGITS, StorePaths
+from flintlog.format.names import is_segment_name
+from flintlog.store.paths import StorePaths
 
 _DERIVED = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "dispatch")
 
@@ -43,7 +44,7 @@ def _empty(paths: StorePaths, ledger: Path, medium: Medium) -> None:
         _remove(file, medium)
     for directory in (*paths.read_only_commit_logs, *paths.commit_logs, ledger / "index"):
         for info in medium.listing(directory):
-            if not info.is_directory and len(info.name) == LOG_NAME_DIGITS and info.name.isdecimal():
+            if not info.is_directory and is_segment_name(info.name):
                 medium.remove(directory / info.name)
         if medium.exists(directory):
             medium.sync_directory(directory)

@@ -41,11 +41,11 @@ from flintlog.format.ledger_entry import (
     parse_index_record,
 )
 from flintlog.format.ledger_state import LedgerCheckpoint
-from flintlog.store.log.set_aside import keep_aside
 from flintlog.store.ledger.ledger_recovery import LedgerRecovery
 from flintlog.store.ledger.ledger_state import NOTHING, LedgerState
 from flintlog.store.ledger.ledger_tail import BodyCheck
 from flintlog.store.log.segment_bytes import held, written_end
+from flintlog.store.log.set_aside import keep_aside
 
 INDEX_FILE_BYTES: Final = 5 * 1024 * 1024 * INDEX_RECORD_SIZE
 """What Java's index files have; a member may have others than its peers."""
@@ -356,7 +356,8 @@ class LedgerFiles:
         """Keep nothing: the next entry has this position, which begins a file, and this index."""
         if position % self.data.segment_size:
             raise InvalidOffset("a ledger begins where a file does", path=self.directory, offset=position)
-        if self.is_read_from and self.end != NO_INDEX:
+        # Another first entry at our own beginning: ours was never committed, so nothing was derived from what goes.
+        if self.is_read_from and self.end != NO_INDEX and position != self._begin_position():
             raise LedgerLeftBehind(
                 f"the group's log begins at {position}, behind what this member has of it",
                 path=self.directory,

@@ -15,7 +15,6 @@ or before something that was written whole and went bad since (`flintlog.store.l
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +24,10 @@ from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore, FormatError
 from flintlog.format.ledger_entry import (
+    ENTRY_BLANK,
     ENTRY_BLANK_MAGIC,
     ENTRY_END_RESERVE,
+    ENTRY_HEAD,
     ENTRY_HEAD_SIZE,
     ENTRY_MAGIC,
     INDEX_RECORD_SIZE,
@@ -41,8 +42,6 @@ from flintlog.store.ledger.ledger_tail import BodyCheck, find_entry_behind, was_
 from flintlog.store.log.segment_bytes import held
 
 LOOK_BACK_FILES: Final = 3
-
-_HEAD = struct.Struct("!iiqqqiiii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ class LedgerRecovery:
         with held(segment) as view:
             place, limit, base = 0, segment.size, segment.base
             while place + ENTRY_HEAD_SIZE <= limit:
-                magic, size, its_index, its_term, position, _, _, _, body_size = _HEAD.unpack_from(view, place)
+                magic, size, its_index, its_term, position, _, _, _, body_size = ENTRY_HEAD.unpack_from(view, place)
                 if magic == ENTRY_BLANK_MAGIC:
                     break
                 if (magic, position, its_index) != (ENTRY_MAGIC, base + place, index):
@@ -196,5 +195,5 @@ class LedgerRecovery:
 def _is_blank(view: memoryview, place: int, limit: int) -> bool:
     if place + ENTRY_END_RESERVE > limit:
         return False
-    magic, remaining = struct.unpack_from("!ii", view, place)
+    magic, remaining = ENTRY_BLANK.unpack_from(view, place)
     return bool(magic == ENTRY_BLANK_MAGIC and remaining == limit - place)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from flintlog import kernel
 from flintlog.disk.segments.segment import Segment
 from flintlog.errors import FormatError
 from flintlog.format.ledger_entry import (
@@ -24,15 +25,31 @@ from flintlog.format.ledger_entry import (
     parse_entry_blank,
     parse_entry_head,
 )
+from flintlog.kernel import Crc
 from flintlog.store.log.segment_bytes import held
+from flintlog.store.options.store_config import StoreConfig
 
-BodyCheck = Callable[[memoryview, int], bool]
+BodyCheck = Callable[[bytes | memoryview, int], bool]
 """Whether a body, whose entry lies at this position, is what was written."""
 
 SECTOR_BYTES: Final = 512
 """What a disk writes whole or not at all."""
 _MAGIC: Final = ENTRY_MAGIC.to_bytes(4, "big")
 _WINDOW: Final = 1 << 20
+
+
+def body_check(config: StoreConfig) -> BodyCheck:
+    """Whether a body is one record that knows its place and matches its CRC.
+
+    The CRC over the whole record is looked at where a record has one, and never demanded: the records that a leader
+    writes for itself have none, and neither have those of a Java leader.
+    """
+    checked_crc = Crc.RECORD if config.enabled_append_prop_crc or config.force_verify_prop_crc else Crc.BODY
+
+    def is_record(body: bytes | memoryview, position: int) -> bool:
+        return kernel.scan(body, 0, len(body), position + ENTRY_HEAD_SIZE, check_crc=checked_crc).end == len(body) > 0
+
+    return is_record
 
 
 def find_entry_behind(

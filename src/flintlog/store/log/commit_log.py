@@ -12,6 +12,8 @@ the put lock. `tail.position` moves last, so whatever lies below it is a whole r
 with it, in the kernel, as one step: an exception that a signal's handler raises comes before both or after both.
 
 Any thread may call `put` and the reading methods; the put lock orders appends.
+
+Reasons and costs: docs/decisions/0001.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias, cast
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, cast
 
 from flintlog.disk.media.scratch import scratch_room
 from flintlog.disk.segments.segment import Segment
@@ -27,12 +30,12 @@ from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DiskFull, InvalidMessage, InvalidOffset, StoreClosed
 from flintlog.format.client_batch import count_client_messages
 from flintlog.format.properties import encode_properties
-from flintlog.format.record import END_RESERVE, encode_blank
+from flintlog.format.record import END_RESERVE, STORE_TIME_END, encode_blank, store_time_of
 from flintlog.kernel import Encoder, Lane, Moves, PutLane, Tail, scan
-from flintlog.store.runtime.clock import Milliseconds, given_clock
-from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
-from flintlog.store.stats.put_figures import Unqueued
 from flintlog.store.log.put_lock import PutLock
+from flintlog.store.log.unqueued_puts import UnqueuedPuts
+from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
+from flintlog.store.runtime.clock import Milliseconds, given_clock
 
 _OK = PutStatus.PUT_OK
 _I32 = struct.Struct(">i")
@@ -59,6 +62,30 @@ class Placement(Protocol):
         """The message to append, its queue offset, and the next offsets that move on with it."""
 
 
+@dataclass(slots=True)
+class LogMark:
+    """How the log was when a batch began: where it ended, and the next offsets that have moved since."""
+
+    end: int
+    padding_bytes: int
+    moved: dict[tuple[int, object], tuple[dict[Any, int], int | None]] = field(default_factory=dict)
+
+    def note(self, moves: Moves) -> None:
+        """These offsets will move; what they were at first is kept."""
+        tables: tuple[tuple[dict[Any, int], dict[Any, int]], ...] = moves[:2], moves[2:]
+        for table, new in tables:
+            for key in new:
+                self.moved.setdefault((id(table), key), (table, table.get(key)))
+
+    def move_back(self) -> None:
+        """Set the offsets back."""
+        for (_, key), (table, offset) in self.moved.items():
+            if offset is None:
+                table.pop(key, None)
+            else:
+                table[key] = offset
+
+
 class CommitLog:
     """Appends records and finds them again; see the module for its invariants."""
 
@@ -80,7 +107,8 @@ class CommitLog:
         self._refusal = PutStatus.CREATE_MAPPED_FILE_FAILED
         self._began_at = 0
         self._padding_bytes = 0
-        self.unqueued = Unqueued()
+        self._mark: LogMark | None = None
+        self.unqueued = UnqueuedPuts()
         self._encoder = encoder
         self._append = encoder.append
         self._now_ms = now_ms
@@ -165,12 +193,31 @@ class CommitLog:
             self.unqueued.add((message.topic, message.queue_id), receipt.size)
         return receipt
 
+    def mark_held(self) -> LogMark:
+        """Remember how the log is now, and what moves from now on. The caller holds the put lock."""
+        self._mark = LogMark(self.end_offset, self._padding_bytes)
+        return self._mark
+
+    def keep_held(self) -> None:
+        """What was appended since the mark stays."""
+        self._mark = None
+
+    def cut_back_held(self, mark: LogMark) -> None:
+        """Take back what was appended since the mark: nobody was let past it. A second call does the same."""
+        self.segments.truncate(mark.end, clear=True)
+        mark.move_back()
+        self._padding_bytes = mark.padding_bytes
+        self._take(self.segments.last)
+        self._mark = None
+
     def last_bytes(self, size: int) -> memoryview:
         """The last bytes that were appended, for a caller that holds the put lock; they lie in one segment."""
         tail = self._tail
         return memoryview(cast(memoryview, tail.buffer))[tail.position - size : tail.position]
 
     def _append_one(self, message: Message, queue_offset: int, capacity: int | None, moves: Moves) -> Receipt:
+        if self._mark is not None:
+            self._mark.note(moves)
         now = self._now_ms()
         tail = self._ready_tail()
         text = None if capacity is None else encode_properties(message.properties or {}, capacity)
@@ -369,10 +416,8 @@ class CommitLog:
         if segment is None or physical_offset < self.min_offset:
             return -1
         position = physical_offset - segment.base
-        selected = segment.select(position, 76)
+        selected = segment.select(position, STORE_TIME_END)
         if selected is None:
             return -1
         with selected:
-            sys_flag = int.from_bytes(selected.view[36:40], "big")
-            place = 68 if sys_flag & 0x10 else 56
-            return int.from_bytes(selected.view[place : place + 8], "big", signed=True)
+            return store_time_of(selected.view)

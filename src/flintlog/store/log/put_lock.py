@@ -8,6 +8,8 @@ under the put lock.
 
 It is taken by `with lock():`, which enters a built-in lock. Python code in its place could be interrupted by a
 signal's handler between taking the lock and the block that gives it back.
+
+Reasons and costs: docs/decisions/0004.
 """
 
 from __future__ import annotations

@@ -18,8 +18,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
+from flintlog.disk.bell import Bells
 from flintlog.errors import FlintlogError
 
 log = logging.getLogger(__name__)
@@ -52,18 +54,20 @@ class LedgerLeading:
         self._has_services = False
         self._is_ready = False
         self._is_stopped = False
-        self._changed = threading.Condition()
+        self._gate = threading.Lock()
+        self._changed = Bells()
         self._thread = threading.Thread(target=self._run, name="flintlog-ledger-lead", daemon=True)
         self._thread.start()
 
     def ask(self, *, leads: bool, serves: bool) -> None:
         """What the node says; returns at once."""
-        with self._changed:
-            if (leads, serves) != (self._leads, self._serves):
-                self._falls += self._leads and not leads
-                self._leads, self._serves = leads, serves
-                self._is_ready = self._is_ready and serves
-                self._changed.notify_all()
+        with self._gate:
+            if (leads, serves) == (self._leads, self._serves):
+                return
+            self._falls += self._leads and not leads
+            self._leads, self._serves = leads, serves
+            self._is_ready = self._is_ready and serves
+        self._changed.ring()
 
     @property
     def is_idle(self) -> bool:
@@ -78,16 +82,15 @@ class LedgerLeading:
     def resign(self) -> None:
         """End services while puts are still taken, so that they can save; return when they have ended."""
         self.ask(leads=False, serves=False)
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_settled or self._is_stopped)
+        self._changed.wait_for(lambda: self._is_settled or self._is_stopped)
 
     def stop(self) -> None:
         """End everything; what runs is ended first."""
-        with self._changed:
+        with self._gate:
             self._falls += self._leads
             self._leads = self._serves = self._is_ready = False
             self._is_stopped = True
-            self._changed.notify_all()
+        self._changed.ring()
         self._thread.join()
 
     # ------------------------------------------------------------------ the thread
@@ -102,16 +105,18 @@ class LedgerLeading:
 
     def _run(self) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: not self._is_settled or self._is_stopped)
+            self._changed.wait_for(lambda: not self._is_settled or self._is_stopped)
+            with self._gate:
                 if self._is_stopped and self._is_settled:
                     return
-                falls, serves = self._falls, self._serves
+                asked = falls, serves = self._falls, self._serves
             has_failed = not self._step(falls, serves=serves)
-            with self._changed:
-                self._changed.notify_all()
-                if has_failed and not self._is_stopped:
-                    self._changed.wait(RETRY_S)
+            self._changed.ring()
+            if has_failed:
+                self._changed.wait_for(partial(self._is_asked_otherwise, *asked), RETRY_S)
+
+    def _is_asked_otherwise(self, falls: int, serves: bool) -> bool:
+        return self._is_stopped or (falls, serves) != (self._falls, self._serves)
 
     def _step(self, falls: int, *, serves: bool) -> bool:
         """One step towards what was asked for; whether it was done."""
@@ -131,7 +136,7 @@ class LedgerLeading:
             _try(self._leader.stop)
             self._has_services = False
             return False
-        with self._changed:
+        with self._gate:
             self._is_ready = self._serves
         return True
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import FlintlogError, NotLeading
-from flintlog.store.settings.config_folder import ConfigFolder
 from flintlog.store.consume.consumer_registry import Consumers
-from flintlog.store.model.message import Message, Receipt
 from flintlog.store.member.polled_mark import PolledMark
-from flintlog.store.put.service_runs import ServiceRuns
-from flintlog.store.settings.shared_state import Change, Part, State
 from flintlog.store.member.state_log import PIECE_BYTES, Sharing
+from flintlog.store.model.message import Message, Receipt
+from flintlog.store.put.service_runs import ServiceRuns
+from flintlog.store.settings.config_folder import ConfigFolder
+from flintlog.store.settings.shared_state import Change, Part, State
 
 if TYPE_CHECKING:
     from flintlog.store.store import Store

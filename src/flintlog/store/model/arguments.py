@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 
 from flintlog.errors import FormatError, InvalidFilter, InvalidMessage, InvalidOffset, InvalidTopic
 from flintlog.format.client_batch import count_client_messages
+from flintlog.format.message_fields import check_encoded
 from flintlog.format.sys_flag import INNER_BATCH
-from flintlog.kernel.reference.encoder import check_encoded, encode_topic
+from flintlog.format.topics import encode_topic
 from flintlog.store.model.message import Message
 
 INT32_MAX = (1 << 31) - 1

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from flintlog.errors import FormatError, InvalidMessage
 from flintlog.format.client_batch import ClientMessage, encode_client_batch
+from flintlog.format.message_fields import check_in_batch, merged_properties
 from flintlog.format.properties import encode_properties
-from flintlog.kernel.reference.encoder import check_in_batch, merged_properties
 from flintlog.store.model.arguments import check_batch, check_types
 from flintlog.store.model.message import Message
 

@@ -1,7 +1,7 @@
 """What goes into a store.
 
 `Message` is what a producer hands over and `Receipt` what it gets back; what a reader sees is in
-`stored.py`. Both are small structs: they are made once a message, on the hottest path there is.
+`stored_message.py`. Both are small structs: they are made once a message, on the hottest path there is.
 """
 
 from __future__ import annotations
@@ -71,7 +71,13 @@ class Message(_Addressed, kw_only=True, gc=False):
     compress: str | None = None
 
 
+_MAYBE = "it may be stored nevertheless; put again, it may be stored twice"
 _ADVICE = {
+    PutStatus.FLUSH_DISK_TIMEOUT: _MAYBE,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: _MAYBE,
+    PutStatus.SLAVE_NOT_AVAILABLE: _MAYBE,
+    PutStatus.UNKNOWN_ERROR: _MAYBE,
+    PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH: "a ledger's group may store it nevertheless; a master has not stored it",
     PutStatus.WHEEL_TIMER_MSG_ILLEGAL: "its time does not parse, is over, or lies beyond timer_max_delay_sec",
     PutStatus.WHEEL_TIMER_NOT_ENABLE: "timer_wheel_enable is off",
     PutStatus.WHEEL_TIMER_FLOW_CONTROL: "too many messages wait for that moment: try a neighbouring one",
@@ -106,9 +112,13 @@ class Receipt(msgspec.Struct, gc=False, frozen=True):
     def check(self) -> Receipt:
         """Return the receipt itself, or raise PutFailed when the put was not acknowledged."""
         if self.status is not PutStatus.PUT_OK:
-            advice = _ADVICE.get(self.status)
-            raise PutFailed(f"the put was not acknowledged: {self.status.name}", advice=advice)
+            raise self.failure()
         return self
+
+    def failure(self) -> PutFailed:
+        """The error of a put that was not acknowledged."""
+        what = f"the put was not acknowledged: {self.status.name}"
+        return PutFailed(what, advice=_ADVICE.get(self.status), receipt=self)
 
     def __bool__(self) -> bool:
         return self.status is PutStatus.PUT_OK
@@ -153,8 +163,13 @@ class Receipts(Sequence[Receipt]):
     def check(self) -> Receipts:
         """Return the receipts themselves, or raise PutFailed when the batch was not acknowledged."""
         if self._status is not PutStatus.PUT_OK:
-            raise PutFailed(f"the batch was not acknowledged: {self._status.name}")
+            raise self.failure()
         return self
+
+    def failure(self) -> PutFailed:
+        """The error of a batch that was not acknowledged."""
+        what = f"the batch was not acknowledged: {self._status.name}"
+        return PutFailed(what, advice=_ADVICE.get(self._status), receipt=self[0], receipts=self)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1

@@ -14,17 +14,31 @@ import msgspec
 from flintlog.format.host import format_host
 from flintlog.format.message_id import encode_message_id
 from flintlog.format.properties import KEYS, TAGS, UNIQ_KEY, parse_properties
-from flintlog.format.record import MAGIC_V1, Record, parse_record, tags_code
+from flintlog.format.record import (
+    BODY_CRC_AT,
+    BODY_SIZE_AT,
+    BORN_TIME_AT,
+    FLAG_AT,
+    HOST_BITS_AT,
+    HOST_SHIFT,
+    MAGIC_AT,
+    MAGIC_V1,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    SYS_FLAG_AT,
+    Record,
+    parse_record,
+    store_time_of,
+    tags_code,
+)
 from flintlog.kernel import RecordBody
 from flintlog.store.model.compression import DEFAULT_LIMIT_BYTES, decompress
 from flintlog.store.options.values import DEFAULT_DELAY_LEVELS_MS
 
 _I32 = struct.Struct(">i").unpack_from
 _I64 = struct.Struct(">q").unpack_from
-_BODY_AT = 84
 _V1_LAST_BYTE = MAGIC_V1 & 0xFF
-_V6_SHIFT = (0, 12, 12, 24)
-"""How far the body lies behind its usual place, by the two low bits of sys_flag >> 4: hosts that are IPv6."""
 
 
 class GetStatus(IntEnum):
@@ -67,35 +81,35 @@ class StoredMessage(msgspec.Struct, gc=False):
     @property
     def magic(self) -> int:
         """The record's magic code, signed as RocketMQ prints it."""
-        return int(_I32(self.record, 4)[0])
+        return int(_I32(self.record, MAGIC_AT)[0])
 
     @property
     def body_crc(self) -> int:
-        return int(_I32(self.record, 8)[0])
+        return int(_I32(self.record, BODY_CRC_AT)[0])
 
     @property
     def queue_id(self) -> int:
-        return int(_I32(self.record, 12)[0])
+        return int(_I32(self.record, QUEUE_ID_AT)[0])
 
     @property
     def flag(self) -> int:
-        return int(_I32(self.record, 16)[0])
+        return int(_I32(self.record, FLAG_AT)[0])
 
     @property
     def queue_offset(self) -> int:
-        return int(_I64(self.record, 20)[0])
+        return int(_I64(self.record, QUEUE_OFFSET_AT)[0])
 
     @property
     def physical_offset(self) -> int:
-        return int(_I64(self.record, 28)[0])
+        return int(_I64(self.record, PHYSICAL_OFFSET_AT)[0])
 
     @property
     def sys_flag(self) -> int:
-        return int(_I32(self.record, 36)[0])
+        return int(_I32(self.record, SYS_FLAG_AT)[0])
 
     @property
     def born_timestamp(self) -> int:
-        return int(_I64(self.record, 40)[0])
+        return int(_I64(self.record, BORN_TIME_AT)[0])
 
     @property
     def born_host(self) -> str:
@@ -103,7 +117,7 @@ class StoredMessage(msgspec.Struct, gc=False):
 
     @property
     def store_timestamp(self) -> int:
-        return int(_I64(self.record, 56 + 12 * (self.record[39] >> 4 & 1))[0])
+        return store_time_of(self.record)
 
     @property
     def store_host(self) -> str:
@@ -135,7 +149,7 @@ class StoredMessage(msgspec.Struct, gc=False):
     def _property_bytes(self) -> bytes:
         # Found like the body, without parsing what lies before: many readers look at properties alone.
         record = self.record
-        place = _BODY_AT + _V6_SHIFT[record[39] >> 4 & 3]
+        place = BODY_SIZE_AT + HOST_SHIFT[record[HOST_BITS_AT] >> 4 & 3]
         place += 4 + int(_I32(record, place)[0])
         if record[7] == _V1_LAST_BYTE:
             place += 1 + record[place]

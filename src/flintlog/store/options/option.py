@@ -21,8 +21,6 @@ from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from flintlog.store.idle_options import WITHOUT_EFFECT
-
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
@@ -164,8 +162,8 @@ def _default(option: Option) -> str:
     return f"`{str(option.default).lower() if isinstance(option.default, bool) else option.default}`"
 
 
-def render_page(table: Mapping[str, Option], ignored: Iterable[str]) -> str:
-    """Write the page of options in Markdown."""
+def render_page(table: Mapping[str, Option], ignored: Mapping[str, str]) -> str:
+    """Write the page of options in Markdown; `ignored` has RocketMQ's names without effect and their reasons."""
     lines = [
         "# Options of a store",
         "",
@@ -176,8 +174,8 @@ def render_page(table: Mapping[str, Option], ignored: Iterable[str]) -> str:
         "`retention`: `StoreConfig()` flushes synchronously and deletes nothing; `from_rocketmq` deletes, and flushes",
         "asynchronously unless `flushDiskType` says otherwise.",
         "",
-        "Options of parts that this version does not have, and those of RocketMQ's that this store has no use for,",
-        "are checked and kept, so that a broker's file can be used as it is. They are marked: *no effect*.",
+        "RocketMQ's other options are listed at the end. `from_rocketmq` takes them, so that a broker's file can be",
+        "used as it is. `config.ignored` says of each why it has no effect; `flintlog doctor --config FILE` prints it.",
     ]
     group = None
     for option in table.values():
@@ -187,18 +185,21 @@ def render_page(table: Mapping[str, Option], ignored: Iterable[str]) -> str:
             lines.append("|---|---|---|---|---|---|---|")
         rocketmq = f"`{option.rocketmq}`" if option.rocketmq else ""
         cells = (f"`{option.name}`", rocketmq, option.kind, option.unit or "", _bounds(option), _default(option))
-        about = f"*No effect.* {option.about}" if option.name in WITHOUT_EFFECT else option.about
-        lines.append(f"| {' | '.join(cells)} | {about} |")
-    lines += ["", "## Known but without effect on a store", ""]
-    lines += ["Names that `from_rocketmq` accepts and lists in `config.ignored`:", ""]
-    lines.append(", ".join(f"`{name}`" for name in sorted(ignored)) + ".")
+        lines.append(f"| {' | '.join(cells)} | {option.about} |")
+    lines += ["", "## RocketMQ's options without effect", ""]
+    lines += ["Names that `from_rocketmq` takes and lists in `config.ignored`, with their reasons:", ""]
+    lines += ["| RocketMQ's names | no effect here because |", "|---|---|"]
+    by_reason: dict[str, list[str]] = {}
+    for name in sorted(ignored):
+        by_reason.setdefault(ignored[name].partition(" because ")[2], []).append(f"`{name}`")
+    lines += [f"| {', '.join(names)} | {reason} |" for reason, names in by_reason.items()]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     """Print the page of options."""
-    from flintlog.store.options.store_config import OPTIONS
     from flintlog.store.options.rocketmq_options import ignored_names
+    from flintlog.store.options.store_config import OPTIONS
 
     sys.stdout.write(render_page(OPTIONS, ignored_names(OPTIONS)))
 

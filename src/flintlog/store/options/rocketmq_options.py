@@ -1,20 +1,23 @@
 """RocketMQ's own names and text values, brought to ours.
 
 `rocketmq_options.json` holds the settable names of RocketMQ's configuration classes with type and default, as the
-5.5.0 jars report them. A name that is in none of them is an error; a name that is but concerns no store (network,
-name servers, RocksDB, ...) is handed back as ignored.
+5.5.0 jars report them. A name that is in none of them is an error. A name that is there, but has no effect on a store
+here, is handed back as ignored, with its reason. Its value must have RocketMQ's type: a typing error is one
+everywhere.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from flintlog.errors import InvalidConfig
-from flintlog.store.options.option import Option, did_you_mean
+from flintlog.store.options.ignored_options import why_ignored
+from flintlog.store.options.option import INT_MAX, LONG_MAX, Option, did_you_mean
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FLUSH = {"SYNC_FLUSH": "sync", "ASYNC_FLUSH": "async"}
@@ -24,36 +27,70 @@ _DEFAULT_IP = "127.0.0.1"
 _DEFAULT_PORT = "10911"
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An option as RocketMQ declares it: its class, its Java type and its default."""
+
+    owner: str
+    type: str
+    default: str | None
+
+    def accepts(self, text: str) -> bool:
+        """Whether the text has its type. Where RocketMQ's own default has not, a setter takes words for numbers."""
+        return self._has_type(text) or (self.default is not None and not self._has_type(self.default))
+
+    def _has_type(self, text: str) -> bool:
+        kind, most = _JAVA_TYPES[self.type]
+        try:
+            value = _PARSERS[kind](text.strip())
+        except ValueError:
+            return False
+        return most is None or (isinstance(value, int) and -most - 1 <= value <= most)
+
+
+_JAVA_TYPES: Mapping[str, tuple[str, int | None]] = {
+    "int": ("int", INT_MAX),
+    "long": ("int", LONG_MAX),
+    "double": ("float", None),
+    "boolean": ("bool", None),
+    "String": ("str", None),
+}
+
+
 @cache
-def rocketmq_names() -> Mapping[str, tuple[str, ...]]:
-    """Every name that RocketMQ knows, with the classes that have it."""
-    text = resources.files("flintlog.store").joinpath("rocketmq_options.json").read_text("utf-8")
-    owners: dict[str, tuple[str, ...]] = {}
+def rocketmq_names() -> Mapping[str, Known]:
+    """Every name that RocketMQ knows, as the first class that has it declares it."""
+    text = resources.files("flintlog.store.options").joinpath("rocketmq_options.json").read_text("utf-8")
+    known: dict[str, Known] = {}
     for owner, names in json.loads(text).items():
-        for name in names:
-            owners[name] = (*owners.get(name, ()), owner)
-    return owners
+        for name, (type_name, default) in names.items():
+            known.setdefault(name, Known(owner, type_name, default))
+    return known
 
 
-def ignored_names(table: Mapping[str, Option]) -> frozenset[str]:
-    """Names that RocketMQ knows and that concern no store."""
-    return frozenset(rocketmq_names()) - {option.rocketmq for option in table.values()} - _COMPOSED
+def ignored_names(table: Mapping[str, Option]) -> dict[str, str]:
+    """Names that RocketMQ knows and that have no effect here, each with its reason."""
+    ours = {option.rocketmq for option in table.values()} | _COMPOSED
+    return {name: why_ignored(name, known.owner) for name, known in rocketmq_names().items() if name not in ours}
 
 
-def parse_options(values: Mapping[str, str], table: Mapping[str, Option]) -> tuple[dict[str, object], tuple[str, ...]]:
-    """Return our names with parsed values, and the names that concern no store."""
+def parse_options(values: Mapping[str, str], table: Mapping[str, Option]) -> tuple[dict[str, object], dict[str, str]]:
+    """Return our names with parsed values, and the names that have no effect with their reasons."""
     by_name = {option.rocketmq: option for option in table.values() if option.rocketmq is not None}
     parsed: dict[str, object] = {}
-    ignored = []
+    ignored: dict[str, str] = {}
     for name, text in values.items():
         if name in by_name:
             parsed[by_name[name].name] = parse_option(by_name[name], text, name)
         elif name not in _COMPOSED:
-            if name not in rocketmq_names():
+            known = rocketmq_names().get(name)
+            if known is None:
                 raise _unknown(name, table)
-            ignored.append(name)
+            if not known.accepts(text):
+                raise InvalidConfig(f"option {name} = {text!r}", advice=f"RocketMQ expects {known.type}")
+            ignored[name] = why_ignored(name, known.owner)
     parsed.update(_parse_composed(values))
-    return parsed, tuple(sorted(ignored))
+    return parsed, dict(sorted(ignored.items()))
 
 
 def _parse_composed(values: Mapping[str, str]) -> dict[str, object]:
@@ -128,10 +165,19 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 }
 
 
+def advise(name: str, table: Mapping[str, Option], known: Iterable[str]) -> str | None:
+    """Advise on a name that is no option: why RocketMQ's is none here, or which known one was meant."""
+    ignored = {theirs.lower(): theirs for theirs in ignored_names(table)}
+    theirs = ignored.get(name.replace("_", "").lower())
+    if theirs is None:
+        return did_you_mean(name, known)
+    return f"RocketMQ's {theirs} {why_ignored(theirs, rocketmq_names()[theirs].owner)}"
+
+
 def _unknown(name: str, table: Mapping[str, Option]) -> InvalidConfig:
     ours = table.get(name)
     if ours is None:
-        advice = did_you_mean(name, (*rocketmq_names(), *table))
+        advice = advise(name, table, (*rocketmq_names(), *table))
     elif ours.rocketmq is None:
         advice = f"it is one of ours: StoreConfig({name}=…)"
     else:

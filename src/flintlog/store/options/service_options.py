@@ -1,6 +1,6 @@
 """Options of the services around a store: delays, timer, transactions, groups, replication, DLedger.
 
-Each field is one option; `options.py` says how to read a declaration. The lines are laid out by hand, two or three
+Each field is one option; `option.py` says how to read a declaration. The lines are laid out by hand, two or three
 an option, because a formatter would make a page of each.
 """
 
@@ -21,16 +21,6 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     )
     flush_delay_offset_interval: Annotated[int, option("flushDelayOffsetInterval", unit="ms", low=1, high=LONG_MAX,
         about="Pause between two writes of the delay levels' progress.")] = 1000 * 10
-    enable_schedule_message_stats: Annotated[bool, option("enableScheduleMessageStats",
-        about="Deliveries of delayed messages are counted.")] = True
-    enable_schedule_async_deliver: Annotated[bool, option("enableScheduleAsyncDeliver",
-        about="Delayed messages are delivered without waiting for each put.")] = False
-    schedule_async_deliver_max_pending_limit: Annotated[int, option(
-        "scheduleAsyncDeliverMaxPendingLimit", unit="count", low=1,
-        about="Most such deliveries that may be waiting for each level.")] = 2000
-    schedule_async_deliver_max_resend_num2_blocked: Annotated[int, option(
-        "scheduleAsyncDeliverMaxResendNum2Blocked", unit="count", low=0,
-        about="Failed attempts after which a delivery holds up its level.")] = 3
     timer_wheel_enable: Annotated[bool, option("timerWheelEnable", group="Timer",
         about="Messages with a delivery time are accepted when the timer service runs.")] = True
     timer_precision_ms: Annotated[int, option("timerPrecisionMs", unit="ms", low=1,
@@ -43,56 +33,16 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
         about="Size of one timer log file.")] = 100 * 1024 * 1024
     timer_flush_interval_ms: Annotated[int, option("timerFlushIntervalMs", unit="ms", low=1,
         about="Pause between two flushes of the timer's files.")] = 1000
-    timer_get_message_thread_num: Annotated[int, option("timerGetMessageThreadNum", unit="threads", low=1, high=1024,
-        about="Threads that read messages that are due.")] = 3
-    timer_put_message_thread_num: Annotated[int, option("timerPutMessageThreadNum", unit="threads", low=1, high=1024,
-        about="Threads that deliver messages that are due.")] = 3
-    timer_enable_check_metrics: Annotated[bool, option("timerEnableCheckMetrics",
-        about="The timer's counts are checked against its wheel once a day.")] = True
-    timer_check_metrics_when: Annotated[str, option("timerCheckMetricsWhen",
-        about="Hour of the day of that check.")] = "05"
-    timer_enable_disruptor: Annotated[bool, option("timerEnableDisruptor",
-        about="The timer hands messages over through a ring instead of a queue.")] = False
-    timer_intercept_delay_level: Annotated[bool, option("timerInterceptDelayLevel",
-        about="Messages with a delay level are kept by the timer too.")] = False
     timer_stop_enqueue: Annotated[bool, option("timerStopEnqueue",
         about="The timer takes no new messages into its wheel.")] = False
     timer_stop_dequeue: Annotated[bool, option("timerStopDequeue",
         about="The timer delivers nothing.")] = False
-    timer_skip_unknown_error: Annotated[bool, option("timerSkipUnknownError",
-        about="The timer passes over a message that fails for an unknown reason.")] = False
-    timer_warm_enable: Annotated[bool, option("timerWarmEnable",
-        about="The timer touches messages shortly before they are due.")] = False
-    timer_enable_retry_until_success: Annotated[bool, option("timerEnableRetryUntilSuccess",
-        about="A delivery is tried until it succeeds.")] = False
     timer_congest_num_each_slot: Annotated[int, option("timerCongestNumEachSlot", unit="count", low=1,
         about="Messages in one slot above which more are refused at random, and all at twice as many.")] = 2_147_483_647
-    timer_metric_small_threshold: Annotated[int, option("timerMetricSmallThreshold", unit="count", low=0,
-        about="Topics with fewer timed messages than this are counted together in the distribution.")] = 1_000_000
-    timer_progress_log_interval_ms: Annotated[int, option("timerProgressLogIntervalMs", unit="ms", low=1,
-        about="Pause between two log lines about the timer's progress.")] = 10 * 1000
-    timer_wheel_snapshot_flush: Annotated[bool, option("timerWheelSnapshotFlush",
-        about="The wheel is saved as snapshots instead of in place.")] = False
-    timer_wheel_snapshot_interval_ms: Annotated[int, option("timerWheelSnapshotIntervalMs", unit="ms", low=1,
-        about="Pause between two snapshots.")] = 10 * 1000
-    timer_reput_service_core_pool_size: Annotated[int, option(
-        "timerReputServiceCorePoolSize", unit="threads", low=1, high=1024,
-        about="Threads that enter messages in a timeline.")] = 6
-    timer_reput_service_max_pool_size: Annotated[int, option(
-        "timerReputServiceMaxPoolSize", unit="threads", low=1, high=1024,
-        about="Most threads that enter messages in a timeline.")] = 6
-    timer_reput_service_queue_capacity: Annotated[int, option("timerReputServiceQueueCapacity", unit="count", low=1,
-        about="Messages that may wait for those threads.")] = 10_000
-    timer_recall_to_time_wheel_enable: Annotated[bool, option("timerRecallToTimeWheelEnable",
-        about="A timed message can be recalled from the wheel.")] = True
-    timer_recall_to_timeline_enable: Annotated[bool, option("timerRecallToTimelineEnable",
-        about="A timed message can be recalled from a timeline.")] = True
     append_topic_for_timer_delete_key: Annotated[bool, option("appendTopicForTimerDeleteKey",
         about="A recall names the topic as well as the message.")] = False
-    trans_write_origin_trans_half_enable: Annotated[bool, option(
-        "transWriteOriginTransHalfEnable", group="Transactions",
-        about="Half messages are written to RocketMQ's half topic.")] = True
-    transaction_time_out: Annotated[int, option("transactionTimeOut", unit="ms", low=0, high=LONG_MAX,
+    transaction_time_out: Annotated[int, option(
+        "transactionTimeOut", unit="ms", low=0, high=LONG_MAX, group="Transactions",
         about="Age from which an open transaction is checked.")] = 6000
     transaction_check_max: Annotated[int, option("transactionCheckMax", unit="count", low=1,
         about="Checks after which an open transaction is given up.")] = 15
@@ -129,8 +79,6 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
         about="Most log bytes of one packet.")] = 1024 * 32
     ha_max_gap_not_in_sync: Annotated[int, option("haMaxGapNotInSync", unit="bytes", low=0,
         about="Distance behind the master beyond which a slave counts as out of sync.")] = 1024 * 1024 * 256
-    ha_max_time_slave_not_catchup: Annotated[int, option("haMaxTimeSlaveNotCatchup", unit="ms", low=0, high=LONG_MAX,
-        about="Time without catching up after which a slave counts as out of sync.")] = 1000 * 15
     ha_flow_control_enable: Annotated[bool, option("haFlowControlEnable",
         about="The master limits the rate at which it sends.")] = False
     max_ha_transfer_byte_in_second: Annotated[int, option(
@@ -138,8 +86,6 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
         about="That rate.")] = 100 * 1024 * 1024
     slave_timeout: Annotated[int, option("slaveTimeout", unit="ms", low=1,
         about="How long a put waits for its replicas before it answers FLUSH_SLAVE_TIMEOUT.")] = 3000
-    total_replicas: Annotated[int, option("totalReplicas", unit="count", low=1,
-        about="Number of stores in the group, the master counted.")] = 1
     in_sync_replicas: Annotated[int, option("inSyncReplicas", unit="count", low=-1,
         about="Stores, the master counted, that must hold a message before its put is acknowledged; -1 "
         "means all that are in sync.")] = 1
@@ -147,32 +93,18 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
         about="Stores, the master counted, that must be in sync for puts to be taken.")] = 1
     enable_auto_in_sync_replicas: Annotated[bool, option("enableAutoInSyncReplicas",
         about="The number of needed replicas falls when fewer are in sync.")] = False
-    all_ack_in_sync_state_set: Annotated[bool, option("allAckInSyncStateSet",
-        about="Every replica that is in sync must hold a message before its put is acknowledged.")] = False
-    sync_master_flush_offset_when_startup: Annotated[bool, option("syncMasterFlushOffsetWhenStartup",
-        about="A slave takes the master's flushed end as its own on start.")] = False
     sync_from_last_file: Annotated[bool, option("syncFromLastFile",
         about="An empty replica starts with the master's last file instead of its first.")] = False
-    async_learner: Annotated[bool, option("asyncLearner",
-        about="A replica follows without ever counting as in sync.")] = False
-    store_path_epoch_file: Annotated[str | None, option("storePathEpochFile",
-        about="Where the epochs of masters are kept; in the store's root when absent.")] = None
-    store_path_broker_identity: Annotated[str | None, option("storePathBrokerIdentity",
-        about="Where a replica's identity is kept; in the store's root when absent.")] = None
     max_checksum_range: Annotated[int, option("maxChecksumRange", unit="bytes", low=1, high=LONG_MAX,
         about="Most bytes that are compared when two replicas look for their last common place.")] = 1024 * 1024 * 1024
-    max_slave_resend_length: Annotated[int, option("maxSlaveResendLength", unit="bytes", low=0, high=LONG_MAX,
-        about="Most bytes by which a slave may lie behind and still be resent what it lacks.")] = 256 * 1024 * 1024
-    enable_dleger_commit_log: Annotated[bool, option("enableDLegerCommitLog", group="DLedger",
+    enable_dledger_commit_log: Annotated[bool, option("enableDLegerCommitLog", group="DLedger",
         about="The commit log is a replicated DLedger log.")] = False
-    dleger_group: Annotated[str | None, option("dLegerGroup",
+    dledger_group: Annotated[str | None, option("dLegerGroup",
         about="Name of the ledger's group.")] = None
-    dleger_peers: Annotated[str | None, option("dLegerPeers",
+    dledger_peers: Annotated[str | None, option("dLegerPeers",
         about="Members of the group as `id-host:port`, separated by semicolons.")] = None
-    dleger_self_id: Annotated[str | None, option("dLegerSelfId",
+    dledger_self_id: Annotated[str | None, option("dLegerSelfId",
         about="This member's id.")] = None
     ledger_index_file_size: Annotated[int, option(unit="bytes", low=32,
         about="Size of one index file of a new ledger, a multiple of 32; Java opens only what it would have "
         "made itself.")] = 5 * 1024 * 1024 * 32
-    preferred_leader_id: Annotated[str | None, option("preferredLeaderId",
-        about="Id of the member that should lead when it can.")] = None

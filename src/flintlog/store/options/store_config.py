@@ -7,6 +7,8 @@
 A config never changes: `with_changes` makes another one. Its attributes are plain values, so that the hottest code may
 read them. A config that exists is valid: each value has its type and lies in its bounds, and consume queue files hold
 whole entries.
+
+Reasons and costs: docs/decisions/0003.
 """
 
 from __future__ import annotations
@@ -18,16 +20,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from flintlog.errors import InvalidConfig
-from flintlog.store.options.values import check_host, check_hours, check_words, parse_delay_levels
-from flintlog.store.options.option import did_you_mean, option, read_options
-from flintlog.store.options.rocketmq_options import parse_option, parse_options, to_text
+from flintlog.format.config_json import BATCH_TYPE, SIMPLE_TYPE
+from flintlog.store.options.option import option, read_options
+from flintlog.store.options.rocketmq_options import advise, parse_option, parse_options, to_text
 from flintlog.store.options.store_options import StoreOptions
+from flintlog.store.options.values import check_host, check_hours, check_words, parse_delay_levels
 
 if TYPE_CHECKING:
     from typing import Self
 
 SERVICES = frozenset({"schedule", "timer", "transaction"})
-QUEUE_TYPES = frozenset({"SimpleCQ", "BatchCQ"})
+QUEUE_TYPES = frozenset({SIMPLE_TYPE, BATCH_TYPE})
 _QUEUE_ENTRY_SIZE = 20
 _TIMER_PRECISIONS_MS = (1000, 500, 200, 100)
 _ASK_FOR_RETENTION = frozenset(
@@ -48,7 +51,7 @@ class _ConfigMeta(msgspec.StructMeta):
         unknown = values.keys() - set(self.__struct_fields__)
         if unknown:
             name = min(unknown)
-            raise InvalidConfig(f"there is no option {name}", advice=did_you_mean(name, self.__struct_fields__))
+            raise InvalidConfig(f"there is no option {name}", advice=advise(name, OPTIONS, self.__struct_fields__))
         return super().__call__(*args, **_with_retention(values))
 
 
@@ -102,7 +105,8 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
     max_mapped_files: Annotated[int, option(unit="files", low=16, high=1_000_000,
         about="Most files that are mapped at once; those least recently used are given back first.")] = 4096
     # fmt: on
-    ignored: tuple[str, ...] = ()
+    ignored: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Names of RocketMQ that were given and have no effect here, each with its reason."""
 
     def __post_init__(self) -> None:
         self._normalise()
@@ -151,8 +155,10 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
     def from_rocketmq(cls, values: Mapping[str, str]) -> Self:
         """Build a config from RocketMQ's names and text values, with RocketMQ's defaults (async flush, retention).
 
-        >>> StoreConfig.from_rocketmq({"flushDiskType": "SYNC_FLUSH", "namesrvAddr": "ns:9876"}).ignored
-        ('namesrvAddr',)
+        Names that have no effect here are listed in `ignored`, each with its reason.
+
+        >>> StoreConfig.from_rocketmq({"flushDiskType": "SYNC_FLUSH", "topicQueueLockNum": "8"}).ignored
+        {'topicQueueLockNum': 'has no effect here because one lock orders all puts'}
         """
         if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
             raise InvalidConfig("RocketMQ's options are a mapping of names to texts")

@@ -1,68 +1,52 @@
 """Options of the store itself, with RocketMQ's names in Python's case, and its defaults.
 
-Each field is one option; `options.py` says how to read a declaration. The lines are laid out by hand, two or three
+Each field is one option; `option.py` says how to read a declaration. The lines are laid out by hand, two or three
 an option, because a formatter would make a page of each.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from flintlog.store.options.option import LONG_MAX, option
 from flintlog.store.options.service_options import ServiceOptions
 
 
 class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
-    """What the store reads: files, flushing, dispatch, queues, index, reading, retention, recovery."""
+    """What the store reads: files, flushing, dispatch, queues, index, reading, retention."""
 
     # fmt: off
-    store_path_root_dir: Annotated[str | None, option("storePathRootDir", group="Places",
-        about="Root of the store when no path is given on opening.")] = None
-    store_path_commit_log: Annotated[str | None, option("storePathCommitLog",
+    store_path_commit_log: Annotated[str | None, option("storePathCommitLog", group="Places",
         about="Where the commit log lies, several directories separated by commas; the root's "
         "`commitlog` when absent.")] = None
     store_path_dledger_commit_log: Annotated[str | None, option("storePathDLedgerCommitLog",
         about="Where the ledger's commit log lies, several directories separated by commas.")] = None
     read_only_commit_log_store_paths: Annotated[str | None, option("readOnlyCommitLogStorePaths",
         about="Those commit log directories, separated by commas, that are read but get no new file.")] = None
-    store_type: Annotated[Literal["default", "defaultRocksDB"], option("storeType",
-        about="What keeps the consume queues; a store with RocksDB queues is served only after they "
-        "were rebuilt as files.")] = "default"
     mapped_file_size_commit_log: Annotated[int, option(
         "mappedFileSizeCommitLog", unit="bytes", low=128, group="Commit log",
         about="Size of one commit log file.")] = 1024 * 1024 * 1024
     max_message_size: Annotated[int, option("maxMessageSize", unit="bytes", low=1,
         about="Longest body that a put accepts.")] = 1024 * 1024 * 4
-    max_topic_length: Annotated[int, option("maxTopicLength", unit="bytes", low=1, high=255,
-        about="Topic length above which a put is refused while message versions are not chosen by topic length.")] = 127
     auto_message_version_on_topic_len: Annotated[bool, option("autoMessageVersionOnTopicLen",
         about="Topics over 127 bytes are stored in records of version 2 instead of being refused.")] = True
     enabled_append_prop_crc: Annotated[bool, option("enabledAppendPropCRC",
         about="Each record ends with a checksum over all of it, kept as a property; reading looks at it.")] = False
     force_verify_prop_crc: Annotated[bool, option("forceVerifyPropCRC",
         about="A record without that checksum is treated as damaged when it is checked.")] = False
-    put_message_timeout: Annotated[int, option("putMessageTimeout", unit="ms", low=1,
-        about="How long a put may wait for everything it has asked for.")] = 1000 * 8
-    os_page_cache_busy_time_out_mills: Annotated[int, option(
+    os_page_cache_busy_time_out_millis: Annotated[int, option(
         "osPageCacheBusyTimeOutMills", unit="ms", low=0, high=LONG_MAX,
         about="A put that holds the log for longer than this makes later puts fail as busy.")] = 1000
-    topic_queue_lock_num: Annotated[int, option("topicQueueLockNum", unit="count", low=1, high=65536,
-        about="Number of locks among which the queues are shared while offsets are assigned.")] = 32
-    max_async_put_message_requests: Annotated[int, option("maxAsyncPutMessageRequests", unit="count", low=1,
-        about="Most asynchronous puts that may be waiting at once.")] = 5000
-    duplication_enable: Annotated[bool, option("duplicationEnable",
-        about="The confirmed end of the log is set from outside instead of following the flushed or "
-        "written end.")] = False
-    read_un_committed: Annotated[bool, option("readUnCommitted",
+    read_uncommitted: Annotated[bool, option("readUnCommitted",
         about="Messages become visible as soon as they are written, even when the flush is still to come.")] = False
     flush_interval_commit_log: Annotated[int, option("flushIntervalCommitLog", unit="ms", low=1, group="Flushing",
         about="Pause between two asynchronous flushes of the commit log.")] = 500
     flush_commit_log_timed: Annotated[bool, option("flushCommitLogTimed",
-        about="The asynchronous flush sleeps its whole pause instead of waking up for a put.")] = True
+        about="The asynchronous flush sleeps its whole pause: nothing but a close wakes it.")] = True
     flush_commit_log_least_pages: Annotated[int, option("flushCommitLogLeastPages", unit="pages", low=0,
         about="Fewest dirty pages for which an asynchronous flush writes.")] = 4
     flush_commit_log_thorough_interval: Annotated[int, option("flushCommitLogThoroughInterval", unit="ms", low=0,
         about="After this time a flush writes however few pages are dirty.")] = 1000 * 10
     wake_flush_when_put_message: Annotated[bool, option("wakeFlushWhenPutMessage",
-        about="Every put wakes the asynchronous flush.")] = False
+        about="Every put wakes the asynchronous flush, unless that is timed.")] = False
     sync_flush_timeout: Annotated[int, option("syncFlushTimeout", unit="ms", low=1,
         about="How long a put waits for its synchronous flush before it answers FLUSH_DISK_TIMEOUT.")] = 1000 * 5
     flush_interval_consume_queue: Annotated[int, option("flushIntervalConsumeQueue", unit="ms", low=1,
@@ -71,9 +55,6 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
         about="Fewest dirty pages for which a consume queue is flushed.")] = 2
     flush_consume_queue_thorough_interval: Annotated[int, option("flushConsumeQueueThoroughInterval", unit="ms", low=0,
         about="After this time every consume queue is flushed and the checkpoint moves on.")] = 1000 * 60
-    enable_running_flags_in_flush: Annotated[bool, option("enableRunningFlagsInFlush",
-        about="A failing flush makes the store refuse writes, and a store that refuses writes flushes "
-        "no more.")] = False
     transient_store_pool_enable: Annotated[bool, option(
         "transientStorePoolEnable", group="Write buffers and files made ahead",
         about="Records are gathered in locked memory and written to the file later.")] = False
@@ -92,78 +73,36 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
     write_without_mmap: Annotated[bool, option("writeWithoutMmap",
         about="Records are never gathered in memory of the pool, as in RocketMQ. There they are then written with file "
         "calls; here through the mapping, as they always are.")] = False
-    warm_maped_file_enable: Annotated[bool, option("warmMapedFileEnable",
+    warm_mapped_file_enable: Annotated[bool, option("warmMapedFileEnable",
         about="A new commit log file is touched page by page and locked in memory before it is used.")] = False
-    flush_least_pages_when_warm_maped_file: Annotated[int, option(
+    flush_least_pages_when_warm_mapped_file: Annotated[int, option(
         "flushLeastPagesWhenWarmMapedFile", unit="pages", low=1,
-        about="Pages touched between two flushes of that warm-up when flushing is synchronous.")] = 1024 // 4 * 16
-    mapped_file_swap_enable: Annotated[bool, option("mappedFileSwapEnable",
-        about="Mappings of files that nobody reads are given back to the system.")] = True
-    commit_log_swap_map_interval: Annotated[int, option("commitLogSwapMapInterval", unit="ms", low=0, high=LONG_MAX,
-        about="Idle time after which the mapping of a commit log file may be given back.")] = 1 * 60 * 60 * 1000
-    commit_log_force_swap_map_interval: Annotated[int, option(
-        "commitLogForceSwapMapInterval", unit="ms", low=0, high=LONG_MAX,
-        about="Age after which a commit log file's mapping is given back even if it is read.")] = 12 * 3600 * 1000
-    commit_log_swap_map_reserve_file_num: Annotated[int, option("commitLogSwapMapReserveFileNum", unit="files", low=0,
-        about="Newest commit log files whose mappings are always kept.")] = 100
-    logic_queue_swap_map_interval: Annotated[int, option("logicQueueSwapMapInterval", unit="ms", low=0, high=LONG_MAX,
-        about="Idle time after which the mapping of a consume queue file may be given back.")] = 1 * 60 * 60 * 1000
-    logic_queue_force_swap_map_interval: Annotated[int, option(
-        "logicQueueForceSwapMapInterval", unit="ms", low=0, high=LONG_MAX,
-        about="Age after which a consume queue file's mapping is given back even if it is read.")] = 12 * 3600 * 1000
-    logic_queue_swap_map_reserve_file_num: Annotated[int, option("logicQueueSwapMapReserveFileNum", unit="files", low=0,
-        about="Newest files of each consume queue whose mappings are always kept.")] = 20
-    clean_swaped_map_interval: Annotated[int, option("cleanSwapedMapInterval", unit="ms", low=0, high=LONG_MAX,
-        about="How long a replaced mapping stays valid for readers that still hold it.")] = 5 * 60 * 1000
-    data_read_ahead_enable: Annotated[bool, option("dataReadAheadEnable",
-        about="The system may read ahead in the commit log.")] = True
-    dispatch_from_sender_thread: Annotated[bool, option("dispatchFromSenderThread", group="Dispatch",
-        about="The putting thread builds queue and index entries itself.")] = False
-    enable_async_reput: Annotated[bool, option("enableAsyncReput",
-        about="Building queue and index entries does not wait for messages that are not yet confirmed.")] = True
-    enable_build_consume_queue_concurrently: Annotated[bool, option("enableBuildConsumeQueueConcurrently",
+        about="Pages that this warm-up writes out at a time when flushing is synchronous.")] = 1024 // 4 * 16
+    enable_build_consume_queue_concurrently: Annotated[bool, option(
+        "enableBuildConsumeQueueConcurrently", group="Dispatch",
         about="Records are parsed by several threads before they are dispatched in order.")] = False
     batch_dispatch_request_thread_pool_nums: Annotated[int, option(
         "batchDispatchRequestThreadPoolNums", unit="threads", low=1, high=1024,
-        about="Number of those parsing threads.")] = 16
-    dispatch_cq_threads: Annotated[int, option("dispatchCqThreads", unit="threads", low=1, high=1024,
-        about="Threads that write consume queue entries when dispatch is concurrent.")] = 10
-    dispatch_cq_cache_num: Annotated[int, option("dispatchCqCacheNum", unit="count", low=1,
-        about="Entries that may wait for each of those threads.")] = 1024 * 4
-    recheck_reput_offset_from_cq: Annotated[bool, option("recheckReputOffsetFromCq",
-        about="On opening, dispatch starts again at the furthest place that a consume queue knows and "
-        "finishes before the store serves.")] = False
+        about="Most threads that parse at once; each takes 4 MiB of the log.")] = 16
     mapped_file_size_consume_queue: Annotated[int, option(
         "mappedFileSizeConsumeQueue", unit="bytes", low=1, group="Consume queues",
         about="Size of one consume queue file, rounded up to whole entries of 20 bytes.")] = 300000 * 20
-    mapper_file_size_batch_consume_queue: Annotated[int, option("mapperFileSizeBatchConsumeQueue", unit="bytes", low=46,
+    mapped_file_size_batch_consume_queue: Annotated[int, option("mapperFileSizeBatchConsumeQueue", unit="bytes", low=46,
         about="Size of one batch consume queue file.")] = 300000 * 46
     enable_consume_queue_ext: Annotated[bool, option("enableConsumeQueueExt",
         about="Consume queues get extension files that hold filter bitmaps and store times.")] = False
     mapped_file_size_consume_queue_ext: Annotated[int, option("mappedFileSizeConsumeQueueExt", unit="bytes", low=64,
         about="Size of one consume queue extension file.")] = 48 * 1024 * 1024
-    bit_map_length_consume_queue_ext: Annotated[int, option("bitMapLengthConsumeQueueExt", unit="bits", low=0,
-        about="Length of the filter bitmap in an extension entry when no filter gives one.")] = 64
-    put_consume_queue_data_by_file_channel: Annotated[bool, option("putConsumeQueueDataByFileChannel",
-        about="Consume queue entries are written with file calls instead of through a mapping.")] = True
-    search_bcq_by_cache_enable: Annotated[bool, option("searchBcqByCacheEnable",
-        about="Searching a batch consume queue by time uses a cache of file ends.")] = True
     enable_lmq: Annotated[bool, option("enableLmq",
         about="Light queues (topics `%LMQ%...` named in a message's properties) are served.")] = False
     enable_multi_dispatch: Annotated[bool, option("enableMultiDispatch",
         about="A message is also entered in every light queue that its properties name.")] = False
     max_lmq_consume_queue_num: Annotated[int, option("maxLmqConsumeQueueNum", unit="count", low=0,
         about="Most light queues that may exist.")] = 20_000
-    enable_lmq_quota: Annotated[bool, option("enableLmqQuota",
-        about="Light queues beyond that number are refused.")] = False
     message_index_enable: Annotated[bool, option("messageIndexEnable", group="Index",
         about="Keys are entered in the index.")] = True
     index_file_write_enable: Annotated[bool, option("indexFileWriteEnable",
         about="Index files are written.")] = True
-    index_file_read_enable: Annotated[bool, option("indexFileReadEnable",
-        about="Queries by key read index files.")] = True
-    message_index_safe: Annotated[bool, option("messageIndexSafe",
-        about="Recovery goes back as far as the index was known to be on disk.")] = False
     max_hash_slot_num: Annotated[int, option("maxHashSlotNum", unit="count", low=1,
         about="Hash slots of one index file.")] = 5_000_000
     max_index_num: Annotated[int, option("maxIndexNum", unit="count", low=2,
@@ -171,7 +110,7 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
     max_msgs_num_batch: Annotated[int, option("maxMsgsNumBatch", unit="count", low=1,
         about="Most messages that one query by key returns.")] = 64
     default_query_max_num: Annotated[int, option("defaultQueryMaxNum", unit="count", low=1,
-        about="Messages that a query by key returns when no number is asked for.")] = 32
+        about="Most messages that a query by key returns when no number is asked for.")] = 32
     max_transfer_bytes_on_message_in_memory: Annotated[int, option(
         "maxTransferBytesOnMessageInMemory", unit="bytes", low=1, group="Reading",
         about="Most bytes that one get returns of messages that are likely in memory.")] = 1024 * 256
@@ -185,29 +124,12 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
     access_message_in_memory_max_ratio: Annotated[int, option(
         "accessMessageInMemoryMaxRatio", unit="percent", low=0, high=100,
         about="Share of the machine's memory within which the newest messages count as likely in memory.")] = 40
-    access_message_in_memory_hot_ratio: Annotated[int, option(
-        "accessMessageInMemoryHotRatio", unit="percent", low=0, high=100,
-        about="Share of the machine's memory within which messages count as hot.")] = 26
     max_filter_message_size: Annotated[int, option("maxFilterMessageSize", unit="bytes", low=1,
         about="Consume queue bytes that one get looks through when a filter rejects most messages.")] = 16_000
     travel_cq_file_num_when_get_message: Annotated[int, option("travelCqFileNumWhenGetMessage", unit="files", low=1,
         about="Most consume queue files that one get visits before it has found anything.")] = 1
-    pull_batch_max_message_count: Annotated[int, option("pullBatchMaxMessageCount", unit="count", low=1,
-        about="Most messages of one get that reads batches.")] = 160
     offset_check_in_slave: Annotated[bool, option("offsetCheckInSlave",
         about="A slave corrects a wrong offset of a get as a master does.")] = False
-    cold_data_flow_control_enable: Annotated[bool, option("coldDataFlowControlEnable",
-        about="Gets of messages that are not in memory are slowed down.")] = False
-    cold_data_scan_enable: Annotated[bool, option("coldDataScanEnable",
-        about="The store looks from time to time which of its pages are in memory.")] = False
-    timer_cold_data_check_interval_ms: Annotated[int, option("timerColdDataCheckIntervalMs", unit="ms", low=1,
-        about="Pause between two such looks.")] = 60 * 1000
-    sample_steps: Annotated[int, option("sampleSteps", unit="count", low=1,
-        about="Pages between two samples of such a look.")] = 32
-    max_consume_queue_scan: Annotated[int, option("maxConsumeQueueScan", unit="count", low=1,
-        about="Queue entries that a count of messages by filter reads before it estimates.")] = 20_000
-    sample_count_threshold: Annotated[int, option("sampleCountThreshold", unit="count", low=1,
-        about="Matches below which that count goes on reading instead of estimating.")] = 5000
     clean_resource_interval: Annotated[int, option("cleanResourceInterval", unit="ms", low=1, group="Retention",
         about="Pause between two rounds of cleaning.")] = 10_000
     file_reserved_time: Annotated[int, option("fileReservedTime", unit="hours", low=0,
@@ -216,15 +138,13 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
         about="Hours of the day in which expired files are deleted, separated by semicolons.")] = "04"
     delete_file_batch_max: Annotated[int, option("deleteFileBatchMax", unit="files", low=1,
         about="Most commit log files that one round deletes.")] = 10
-    max_batch_delete_files_num: Annotated[int, option("maxBatchDeleteFilesNum", unit="files", low=1,
-        about="Most files that one round deletes in any other place.")] = 50
     delete_commit_log_files_interval: Annotated[int, option("deleteCommitLogFilesInterval", unit="ms", low=0,
         about="Pause between two deletions of commit log files.")] = 100
     delete_consume_queue_files_interval: Annotated[int, option("deleteConsumeQueueFilesInterval", unit="ms", low=0,
         about="Pause between the cleaning of two consume queues.")] = 100
-    destroy_maped_file_interval_forcibly: Annotated[int, option("destroyMapedFileIntervalForcibly", unit="ms", low=0,
+    destroy_mapped_file_interval_forcibly: Annotated[int, option("destroyMapedFileIntervalForcibly", unit="ms", low=0,
         about="How long a deleted file waits for its readers before it is taken away from them.")] = 1000 * 120
-    redelete_hanged_file_interval: Annotated[int, option("redeleteHangedFileInterval", unit="ms", low=0,
+    redelete_hung_file_interval: Annotated[int, option("redeleteHangedFileInterval", unit="ms", low=0,
         about="Pause before a deletion that readers held up is tried again.")] = 1000 * 120
     clean_file_forcibly_enable: Annotated[bool, option("cleanFileForciblyEnable",
         about="A disk that fills up makes files go before they expire.")] = True
@@ -242,37 +162,3 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
         about="Share of the store's part of a shared disk above which files go before they expire.")] = 0.8
     replicas_per_disk_partition: Annotated[int, option("replicasPerDiskPartition", unit="count", low=1,
         about="Number of stores among which one disk is divided.")] = 1
-    correct_logic_min_offset_sleep_interval: Annotated[int, option(
-        "correctLogicMinOffsetSleepInterval", unit="ms", low=0,
-        about="Pause between two corrections of a batch queue's first offset.")] = 1
-    correct_logic_min_offset_force_interval: Annotated[int, option(
-        "correctLogicMinOffsetForceInterval", unit="ms", low=0,
-        about="Time after which the first offsets of batch queues are corrected even if nothing was "
-        "deleted.")] = 5 * 60 * 1000
-    enable_clean_expired_offset: Annotated[bool, option("enableCleanExpiredOffset",
-        about="Offsets of groups whose topics are gone are removed.")] = False
-    check_crc_on_recover: Annotated[bool, option("checkCRCOnRecover", group="Recovery",
-        about="Recovery checks the checksum of every body that it reads.")] = True
-    check_commit_log_offset_on_recover: Annotated[bool, option("checkCommitLogOffsetOnRecover",
-        about="Recovery stops at a record whose own offset does not lie in its file.")] = False
-    commit_log_recover_max_num: Annotated[int, option("commitLogRecoverMaxNum", unit="files", low=1,
-        about="Most files that an unclean recovery goes back to find its start.")] = 10
-    max_recovery_commitlog_files: Annotated[int, option("maxRecoveryCommitlogFiles", unit="files", low=1,
-        about="Most commit log files that a recovery reads.")] = 30
-    enable_accelerated_recovery: Annotated[bool, option("enableAcceleratedRecovery",
-        about="An unclean recovery may start inside a file, where dispatch had arrived.")] = False
-    enable_log_consume_queue_repeatedly_build_when_recover: Annotated[bool, option(
-        "enableLogConsumeQueueRepeatedlyBuildWhenRecover",
-        about="Recovery logs queue entries that it builds a second time.")] = False
-    enable_compaction: Annotated[bool, option("enableCompaction", group="Compaction",
-        about="Topics whose clean-up policy is compaction are compacted.")] = True
-    compaction_mapped_file_size: Annotated[int, option("compactionMappedFileSize", unit="bytes", low=128,
-        about="Size of one file of a compacted log.")] = 100 * 1024 * 1024
-    compaction_cq_mapped_file_size: Annotated[int, option("compactionCqMappedFileSize", unit="bytes", low=46,
-        about="Size of one queue file of a compacted log.")] = 10 * 1024 * 1024
-    compaction_schedule_internal: Annotated[int, option("compactionScheduleInternal", unit="ms", low=1,
-        about="Pause between two compactions.")] = 15 * 60 * 1000
-    compaction_thread_num: Annotated[int, option("compactionThreadNum", unit="threads", low=1, high=1024,
-        about="Threads that compact.")] = 6
-    max_offset_map_size: Annotated[int, option("maxOffsetMapSize", unit="bytes", low=1,
-        about="Memory for the table of newest keys while one log is compacted.")] = 100 * 1024 * 1024

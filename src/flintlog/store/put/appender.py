@@ -1,10 +1,14 @@
 """The way of a message into the log: the short one for plain messages, the long one for all others.
 
+    admit ─▶ append ─▶ finish (`Writable`)
+
     plain     type right, no hook, no service, no batch queue       kernel's put lane
     special   hooks, compression, inner batches, multi-dispatch,     here, then CommitLog.put or put_placed
               transaction flags
     delayed   rewritten by its service, then as special
     rebuilt   made by a service from a stored one, as special, without hooks
+
+Whatever is appended here was admitted here: each check is made once for all puts, after the step that could undo it.
 
 What can never be stored raises; what the store cannot do now gives a receipt that says so.
 """
@@ -21,17 +25,21 @@ from flintlog.derive.entries import may_multi_dispatch
 from flintlog.errors import InvalidMessage, InvalidTopic, ServiceNotEnabled, StoreClosed
 from flintlog.format.properties import INNER_MULTI_DISPATCH, INNER_NUM
 from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, is_compressed, takes_queue_offset
-from flintlog.store.model.arguments import check_batch, check_encoded_batch, check_types, plain_text
-from flintlog.store.log.commit_log import Placement
-from flintlog.store.model.compression import Codec, compress
+from flintlog.kernel import ClosedFor
 from flintlog.store.engine import Engine
-from flintlog.store.queues.logical_queue import QueueType
+from flintlog.store.log.commit_log import Placement
+from flintlog.store.model.arguments import check_batch, check_encoded_batch, check_types, plain_text
+from flintlog.store.model.compression import Codec, compress
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.put.placement import InBatchQueue, MultiDispatched, Unqueued, inner_count
+from flintlog.store.queues.logical_queue import QueueType
 from flintlog.store.runtime.service import Rewritten, Service
 from flintlog.store.settings.shared_state import STATE_TOPIC
 
 _SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
+_REFUSES_ALL = int(ClosedFor.NOT_WRITEABLE | ClosedFor.REFUSAL)
+_REFUSES_CALLERS = int(_REFUSES_ALL | ClosedFor.CLOSING)
+_MAKES_SPECIAL = int(ClosedFor.HOOKS | ClosedFor.BATCH_TOPICS | ClosedFor.MULTI_DISPATCH)
 
 BeforePut = Callable[[Message], "Message | Receipt | None"]
 """Looks at a message before it is appended: returns another one, a receipt that ends the put, or None."""
@@ -55,118 +63,102 @@ class Appender:
 
     def __init__(self, engine: Engine) -> None:
         config = engine.config
-        self.lane = engine.log.put_lane
+        self._fast = engine.log.put_lane
         self._engine = engine
         self._log = engine.log
         self._queues = engine.parts.queues
         self._lifecycle = engine.lifecycle
         self.services: Mapping[str, Service] = {}
         self._hooks: list[BeforePut] = []
-        self._is_closing = False
         self._is_ledger = engine.parts.ledger is not None
-        self._multi_dispatch = config.enable_lmq and config.enable_multi_dispatch
-        self._refusal = PutStatus.SERVICE_NOT_AVAILABLE if engine.is_replica else None
+        self._close_for(ClosedFor.LEDGER, self._is_ledger)
+        self._close_for(ClosedFor.MULTI_DISPATCH, config.enable_lmq and config.enable_multi_dispatch)
         self._least_in_sync = config.min_in_sync_replicas if config.broker_role == "SYNC_MASTER" else 1
+        self.refuse(PutStatus.SERVICE_NOT_AVAILABLE if engine.is_replica else None)
         self.set_in_sync_count(1)
-        engine.lifecycle.on_change = self.open_short_way
-        self.open_short_way()
+        self.look_at_queue_types()
+        engine.lifecycle.on_change = self._follow_lifecycle
+        self._follow_lifecycle()
 
     def add_hook(self, hook: BeforePut) -> None:
         self._hooks.append(hook)
-        self.open_short_way()
+        self._fast.close(ClosedFor.HOOKS)
 
     def set_in_sync_count(self, count: int) -> None:
         """How many stores are in sync, this one counted; with too few nothing is appended."""
-        if self._engine.is_replica or self._least_in_sync <= 1:
-            return
-        self._refusal = PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH if count < self._least_in_sync else None
-        self.open_short_way()
+        if not self._engine.is_replica and self._least_in_sync > 1:
+            self.refuse(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH if count < self._least_in_sync else None)
+
+    def refuse(self, status: PutStatus | None) -> None:
+        """Refuse everything that is put with this status; None takes it again."""
+        self._refusal = status
+        self._close_for(ClosedFor.REFUSAL, status is not None)
 
     def refuse_callers(self) -> None:
         """Refuse what callers put from now on; services may still put what they need to end."""
-        self._is_closing = True
-        self.open_short_way()
+        self._fast.close(ClosedFor.CLOSING)
 
-    def open_short_way(self) -> None:
-        """Whether plain messages may go through the kernel's put lane, and be dispatched there."""
-        engine = self._engine
-        self._has_batch_topics = engine.parts.queues.has_batch_topics
-        self._takes_rebuilt = self._lifecycle.is_writeable and self._refusal is None
-        self._takes_puts = self._takes_rebuilt and not self._is_closing
-        self.lane.is_open = (
-            self._takes_puts
-            and not self._hooks
-            and not self._has_batch_topics
-            and not self._multi_dispatch
-            and engine.parts.ledger is None
-        )
-        self.lane.dispatches = (
-            engine.dispatcher.leaves_puts_to_lane
-            and not engine.flushing.is_sync
-            and not engine.config.wake_flush_when_put_message
-            and engine.flushing.commit is None
-        )
+    def look_at_queue_types(self) -> None:
+        """A topic has another kind of queue."""
+        self._close_for(ClosedFor.BATCH_TOPICS, self._queues.has_batch_topics)
 
-    def append(self, message: Message) -> Receipt:
-        if not self._takes_puts:
+    def _follow_lifecycle(self) -> None:
+        self._close_for(ClosedFor.NOT_WRITEABLE, not self._lifecycle.is_writeable)
+
+    def _close_for(self, reason: ClosedFor, is_closed: bool) -> None:
+        (self._fast.close if is_closed else self._fast.open)(reason)
+
+    # ------------------------------------------------------------------ one message
+
+    def admit(
+        self, message: Message, rewrite: Rewrite | None = None, *, is_patient: bool = False
+    ) -> Prepared | Receipt:
+        """What is to be stored for a caller's message, or its refusal: every check of it, and nothing is appended.
+
+        `rewrite` makes of it what a service stores in its place. A patient caller waits for a busy log.
+        """
+        if self._fast.closed_for & _REFUSES_CALLERS:
             return self._refuse()
         if type(message) is not Message:
             raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
-        if type(message.topic) is not str:
-            message = plainly_named(message)
-        self._check_topic(message)
+        message = self._named(message)
+        if not is_patient and self._is_busy():
+            return Receipt(PutStatus.OS_PAGE_CACHE_BUSY)
         try:
-            if self._is_special(message) or self._log.locked_since is not None:
-                return self._append_special(message)
-            return self._log.put(message)
+            if rewrite is None and not self._is_special(message):
+                return Prepared(message, is_plain=True)
+            answer = self._ask_hooks(message)
+            if isinstance(answer, Receipt):
+                return answer
+            check_types(answer)
+            return self._rewritten(_compressed(self._named(answer)), rewrite)
         except (TypeError, AttributeError, ValueError):
             check_types(message)
             raise
 
-    def _is_special(self, message: Message) -> bool:
-        """Whether a message asks for more than to be stored as it is, or the store does more with each."""
-        return bool(
-            self._hooks
-            or message.sys_flag & _SPECIAL_FLAGS
-            or message.delay_level != 0
-            or message.deliver_at_ms is not None
-            or message.compress is not None
-            or _has_inner_count(message)
-            or self._has_batch_topics
-            or self._multi_dispatch
-        )
+    def admit_rebuilt(self, rebuilt: Rewritten) -> Prepared | Receipt:
+        """The same for what a service made; the hooks have seen the message that it came from."""
+        if self._fast.closed_for & _REFUSES_ALL:
+            return self._refuse()
+        check_types(rebuilt.message)
+        return Prepared(self._named(rebuilt.message), rebuilt.capacity)
 
-    def _append_special(self, message: Message) -> Receipt:
-        prepared = self._prepare(message)
+    def append(self, prepared: Prepared | Receipt) -> Receipt:
+        """Append what was admitted, and report it to the service that rewrote it."""
         if isinstance(prepared, Receipt):
             return prepared
-        receipt = self._append_placed(prepared.message, prepared.capacity)
+        receipt = self._append(prepared, self._log.put, self._log.put_placed)
         if receipt.status is PutStatus.PUT_OK and prepared.service is not None:
             prepared.service.stored(receipt)
         return receipt
 
-    def prepare(self, message: Message) -> Prepared | Receipt:
-        """What `append` would store for a message, or its refusal; nothing is appended."""
-        if not self._takes_puts:
-            return self._refuse()
-        if type(message) is not Message:
-            raise InvalidMessage(f"a batch holds Messages, not {type(message).__name__}")
-        message = plainly_named(message)
-        self._check_topic(message)
-        try:
-            return self._prepare(message) if self._is_special(message) else Prepared(message, is_plain=True)
-        except (TypeError, AttributeError, ValueError):
-            check_types(message)
-            raise
-
     def append_held(self, prepared: Prepared) -> Receipt:
-        """Append what was prepared, for a caller that holds the put lock and tells its service afterwards."""
-        placement = None if prepared.is_plain else self._place(prepared.message)
-        if isinstance(placement, Receipt):
-            return placement
-        if placement is None:
-            return self._log.put_held(prepared.message, prepared.capacity)
-        return self._log.put_placed_held(placement, prepared.capacity)
+        """Append what was admitted, for a caller that holds the put lock and reports to its service afterwards."""
+        return self._append(prepared, self._log.put_held, self._log.put_placed_held)
+
+    def append_state(self, message: Message) -> Receipt:
+        """Append a message of the ledger group's own; hooks are not asked."""
+        return self._refuse() if self._fast.closed_for & _REFUSES_ALL else self._log.put(message)
 
     def make_check(self) -> Callable[[Prepared], Receipt | None]:
         """A function that raises what `append_held` would, or returns its refusal, and appends nothing."""
@@ -185,26 +177,57 @@ class Appender:
 
         return run
 
-    def _prepare(self, message: Message) -> Prepared | Receipt:
-        answer = self._ready(message)
+    def _append(
+        self,
+        prepared: Prepared,
+        put: Callable[[Message, int | None], Receipt],
+        put_placed: Callable[[Placement, int | None], Receipt],
+    ) -> Receipt:
+        try:
+            placement = None if prepared.is_plain else self._place(prepared.message)
+            if isinstance(placement, Receipt):
+                return placement
+            if placement is None:
+                return put(prepared.message, prepared.capacity)
+            return put_placed(placement, prepared.capacity)
+        except (TypeError, AttributeError, ValueError):
+            check_types(prepared.message)
+            raise
+
+    def _is_special(self, message: Message) -> bool:
+        """Whether a message asks for more than to be stored as it is, or the store does more with each."""
+        return bool(
+            self._fast.closed_for & _MAKES_SPECIAL
+            or message.sys_flag & _SPECIAL_FLAGS
+            or message.delay_level != 0
+            or message.deliver_at_ms is not None
+            or message.compress is not None
+            or _has_inner_count(message)
+        )
+
+    def _named(self, message: Message) -> Message:
+        """The message under a plain name that is not the group's own; after each step that may have changed it."""
+        message = plainly_named(message)
+        if self._is_ledger and message.topic == STATE_TOPIC:
+            raise InvalidTopic(f"{STATE_TOPIC} is the group's own", advice="its leader writes there")
+        return message
+
+    def _rewritten(self, message: Message, rewrite: Rewrite | None) -> Prepared | Receipt:
+        service: Service | None = None
+        if rewrite is None:
+            if not message.delay_level and message.deliver_at_ms is None:
+                return Prepared(message)
+            found = self._delaying(message)
+            if isinstance(found, Receipt):
+                return found
+            service, rewrite = found, found.rewrite
+        answer = rewrite(message)
         if isinstance(answer, Receipt):
             return answer
-        if answer.delay_level or answer.deliver_at_ms is not None:
-            return self._delayed(answer)
-        return Prepared(answer)
+        return Prepared(self._named(answer.message), answer.capacity, service)
 
-    def _ready(self, message: Message) -> Message | Receipt:
-        """A message that hooks have seen, of the right types and compressed if it asks for that."""
-        if self._is_busy():
-            return Receipt(PutStatus.OS_PAGE_CACHE_BUSY)
-        answer = self._ask_hooks(message)
-        if isinstance(answer, Receipt):
-            return answer
-        check_types(answer)
-        self._check_topic(answer)
-        return _compressed(answer)
-
-    def _delayed(self, message: Message) -> Prepared | Receipt:
+    def _delaying(self, message: Message) -> Service | Receipt:
+        """The service that keeps a delayed message until its time."""
         if message.delay_level and message.deliver_at_ms is not None:
             raise InvalidMessage("a message waits for a delay level or for a time, not for both")
         name = "schedule" if message.delay_level else "timer"
@@ -215,60 +238,23 @@ class Appender:
             raise ServiceNotEnabled(
                 f"a delayed message needs the service {name!r}", advice=f"open the store with services={{{name!r}}}"
             )
-        answer = service.rewrite(message)
-        return answer if isinstance(answer, Receipt) else Prepared(answer.message, answer.capacity, service)
+        return service
 
-    def append_rewritten(self, message: Message, rewrite: Rewrite) -> Receipt:
-        """Append what a service makes of a message that is on its way into the log."""
-        if not self._takes_puts:
-            return self._refuse()
-        if type(message) is not Message:
-            raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
-        answer: Message | Rewritten | Receipt = self._ready(message)
-        if isinstance(answer, Message):
-            answer = rewrite(answer)
-        if isinstance(answer, Receipt):
-            return answer
-        self._check_topic(answer.message)
-        return self._append_placed(answer.message, answer.capacity)
-
-    def append_rebuilt(self, rebuilt: Rewritten) -> Receipt:
-        """Append what a service made; the hooks have seen the message that it came from."""
-        if not self._takes_rebuilt:
-            return self._refuse()
-        check_types(rebuilt.message)
-        self._check_topic(rebuilt.message)
-        return self._append_placed(rebuilt.message, rebuilt.capacity)
-
-    def append_state(self, message: Message) -> Receipt:
-        """Append a message of the ledger group's own; hooks are not asked."""
-        return self._log.put(message) if self._takes_rebuilt else self._refuse()
-
-    def _append_placed(self, message: Message, capacity: int | None = None) -> Receipt:
-        placement = self._place(message)
-        if isinstance(placement, Receipt):
-            return placement
-        if placement is None:
-            return self._log.put(message, capacity)
-        return self._log.put_placed(placement, capacity)
+    # ------------------------------------------------------------------ batches
 
     def append_batch(self, messages: Sequence[Message]) -> Receipts:
-        messages = [plainly_named(message) for message in check_batch(messages)]
-        self._check_topic(messages[0])
-        if not self._takes_puts:
-            return refused(self._refuse().status, len(messages))
-        if self._is_busy():
-            return refused(PutStatus.OS_PAGE_CACHE_BUSY, len(messages))
+        messages = [self._named(message) for message in check_batch(messages)]
+        refusal = self._refuse_batch(len(messages))
+        if refusal is not None:
+            return refusal
         if self._hooks:
             answers = [self._ask_hooks(message) for message in messages]
-            refusal = next((answer for answer in answers if isinstance(answer, Receipt)), None)
-            if refusal is not None:
-                return refused(refusal.status, len(messages))
-            messages = check_batch(cast("list[Message]", answers))
-            self._check_topic(messages[0])
+            refused_by = next((answer for answer in answers if isinstance(answer, Receipt)), None)
+            if refused_by is not None:
+                return refused(refused_by.status, len(messages))
+            messages = [self._named(message) for message in check_batch(cast("list[Message]", answers))]
         try:
-            if self._has_batch_topics and self._queues.type_of(messages[0].topic) is QueueType.BATCH:
-                raise InvalidMessage("a topic with a batch queue takes inner batches", advice="put each as one message")
+            self._check_batch_queue(messages[0])
             if any(_is_special_in_batch(message) for message in messages):
                 messages = [_compressed(_not_inner(message)) for message in messages]
             return self._log.put_batch(messages)
@@ -279,27 +265,33 @@ class Appender:
 
     def append_encoded(self, batch: Message) -> Receipts:
         """Append the messages that a client encoded as the body of one; hooks see that one."""
-        count = check_encoded_batch(batch)
-        batch = plainly_named(batch)
-        self._check_topic(batch)
-        if not self._takes_puts:
-            return refused(self._refuse().status, count)
-        if self._is_busy():
-            return refused(PutStatus.OS_PAGE_CACHE_BUSY, count)
+        batch, count = self._check_encoded(batch)
+        refusal = self._refuse_batch(count)
+        if refusal is not None:
+            return refusal
         answer = self._ask_hooks(batch)
         if isinstance(answer, Receipt):
             return refused(answer.status, count)
         if answer is not batch:
-            check_encoded_batch(answer)
-            self._check_topic(answer)
-        if self._has_batch_topics and self._queues.type_of(answer.topic) is QueueType.BATCH:
-            raise InvalidMessage("a topic with a batch queue takes inner batches", advice="put each as one message")
+            answer, _ = self._check_encoded(answer)
+        self._check_batch_queue(answer)
         return self._log.put_encoded(answer)
 
-    def _check_topic(self, message: Message) -> None:
-        """Every message that is not the group's own is checked, after hooks and services have changed it too."""
-        if self._is_ledger and message.topic == STATE_TOPIC:
-            raise InvalidTopic(f"{STATE_TOPIC} is the group's own", advice="its leader writes there")
+    def _check_encoded(self, batch: Message) -> tuple[Message, int]:
+        if type(batch) is Message:
+            batch = self._named(batch)
+        return batch, check_encoded_batch(batch)
+
+    def _refuse_batch(self, count: int) -> Receipts | None:
+        if self._fast.closed_for & _REFUSES_CALLERS:
+            return refused(self._refuse().status, count)
+        return refused(PutStatus.OS_PAGE_CACHE_BUSY, count) if self._is_busy() else None
+
+    def _check_batch_queue(self, message: Message) -> None:
+        if self._fast.closed_for & ClosedFor.BATCH_TOPICS and self._queues.type_of(message.topic) is QueueType.BATCH:
+            raise InvalidMessage("a topic with a batch queue takes inner batches", advice="put each as one message")
+
+    # ------------------------------------------------------------------ parts of both
 
     def _ask_hooks(self, message: Message) -> Message | Receipt:
         for hook in self._hooks:
@@ -316,7 +308,7 @@ class Appender:
     def _is_busy(self) -> bool:
         """Whether a put has held the log for so long that another would only wait behind it."""
         since = self._log.locked_since
-        patience_ms = self._engine.config.os_page_cache_busy_time_out_mills
+        patience_ms = self._engine.config.os_page_cache_busy_time_out_millis
         return since is not None and (time.monotonic() - since) * 1000 > patience_ms
 
     def _place(self, message: Message) -> Placement | Receipt | None:
@@ -331,7 +323,7 @@ class Appender:
         if is_batch:
             return InBatchQueue(message, queues)
         names = (message.properties or {}).get(INNER_MULTI_DISPATCH)
-        if not names or not self._multi_dispatch or not may_multi_dispatch(message.topic):
+        if not names or not self._fast.closed_for & ClosedFor.MULTI_DISPATCH or not may_multi_dispatch(message.topic):
             return None
         placement = MultiDispatched(message, queues)
         placement.check_names()

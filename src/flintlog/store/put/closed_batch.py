@@ -7,8 +7,10 @@ while the batch is appended, so their records lie before it or after it. A kill 
 the batch and nothing else; one after it costs nothing. Dispatch and replicas see a batch when all of it can be read
 (`Engine.readable_end`).
 
-When appending fails, the log takes no more messages, because they would lie after a part of a batch; opening the store
-again cuts that part.
+When appending fails or is interrupted, what was appended is cut off the log again before the put lock is given back:
+nobody was let past the beginning of the batch. If the cut fails too, the log takes no more messages, because they would
+lie after a part of a batch; opening the store again cuts that part. An interruption after the marker costs nothing: the
+batch is made durable and its note is closed before the exception goes on.
 """
 
 from __future__ import annotations
@@ -20,18 +22,22 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from flintlog.errors import InvalidConfig, InvalidMessage, PutFailed, StoreClosed
-from flintlog.store.put.appender import Appender, Prepared
-from flintlog.store.log.batch_markers import ClosingMarker
-from flintlog.store.recovery.batch_notes import OpenedBatch
-from flintlog.store.model.arguments import INT64_MAX, plain_text
 from flintlog.store.engine import Engine
-from flintlog.store.runtime.lifecycle import Flag
+from flintlog.store.log.batch_markers import ClosingMarker
+from flintlog.store.log.commit_log import LogMark
+from flintlog.store.model.arguments import INT64_MAX, plain_text
 from flintlog.store.model.message import Message, PutStatus, Receipt
+from flintlog.store.put.appender import Appender, Prepared
+from flintlog.store.recovery.batch_notes import OpenedBatch
+from flintlog.store.runtime.lifecycle import Flag
 from flintlog.store.runtime.service import Service
 
 MAX_WRITER_ID_CHARS = 1000
+_OPEN: Final = float("inf")
+"""Where a batch ends that has no marker yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,7 @@ class ClosedBatches:
         self._engine = engine
         self._appender = appender
         self._lock = threading.Lock()
+        engine.on_tick = self._settle_left
 
     def put(self, messages: Iterable[Message], writer_id: str | None, batch_id: int) -> ClosedBatch | None:
         _check(writer_id, batch_id)
@@ -101,7 +108,9 @@ class ClosedBatches:
         return [checked(message) for message in messages]
 
     def _prepared(self, message: Message) -> Prepared:
-        found = self._appender.prepare(message)
+        if type(message) is not Message:
+            raise InvalidMessage(f"a batch holds Messages, not {type(message).__name__}")
+        found = self._appender.admit(message, is_patient=True)
         if isinstance(found, Receipt):
             raise self._refused(found)
         return found
@@ -111,34 +120,67 @@ class ClosedBatches:
             raise self._refused(receipt)
 
     def _refused(self, receipt: Receipt) -> PutFailed:
-        return PutFailed(f"a message of the batch was not stored: {receipt.status.name}", path=self._engine.path)
+        what = f"a message of the batch was not stored: {receipt.status.name}"
+        return PutFailed(what, path=self._engine.path, receipt=receipt)
 
     # ------------------------------------------------------------------ under the lock
 
     def _write(self, prepared: Iterable[Prepared], writer_id: str | None, batch_id: int) -> ClosedBatch:
-        engine, notes = self._engine, self._engine.batch_notes
-        engine.flush()  # so that the put lock is not held for what others have put
-        if notes.opened is not None:
-            notes.close()  # an earlier call was interrupted after its marker: until then the log is closed
+        engine = self._engine
+        self._settle()  # so that the put lock is not held for what others have put
         told: list[tuple[Service, Receipt]] = []
-        with engine.log.lock():
-            if engine.log.is_closed:
-                raise StoreClosed("the store takes no messages now", path=engine.path)
-            batch, appended_bytes = self._opened(writer_id, batch_id), engine.log.appended_bytes
-            engine.batch_range = (batch.start, float("inf"))
-            try:
-                notes.open(batch)
-                count = self._append_all(prepared, batch, told)
-                end = engine.log.end_offset
-                engine.batch_range = (batch.start, end)
-            except BaseException:
-                self._give_up(is_begun=engine.log.appended_bytes != appended_bytes)
-                raise
-        engine.flushing.after_append()
-        engine.flush()
-        notes.close()
+        try:
+            with engine.log.lock():
+                if engine.log.is_closed:
+                    raise StoreClosed("the store takes no messages now", path=engine.path)
+                written = self._append_whole(prepared, self._opened(writer_id, batch_id), told)
+            engine.flushing.after_append()
+            self._settle()
+        except BaseException:
+            if self._is_note_left:
+                self._settle()  # the note must not stay while others put after the batch
+            raise
         for service, receipt in told:
             service.stored(receipt)
+        return written
+
+    @property
+    def _is_note_left(self) -> bool:
+        """Whether the note says that a batch is being appended which has its marker."""
+        engine = self._engine
+        return (
+            engine.batch_notes.opened is not None and engine.batch_range is not None and engine.batch_range[1] < _OPEN
+        )
+
+    def _settle(self) -> None:
+        """Make everything durable, and then close the note of a batch that has its marker."""
+        self._engine.flush()
+        if self._is_note_left:
+            self._engine.batch_notes.close()
+
+    def _settle_left(self) -> None:
+        """Once a second, in a thread of the store's: a call may be interrupted twice, or the disk refuse the note."""
+        if self._is_note_left and self._lock.acquire(blocking=False):
+            try:
+                self._settle()
+            finally:
+                self._lock.release()
+
+    def _append_whole(
+        self, prepared: Iterable[Prepared], batch: OpenedBatch, told: list[tuple[Service, Receipt]]
+    ) -> ClosedBatch:
+        engine = self._engine
+        mark = engine.log.mark_held()
+        try:
+            engine.batch_range = (batch.start, _OPEN)
+            engine.batch_notes.open(batch)
+            count = self._append_all(prepared, batch, told)
+            end = engine.log.end_offset
+            engine.log.keep_held()
+            engine.batch_range = (batch.start, end)
+        except BaseException:
+            self._take_back(mark)
+            raise
         return ClosedBatch(count, batch.start, end)
 
     def _append_all(self, prepared: Iterable[Prepared], batch: OpenedBatch, told: list[tuple[Service, Receipt]]) -> int:
@@ -158,22 +200,21 @@ class ClosedBatches:
         self._refuse(receipt)
         return receipt
 
-    def _give_up(self, *, is_begun: bool) -> None:
-        """Let nobody append after the place where the note says that a batch begins: the next opening cuts there.
+    def _take_back(self, mark: LogMark) -> None:
+        """Cut off what was appended of a batch, and go on without it.
 
-        If nothing was appended and the note is durably gone, the store goes on.
+        If that fails, nobody may append after the place where the note says that a batch begins: the next opening cuts
+        there.
         """
         engine = self._engine
-        is_safe = False
         try:
-            if not is_begun:
-                engine.batch_notes.forget()
-                engine.batch_range = None
-                is_safe = True
-        finally:
-            if not is_safe:
-                engine.log.close_held()
-                engine.lifecycle.set(Flag.NOT_WRITEABLE)
+            engine.flushing.beside_no_commit(lambda: engine.log.cut_back_held(mark))
+            engine.batch_notes.forget()
+            engine.batch_range = None
+        except BaseException:
+            engine.log.close_held()
+            engine.lifecycle.set(Flag.NOT_WRITEABLE)
+            raise
 
     def _opened(self, writer_id: str | None, batch_id: int) -> OpenedBatch:
         before = self._engine.parts.checkpoint.values

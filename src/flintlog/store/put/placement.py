@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from flintlog.derive.entries import LMQ_PREFIX, MAX_BATCH_COUNT, can_be_topic
+from flintlog.derive.entries import MAX_BATCH_COUNT
 from flintlog.errors import InvalidMessage
 from flintlog.format.properties import (
     INNER_BASE,
@@ -22,6 +22,7 @@ from flintlog.format.properties import (
     WAIT_STORE_MSG_OK,
 )
 from flintlog.format.sys_flag import INNER_BATCH
+from flintlog.format.topics import LMQ_PREFIX, can_be_topic
 from flintlog.kernel import Moves
 from flintlog.store.model.message import Message
 from flintlog.store.queues.queue_table import QueueTable

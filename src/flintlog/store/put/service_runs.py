@@ -57,7 +57,7 @@ class ServiceRuns:
         if found is None:
             advice = f"open the store with services={{{name!r}}}"
             if name in self._store.config.services:
-                is_member = self._store.config.enable_dleger_commit_log
+                is_member = self._store.config.enable_dledger_commit_log
                 advice = (
                     "the leader of the group runs it" if is_member else "it runs in a store that is open for writing"
                 )

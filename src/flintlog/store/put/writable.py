@@ -1,7 +1,9 @@
 """How messages come into an open store: one, a batch, from threads or asyncio, from services and pipelines.
 
-A put has two ways in: the short one of the kernel's put lane, which takes plain messages, and `appending.py` for
-everything else. Behind either it waits for as much durability as the configuration promises.
+    admit ─▶ append ─▶ finish        every put
+
+A put has two ways in: the short one of the kernel's put lane, which takes plain messages, and `appender.py` for
+everything else. After either it waits for as much durability as the configuration promises.
 """
 
 from __future__ import annotations
@@ -9,18 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 from flintlog.errors import InvalidConfig, PutFailed
 from flintlog.format.properties import WAIT_STORE_MSG_OK
-from flintlog.store.put.appender import Appender, BeforePut, Rewrite, plainly_named
-from flintlog.store.model.arguments import check_batch
-from flintlog.store.put.closed_batch import ClosedBatch, ClosedBatches
 from flintlog.store.engine import Engine
+from flintlog.store.flush.waiters import done_future
 from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
+from flintlog.store.model.arguments import check_batch
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts
+from flintlog.store.put.appender import Appender, BeforePut, Rewrite, plainly_named
+from flintlog.store.put.closed_batch import ClosedBatch, ClosedBatches
 from flintlog.store.read.readable import Readable
 from flintlog.store.runtime.service import Rewritten
+
+Given = TypeVar("Given", Receipt, Receipts)
 
 _OK = PutStatus.PUT_OK
 _IN_DOUBT = frozenset({PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, PutStatus.UNKNOWN_ERROR})
@@ -44,36 +49,36 @@ class Writable(Readable):
         self._put_lane = engine.log.put_lane
         self._put_plain = self._put_lane.put
         self._flushing = engine.flushing
-        self._group_commit = engine.flushing.waiting
-        self._put_lane.when_behind = engine.flushing.after_append if self._group_commit is None else None
+        self._wait = engine.flushing.waiting
+        self._put_lane.when_behind = engine.flushing.after_append if self._wait is None else None
         self._is_ledger = engine.parts.ledger is not None  # then a put has no place before the group says which
         self._closed_batches = ClosedBatches(engine, self._appender)
 
-    def put(self, message: Message) -> Receipt:
-        """Store one message. Under sync flush it is on disk when this returns PUT_OK."""
+    def put(self, message: Message, *, check: bool = True) -> Receipt:
+        """Store one message. Under sync flush it is on disk when this returns.
+
+        A put that is not acknowledged raises `PutFailed`, which carries the receipt and its status. With `check=False`
+        the receipt is returned whatever its status is: look at it. All puts keep this rule.
+        """
         receipt: Receipt | None = self._put_plain(message)
         if receipt is None:
-            receipt = self._appender.append(message)
-            if receipt.status is not _OK or self._group_commit is None:
-                return self._without_waiting(receipt)
-            message = plainly_named(message)  # what the lane takes is so named
-        elif self._group_commit is None:
+            receipt = self._appender.append(self._appender.admit(message))
+        elif self._wait is None:
             return receipt
-        if not self._is_ledger and _waits_not(message):
-            self._group_commit.nudge()
-            return receipt
-        return cast(Receipt, self._group_commit.wait(receipt, message))
+        return self._finish(receipt, message, check, None)
 
-    def put_batch(self, messages: Sequence[Message]) -> Receipts:
+    def put_batch(self, messages: Sequence[Message], *, check: bool = True) -> Receipts:
         """Store messages of one queue as one write; a receipt for each."""
         if not isinstance(messages, (list, tuple)):
             messages = check_batch(messages)
         receipts: Receipts | None = self._put_lane.put_batch(messages)
         if receipts is None:
             receipts = self._appender.append_batch(messages)
-        return self._wait_for_all(receipts, messages)
+        elif self._wait is None and not self._put_lane.is_behind:
+            return receipts
+        return self._finish(receipts, messages[0], check)
 
-    def put_encoded(self, batch: Message) -> Receipts:
+    def put_encoded(self, batch: Message, *, check: bool = True) -> Receipts:
         """Store messages that a client encoded one behind the other as the body of `batch`; a receipt for each.
 
         `flintlog.encoded_batch` makes such a batch, and a client's request to a broker holds one. Topic, queue, born
@@ -82,50 +87,42 @@ class Writable(Readable):
         receipts: Receipts | None = self._put_lane.put_encoded(batch)
         if receipts is None:
             receipts = self._appender.append_encoded(batch)
-        return self._wait_for_all(receipts, (batch,))
+        return self._finish(receipts, batch, check)
 
-    def _wait_for_all(self, receipts: Receipts, messages: Sequence[Message]) -> Receipts:
-        """Make a batch as durable as the configuration says, or visible, when its put did not."""
-        if receipts.status is not _OK:
-            self._engine.figures.counters.put_failed(len(receipts))
-            return receipts
-        if self._group_commit is None:
-            if self._put_lane.is_behind:
-                self._flushing.after_append()
-            return receipts
-        return cast(Receipts, self._group_commit.wait(receipts, plainly_named(messages[0])))
+    def put_async(self, message: Message, *, check: bool = True) -> Future[Receipt]:
+        """Store one message; the future is done when it is as durable as the configuration says.
 
-    def put_async(self, message: Message) -> Future[Receipt]:
-        """Store one message; the future is done when it is as durable as the configuration says."""
-        receipt = self._appender.append(message)
-        if receipt.status is _OK and self._group_commit is not None and (self._is_ledger or not _waits_not(message)):
-            return cast("Future[Receipt]", self._group_commit.future(receipt, plainly_named(message)))
-        done: Future[Receipt] = Future()
-        done.set_result(self._without_waiting(receipt))
-        return done
+        The future of a put that is not acknowledged carries `PutFailed`, or with `check=False` the receipt.
+        """
+        receipt = self._append_one(message)
+        wait = self._wait
+        if wait is not None and receipt.status is _OK and (wait.waits_always or self._waits(message)):
+            return cast("Future[Receipt]", wait.future(receipt, plainly_named(message), check))
+        receipt = self._finish(receipt, message, check=False, waits=False)
+        return cast("Future[Receipt]", done_future(receipt, check))
 
-    def put_rewritten(self, message: Message, rewrite: Rewrite) -> Receipt:
+    def put_rewritten(self, message: Message, rewrite: Rewrite, *, check: bool = True) -> Receipt:
         """Store what a service makes of a message; hooks and compression come first, as in `put`."""
-        return self._wait_for(self._appender.append_rewritten(message, rewrite), message)
+        receipt = self._appender.append(self._appender.admit(message, rewrite))
+        return self._finish(receipt, message, check=check)
 
-    def put_rebuilt(self, rebuilt: Rewritten, *, wait: bool = True) -> Receipt:
+    def put_rebuilt(self, rebuilt: Rewritten, *, wait: bool = True, check: bool = True) -> Receipt:
         """Store a message that was made from a stored one, its property text in the order that Java would give it.
 
-        Without `wait` it is durable after a later `flush`, as many are then together. In a ledger's leader it is always
-        waited for; when the group does not say what became of it, this raises, and services end until it is known.
+        Without `wait` it is made durable by a later `flush`, which many share. In a ledger's leader it is always waited
+        for; when the group does not say what became of it, this raises, and services end until it is known.
         """
-        receipt = self._appender.append_rebuilt(rebuilt)
-        if self._is_ledger:
-            return self._settled(self._wait_for(receipt, rebuilt.message))
-        return self._wait_for(receipt, rebuilt.message) if wait else self._without_waiting(receipt)
+        receipt = self._appender.append(self._appender.admit_rebuilt(rebuilt))
+        receipt = self._settled(self._finish(receipt, rebuilt.message, check=False, waits=wait))
+        return receipt.check() if check else receipt
 
     def put_rebuilt_soon(self, rebuilt: Rewritten) -> Putting:
-        """`put_rebuilt` without `wait`, its end left to the caller: so a ledger's leader has many of them under way."""
+        """`put_rebuilt` without `wait` and `check`, its end left to the caller: a ledger has many under way."""
         if not self._is_ledger:
-            done = self.put_rebuilt(rebuilt, wait=False)
+            done = self.put_rebuilt(rebuilt, wait=False, check=False)
             return Putting(done, lambda: done)
-        receipt = self._appender.append_rebuilt(rebuilt)
-        return Putting(receipt, lambda: self._settled(self._wait_for(receipt, rebuilt.message)))
+        receipt = self._appender.append(self._appender.admit_rebuilt(rebuilt))
+        return Putting(receipt, lambda: self._settled(self._finish(receipt, rebuilt.message, check=False)))
 
     def put_closed(
         self, messages: Iterable[Message], *, writer_id: str | None = None, batch_id: int = 0
@@ -140,50 +137,59 @@ class Writable(Readable):
     def _settled(self, receipt: Receipt) -> Receipt:
         if receipt.status in _IN_DOUBT and isinstance(self._engine.log, LedgerCommitLog):
             self._engine.log.doubt()
-            raise PutFailed(f"the group has not said what became of a put: {receipt.status}")
+            raise PutFailed(f"the group has not said what became of a put: {receipt.status}", receipt=receipt)
         return receipt
 
-    def _wait_for(self, receipt: Receipt, message: Message) -> Receipt:
-        if receipt.status is _OK and self._group_commit is not None:
-            return cast(Receipt, self._group_commit.wait(receipt, plainly_named(message)))
-        return self._without_waiting(receipt)
-
-    async def aput(self, message: Message) -> Receipt:
+    async def aput(self, message: Message, *, check: bool = True) -> Receipt:
         """Store one message from asyncio; a group of waiting producers is woken by one call into the loop."""
-        receipt: Receipt | None = self._put_plain(message)
-        if receipt is None:
-            receipt = self._appender.append(message)
-            message = plainly_named(message)
-        if receipt.status is _OK and self._group_commit is not None and (self._is_ledger or not _waits_not(message)):
-            return cast(Receipt, await self._group_commit.task(receipt, message))
-        return self._without_waiting(receipt)
+        receipt = self._append_one(message)
+        wait = self._wait
+        if wait is None or receipt.status is not _OK or not (wait.waits_always or self._waits(message)):
+            return self._finish(receipt, message, check=check, waits=False)
+        receipt = cast(Receipt, await wait.task(receipt, plainly_named(message)))
+        return receipt.check() if check else receipt
 
-    async def aput_batch(self, messages: Sequence[Message]) -> Receipts:
+    async def aput_batch(self, messages: Sequence[Message], *, check: bool = True) -> Receipts:
         """`put_batch` from asyncio."""
         if not isinstance(messages, (list, tuple)):
             messages = check_batch(messages)
-        receipts = self._appender.append_batch(messages)
-        if receipts.status is _OK and self._group_commit is not None:
-            return cast(Receipts, await self._group_commit.task(receipts, plainly_named(messages[0])))
-        if receipts.status is _OK:
-            self._flushing.after_append()
-        else:
-            self._engine.figures.counters.put_failed(len(receipts))
-        return receipts
+        receipts: Receipts | None = self._put_lane.put_batch(messages)
+        if receipts is None:
+            receipts = self._appender.append_batch(messages)
+        if self._wait is None or receipts.status is not _OK:
+            return self._finish(receipts, messages[0], check=check)
+        receipts = cast(Receipts, await self._wait.task(receipts, plainly_named(messages[0])))
+        return receipts.check() if check else receipts
 
-    def _without_waiting(self, receipt: Receipt) -> Receipt:
-        """The end of a put that nobody waits for: tell those who make it durable and visible."""
-        if receipt.status is not _OK:
-            return self._count_failed(receipt)
-        if self._group_commit is None:
-            self._flushing.after_append()
-        else:
-            self._group_commit.nudge()
-        return receipt
+    # ------------------------------------------------------------------ the path of all puts
 
-    def _count_failed(self, receipt: Receipt) -> Receipt:
-        self._engine.figures.counters.put_failed()
-        return receipt
+    def _append_one(self, message: Message) -> Receipt:
+        receipt: Receipt | None = self._put_plain(message)
+        return self._appender.append(self._appender.admit(message)) if receipt is None else receipt
+
+    def _waits(self, message: Message) -> bool:
+        """Whether a message asks for its put to wait for more than the log."""
+        return not message.properties or not _waits_not(message)
+
+    def _finish(self, outcome: Given, message: Message, check: bool, waits: bool | None = True) -> Given:
+        """The end of a put: wait for what the configuration promises, or nudge the threads that make it so.
+
+        `waits` is None where the message's own WAIT decides.
+        """
+        wait = self._wait
+        if outcome.status is not _OK:
+            self._engine.figures.counters.put_failed(1 if isinstance(outcome, Receipt) else len(outcome))
+        elif wait is None:
+            if self._put_lane.is_behind:
+                self._flushing.after_append()
+            return outcome
+        elif waits or wait.waits_always or (waits is None and self._waits(message)):
+            outcome = cast(Given, wait.wait(outcome, message if type(message.topic) is str else plainly_named(message)))
+        else:
+            wait.nudge()
+        if check and outcome.status is not _OK:
+            raise outcome.failure()
+        return outcome
 
     def add_put_hook(self, hook: BeforePut) -> None:
         """Let a function look at each message before it is appended."""

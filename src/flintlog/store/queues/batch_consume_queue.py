@@ -16,17 +16,22 @@ from typing import Final
 
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
-from flintlog.format.batch_queue_entry import ENTRY_SIZE, BatchQueueEntry, encode_batch_queue_entry
+from flintlog.format.batch_queue_entry import (
+    BASE_AND_COUNT,
+    BASE_AT,
+    BATCH_ENTRY,
+    ENTRY_SIZE,
+    STORE_TIME_AT,
+    BatchQueueEntry,
+    encode_batch_queue_entry,
+)
+from flintlog.format.queue_entry import OFFSET_AND_SIZE
+from flintlog.store.queues.entries import CqUnit, EntryRange
 from flintlog.store.queues.logical_queue import Boundary, LogicalQueue, QueueType, StoreTimeOf
 from flintlog.store.queues.queue_tail import TailKeeper, place_at_end
-from flintlog.store.queues.entries import CqUnit, EntryRange
 
-_ENTRY = struct.Struct(">qiqqqhii")
 _NOT_FOUND: Final = -1
 _LONG = struct.Struct(">q")
-_STORE_TIME_AT: Final = 20
-_BASE_AT: Final = 28
-_BASE_AND_COUNT = struct.Struct(">qh")
 
 
 class BatchConsumeQueueEntries(EntryRange):
@@ -37,7 +42,9 @@ class BatchConsumeQueueEntries(EntryRange):
     def __iter__(self) -> Iterator[CqUnit]:
         view = self.view
         whole = view[: len(view) - len(view) % ENTRY_SIZE]
-        for physical_offset, size, tags_code, _time, base, count, _compacted, _reserved in _ENTRY.iter_unpack(whole):
+        for physical_offset, size, tags_code, _time, base, count, _compacted, _reserved in BATCH_ENTRY.iter_unpack(
+            whole
+        ):
             yield CqUnit(base, physical_offset, size, tags_code, count)
 
 
@@ -54,6 +61,7 @@ class BatchConsumeQueue(LogicalQueue):
         self._min_offset = -1
         self._max_offset = 0
         self._file_bases: dict[int, int] = {}
+        self._found_offset, self._found_log_end = 0, -1
 
     @property
     def min_offset(self) -> int:
@@ -138,7 +146,7 @@ class BatchConsumeQueue(LogicalQueue):
         last = filled[-1].select(filled[-1].read_position - ENTRY_SIZE)
         if last is not None:
             with last:
-                _, _, _, _, base, count, _, _ = _ENTRY.unpack_from(last.view)
+                _, _, _, _, base, count, _, _ = BATCH_ENTRY.unpack_from(last.view)
             self._max_offset = base + count
 
     def last_units(self) -> list[CqUnit]:
@@ -159,27 +167,33 @@ class BatchConsumeQueue(LogicalQueue):
 
     def _first_offset(self, first: Segment) -> int:
         """Where the first batch begins; by the second, if that says that the first entry is damaged."""
-        selected = first.select(0)
-        if selected is None:
-            return _NOT_FOUND
-        with selected:
-            base, count = _BASE_AND_COUNT.unpack_from(selected.view, _BASE_AT)
-            if len(selected.view) < 2 * ENTRY_SIZE:
-                return int(base)
-            following, _ = _BASE_AND_COUNT.unpack_from(selected.view, ENTRY_SIZE + _BASE_AT)
-        return int(base) if base < following else max(0, following - count)
+        found, following = (self._base_and_count(first.base + at) for at in (0, ENTRY_SIZE))
+        if found is None or following is None:
+            return _NOT_FOUND if found is None else found[0]
+        base, count = found
+        return base if base < following[0] else max(0, following[0] - count)
 
     def _data_end(self, view: memoryview) -> int:
         end = 0
         whole = view[: len(view) - len(view) % ENTRY_SIZE]
-        for physical_offset, size, _, _, base, count, _, _ in _ENTRY.iter_unpack(whole):
+        for physical_offset, size, _, _, base, count, _, _ in BATCH_ENTRY.iter_unpack(whole):
             if physical_offset < 0 or size <= 0 or base < 0 or count <= 0:
                 break
             end += ENTRY_SIZE
         return end
 
+    @property
+    def found_offset(self) -> int:
+        return self._found_offset
+
+    @property
+    def found_log_end(self) -> int:
+        return self._found_log_end
+
     def _built_to(self, view: memoryview, end: int) -> None:
-        self._max_physical_offset = _LONG.unpack_from(view, end - ENTRY_SIZE)[0]
+        self._max_physical_offset, size = OFFSET_AND_SIZE.unpack_from(view, end - ENTRY_SIZE)
+        self._found_log_end = self._max_physical_offset + size
+        self._found_offset = _offset_after(view, end)
 
     def _built_below(self, physical_offset: int) -> None:
         self._max_physical_offset = physical_offset - 1
@@ -196,7 +210,7 @@ class BatchConsumeQueue(LogicalQueue):
             return
         with selected:
             whole = selected.view[: len(selected.view) - len(selected.view) % ENTRY_SIZE]
-            for number, (physical_offset, _, _, _, base, count, _, _) in enumerate(_ENTRY.iter_unpack(whole)):
+            for number, (physical_offset, _, _, _, base, count, _, _) in enumerate(BATCH_ENTRY.iter_unpack(whole)):
                 if physical_offset >= commit_log_min:
                     if number or first is not self.segments.first:
                         self._min_offset = max(self._min_offset, base)
@@ -212,11 +226,13 @@ class BatchConsumeQueue(LogicalQueue):
         position = self._position_of(segment, queue_offset)
         if position is None or not self._covers(segment, position, queue_offset):
             # In a ledger, RocketMQ's entry of an inner batch covers only the first of its offsets.
-            segment, position = self._find_covering(queue_offset) or (segment, position or 0)
+            position = position or 0
+            if not self._is_in_order(segment, position):
+                segment, position = self._find_covering(queue_offset) or (segment, position)
         selected = segment.select(position)
         if selected is None or len(selected.view) < ENTRY_SIZE:
             return None
-        (base,) = _LONG.unpack_from(selected.view, _BASE_AT)
+        (base,) = _LONG.unpack_from(selected.view, BASE_AT)
         return BatchConsumeQueueEntries(selected, base)
 
     def _segment_of(self, queue_offset: int) -> Segment | None:
@@ -228,7 +244,7 @@ class BatchConsumeQueue(LogicalQueue):
     def _first_base(self, segment: Segment) -> int:
         base = self._file_bases.get(segment.base)
         if base is None:
-            base = self._file_bases[segment.base] = self._field(segment, 0, _BASE_AT)
+            base = self._file_bases[segment.base] = self._field(segment, 0, BASE_AT)
         return base
 
     def _position_of(self, segment: Segment, queue_offset: int) -> int | None:
@@ -237,7 +253,7 @@ class BatchConsumeQueue(LogicalQueue):
         found = None
         while low <= high:
             middle = (low + high) // 2
-            if self._field(segment, middle * ENTRY_SIZE, _BASE_AT) <= queue_offset:
+            if self._field(segment, middle * ENTRY_SIZE, BASE_AT) <= queue_offset:
                 found, low = middle * ENTRY_SIZE, middle + 1
             else:
                 high = middle - 1
@@ -248,8 +264,35 @@ class BatchConsumeQueue(LogicalQueue):
         if selected is None:
             return False
         with selected:
-            base, count = _BASE_AND_COUNT.unpack_from(selected.view, _BASE_AT)
+            base, count = BASE_AND_COUNT.unpack_from(selected.view, BASE_AT)
         return bool(base <= queue_offset < base + count)
+
+    def _is_in_order(self, segment: Segment, position: int) -> bool:
+        """Whether the entries beside a place follow each other, so that the bisection that led there was right.
+
+        A bisection that a damaged entry leads astray ends at that entry or right before it. So the entry before the
+        place and the two after it are looked at, in the files beside it too.
+        """
+        reached = 0
+        for step in (-1, 0, 1, 2):
+            found = self._base_and_count(segment.base + position + step * ENTRY_SIZE)
+            if found is None:
+                continue
+            base, count = found
+            if base < reached or not 0 < count <= self._max_offset - base:
+                return False
+            reached = base + count
+        return True
+
+    def _base_and_count(self, place: int) -> tuple[int, int] | None:
+        """Of the entry at a place in the queue; None if nothing is written there."""
+        segment = self.segments.find(place)
+        selected = None if segment is None else segment.select(place - segment.base, ENTRY_SIZE)
+        if selected is None:
+            return None
+        with selected:
+            base, count = BASE_AND_COUNT.unpack_from(selected.view, BASE_AT)
+        return base, count
 
     def _find_covering(self, queue_offset: int) -> tuple[Segment, int] | None:
         """The entry of an offset, by looking at all: a damaged one leads a bisection astray."""
@@ -283,7 +326,7 @@ class BatchConsumeQueue(LogicalQueue):
         """Its entry may be what is damaged: the next batch that any other entry knows of."""
         following = self._max_offset
         for segment, position in self._positions():
-            base = self._field(segment, position, _BASE_AT)
+            base = self._field(segment, position, BASE_AT)
             is_other = unit is None or self._field(segment, position, 0) != unit.physical_offset
             if is_other and queue_offset < base < following:
                 following = base
@@ -301,23 +344,23 @@ class BatchConsumeQueue(LogicalQueue):
 
     def _search_time(self, timestamp: int, boundary: Boundary) -> int:
         for segment in reversed(self.segments.segments):
-            if segment.read_position >= ENTRY_SIZE and self._field(segment, 0, _STORE_TIME_AT) <= timestamp:
+            if segment.read_position >= ENTRY_SIZE and self._field(segment, 0, STORE_TIME_AT) <= timestamp:
                 return self._search_time_in(segment, timestamp, boundary)
         return _NOT_FOUND
 
     def _search_time_in(self, segment: Segment, timestamp: int, boundary: Boundary) -> int:
         last = segment.read_position // ENTRY_SIZE - 1
-        if timestamp >= self._field(segment, last * ENTRY_SIZE, _STORE_TIME_AT):
-            return self._field(segment, last * ENTRY_SIZE, _BASE_AT)
+        if timestamp >= self._field(segment, last * ENTRY_SIZE, STORE_TIME_AT):
+            return self._field(segment, last * ENTRY_SIZE, BASE_AT)
         found = self._bisect_time(segment, last, timestamp, boundary)
-        return _NOT_FOUND if found is None else self._field(segment, found * ENTRY_SIZE, _BASE_AT)
+        return _NOT_FOUND if found is None else self._field(segment, found * ENTRY_SIZE, BASE_AT)
 
     def _bisect_time(self, segment: Segment, last: int, timestamp: int, boundary: Boundary) -> int | None:
         """RocketMQ's own steps: what UPPER answers without an equal time depends on them."""
         low, high = 0, last
         while low <= high:
             middle = (low + high) // 2
-            time = self._field(segment, middle * ENTRY_SIZE, _STORE_TIME_AT)
+            time = self._field(segment, middle * ENTRY_SIZE, STORE_TIME_AT)
             if middle == high:
                 return middle if time >= timestamp else None
             if middle == low:
@@ -334,3 +377,16 @@ class BatchConsumeQueue(LogicalQueue):
         super().destroy()
         self._max_physical_offset = -1
         self._min_offset, self._max_offset = -1, 0
+
+
+def _offset_after(view: memoryview, end: int) -> int:
+    """The queue offset after the last entry that ends there; after the one before it, if the two do not agree.
+
+    One of the two is damaged then, or a gap lies between them: the lower one was given in any case.
+    """
+    base, count = BASE_AND_COUNT.unpack_from(view, end - ENTRY_SIZE + BASE_AT)
+    if end >= 2 * ENTRY_SIZE:
+        before, before_count = BASE_AND_COUNT.unpack_from(view, end - 2 * ENTRY_SIZE + BASE_AT)
+        if before + before_count != base:
+            return int(min(before + before_count, base + count))
+    return int(base + count)

@@ -11,7 +11,6 @@ file, a repeat, an entry out of step, an extension) comes here, to `put`.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from threading import get_ident
 from typing import Final
@@ -19,20 +18,22 @@ from typing import Final
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.disk.segments.selected_range import SelectedRange
-from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, encode_queue_entry
+from flintlog.format.queue_entry import (
+    ENTRY_SIZE,
+    PHYSICAL_OFFSET,
+    PREFILL,
+    QUEUE_ENTRY,
+    TAGS_CODE,
+)
 from flintlog.format.queue_extension import is_extension_address
 from flintlog.kernel import QueueEnd, count_entries
 from flintlog.store.queues.consume_queue_ext import ConsumeQueueExt
 from flintlog.store.queues.covered_queues import QueueClaim
+from flintlog.store.queues.entries import CqUnit, EntryRange
 from flintlog.store.queues.logical_queue import Boundary, LogicalQueue, QueueType, StoreTimeOf
 from flintlog.store.queues.queue_tail import TailKeeper, place_at_end
 from flintlog.store.queues.time_search import search_by_time, segment_by_time
-from flintlog.store.queues.entries import CqUnit, EntryRange
 
-_ENTRY = struct.Struct(">qiq")
-_OFFSET = struct.Struct(">q")
-_TAGS_CODE_AT: Final = 12
-_PREFILL: Final = encode_queue_entry(PREFILL_ENTRY)
 _FARTHEST: Final = (1 << 63) - 1
 """A garbage entry may end after all numbers that the kernel has."""
 
@@ -49,7 +50,7 @@ class ConsumeQueueEntries(EntryRange):
     def __iter__(self) -> Iterator[CqUnit]:
         queue_offset = self.first_queue_offset
         view = self.view
-        for physical_offset, size, tags_code in _ENTRY.iter_unpack(view[: len(view) - len(view) % ENTRY_SIZE]):
+        for physical_offset, size, tags_code in QUEUE_ENTRY.iter_unpack(view[: len(view) - len(view) % ENTRY_SIZE]):
             if self._ext is None or not is_extension_address(tags_code):
                 yield CqUnit(queue_offset, physical_offset, size, tags_code)
             else:
@@ -188,6 +189,15 @@ class ConsumeQueue(LogicalQueue):
             self._tails.written.add(self)
         return True
 
+    def skip_to(self, entry: bytes, queue_offset: int) -> bool:
+        """Go on at an offset far away: fill the files at both ends of the gap, and make none in between."""
+        place, size = queue_offset * ENTRY_SIZE, self.segments.segment_size
+        base, end = place - place % size, self.segments.max_offset
+        is_wide = base - end > size
+        if is_wide and not (self.fill(entry, -end % size // ENTRY_SIZE) and self.segments.append_new(base)):
+            return False
+        return self.fill(entry, (place - self.segments.max_wrote) // ENTRY_SIZE)
+
     def _segment_for(self, place: int) -> Segment | None:
         is_first = self._has_no_entry()
         if is_first and self.ext is not None:
@@ -221,13 +231,13 @@ class ConsumeQueue(LogicalQueue):
     def _prefill(self, segment: Segment, place: int) -> None:
         """A queue that starts in the middle of a file: entries of no message up to its first."""
         position = place - segment.base
-        tail, stop = place_at_end(segment, _PREFILL * (position // ENTRY_SIZE), self._tails, self.end)
+        tail, stop = place_at_end(segment, PREFILL * (position // ENTRY_SIZE), self._tails, self.end)
         tail.position = stop
         self._has_only_fillers = True
         self._min_position = place
 
     def _append(self, segment: Segment, physical_offset: int, size: int, tags_code: int) -> None:
-        data = _ENTRY.pack(physical_offset, size, tags_code)
+        data = QUEUE_ENTRY.pack(physical_offset, size, tags_code)
         end = self.end
         tail, stop = place_at_end(segment, data, self._tails, end)
         tail.position = stop
@@ -262,11 +272,11 @@ class ConsumeQueue(LogicalQueue):
 
     def _see_first(self, entry: bytes) -> None:
         """Most queues need no other look to be opened."""
-        if self.ext is None and entry != _PREFILL:
-            self._first_physical_offset = _OFFSET.unpack_from(entry)[0]
+        if self.ext is None and entry != PREFILL:
+            self._first_physical_offset = PHYSICAL_OFFSET.unpack_from(entry)[0]
 
     def _begins_with_record(self, first: Segment) -> bool:
-        is_filled = self.segments.medium.head(first.path, ENTRY_SIZE) == _PREFILL
+        is_filled = self.segments.medium.head(first.path, ENTRY_SIZE) == PREFILL
         return not is_filled and super()._begins_with_record(first)
 
     def _last_address(self) -> int | None:
@@ -277,7 +287,7 @@ class ConsumeQueue(LogicalQueue):
                 continue
             with selected:
                 for position in range(len(selected.view) - ENTRY_SIZE, -1, -ENTRY_SIZE):
-                    (code,) = _OFFSET.unpack_from(selected.view, position + _TAGS_CODE_AT)
+                    (code,) = TAGS_CODE.unpack_from(selected.view, position)
                     if is_extension_address(code):
                         return int(code)
         return None
@@ -313,10 +323,10 @@ class ConsumeQueue(LogicalQueue):
         return count_entries(view, 0, len(view) - len(view) % ENTRY_SIZE)
 
     def _built_to(self, view: memoryview, end: int) -> None:
-        physical_offset, size, _ = _ENTRY.unpack_from(view, end - ENTRY_SIZE)
+        physical_offset, size, _ = QUEUE_ENTRY.unpack_from(view, end - ENTRY_SIZE)
         # Filling is no record. Java takes its 2^31 - 1 bytes for one, and then ignores the queue's
         # messages until the log is as long.
-        self._has_only_fillers = view[end - ENTRY_SIZE : end] == _PREFILL
+        self._has_only_fillers = view[end - ENTRY_SIZE : end] == PREFILL
         if not self._has_only_fillers:
             self.end.max_physical_offset = min(physical_offset + size, _FARTHEST)
 
@@ -356,7 +366,7 @@ class ConsumeQueue(LogicalQueue):
             while low < high:  # fillers come first, so the boundary can be searched
                 middle = (low + high) // 2
                 place = middle * ENTRY_SIZE
-                if view[place : place + ENTRY_SIZE] == _PREFILL:
+                if view[place : place + ENTRY_SIZE] == PREFILL:
                     low = middle + 1
                 else:
                     high = middle
@@ -373,14 +383,14 @@ class ConsumeQueue(LogicalQueue):
         with selected:
             view = selected.view
             is_within = self._min_position >= first.base
-            if is_within and _OFFSET.unpack_from(view)[0] >= commit_log_min:
+            if is_within and PHYSICAL_OFFSET.unpack_from(view)[0] >= commit_log_min:
                 return
             found = _first_at_or_behind(view, commit_log_min)
             if found is None:
                 return
             self._min_position = first.base + start + found
             if self.ext is not None:
-                (code,) = _OFFSET.unpack_from(view, found + _TAGS_CODE_AT)
+                (code,) = TAGS_CODE.unpack_from(view, found)
                 self.ext.truncate_before(code, now_ms)
 
     def entries_from(self, queue_offset: int) -> ConsumeQueueEntries | None:
@@ -392,7 +402,9 @@ class ConsumeQueue(LogicalQueue):
         return None if selected is None else ConsumeQueueEntries(selected, queue_offset, self.ext)
 
     def roll_next(self, queue_offset: int) -> int:
-        return queue_offset + self.entries_per_file - queue_offset % self.entries_per_file
+        following = queue_offset + self.entries_per_file - queue_offset % self.entries_per_file
+        bases = (segment.base // ENTRY_SIZE for segment in self.segments.segments)
+        return next((base for base in bases if base >= following), following)
 
     def offset_by_time(
         self, timestamp: int, boundary: Boundary, store_time_of: StoreTimeOf, commit_log_min: int
@@ -432,11 +444,11 @@ def _first_at_or_behind(view: memoryview, commit_log_min: int) -> int | None:
     high = len(view) - ENTRY_SIZE
     while high - low > ENTRY_SIZE:
         middle = (low + high) // (2 * ENTRY_SIZE) * ENTRY_SIZE
-        if _OFFSET.unpack_from(view, middle)[0] < commit_log_min:
+        if PHYSICAL_OFFSET.unpack_from(view, middle)[0] < commit_log_min:
             low = middle
         else:
             high = middle
     for position in range(low, high + ENTRY_SIZE, ENTRY_SIZE):
-        if _OFFSET.unpack_from(view, position)[0] >= commit_log_min:
+        if PHYSICAL_OFFSET.unpack_from(view, position)[0] >= commit_log_min:
             return position
     return None

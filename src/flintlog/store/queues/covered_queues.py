@@ -1,18 +1,25 @@
 """Where each queue ended at the checkpoint: the evidence that an opening after an unclean stop compares queues with.
 
-    flintlog/queues.json     { "covered": 98304, "queues": [ ["orders", 0, 262, 5240, 98304], … ] }
+    flintlog/queues.json     { "covered": 98304, "queues": [ ["orders", 0, 262, 5240, 98304], … ], "log_end": 98512 }
                                                               topic, id, next offset, end in its files, end in the log
 
-`covered` is the last record that was dispatched when the ends were taken. Everything up to there was synced, log and
-queues, before the file is written, and the checkpoint moves to that record after it. So the file is true as long as
-the checkpoint is at its record or later, whatever else the checkpoint says; a checkpoint before it was set back
-because the log was cut, and then the file says nothing.
+`covered` is the last record that was dispatched when the ends were taken, and the log was dispatched up to `log_end`.
+Everything up to there was synced, log and queues, before the file is written, and the checkpoint moves to that record
+after it. So the file is true as long as the checkpoint is at its record or later, whatever else the checkpoint says; a
+checkpoint before it was set back because the log was cut, and then the file says nothing.
+
+Before an opening deletes all queues to build them again, it replaces the file by what the queues know: the offsets
+that were given, and how far the log reached (`before_rebuild`). No checkpoint reaches the record that such a file
+names, so its queues are not believed. It stays until the next checkpoint is written, so a crash during the rebuild or
+after it loses none of this.
 
 What is deleted on purpose does not make it wrong: a deleted topic has its own note (`deleted_queues.py`), and the
 records of what expired are no longer in the log.
 
 RocketMQ has no such file. An opening without it believes the checkpoint as far as the queues bear it out; one that
 finds it damaged believes nothing but the log.
+
+Reasons and costs: docs/decisions/0008.
 """
 
 from __future__ import annotations
@@ -20,8 +27,10 @@ from __future__ import annotations
 import logging
 import threading
 from pathlib import Path
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DiskError, DiskFull
@@ -40,11 +49,24 @@ class QueueClaim(msgspec.Struct, array_like=True, frozen=True):
     log_end: Offset
 
 
+NEVER_COVERED: Final = (1 << 63) - 1
+"""As `covered`: no checkpoint is at this record or later."""
+
+
 class CoveredNote(msgspec.Struct, frozen=True):
     """The last record whose entries are known to be durable, and where all queues ended with it."""
 
     covered: Offset
     queues: list[QueueClaim]
+    log_end: Offset = 0
+    """How far the log is known to have reached; 0 where that is not known."""
+    vouched: Offset | None = None
+    """Of a note from before a rebuild: the record up to which the ends of queues in the log were believed."""
+
+
+def before_rebuild(queues: list[QueueClaim], log_end: int, vouched: int) -> CoveredNote:
+    """What is known before all queues are deleted: their next offsets and how far the log reached."""
+    return CoveredNote(NEVER_COVERED, queues, log_end, vouched)
 
 
 class CoveredQueues:
@@ -68,6 +90,27 @@ class CoveredQueues:
             self.note = found.checked
             self.is_damaged = found.trust in (Trust.DAMAGED, Trust.UNCHECKED)
 
+    @property
+    def before_rebuild(self) -> CoveredNote | None:
+        """What the queues knew before they were deleted, if no checkpoint was written since."""
+        return self.note if self.note is not None and self.note.vouched is not None else None
+
+    def keep(self, note: CoveredNote) -> None:
+        """Write down what is about to be deleted. If that fails, it is not to be deleted."""
+        with self._lock:
+            if note != self.note:
+                self._file.save(note)
+                self.note, self.is_damaged = note, False
+
+    def cut(self, log_end: int) -> None:
+        """The log is cut there on purpose: what it held after that place was not lost, and its offsets are free."""
+        with self._lock:
+            if self.note is not None and self.note.vouched is not None:
+                self._remove()
+            elif self.note is not None and self.note.log_end > log_end:
+                self.note = replace(self.note, log_end=log_end)
+                self._file.save(self.note)
+
     def write(self, note: CoveredNote) -> None:
         """Write down what the next checkpoint covers; the log and the queues are synced up to there."""
         with self._lock:
@@ -82,9 +125,10 @@ class CoveredQueues:
                 self.note, self.is_damaged = note, False
 
     def forget(self) -> None:
-        """The queues are built again."""
+        """Other queues take the place of those that were noted. What was known before a rebuild is kept."""
         with self._lock:
-            self._remove()
+            if self.note is None or self.note.vouched is None:
+                self._remove()
 
     def _remove(self) -> None:
         self._file.remove()

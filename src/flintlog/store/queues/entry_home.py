@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from flintlog.derive.entries import Place, places_of
 from flintlog.kernel import Row
-from flintlog.store.queues.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queues.entries import CqUnit
+from flintlog.store.queues.logical_queue import LogicalQueue, QueueType
 
 
 def stranger(queue: LogicalQueue, unit: CqUnit, row: Row, own: tuple[str, int], record: bytes) -> str | None:

@@ -18,16 +18,17 @@ from typing import ClassVar
 
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
-from flintlog.store.queues.covered_queues import QueueClaim
-from flintlog.store.queues.queue_tail import TailKeeper
-from flintlog.store.queues.entries import CqUnit, EntryRange
+from flintlog.format.config_json import BATCH_TYPE, SIMPLE_TYPE
+from flintlog.format.queue_entry import PHYSICAL_OFFSET
 from flintlog.store.log.segment_bytes import held, written_end
+from flintlog.store.queues.covered_queues import QueueClaim
+from flintlog.store.queues.entries import CqUnit, EntryRange
+from flintlog.store.queues.queue_tail import TailKeeper
 
 StoreTimeOf = Callable[[int, int], int]
 """(physical offset, size) → the record's store timestamp, -1 when the log no longer has it."""
 
 _TRUSTED_BUT_LAST = 3  # after a clean stop only the last three files are read, as in RocketMQ
-_OFFSET = struct.Struct(">q")
 _MAX_OFFSET = (1 << 63) - 1
 _GLANCE_BYTES = 4096
 
@@ -35,8 +36,8 @@ _GLANCE_BYTES = 4096
 class QueueType(Enum):
     """RocketMQ's CQType; the value is how `topics.json` spells it."""
 
-    SIMPLE = "SimpleCQ"
-    BATCH = "BatchCQ"
+    SIMPLE = SIMPLE_TYPE
+    BATCH = BATCH_TYPE
 
 
 class Boundary(Enum):
@@ -67,6 +68,8 @@ class LogicalQueue(ABC):
         """The byte of the files after the last entry, as `find_end` saw it; None without a file."""
         self._first_entry = b""
         self.broken_offset: int | None = None
+        self.known_gaps: tuple[tuple[int, int], ...] = ()
+        """Bytes of the files that no file need hold: the queue goes on after a gap (`deleted_queues.py`)."""
 
     @property
     @abstractmethod
@@ -193,6 +196,10 @@ class LogicalQueue(ABC):
         """Whether the first entry of a file is one, and no filling."""
         return self._data_end(memoryview(self.segments.medium.head(first.path, self.entry_size))) > 0
 
+    def is_known_gap(self, start: int, end: int) -> bool:
+        """Whether the files that lack these bytes were never made."""
+        return any(first <= start and end <= last for first, last in self.known_gaps)
+
     def entry(self, queue_offset: int) -> CqUnit | None:
         """One entry."""
         entries = self.entries_from(queue_offset)
@@ -223,6 +230,11 @@ class LogicalQueue(ABC):
     def found_offset(self) -> int:
         """The next offset by the end that was found; 0 where that does not tell."""
         return 0
+
+    @property
+    def found_log_end(self) -> int:
+        """Where the record of the last entry that was found ends in the log; -1 without one."""
+        return self.max_physical_offset
 
     def cut_end(self, was_clean: bool, *, is_durable: bool = False) -> None:
         """Cut what follows the end that was found. The bytes of its file stay for now.
@@ -263,7 +275,7 @@ class LogicalQueue(ABC):
         segments = self.segments.segments
         for segment in segments[-_TRUSTED_BUT_LAST:] if was_clean else segments:
             is_gap = not was_clean and end is not None and segment.base > end
-            if is_gap and self.max_physical_offset > commit_log_min:
+            if is_gap and self.max_physical_offset > commit_log_min and not self.is_known_gap(end or 0, segment.base):
                 break  # a file is missing, and the log has the records of those before it
             selected = segment.select(0)
             position = 0
@@ -285,9 +297,9 @@ class LogicalQueue(ABC):
             start = max(0, end - segment.base)
             if segment.end > end and (stop := written_end(segment, start)) > start:
                 with held(segment) as view:
-                    while start + _OFFSET.size < stop and not any(view[start : start + self.entry_size]):
+                    while start + PHYSICAL_OFFSET.size < stop and not any(view[start : start + self.entry_size]):
                         start += self.entry_size
-                    return int(_OFFSET.unpack_from(view, start)[0]) & _MAX_OFFSET
+                    return int(PHYSICAL_OFFSET.unpack_from(view, start)[0]) & _MAX_OFFSET
         return None
 
     def _see_end(self, view: memoryview, position: int) -> None:
@@ -297,13 +309,13 @@ class LogicalQueue(ABC):
         rest = view[position : position + self.entry_size]
         # An entry that is not valid and not empty either: a torn end, or damage.
         is_broken = len(rest) == self.entry_size and any(rest)
-        self.broken_offset = _OFFSET.unpack_from(rest)[0] & _MAX_OFFSET if is_broken else None
+        self.broken_offset = PHYSICAL_OFFSET.unpack_from(rest)[0] & _MAX_OFFSET if is_broken else None
         self._see_order(view, position)
 
     def _see_order(self, view: memoryview, end: int) -> None:
         """Entries follow the log: one that goes back behind another is damaged, or behind the true end."""
         if end >= 2 * self.entry_size:
-            before, last = (_OFFSET.unpack_from(view, end - back * self.entry_size)[0] for back in (2, 1))
+            before, last = (PHYSICAL_OFFSET.unpack_from(view, end - back * self.entry_size)[0] for back in (2, 1))
             if last < before:
                 self.broken_offset = last & _MAX_OFFSET
 
@@ -397,7 +409,7 @@ class LogicalQueue(ABC):
         with selected:
             kept = self._data_end(selected.view)
             # From the end: a damaged entry in the middle must not take those behind it along.
-            while kept and _OFFSET.unpack_from(selected.view, kept - self.entry_size)[0] >= physical_offset:
+            while kept and PHYSICAL_OFFSET.unpack_from(selected.view, kept - self.entry_size)[0] >= physical_offset:
                 kept -= self.entry_size
             if kept:
                 self._built_to(selected.view, kept)
@@ -430,7 +442,7 @@ class LogicalQueue(ABC):
         if selected is None:
             return -1
         with selected:
-            offset: int = _OFFSET.unpack_from(selected.view)[0]
+            offset: int = PHYSICAL_OFFSET.unpack_from(selected.view)[0]
             return offset
 
     def flush(self, least_pages: int) -> bool:

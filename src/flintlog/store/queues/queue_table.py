@@ -17,15 +17,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from flintlog.derive.entries import LMQ_PREFIX, can_be_topic
-from flintlog.disk.media.medium import FileInfo, Medium
+from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.format.names import parse_queue_id
+from flintlog.format.queue_entry import QueueKey
+from flintlog.format.topics import LMQ_PREFIX, can_be_topic
 from flintlog.kernel import Moves
 from flintlog.store.queues.covered_queues import CoveredQueues, QueueClaim
 from flintlog.store.queues.deleted_queues import FOR_EVER, DeletedQueue, DeletedQueues
 from flintlog.store.queues.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queues.queue_files import DIRECTORIES, QueueFiles, QueueMaker
 from flintlog.store.queues.queue_tail import TailKeeper
+from flintlog.store.runtime.turn import to_the_end
 
 _HANDED_OVER: Final = 64
 """Queues that are handed to a thread together: one alone takes less time than the handing over."""
@@ -33,9 +36,6 @@ _HANDED_OVER: Final = 64
 _SYNCS_AT_ONCE: Final = 16
 """Syncs under way together, where there are many: the disk then answers several with one flush of its cache."""
 
-_MAX_QUEUE_ID: Final = 2**31 - 1
-
-QueueKey = tuple[str, int]
 Item = TypeVar("Item")
 
 
@@ -70,10 +70,10 @@ class QueueTable:
         self._next_in_batch: dict[QueueKey, int] = {}
         self._next_light: dict[str, int] = {}
         self._deleted_light: set[str] = set()
-        self._deleted = DeletedQueues(root / "flintlog" / "deleted.json", medium)
+        self._deleted = DeletedQueues(root / "flintlog" / "deleted.json", medium, read_only=read_only)
         self.covered = CoveredQueues(root, medium)
         self._handed_out_by_removed = 0
-        self._given: dict[QueueKey, int] = {}  # the next offset of each queue, as an opening found its files
+        self._given: dict[QueueKey, QueueClaim] = {}  # where each queue ended, by files and notes that an opening found
         self._emptied: set[Path] = set()  # folders of which something was removed that may come back
 
     # Queues
@@ -142,12 +142,14 @@ class QueueTable:
 
     def _load_topic(self, topic: str, kind: QueueType) -> None:
         folder = self._maker.topic_folder(topic, kind)
-        queue_ids = [int(each.name) for each in self._medium.listing(folder) if _is_queue(each)]
+        found = (parse_queue_id(each.name) for each in self._medium.listing(folder) if each.is_directory)
+        queue_ids = [queue_id for queue_id in found if queue_id is not None]
         if queue_ids:
             self._check_type(topic, kind, folder)
         for queue_id in queue_ids:
             queue = self._maker.make(topic, queue_id, kind, folder)
             queue.load()
+            self._show_gaps(queue)
             self._queues[topic, queue_id] = queue
             self._ids.setdefault(topic, set()).add(queue_id)
 
@@ -173,7 +175,24 @@ class QueueTable:
 
         queues = self.all()
         _do_each(find, queues, max(1, self._recover_threads))
-        self._given = {(queue.topic, queue.queue_id): given for queue in queues if (given := queue.found_offset)}
+        self.recall(
+            QueueClaim(queue.topic, queue.queue_id, given, 0, max(0, queue.found_log_end))
+            for queue in queues
+            if (given := queue.found_offset)
+        )
+
+    def recall(self, claims: Iterable[QueueClaim]) -> None:
+        """Take these ends of queues into account when next offsets are given; the furthest of each queue counts."""
+        for claim in claims:
+            key = claim.topic, claim.queue_id
+            known = self._given.get(key, claim)
+            ends = max(known.next_offset, claim.next_offset), 0, max(known.log_end, claim.log_end)
+            self._given[key] = QueueClaim(*key, *ends)
+
+    @property
+    def recalled(self) -> list[QueueClaim]:
+        """Where the queues ended by all that this opening found; those whose name is no topic's are left out."""
+        return [claim for claim in self._given.values() if can_be_topic(claim.topic)]
 
     def cut_ends(self, was_clean: bool, *, is_durable: bool = False) -> None:
         """Cut every queue at the end that was found. Unless they are durable, the next flush makes them so."""
@@ -197,6 +216,10 @@ class QueueTable:
                 self._destroy_queue(gone.topic, gone.queue_id)
                 if not self.queue_ids(gone.topic):
                     self._maker.remove_folders(gone.topic)
+
+    def take_deletions(self, deleted: DeletedQueues) -> None:
+        """These queues are built beside their store: which topics were deleted is known there."""
+        self._deleted = deleted
 
     def reload_deleted(self) -> None:
         """Look again which topics were deleted."""
@@ -242,7 +265,7 @@ class QueueTable:
         """What says that a queue lost files which the log still has the records of; None when nothing does."""
         for queue in self.all():
             where = f"{queue.topic}/{queue.queue_id}"
-            if queue.segments.gaps():
+            if any(not queue.is_known_gap(*gap) for gap in queue.segments.gaps()):
                 return f"files of queue {where} are missing between others"
             if self.has_lost_first_files(queue, commit_log_min):
                 return f"the first files of queue {where} are missing"
@@ -252,9 +275,14 @@ class QueueTable:
         """Whether a queue begins further on than the log's records of it.
 
         That is known while the log has its first file: then nothing has expired. A queue that was deleted and made
-        again begins further on by right.
+        again begins further on by right. So does one whose first records the log has lost, and then begins at the
+        noted offset or after it.
         """
-        return not commit_log_min and not self._deleted.has(queue.topic, queue.queue_id) and queue.had_files_before
+        if commit_log_min or not queue.had_files_before:
+            return False
+        end = queue.segments.segments[0].end
+        notes = self._deleted.of(queue.topic, queue.queue_id)
+        return not any(note.is_deletion or end > note.next_offset * queue.entry_size for note in notes)
 
     def max_physical_offset(self) -> int:
         """How far into the log any queue was built; -1 when there are none."""
@@ -262,7 +290,8 @@ class QueueTable:
 
     def deleted_end(self, log_end: int) -> int:
         """How far into a log that ends there the queues of deleted topics were built; -1 when there were none."""
-        return max((gone.log_end for gone in self._deleted.all() if gone.log_end <= log_end), default=-1)
+        ends = (gone.log_end for gone in self._deleted.all() if gone.is_deletion and gone.log_end <= log_end)
+        return max(ends, default=-1)
 
     @property
     def deletions_problem(self) -> str | None:
@@ -295,33 +324,52 @@ class QueueTable:
         self._go_on_behind_deleted(commit_log_min)
 
     def keep_given_offsets(self, *, is_log_short: bool) -> None:
-        """Give no offset again for which the files had an entry when the store was opened.
+        """Give no offset again for which the files or notes had an entry when the store was opened.
 
         A queue of which the log has no record goes on where its files ended. One of which it has some does so if the
         log has lost what it had; else a crash took records that were never durable, and their offsets are free.
         """
         given, self._given = self._given, {}
         lost = []
-        for (topic, queue_id), offset in given.items():
+        for (topic, queue_id), claim in given.items():
             queue = self._queues.get((topic, queue_id))
-            if self._deleted.has(topic, queue_id) or self.next_offset(topic, queue_id) >= offset:
-                continue
-            if queue is None or not queue.end_byte:
-                lost.append(DeletedQueue(topic, queue_id, offset, FOR_EVER))
-            elif not is_log_short:
-                continue
-            self.set_next_offset(topic, queue_id, offset)
-        if lost and not self._read_only:
-            self._deleted.add(lost)
+            is_lost = is_log_short or queue is None or not queue.end_byte
+            if is_lost and self.next_offset(topic, queue_id) < claim.next_offset:
+                lost.append(DeletedQueue(topic, queue_id, claim.next_offset, FOR_EVER))
+        self._deleted.add(lost)  # first: what follows is in memory alone
+        for each in lost:
+            self.set_next_offset(each.topic, each.queue_id, each.next_offset)
+
+    def has_handed_out(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether this store gave an offset itself since it was opened, or knows that it was given before."""
+        light = self.next_light_offset(topic) if queue_id == 0 else 0
+        return offset < max(self.next_offset(topic, queue_id), light)
+
+    def given_offset(self, topic: str, queue_id: int) -> int:
+        """The least next offset of a queue by what is noted of it; 0 where nothing is."""
+        return max((note.next_offset for note in self._deleted.of(topic, queue_id)), default=0)
+
+    def note_gap(self, queue: LogicalQueue, stop: int) -> None:
+        """Make it durable that a queue goes on at an offset far after its last entry. No record tells that alone."""
+        note = DeletedQueue(queue.topic, queue.queue_id, stop, FOR_EVER, queue.max_offset)
+        self._deleted.add([note])
+        self._show_gaps(queue)
+
+    def _show_gaps(self, queue: LogicalQueue) -> None:
+        notes = self._deleted.of(queue.topic, queue.queue_id)
+        gaps = ((note.skipped_from, note.next_offset) for note in notes)
+        queue.known_gaps = tuple(
+            (start * queue.entry_size, stop * queue.entry_size) for start, stop in gaps if start is not None
+        )
 
     def _go_on_behind_deleted(self, commit_log_min: int) -> None:
         self._deleted_light.clear()
         self._deleted.forget_before(commit_log_min)
         for gone in self._deleted.all():
-            if (gone.topic, gone.queue_id) not in self._queues:
-                self.set_next_offset(gone.topic, gone.queue_id, gone.next_offset)
-                if gone.topic in self._next_light:
-                    self._deleted_light.add(gone.topic)
+            key = gone.topic, gone.queue_id
+            self.set_next_offset(*key, max(gone.next_offset, self.next_offset(*key)))
+            if key not in self._queues and gone.topic in self._next_light:
+                self._deleted_light.add(gone.topic)
 
     @property
     def next_offsets(self) -> dict[QueueKey, int]:
@@ -449,11 +497,17 @@ class QueueTable:
         queues, of which there may be a great many in the course of time, are forgotten.
         """
         queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return
         if topic.startswith(LMQ_PREFIX):
-            self._forget_offsets(topic, queue_id)
-        elif queue is not None:
-            self._deleted.add([DeletedQueue(topic, queue_id, self._next_of(queue), FOR_EVER)])
-        self._destroy_queue(topic, queue_id)
+            to_the_end(lambda: self._forget(queue))
+        else:
+            gone = DeletedQueue(topic, queue_id, self._next_of(queue), FOR_EVER)
+            to_the_end(lambda: self._remove([queue], [gone]))
+
+    def _forget(self, queue: LogicalQueue) -> None:
+        self._destroy(queue)
+        self._forget_offsets(queue.topic, queue.queue_id)
 
     def _forget_offsets(self, topic: str, queue_id: int) -> None:
         for offsets in (self._next, self._next_in_batch):
@@ -462,14 +516,25 @@ class QueueTable:
             self._next_light.pop(topic, None)
             self._deleted_light.discard(topic)
 
+    def _remove(self, queues: list[LogicalQueue], gone: list[DeletedQueue]) -> None:
+        """Write down that queues are deleted, and delete them: with the note alone, only the next opening would."""
+        self._deleted.add(gone)
+        for queue in queues:
+            self._destroy(queue)
+
     def _destroy_queue(self, topic: str, queue_id: int) -> None:
-        with self._lock:
-            queue = self._queues.pop((topic, queue_id), None)
-            self._ids.get(topic, set()).discard(queue_id)
+        queue = self._queues.get((topic, queue_id))
         if queue is not None:
-            self._tails.written.discard(queue)
-            queue.destroy()
-            self._emptied.add(self._maker.topic_folder(topic, queue.type))
+            self._destroy(queue)
+
+    def _destroy(self, queue: LogicalQueue) -> None:
+        topic, queue_id = queue.topic, queue.queue_id
+        with self._lock:
+            self._queues.pop((topic, queue_id), None)
+            self._ids.get(topic, set()).discard(queue_id)
+        self._tails.written.discard(queue)
+        queue.destroy()
+        self._emptied.add(self._maker.topic_folder(topic, queue.type))
 
     def remove_topic(self, topic: str, dispatched: int) -> None:
         """Delete all queues of a topic, and its directories. Should it be made anew, its offsets go on.
@@ -477,13 +542,16 @@ class QueueTable:
         Every record of the log below `dispatched` has its entry: also those of these queues.
         """
         queues = [queue for queue in self.all() if queue.topic == topic]
-        self._deleted.add(DeletedQueue(topic, queue.queue_id, self._next_of(queue), dispatched) for queue in queues)
-        for queue in queues:
-            self._destroy_queue(topic, queue.queue_id)
-        if topic in self._next_light:
-            self._deleted_light.add(topic)
-        self._maker.remove_folders(topic)
-        self._emptied.update(self.root / name for name in DIRECTORIES.values())
+        gone = [DeletedQueue(topic, queue.queue_id, self._next_of(queue), dispatched) for queue in queues]
+
+        def remove() -> None:
+            self._remove(queues, gone)
+            if topic in self._next_light:
+                self._deleted_light.add(topic)
+            self._maker.remove_folders(topic)
+            self._emptied.update(self.root / name for name in DIRECTORIES.values())
+
+        to_the_end(remove)
 
     def _next_of(self, queue: LogicalQueue) -> int:
         """The next offset of a queue; one whose offsets were never asked for has handed out what it holds."""
@@ -518,11 +586,3 @@ def _do_each(work: Callable[[Item], object], items: list[Item], threads: int) ->
     with ThreadPoolExecutor(threads, thread_name_prefix="flintlog-queues") as pool:
         for _ in pool.map(do_some, range(0, len(items), _HANDED_OVER)):
             pass
-
-
-def _is_queue(info: FileInfo) -> bool:
-    """Whether an entry of a topic's folder is a queue: a directory whose name is its number."""
-    name = info.name
-    if not info.is_directory or not (name.isascii() and name.isdigit()):
-        return False
-    return int(name) <= _MAX_QUEUE_ID and str(int(name)) == name

@@ -8,14 +8,12 @@ LOWER with the first later one and UPPER with the last earlier one.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import MutableMapping, Sequence
 
 from flintlog.disk.segments.segment import Segment
-from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.format.queue_entry import ENTRY_SIZE, QUEUE_ENTRY
 from flintlog.store.queues.logical_queue import Boundary, StoreTimeOf
 
-_ENTRY = struct.Struct(">qiq")
 _UNKNOWN = -1
 
 
@@ -58,7 +56,7 @@ def _time_at(segment: Segment, position: int, store_time_of: StoreTimeOf) -> int
     if selected is None:
         return _UNKNOWN
     with selected:
-        physical_offset, size, _ = _ENTRY.unpack_from(selected.view)
+        physical_offset, size, _ = QUEUE_ENTRY.unpack_from(selected.view)
     time = store_time_of(physical_offset, size)
     return time if time > 0 else _UNKNOWN
 
@@ -100,7 +98,7 @@ class _Search:
         self.commit_log_min = commit_log_min
 
     def time_at(self, position: int) -> int:
-        physical_offset, size, _ = _ENTRY.unpack_from(self.view, position)
+        physical_offset, size, _ = QUEUE_ENTRY.unpack_from(self.view, position)
         return self.store_time_of(physical_offset, size)
 
     def bisect(self, boundary: Boundary) -> int | None:
@@ -109,7 +107,7 @@ class _Search:
         earlier = later = -1
         while low <= high:
             middle = (low + high) // (2 * ENTRY_SIZE) * ENTRY_SIZE
-            if _ENTRY.unpack_from(self.view, middle)[0] < self.commit_log_min:
+            if QUEUE_ENTRY.unpack_from(self.view, middle)[0] < self.commit_log_min:
                 time = self.timestamp - 1  # a record that is gone is earlier than any
             else:
                 time = self.time_at(middle)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from flintlog.format.topics import is_system_topic
 from flintlog.store.engine import Engine
-from flintlog.store.read.reader import Reader
 from flintlog.store.model.stored_message import GetStatus, Page
-from flintlog.store.settings.topics import is_system_topic
+from flintlog.store.read.reader import Reader
 
 _EXAMINED: Final = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING})
 

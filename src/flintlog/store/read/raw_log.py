@@ -15,8 +15,8 @@ from typing import Final
 
 from flintlog import kernel
 from flintlog.errors import InvalidOffset, StoreClosed
-from flintlog.store.log.damage import Damage
 from flintlog.store.engine import Engine
+from flintlog.store.log.damage import Damage
 from flintlog.store.recovery.pending_cut import PendingCut
 
 DIGEST_BYTES: Final = 1024 * 1024

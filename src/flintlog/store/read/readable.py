@@ -1,6 +1,6 @@
 """What can be asked of an open store: messages by queue, key, time, id and place, and how far its queues go.
 
-Nothing here changes a message. Arguments are checked here; `reading.py` finds the answers.
+Nothing here changes a message. Arguments are checked here; `reader.py` finds the answers.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog.errors import InvalidConfig, StoreClosed
-from flintlog.store.model.arguments import check_count, check_int64, check_offset, check_queue, check_text, check_topics
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.engine import Engine
 from flintlog.store.filters.tags import MessageFilter, as_filter
-from flintlog.store.read.get_figures import GetFigures
-from flintlog.store.queues.entries import CqUnit
-from flintlog.store.read.reader import MAX_PULL_BYTES, Reader
 from flintlog.store.log.record_crc import crc_to_check
+from flintlog.store.model.arguments import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.model.stored_message import Page, QueueInfo, StoredMessage
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.queues.entries import CqUnit
+from flintlog.store.read.get_figures import GetFigures
+from flintlog.store.read.reader import MAX_PULL_BYTES, Reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,10 +79,13 @@ class Readable:
         key: str,
         begin: int = 0,
         end: int = (1 << 63) - 1,
-        max_count: int = 32,
+        max_count: int | None = None,
         index_type: str | None = None,
     ) -> list[StoredMessage]:
-        """Messages that carry a key, stored between two times; `index_type="T"` looks for a tag instead."""
+        """Messages that carry a key, stored between two times; `index_type="T"` looks for a tag instead.
+
+        Without `max_count` they are `default_query_max_num` at most, and never more than `max_msgs_num_batch`.
+        """
         self._check_readable()
         check_queue(topic, 0)
         check_text("a key", key)
@@ -90,6 +93,8 @@ class Readable:
             check_text("an index type", index_type)
         check_int64("begin", begin)
         check_int64("end", end)
+        if max_count is None:
+            max_count = self._engine.config.default_query_max_num
         check_count("max_count", max_count)
         return self._reader.query(topic, key, begin, end, max_count, index_type)
 

@@ -10,36 +10,35 @@ Readers take no lock: queues and the log only grow at their ends, and a range is
 from __future__ import annotations
 
 import os
-import struct
 from dataclasses import dataclass
 
 from flintlog import kernel
-from flintlog.derive.entries import places_of, told_count
+from flintlog.derive.entries import places_of, stated_count
 from flintlog.errors import DamagedRecord, FormatError, InvalidOffset
 from flintlog.format.index_file import index_key, index_keys
 from flintlog.format.message_id import parse_message_id
-from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.format.queue_entry import ENTRY_SIZE, PHYSICAL_OFFSET
 from flintlog.format.record import MIN_RECORD_SIZE, SCHEDULE_TOPIC
 from flintlog.kernel import Scan, ScanStop
-from flintlog.store.queues.batch_consume_queue import BatchConsumeQueue
-from flintlog.store.model.arguments import check_offset
-from flintlog.store.log.commit_log import CommitLog
-from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.queues.consume_queue import ConsumeQueue
-from flintlog.store.log.damage import DamageMap
-from flintlog.store.queues.entry_home import stranger
 from flintlog.store.filters.tags import MessageFilter
 from flintlog.store.index.index_service import IndexService
+from flintlog.store.log.commit_log import CommitLog
+from flintlog.store.log.damage import DamageMap
+from flintlog.store.log.record_crc import FAULTS, crc_to_check
+from flintlog.store.model.arguments import check_offset
+from flintlog.store.model.stored_message import GetStatus, Page, StoredMessage
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.queues.batch_consume_queue import BatchConsumeQueue
+from flintlog.store.queues.consume_queue import ConsumeQueue
+from flintlog.store.queues.entries import CqUnit, EntryRange
+from flintlog.store.queues.entry_home import stranger
 from flintlog.store.queues.logical_queue import Boundary, LogicalQueue, QueueType
 from flintlog.store.queues.queue_table import QueueTable
-from flintlog.store.queues.entries import CqUnit, EntryRange
-from flintlog.store.log.record_crc import FAULTS, crc_to_check
-from flintlog.store.model.stored_message import GetStatus, Page, StoredMessage
 
 MAX_PULL_BYTES = 128 * 1024 * 1024
 MIN_PULL_BYTES = 100
 QUERY_ROUNDS = 3
-_FIRST_OF_ENTRY = struct.Struct(">q").unpack_from
+_FIRST_OF_ENTRY = PHYSICAL_OFFSET.unpack_from
 _NOWHERE = "its entry points to no record"
 
 
@@ -117,7 +116,7 @@ class Reader:
         queue = self._queues.get(topic, queue_id)
         if queue is None or queue.type is not QueueType.BATCH:
             return len(page.messages)
-        return sum(told_count(message.properties) or 1 for message in page.messages)
+        return sum(stated_count(message.properties) or 1 for message in page.messages)
 
     def on_disk_only(self, page: Page) -> tuple[int, int]:
         """How many messages of a page, and bytes, lie further back than what memory is taken to hold."""

@@ -13,6 +13,8 @@ anybody else lies between them, and what was acknowledged lies before the batch 
 finds a batch opened looks for the marker: with it the batch counts, without it the log is cut where the batch began,
 unless somebody else has run the store since. A batch whose marker was not synced is the log's end, but for records that
 were not acknowledged as synced either.
+
+Reasons and costs: docs/decisions/0011.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ from flintlog.format.names import encode_abort
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.log.batch_markers import markers_of
 from flintlog.store.log.checkpoint import CheckpointFile
+from flintlog.store.log.segment_bytes import held
 from flintlog.store.log.set_aside import keep_aside
-from flintlog.store.runtime.note_file import NoteFile, Offset, Trust, parse_note
 from flintlog.store.paths import StorePaths
 from flintlog.store.recovery.recovery_report import Finding
-from flintlog.store.log.segment_bytes import held
+from flintlog.store.runtime.note_file import NoteFile, Offset, Trust, parse_note
 
 MAX_WRITERS: Final = 10_000
 """Of so many writers the last batch is remembered; then the one that wrote longest ago is forgotten."""
@@ -82,13 +84,8 @@ class BatchNotes:
         return self._notes.opened
 
     def load(self) -> None:
-        found = self._file.load()
-        if found.trust is Trust.DAMAGED:
-            raise DamagedStore(
-                f"what was noted about batches cannot be read: {found.problem}",
-                path=self._file.path,
-                advice="move the file away; if a batch was being written, a part of it stays in the log",
-            )
+        advice = "move the file away; if a batch was being written, a part of it stays in the log"
+        found = self._file.load_or_refuse("the note about batches", advice)
         self._notes = found.content or BatchTable()
         self.is_checked = found.trust is not Trust.UNCHECKED
 
@@ -97,27 +94,27 @@ class BatchNotes:
         return self._notes.closed.get(writer_id)
 
     def open(self, batch: OpenedBatch) -> None:
-        self._notes.opened = batch
-        self._save()
+        self._save(batch, self._notes.closed)
 
     def close(self) -> None:
         """The opened batch is in the log."""
-        opened, closed = self._notes.opened, self._notes.closed
+        opened, closed = self._notes.opened, self._notes.closed.copy()
         if opened is not None and opened.is_remembered:
             closed.pop(opened.writer_id, None)
             closed[opened.writer_id] = opened.batch_id
             while len(closed) > MAX_WRITERS:
                 del closed[next(iter(closed))]
-        self.forget()
+        self._save(None, closed)
 
     def forget(self) -> None:
         """The opened batch is not in the log, and leaves nothing there."""
-        self._notes.opened = None
-        self._save()
+        self._save(None, self._notes.closed)
 
-    def _save(self) -> None:
-        self._notes.serial += 1
-        self._file.save(self._notes)
+    def _save(self, opened: OpenedBatch | None, closed: dict[str, Offset]) -> None:
+        """It counts here when it is in the file: a change that was interrupted is made again as a whole."""
+        notes = BatchTable(opened, closed, self._notes.serial + 1)
+        self._file.save(notes)
+        self._notes = notes
 
 
 def parse_opened_start(notes: bytes) -> int | None:

@@ -21,26 +21,26 @@ from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.disk.media.source import MappedSource
 from flintlog.errors import DamagedStore
 from flintlog.format.names import CONFIG, encode_abort
-from flintlog.store.recovery.batch_notes import BatchNotes, settle_opened_batch
-from flintlog.store.runtime.clock import Milliseconds
-from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.settings.preflight import refuse_broken
+from flintlog.store.components import Parts, make_parts, scan_threads
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_journal import Progress as Published
-from flintlog.store.dispatch.external.handshake import DispatchSide
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
-from flintlog.store.member.node_port import prepare_ledger
-from flintlog.store.runtime.lifecycle import Lifecycle, State
+from flintlog.store.dispatch.external.handshake import DispatchSide
+from flintlog.store.ledger.prepare import prepare_ledger
+from flintlog.store.log.record_crc import RecordCrc
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.recovery.batch_notes import BatchNotes, settle_opened_batch
 from flintlog.store.recovery.lost_log import refuse_without_log
 from flintlog.store.recovery.misnamed import Misnamed, find_misnamed, list_log, refuse_misnamed
-from flintlog.store.runtime.note_file import damaged_note
-from flintlog.store.components import Parts, make_parts, scan_threads
 from flintlog.store.recovery.pending_cut import PendingCut
 from flintlog.store.recovery.published_end import WrittenLog, published_end
-from flintlog.store.log.record_crc import RecordCrc
 from flintlog.store.recovery.recovery import Opening, Recovery
 from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
 from flintlog.store.recovery.stop_marker import StopMarker
+from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.runtime.lifecycle import Lifecycle, State
+from flintlog.store.runtime.note_file import damaged_note
+from flintlog.store.settings.preflight import refuse_broken
 from flintlog.store.settings.subscriptions import Subscriptions
 
 Progress = Callable[[int, int], None]
@@ -241,6 +241,7 @@ class Loader:
         self.was_clean = False
         self._notes.marker.remove()
         self._cut.lower(end, self._parts.segments, self._parts.checkpoint)
+        self._parts.queues.covered.cut(end)
         self._cut.clear_behind(end, self._parts.segments)
         return True
 

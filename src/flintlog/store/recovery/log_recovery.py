@@ -8,6 +8,8 @@ A place is bad when no intact record begins there and it is no blank. A record w
 wrong, its lengths and its offset are right, and the log goes on behind it) keeps its place in its queue; reading it
 is an error that names it. After an unclean stop a record that ends in zeros, and has nothing intact behind it, is bad
 too: a write that was cut off there leaves lengths and a body that are right.
+
+Reasons and costs: docs/decisions/0006.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from flintlog import kernel
+from flintlog.checks.range_check import REASONS
 from flintlog.derive.file_home import find_home
 from flintlog.derive.log_end import is_whole
 from flintlog.derive.parallel_scan import Batch, scan_in_order
-from flintlog.checks.range_check import REASONS
 from flintlog.derive.ranges import cut_batches
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
@@ -28,11 +30,11 @@ from flintlog.format.ledger_entry import blank_at, size_at
 from flintlog.format.record import parse_record
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.log.damage import Damage, DamageMap
+from flintlog.store.log.record_crc import WRONG, RecordCrc
+from flintlog.store.log.segment_bytes import find_intact, held, written_end
 from flintlog.store.recovery.lost_log import Reached, note_short_log
 from flintlog.store.recovery.misnamed import Misnamed
-from flintlog.store.log.record_crc import WRONG, RecordCrc
 from flintlog.store.recovery.recovery_report import Finding
-from flintlog.store.log.segment_bytes import find_intact, held, written_end
 
 log = logging.getLogger(__name__)
 

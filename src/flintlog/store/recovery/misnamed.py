@@ -11,14 +11,14 @@ looked at if they do not follow each other, otherwise only the first one and the
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from flintlog.derive.file_home import Home, find_home
 from flintlog.checks.finding import ERROR, Finding
+from flintlog.derive.file_home import Home, find_home
+from flintlog.derive.log_files import common_size
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore, FormatError
 from flintlog.format.names import parse_segment_name, segment_name
@@ -98,7 +98,7 @@ def find_misnamed(
     name's word. `DiskError` when a file is gone meanwhile, or cannot be read.
     """
     files = [file for file in files if file.size]
-    size = segment_size or _common_size(files)
+    size = segment_size or common_size(file.size for file in files) or 0
     if not every and _follow_each_other(files, size) and not _is_wrong_at_an_end(files, medium):
         return []
     looked = [replace(file, home=_look(file, medium)) for file in files]
@@ -111,10 +111,6 @@ def refuse_misnamed(found: Sequence[Misnamed]) -> None:
     if found:
         others = f"; {len(found) - 1} other files, too: `flintlog verify` names all" if len(found) > 1 else ""
         raise DamagedStore(found[0].evidence, path=found[0].path, advice=found[0].remedy + others)
-
-
-def _common_size(files: Sequence[NamedFile]) -> int:
-    return Counter(file.size for file in files).most_common(1)[0][0] if files else 0
 
 
 def _follow_each_other(files: Sequence[NamedFile], size: int) -> bool:

@@ -20,12 +20,11 @@ import msgspec
 from flintlog import kernel
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.segments.segment_queue import SegmentQueue
-from flintlog.errors import DamagedStore
 from flintlog.store.log.checkpoint import CheckpointFile
-from flintlog.store.log.set_aside import keep_aside
-from flintlog.store.runtime.note_file import NoteFile, Offset, Trust
-from flintlog.store.paths import StorePaths
 from flintlog.store.log.segment_bytes import held
+from flintlog.store.log.set_aside import keep_aside
+from flintlog.store.paths import StorePaths
+from flintlog.store.runtime.note_file import NoteFile, Offset, Trust
 
 log = logging.getLogger(__name__)
 
@@ -48,13 +47,8 @@ class PendingCut:
 
     def wanted(self) -> int | None:
         """Where the log shall end; None when nothing was asked for."""
-        found = self._file.load()
-        if found.trust is Trust.DAMAGED:
-            raise DamagedStore(
-                f"this says where the log shall be cut, and is damaged: {found.problem}",
-                path=self._file.path,
-                advice="remove the file; a slave whose log differs from its master's asks for the cut again",
-            )
+        advice = "remove the file; a slave whose log differs from its master's asks for the cut again"
+        found = self._file.load_or_refuse("the note of where the log shall be cut", advice)
         if found.trust is Trust.UNCHECKED:
             log.warning("%s has no checksum: the log is not cut", self._file.path)
         return None if found.checked is None else found.checked.end

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from flintlog import kernel
 from flintlog.store.queues.covered_queues import CoveredNote, QueueClaim
 from flintlog.store.queues.logical_queue import LogicalQueue
-from flintlog.store.recovery.suspects import DAMAGED, MISSING, Doubt, RecordAt
 from flintlog.store.queues.queue_table import QueueTable
+from flintlog.store.recovery.suspects import DAMAGED, MISSING, Doubt, RecordAt
 
 
 @dataclass(slots=True)

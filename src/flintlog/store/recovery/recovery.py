@@ -12,10 +12,11 @@ they are behind, missing or doubtful:
     external
 
 Whatever is deleted here can be built again from the log, so a crash at any step only makes the next opening do the
-same once more. Three rules keep that true: before anything derived is deleted, the checkpoint stops vouching for it;
-before anything derived changes, the store is marked as not cleanly stopped; and before anything is
-derived from what was found in the log, the log is synced, because a process that was killed leaves bytes that
-are still only in memory. Loading does that. Queue files that were found are synced by the first flush, before the
+same once more. Four rules keep that true. Before all queues are deleted, what they know and the log may lack is noted:
+which offsets were given, and how far the log reached. Before anything derived is deleted, the checkpoint stops vouching
+for it. Before anything derived changes, the store is marked as not cleanly stopped. And before anything is derived from
+what was found in the log, the log is synced, because a process that was killed leaves bytes that are still only in
+memory. Loading does that. Queue files that were found are synced by the first flush, before the
 checkpoint vouches for them.
 """
 
@@ -25,24 +26,32 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec.structs import replace as replace_claim
+
 from flintlog import kernel
 from flintlog.derive.parallel_scan import Batch
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
+from flintlog.format.names import FAR
 from flintlog.kernel import Scan
-from flintlog.store.log.checkpoint import CheckpointFile
-from flintlog.store.queues.covered_queues import CoveredNote
-from flintlog.store.log.set_aside import keep_aside
-from flintlog.store.log.damage import DamageMap
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_journal import Progress
+from flintlog.store.dispatch.external.rollback import set_back
 from flintlog.store.index.index_service import IndexService
+from flintlog.store.log.checkpoint import CheckpointFile
+from flintlog.store.log.damage import DamageMap
+from flintlog.store.log.record_crc import RecordCrc
+from flintlog.store.log.segment_bytes import held, written_end
+from flintlog.store.log.set_aside import keep_aside
+from flintlog.store.queues.covered_queues import CoveredNote, QueueClaim, before_rebuild
+from flintlog.store.queues.queue_table import QueueTable
 from flintlog.store.recovery.log_recovery import LogRecovery
 from flintlog.store.recovery.lost_log import Reached, note_missing_files, note_short_log, reached_by_queues
-from flintlog.store.dispatch.external.rollback import set_back
 from flintlog.store.recovery.queue_claims import cut_to_note, join_doubts
+from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
+from flintlog.store.recovery.stop_marker import StopMarker
 from flintlog.store.recovery.suspects import (
     DAMAGED,
     MISSING,
@@ -56,14 +65,6 @@ from flintlog.store.recovery.suspects import (
     find_reaching_behind,
     find_wrong_batch,
 )
-from flintlog.store.queues.queue_table import QueueTable
-from flintlog.store.log.record_crc import RecordCrc
-from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
-from flintlog.store.log.segment_bytes import held, written_end
-from flintlog.store.recovery.stop_marker import StopMarker
-
-FAR = 1 << 62
-"""Behind every log: nothing needs to be done."""
 
 
 @dataclass(slots=True)
@@ -110,12 +111,14 @@ class Recovery:
         self._is_index_missing = False
         self._min = max(0, opening.segments.min_offset)
         self._vouched = opening.checkpoint.values.logics_physical_offset
+        self._before = opening.queues.covered.before_rebuild
         self._built_end = -1
         self._queue_ends: list[int] = []
         self._is_believed_unnoted = False
 
     def run(self) -> RecoveryReport:
         parts = self._open
+        parts.queues.recall(self._noted_claims())
         if parts.segments.first is None:
             return self._without_log()
         queues_from, index_from = self._check_derived()
@@ -146,6 +149,8 @@ class Recovery:
         self._forget_queues()
         if parts.index is not None:
             parts.index.destroy()
+        parts.queues.end_deletions(0)
+        parts.queues.rebuild_offsets(self._min)
         parts.queues.keep_given_offsets(is_log_short=True)
         parts.dispatcher.start_at(0)
         return RecoveryReport(self._findings, clean=self._clean, log_end=0, dispatched_from=0)
@@ -174,7 +179,7 @@ class Recovery:
         """Cut the queues to what is believed; from where on records must be dispatched again."""
         queues = self._open.queues
         queues.find_ends(self._clean, self._min)
-        self._queue_ends = [queue.max_physical_offset for queue in queues.all()]
+        self._queue_ends = [queue.found_log_end for queue in queues.all()] + self._ends_before()
         self._built_end = max(self._queue_ends, default=-1)
         unknown = self._unknown_deletions()
         if unknown is not None:
@@ -214,7 +219,7 @@ class Recovery:
         queues = self._open.queues
         note = self._note_in_force()
         covered = self._covered() if note is None else note.covered
-        if self._open.is_others or self._vouched <= 0 or covered is None:
+        if self._open.is_others or self._vouched <= 0 or covered is None or self._before is not None:
             self._forget_queues()
             return self._min
         if queues.covered.is_damaged:
@@ -238,6 +243,17 @@ class Recovery:
         """
         note = self._open.queues.covered.note
         return note if note is not None and note.covered <= self._vouched else None
+
+    def _noted_claims(self) -> list[QueueClaim]:
+        """Where queues ended, by the note. Of the checkpoint's those are left out that may have expired since."""
+        if self._before is not None:
+            return self._before.queues
+        note = self._note_in_force()
+        return [] if note is None else [claim for claim in note.queues if claim.log_end > self._min]
+
+    def _ends_before(self) -> list[int]:
+        """How far into the log the queues went that an earlier opening deleted."""
+        return [] if self._before is None else [claim.log_end for claim in self._before.queues]
 
     def _check_unnoted(self, covered: int) -> int:
         """As RocketMQ: believe entries of records up to the checkpoint's, as far as the queues bear that out."""
@@ -273,8 +289,9 @@ class Recovery:
         return doubt or find_lost_entry(queues, covered, self._open.record_at)
 
     def _build_again(self, kind: str, evidence: str) -> int:
-        if kind == DAMAGED:
-            self._built_end, self._queue_ends = -1, []  # what such queues know of the log's end is not believed either
+        if kind == DAMAGED:  # what such queues know of the log's end is not believed either
+            self._queue_ends = self._ends_before()
+            self._built_end = max(self._queue_ends, default=-1)
         self._note(kind, evidence, "all queues were built again from the log")
         self._forget_queues()
         return self._min
@@ -319,16 +336,38 @@ class Recovery:
     def _forget_queues(self) -> None:
         """Delete all queues.
 
-        The checkpoint stops vouching for them first, while the stop still counts as clean: an opening after an unclean
-        one would believe it, and not look for queues that are missing.
+        What they know is noted first. Then the checkpoint stops vouching for them, while the stop still counts as
+        clean: an opening after an unclean one would believe it, and not look for queues that are missing.
         """
         checkpoint = self._open.checkpoint
+        known, covered = self._known_before_rebuild(), self._open.queues.covered
+        if known.queues or known.log_end:
+            covered.keep(known)
+        else:
+            covered.forget()
         if checkpoint.values.logics_physical_offset:
             checkpoint.set(logics_physical_offset=0, logics_msg_timestamp=0)
             checkpoint.flush()
-        self._open.queues.covered.forget()
         self._mark()
         self._open.queues.destroy()
+
+    def _known_before_rebuild(self) -> CoveredNote:
+        """What a later opening needs to know that finds neither the queues nor this stop."""
+        believed = set(self._queue_ends)
+        claims = [
+            replace_claim(claim, log_end=claim.log_end if claim.log_end in believed else 0)
+            for claim in self._open.queues.recalled
+        ]
+        reached = max((self._open.marker.log_end or 0) if self._clean else 0, self._noted_log_end())
+        vouched = max(self._vouched, (self._before and self._before.vouched) or 0)
+        return before_rebuild(claims, reached, FAR if self._clean else vouched)
+
+    def _noted_log_end(self) -> int:
+        """How far the log reached by the note of the checkpoint, or by that from before a rebuild."""
+        note = self._before
+        if note is None and not self._clean:  # after a clean stop of another program the checkpoint's may be too old
+            note = self._note_in_force()
+        return 0 if note is None else note.log_end
 
     def _missing_queues(self, count: int, file_count: int) -> Doubt | None:
         """Whether a clean stop left more queues, or queue files, than were found."""
@@ -448,11 +487,20 @@ class Recovery:
             return Reached(marked, "the last stop left")
         by_queues = reached_by_queues(self._queue_ends, end, self._open.segments.segment_size)
         if not self._clean and note is not None:
-            noted = max((note.covered + 1, *(claim.log_end for claim in note.queues)))
+            noted = max((note.covered + 1, note.log_end, *(claim.log_end for claim in note.queues)))
             if noted <= end:
                 return None  # a crash may take any record after those that were noted
             return Reached(max(noted, by_queues.end if by_queues else 0), "the checkpoint knows")
-        return by_queues if self._clean or self._vouched >= max(1, end) else None
+        by_queues = by_queues if self._are_ends_believed(end) else None
+        if self._noted_log_end() > end:
+            return Reached(max(self._noted_log_end(), by_queues.end if by_queues else 0), "an earlier opening found")
+        return by_queues
+
+    def _are_ends_believed(self, end: int) -> bool:
+        """Whether queues tell how far a log reached that ends here. After the checkpoint's record a crash may have left
+        more of the queues than of the log."""
+        before = 0 if self._before is None else self._before.vouched or 0
+        return self._clean or max(self._vouched, before) >= max(1, end)
 
     def _clean_end(self) -> int | None:
         """How far the log is known to have been whole at a clean stop: by our marker, or by its queues."""
@@ -517,8 +565,9 @@ class Recovery:
         stopped_at = (self._open.marker.log_end or 0) if self._clean else 0
         if stopped_at > end:
             self._findings += note_short_log(end, stopped_at, "the last stop left")
-        elif self._clean or self._vouched >= max(1, end):
-            # Behind the checkpoint's record queues may know more than a crash has left of the log.
+        elif self._noted_log_end() > end:
+            self._findings += note_short_log(end, self._noted_log_end(), "an earlier opening found")
+        elif self._are_ends_believed(end):
             self._findings += note_short_log(end, self._built_end, "the queues know")
 
     def _settle(self, end: int) -> None:

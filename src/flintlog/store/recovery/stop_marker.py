@@ -17,6 +17,10 @@ import msgspec
 
 from flintlog.disk.media.medium import Medium
 from flintlog.format.checkpoint import Checkpoint
+from flintlog.format.names import encode_abort
+from flintlog.store.log.checkpoint import CheckpointFile
+from flintlog.store.paths import StorePaths
+from flintlog.store.queues.covered_queues import CoveredQueues
 from flintlog.store.runtime.note_file import Loaded, NoteFile, Offset, Trust
 
 
@@ -76,7 +80,7 @@ class StopMarker:
     @property
     def problem(self) -> str | None:
         """Why the marker that was loaded is not believed; None when it is, or when there was none."""
-        return self._found.problem if self._found.trust is Trust.DAMAGED else None
+        return self._found.damage
 
     def remove(self) -> None:
         self._file.remove()
@@ -87,3 +91,20 @@ def _is_beside(checkpoint: Checkpoint, found: Checkpoint) -> bool:
     queues since, and one that is missing was written by nobody."""
     without_queues = replace(checkpoint, logics_physical_offset=0, logics_msg_timestamp=0)
     return found in (checkpoint, without_queues, Checkpoint())
+
+
+def stop_vouching(paths: StorePaths, medium: Medium) -> None:
+    """Queues and index are about to be replaced: until that is done, every opening builds them again from the log."""
+    if not medium.exists(paths.abort):
+        medium.write(paths.abort, encode_abort(0))
+    checkpoint = CheckpointFile(paths.checkpoint, medium)
+    checkpoint.load()
+    if checkpoint.existed:
+        checkpoint.set(logics_physical_offset=0, logics_msg_timestamp=0, index_msg_timestamp=0)
+        checkpoint.flush()
+        checkpoint.close()
+    StopMarker(paths.stop_marker, medium).remove()
+    # RocketMQ moves the checkpoint past what the note covers, and the note would speak of queues that it has made.
+    covered = CoveredQueues(paths.root, medium)
+    covered.load()
+    covered.forget()

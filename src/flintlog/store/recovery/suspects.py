@@ -17,10 +17,10 @@ from flintlog.format.record import parse_record
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.store.queues.batch_consume_queue import BatchConsumeQueue
 from flintlog.store.queues.consume_queue import ConsumeQueue
+from flintlog.store.queues.entries import CqUnit
 from flintlog.store.queues.entry_home import stranger
 from flintlog.store.queues.logical_queue import QueueType
 from flintlog.store.queues.queue_table import QueueTable
-from flintlog.store.queues.entries import CqUnit
 
 RecordAt = Callable[[int], bytes | None]
 

@@ -32,12 +32,11 @@ from flintlog.disk.media.durable_names import sync_names
 from flintlog.disk.media.leftovers import remove_leftovers
 from flintlog.disk.media.medium import Medium
 from flintlog.format.checkpoint import Checkpoint
-from flintlog.format.names import encode_abort
+from flintlog.format.names import BATCH_CONSUME_QUEUE, is_number, parse_queue_id
 from flintlog.store.log.checkpoint import CheckpointFile
-from flintlog.store.queues.covered_queues import CoveredQueues
-from flintlog.store.runtime.note_file import NoteFile, Offset
 from flintlog.store.paths import StorePaths
-from flintlog.store.recovery.stop_marker import StopMarker
+from flintlog.store.recovery.stop_marker import StopMarker, stop_vouching
+from flintlog.store.runtime.note_file import NoteFile, Offset
 
 REBUILD = "rebuild"
 TAIL_BYTES = 64
@@ -101,10 +100,10 @@ def finish_swap(paths: StorePaths, medium: Medium, at_step: Callable[[str], None
     tell = at_step or (lambda step: None)
     if journal is None:
         tell("unclean")
-        _mark_unclean(paths, medium)
+        stop_vouching(paths, medium)
     elif _tail(paths, medium, journal.log_end) == journal.tail:
         tell("unclean")
-        _mark_unclean(paths, medium)
+        stop_vouching(paths, medium)
         for name in journal.removed:
             _move_away(paths, medium, name, tell)
         for name in journal.staged:
@@ -129,19 +128,6 @@ def _tail(paths: StorePaths, medium: Medium, log_end: int) -> str:
                 place = log_end - file.base
                 return medium.open(folder / file.name).buffer[place : place + TAIL_BYTES].hex()
     return ""
-
-
-def _mark_unclean(paths: StorePaths, medium: Medium) -> None:
-    if not medium.exists(paths.abort):
-        medium.write(paths.abort, encode_abort(0))
-    checkpoint = CheckpointFile(paths.checkpoint, medium)
-    checkpoint.load()
-    checkpoint.set(logics_physical_offset=0, logics_msg_timestamp=0, index_msg_timestamp=0)
-    checkpoint.flush()
-    checkpoint.close()
-    StopMarker(paths.stop_marker, medium).remove()
-    covered = CoveredQueues(paths.root, medium)
-    covered.forget()  # it is of the queues that are replaced
 
 
 def _move_away(paths: StorePaths, medium: Medium, name: str, tell: Callable[[str], None]) -> None:
@@ -188,16 +174,16 @@ def _settle(paths: StorePaths, medium: Medium, journal: SwapJournal) -> None:
 
 
 def _find_queues(paths: StorePaths, medium: Medium) -> list[Path]:
-    folders = [paths.consume_queue, paths.root / "batchconsumequeue"]
+    folders = [paths.consume_queue, paths.root / BATCH_CONSUME_QUEUE]
     return [
         folder / topic.name / info.name
         for folder in folders
         for topic in medium.listing(folder)
         if topic.is_directory
         for info in medium.listing(folder / topic.name)
-        if info.is_directory and info.name.isdecimal()
+        if info.is_directory and parse_queue_id(info.name) is not None
     ]
 
 
 def _count_index(paths: StorePaths, medium: Medium) -> int:
-    return sum(info.name.isdecimal() for info in medium.listing(paths.index))
+    return sum(not info.is_directory and is_number(info.name) for info in medium.listing(paths.index))

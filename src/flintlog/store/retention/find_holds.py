@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from flintlog.format.record import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from flintlog.format.timer import TIMER_TOPIC
-from flintlog.store.retention.holds import Hold, in_log_order
 from flintlog.store.components import Parts
+from flintlog.store.retention.holds import Hold, in_log_order
 from flintlog.store.retention.unconsumed import Readers, find_unconsumed, load_readers
 from flintlog.store.retention.undelivered import find_delayed, find_undecided, load_delay_offsets
 from flintlog.store.retention.waiting_timers import WaitingTimers

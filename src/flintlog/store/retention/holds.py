@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from flintlog.store.queues.logical_queue import LogicalQueue
 from flintlog.store.queues.entries import CqUnit
+from flintlog.store.queues.logical_queue import LogicalQueue
 
 
 @dataclass(frozen=True, slots=True)

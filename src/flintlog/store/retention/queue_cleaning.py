@@ -11,41 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from functools import partial
-from typing import Final
 
-from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.errors import InvalidTopic
-from flintlog.store.model.arguments import check_topics
+from flintlog.format.topics import LMQ_PREFIX, is_system_topic
 from flintlog.store.engine import Engine
+from flintlog.store.model.arguments import check_topics
 
 log = logging.getLogger(__name__)
-
-SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
-SYSTEM_TOPICS: Final = frozenset(
-    {
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "CHECKPOINT_TOPIC",
-    }
-)
-
-
-def is_system_topic(topic: str) -> bool:
-    """Whether RocketMQ itself uses a topic.
-
-    >>> is_system_topic("SCHEDULE_TOPIC_XXXX"), is_system_topic("orders")
-    (True, False)
-    """
-    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def clean_expired_queues(engine: Engine) -> list[tuple[str, int]]:

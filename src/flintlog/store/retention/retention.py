@@ -24,14 +24,14 @@ from typing import Final
 
 from flintlog.disk.segments.segment import Segment
 from flintlog.errors import FlintlogError, InvalidConfig
-from flintlog.store.runtime.clock import Milliseconds
-from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.log.disk_use import existing, path_percent
-from flintlog.store.dispatch.dispatcher import Dispatcher
-from flintlog.store.retention.find_holds import Keepers
-from flintlog.store.runtime.lifecycle import Flag, Lifecycle
 from flintlog.store.components import Parts
+from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.log.disk_use import existing, path_percent
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.retention.find_holds import Keepers
 from flintlog.store.retention.retention_rules import RetentionRules, Space, is_delete_hour, judge_space
+from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.runtime.lifecycle import Flag, Lifecycle
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ class Retention:
                 self.rules.reserved_ms,
                 now_ms=self._now_ms(),
                 batch_max=1,
-                force_after_ms=config.destroy_maped_file_interval_forcibly,
+                force_after_ms=config.destroy_mapped_file_interval_forcibly,
                 at_once=at_once,
                 below=below,
             )
@@ -205,10 +205,10 @@ class Retention:
 
     def _retry_held(self) -> None:
         now_ms, config = self._now_ms(), self._config
-        if now_ms - self._retried_ms <= config.redelete_hanged_file_interval:
+        if now_ms - self._retried_ms <= config.redelete_hung_file_interval:
             return
         self._retried_ms = now_ms
-        force_after_ms = config.destroy_maped_file_interval_forcibly
+        force_after_ms = config.destroy_mapped_file_interval_forcibly
         if self._parts.segments.retry_delete_first(now_ms=now_ms, force_after_ms=force_after_ms):
             log.info("a file of the log that a reader held is deleted")
 

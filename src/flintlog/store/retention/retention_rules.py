@@ -21,8 +21,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.log.disk_use import UNKNOWN_PERCENT, full_above_percent
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.retention.holds import Hold
 
 HOUR_MS: Final = 3_600_000

@@ -9,7 +9,7 @@ Which topics a group reads is told by what RocketMQ and this store keep in the `
     its name                          %RETRY%<group>
 
 A group that is configured, may consume, and of which none of these names a topic but its own retries may read any:
-nobody knows, so it needs every message of every ordinary topic. See docs/decisions/0090.
+nobody knows, so it needs every message of every ordinary topic. See docs/services.md.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from typing import Final, TypeAlias
 from flintlog.disk.media.medium import Medium
 from flintlog.format.config_json import JsonObject, JsonValue
 from flintlog.format.record import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
+from flintlog.format.topics import is_user_topic
+from flintlog.store.paths import StorePaths
+from flintlog.store.queues.logical_queue import LogicalQueue
+from flintlog.store.retention.holds import Hold, first_entry
 from flintlog.store.settings.consumer_offsets import SEPARATOR, load_from, parse_offsets
 from flintlog.store.settings.groups import is_system_group
-from flintlog.store.retention.holds import Hold, first_entry
 from flintlog.store.settings.json_file import JsonFile, check_objects
-from flintlog.store.queues.logical_queue import LogicalQueue
-from flintlog.store.paths import StorePaths
-from flintlog.store.settings.topics import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, retry_topic
+from flintlog.store.settings.topics import retry_topic
 
 GroupOffsets: TypeAlias = dict[tuple[str, str], dict[int, int]]
 """(topic, group) → queue id → the queue offset that the group reads next."""
@@ -118,7 +119,7 @@ def find_unconsumed(queues: Iterable[LogicalQueue], readers: Readers, log_begin:
         groups.setdefault(topic, []).append((group, by_queue))
     has_messages = False
     for queue in queues:
-        has_messages = has_messages or is_ordinary(queue.topic)
+        has_messages = has_messages or is_user_topic(queue.topic)
         for group, by_queue in groups.get(queue.topic, ()):
             entry = first_entry(queue, by_queue.get(queue.queue_id, 0))
             if entry is not None:
@@ -126,8 +127,3 @@ def find_unconsumed(queues: Iterable[LogicalQueue], readers: Readers, log_begin:
                 yield Hold(entry.physical_offset, why, queue.topic, queue.queue_id, entry.queue_offset, group)
     for group in readers.of_any_topic if has_messages else ():
         yield Hold(log_begin, f"group {group} has consumed nothing yet, and may read any topic", "*", 0, 0, group)
-
-
-def is_ordinary(topic: str) -> bool:
-    """Whether a group could read a topic without being told: RocketMQ's own, retries and dead letters are none."""
-    return not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))

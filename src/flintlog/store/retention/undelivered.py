@@ -15,17 +15,17 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from flintlog.disk.media.medium import Medium
-from flintlog.errors import DamagedStore, FormatError
-from flintlog.format.config_json import JsonObject
+from flintlog.errors import FormatError
 from flintlog.format.properties import REAL_TOPIC, TAGS
 from flintlog.format.record import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GROUP, Record, parse_record
 from flintlog.store.log.commit_log import CommitLog
-from flintlog.store.retention.holds import Hold, first_entry, say_time
-from flintlog.store.settings.json_file import JsonFile, check_objects
-from flintlog.store.queues.logical_queue import LogicalQueue
 from flintlog.store.paths import StorePaths
+from flintlog.store.queues.logical_queue import LogicalQueue
 from flintlog.store.queues.queue_table import QueueTable
+from flintlog.store.retention.holds import Hold, first_entry, say_time
 from flintlog.store.retention.unconsumed import GroupOffsets
+from flintlog.store.settings.json_file import JsonFile
+from flintlog.store.settings.preflight import parse_delay_offsets
 
 _QUEUE_ID: Final = 0
 _REMOVED: Final = "d"
@@ -34,19 +34,8 @@ _OFFSETS: Final = re.compile(r"[0-9]{1,18}")
 
 def load_delay_offsets(paths: StorePaths, medium: Medium) -> dict[int, int]:
     """How far each delay level was delivered; `DamagedStore` when neither the file nor its backup can be read."""
-    content = JsonFile(paths.delay_offsets, medium).load(lambda told: _delay_table(told, paths)) or {}
-    return _delay_table(content, paths)
-
-
-def _delay_table(content: JsonObject, paths: StorePaths) -> dict[int, int]:
-    check_objects(content, "offsetTable")
-    table = content.get("offsetTable")
-    found: dict[int, int] = {}
-    for level, offset in table.items() if isinstance(table, dict) else ():
-        if not str(level).isdecimal() or not isinstance(offset, int):
-            raise DamagedStore(f"offsetTable says {level!r}: {offset!r}", path=paths.delay_offsets)
-        found[int(level)] = offset
-    return found
+    path = paths.delay_offsets
+    return parse_delay_offsets(JsonFile(path, medium).load(lambda told: parse_delay_offsets(told, path)) or {}, path)
 
 
 def find_delayed(queues: Iterable[LogicalQueue], offsets: dict[int, int]) -> Iterator[Hold]:

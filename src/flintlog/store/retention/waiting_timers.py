@@ -31,8 +31,8 @@ from flintlog.format.timer import (
     parse_unit,
     units_per_file,
 )
-from flintlog.store.retention.holds import Hold, first_entry, say_time
 from flintlog.store.components import Parts
+from flintlog.store.retention.holds import Hold, first_entry, say_time
 
 _QUEUE_ID: Final = 0
 _NO_TELLING: Final = "timers wait, and it is not known which were delivered"

@@ -14,6 +14,8 @@ The first line with the right checksum is the note: one damaged bit or byte cost
 
 Each owner says what it does in each case. Invariant: no damage of a few bits makes a checked note look like an
 unchecked one, because what follows the first value is no JSON. A new content replaces the file as a whole.
+
+Reasons and costs: docs/decisions/0012.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ import msgspec
 
 from flintlog.checks.finding import Finding
 from flintlog.disk.media.medium import Medium
-from flintlog.errors import FormatError
+from flintlog.errors import DamagedStore, FormatError
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +59,11 @@ class Loaded(Generic[Content]):
     problem: str = ""
 
     @property
+    def damage(self) -> str | None:
+        """Why it is not believed; None when it is, or when there was no note."""
+        return self.problem if self.trust is Trust.DAMAGED else None
+
+    @property
     def checked(self) -> Content | None:
         """The content, if its checksum says that it is what was written."""
         return self.content if self.trust is Trust.CHECKED else None
@@ -77,6 +84,13 @@ class NoteFile(Generic[Content]):
         found = parse_note(self._medium.read(self.path), self._kind)
         if found.trust is Trust.DAMAGED:
             log.warning("the note %s is not believed: %s", self.path, found.problem)
+        return found
+
+    def load_or_refuse(self, what: str, advice: str) -> Loaded[Content]:
+        """Read a note that its owner cannot do without: a damaged one raises `DamagedStore`, `what` names it."""
+        found = self.load()
+        if found.trust is Trust.DAMAGED:
+            raise DamagedStore(f"{what} is damaged: {found.problem}", path=self.path, advice=advice)
         return found
 
     def save(self, content: Content) -> None:

@@ -15,6 +15,8 @@ between the look and the assignment, nor between the assignment and the `try`. `
 
 Work that waits for its turn is given to `run` as a function. A context manager would not do: the entry of `__exit__` is
 such a point, and one that is a generator keeps the turn for as long as somebody has the exception's traceback.
+
+Reasons and costs: docs/decisions/0010.
 """
 
 from __future__ import annotations
@@ -30,6 +32,15 @@ T = TypeVar("T")
 
 LOOK_AGAIN_S: Final = 0.02
 """A waiter looks this often by itself: the owner that gave the turn back may have been interrupted before it rang."""
+
+
+def to_the_end(work: Callable[[], object]) -> None:
+    """Do this, and all of it once more if an exception comes in between: half of it must not stay. It is repeatable."""
+    try:
+        work()
+    except BaseException:
+        work()
+        raise
 
 
 class Turn:

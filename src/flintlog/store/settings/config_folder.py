@@ -16,20 +16,22 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from flintlog.checks.finding import Finding
 from flintlog.errors import DamagedStore, NotLeading, SyncFailed
 from flintlog.format.config_json import JsonObject, JsonValue
+from flintlog.store.runtime.forking import close_in_children
 from flintlog.store.runtime.jobs import Background, Job
 from flintlog.store.settings.config_table import ConfigTable
 from flintlog.store.settings.consumer_offsets import ConsumerOffsets
-from flintlog.store.engine import Engine
-from flintlog.store.runtime.forking import close_in_children
 from flintlog.store.settings.groups import GROUP_EXTRAS, SYSTEM_GROUPS, GroupConfig, Groups
 from flintlog.store.settings.json_file import JsonFile, broken_finding
 from flintlog.store.settings.shared_state import OFFSETS, Change, Part, State
 from flintlog.store.settings.topics import SYSTEM_TOPICS, TopicConfig, Topics
+
+if TYPE_CHECKING:
+    from flintlog.store.engine import Engine
 
 log = logging.getLogger(__name__)
 

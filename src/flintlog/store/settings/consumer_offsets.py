@@ -32,13 +32,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
-from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.errors import DamagedStore, InvalidConfig, InvalidTopic, NotLeading, StoreClosed
 from flintlog.format.config_json import JsonObject, JsonValue
 from flintlog.format.java import concurrent_map_order, hash_map_order
-from flintlog.store.runtime.jobs import NEVER
+from flintlog.format.topics import LMQ_PREFIX
 from flintlog.store.model.arguments import INT64_MAX, check_offset, check_queue
 from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.runtime.jobs import NEVER
 from flintlog.store.settings.config_table import DataVersion, parse_data_version
 from flintlog.store.settings.json_file import JsonFile
 from flintlog.store.settings.shared_state import Part

@@ -9,22 +9,20 @@ defaults, and is never written down: there may be as many as devices.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
 
-from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.errors import InvalidConfig, StoreClosed
 from flintlog.format.config_json import JsonObject
+from flintlog.format.topics import LEGAL_NAME, LMQ_PREFIX
 from flintlog.store.model.arguments import plain_text
 from flintlog.store.settings.config_table import ConfigTable
 
 MAX_GROUP_NAME: Final = 120
 RETRY_MAX_TIMES: Final = 16
 
-_LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _SYSTEM_PREFIX: Final = "CID_RMQ_SYS_"
 _PREDEFINED_NAMES: Final = (
     "TOOLS_CONSUMER",
@@ -161,7 +159,7 @@ def check_group_name(name: str) -> None:
     """Raise unless a broker of RocketMQ's would take the name."""
     if not isinstance(name, str):
         raise InvalidConfig(f"a group is text, not {type(name).__name__}")
-    if not _LEGAL_NAME.fullmatch(name):
+    if not LEGAL_NAME.fullmatch(name):
         raise InvalidConfig(f"a group cannot be {name[:80]!a}", advice="letters, digits, %, |, _ and - make a group")
     if len(name) > MAX_GROUP_NAME:
         raise InvalidConfig(f"a group of {len(name)} characters", advice=f"at most {MAX_GROUP_NAME}")

@@ -25,10 +25,10 @@ from flintlog.checks.finding import Finding
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore, FormatError
 from flintlog.format.config_json import JsonObject, JsonValue, encode_config_json, parse_config_object
+from flintlog.format.names import BACKUP_SUFFIX
 
 log = logging.getLogger(__name__)
 
-BACKUP_SUFFIX = ".bak"
 MAX_BYTES = 256 * 1024 * 1024
 
 Accept = Callable[[JsonObject], object]

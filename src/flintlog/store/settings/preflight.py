@@ -6,7 +6,7 @@ broken the store is not opened; so they are looked at before any of that, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,11 +15,11 @@ from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore
 from flintlog.format.config_json import JsonObject
 from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.paths import StorePaths
 from flintlog.store.settings.config_table import ConfigTable
 from flintlog.store.settings.consumer_offsets import load_from, parse_offsets
 from flintlog.store.settings.groups import GroupConfig
 from flintlog.store.settings.json_file import JsonFile, check_objects
-from flintlog.store.paths import StorePaths
 from flintlog.store.settings.topics import TopicConfig
 
 Check = Callable[[JsonFile, JsonObject], object]
@@ -42,6 +42,13 @@ def _files(paths: StorePaths, config: StoreConfig, medium: Medium) -> Iterator[t
     yield JsonFile(paths.consumer_filter, medium), check_filters
     if "schedule" in config.services:
         yield JsonFile(paths.delay_offsets, medium), check_delay_offsets
+
+
+def check_shape(path: Path, medium: Medium, content: JsonObject) -> None:
+    """Raise for a content that the reader of this file would not take; a file of another name is taken."""
+    check = _BY_NAME.get(path.name)
+    if check is not None:
+        check(JsonFile(path, medium), content)
 
 
 def check_topics(file: JsonFile, content: JsonObject) -> None:
@@ -74,3 +81,13 @@ def parse_delay_offsets(content: JsonObject, path: Path) -> dict[int, int]:
             raise DamagedStore(f"{_DELAYS} says {level!r}: {offset!r}", path=path)
         found[int(level)] = offset
     return found
+
+
+_BY_NAME: Final[Mapping[str, Check]] = {
+    "topics.json": check_topics,
+    "subscriptionGroup.json": check_groups,
+    "consumerOffset.json": check_offsets,
+    "lmqConsumerOffset.json": check_offsets,
+    "consumerFilter.json": check_filters,
+    "delayOffset.json": check_delay_offsets,
+}

@@ -11,7 +11,7 @@
 A part is replaced as a whole, but for the offsets of consumers: of those a change names the keys that have changed,
 null for one that is gone. Values are absolute, so a change that is there twice changes nothing. The pieces of one state
 lie one behind the other; of what its leader did not finish nothing counts. Nothing here reads or writes: see
-`sharing.py`.
+`state_log.py`.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ from flintlog.format.java import concurrent_map_order
 from flintlog.format.properties import parse_properties
 from flintlog.format.record import parse_record
 from flintlog.store.filters.bloom import BloomFilter, GroupFilter, filter_bitmap
+from flintlog.store.filters.sql92 import Sql92
+from flintlog.store.filters.tags import Extension, HasProperties
 from flintlog.store.model.arguments import check_queue, check_text, plain_text
 from flintlog.store.runtime.clock import Milliseconds
-from flintlog.store.filters.tags import Extension, HasProperties
 from flintlog.store.settings.json_file import JsonFile, check_objects
-from flintlog.store.filters.sql92 import Sql92
 
 log = logging.getLogger(__name__)
 

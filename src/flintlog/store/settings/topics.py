@@ -17,41 +17,27 @@ from typing import Final
 
 import msgspec
 
-from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.errors import InvalidConfig, InvalidTopic, StoreClosed
+from flintlog.format.config_json import BATCH_TYPE, QUEUE_TYPE, SIMPLE_TYPE
+from flintlog.format.record import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
+from flintlog.format.timer import TIMER_TOPIC
+from flintlog.format.topics import DLQ_PREFIX, LEGAL_NAME, LMQ_PREFIX, OFFSET_MOVED_EVENT, RETRY_PREFIX, is_system_topic
 from flintlog.store.model.arguments import plain_text
-from flintlog.store.settings.config_table import ConfigTable
 from flintlog.store.queues.queue_table import QueueTable
+from flintlog.store.settings.config_table import ConfigTable
 
 INHERIT: Final = 1
 WRITE: Final = 2
 READ: Final = 4
 
-RETRY_PREFIX: Final = "%RETRY%"
-DLQ_PREFIX: Final = "%DLQ%"
-OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
-QUEUE_TYPE: Final = "queue.type"
-
 DEFAULT_QUEUE_NUMS: Final = 8
 """RocketMQ's `defaultTopicQueueNums`, and what its admin tool gives a new topic."""
 
-_LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _MAX_NAME: Final = 127
 _MAX_GROUP_TOPIC_NAME: Final = 255
 _MAX_QUEUE_NUMS: Final = 65_536
-_SYSTEM_PREFIX: Final = "rmq_sys_"
-_SYSTEM_NAMES: Final = frozenset(
-    {
-        *("TBW102", "BenchmarkTest", "CHECKPOINT_TOPIC", "SCHEDULE_TOPIC_XXXX", "SELF_TEST_TOPIC"),
-        *("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"),
-        *("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC"),
-        OFFSET_MOVED_EVENT,
-    }
-)
-
-_BATCH_QUEUE: Final = "BatchCQ"
 _CHOICES: Final = {
-    QUEUE_TYPE: ("SimpleCQ", _BATCH_QUEUE),
+    QUEUE_TYPE: (SIMPLE_TYPE, BATCH_TYPE),
     "cleanup.policy": ("DELETE", "COMPACTION"),
     "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "LITE", "PRIORITY"),
 }
@@ -99,19 +85,14 @@ SYSTEM_TOPICS: Final = (
     _system("TBW102", DEFAULT_QUEUE_NUMS, READ | WRITE | INHERIT),
     _system("BenchmarkTest", 1024),
     _system(OFFSET_MOVED_EVENT),
-    _system("SCHEDULE_TOPIC_XXXX", 18),
-    _system("RMQ_SYS_TRANS_HALF_TOPIC"),
-    _system("RMQ_SYS_TRANS_OP_HALF_TOPIC"),
+    _system(SCHEDULE_TOPIC, 18),
+    _system(HALF_TOPIC),
+    _system(OP_TOPIC),
     _system("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"),
     _system("RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"),
-    _system("rmq_sys_wheel_timer"),
+    _system(TIMER_TOPIC),
 )
 """What every broker has before anybody created a topic, but for those that carry its own name or its cluster's."""
-
-
-def is_system_topic(name: str) -> bool:
-    """Whether a topic is RocketMQ's own."""
-    return name in _SYSTEM_NAMES or name.startswith(_SYSTEM_PREFIX)
 
 
 def retry_topic(group: str) -> str:
@@ -245,7 +226,7 @@ class Topics:
     def _put(self, topic: TopicConfig) -> TopicConfig:
         _check_values(topic)
         kind = topic.queue_type
-        if self._is_member and kind == _BATCH_QUEUE:
+        if self._is_member and kind == BATCH_TYPE:
             raise InvalidConfig("a ledger's topics have simple queues", advice=f"leave {QUEUE_TYPE} out")
         if kind is not None:
             self._queues.check_type(topic.name, kind)
@@ -280,7 +261,7 @@ def check_topic_name(name: str) -> None:
     """Raise unless a broker of RocketMQ's would take the name; a store alone takes more."""
     if not isinstance(name, str):
         raise InvalidTopic(f"a topic is text, not {type(name).__name__}")
-    if not _LEGAL_NAME.fullmatch(name):
+    if not LEGAL_NAME.fullmatch(name):
         raise InvalidTopic(f"{name[:80]!a} cannot be created", advice="letters, digits, %, |, _ and - make a topic")
     most = _MAX_GROUP_TOPIC_NAME if name.startswith((RETRY_PREFIX, DLQ_PREFIX)) else _MAX_NAME
     if len(name) > most:

@@ -8,14 +8,15 @@ message has its delivery time. So an opening for writing leaves these options in
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DiskError, DiskFull
-from flintlog.store.runtime.note_file import NoteFile
 from flintlog.store.paths import StorePaths
+from flintlog.store.runtime.note_file import NoteFile
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
@@ -27,7 +28,7 @@ Value = int | bool | str | dict[str, str]
 DELAY_LEVELS: Final = "message_delay_level"
 DERIVED_FILES: Final = (
     "mapped_file_size_consume_queue",
-    "mapper_file_size_batch_consume_queue",
+    "mapped_file_size_batch_consume_queue",
     "mapped_file_size_consume_queue_ext",
     "enable_consume_queue_ext",
     "max_hash_slot_num",
@@ -35,6 +36,12 @@ DERIVED_FILES: Final = (
     "enabled_append_prop_crc",
 )
 """Options that the files of queues and index, and the records' CRC, depend on."""
+_EARLIER_NAMES: Final = {
+    "mapper_file_size_batch_consume_queue": "mapped_file_size_batch_consume_queue",
+    "enable_dleger_commit_log": "enable_dledger_commit_log",
+    "dleger_self_id": "dledger_self_id",
+}
+"""Earlier builds left options under these names in stores and backups."""
 OPTIONS: Final = (DELAY_LEVELS, "mapped_file_size_commit_log", *DERIVED_FILES, "topic_queue_types")
 
 
@@ -58,7 +65,13 @@ def note_options(paths: StorePaths, config: StoreConfig, medium: Medium) -> None
 def load_options(paths: StorePaths, medium: Medium) -> dict[str, Value]:
     """The options that the last writer left; empty when nobody did, or when the note is not believed."""
     found = _note(paths, medium).load().checked
-    return {} if found is None else {name: value for name, value in found.options.items() if name in OPTIONS}
+    options = {} if found is None else by_their_names(found.options)
+    return {name: value for name, value in options.items() if name in OPTIONS}
+
+
+def by_their_names(options: Mapping[str, Value]) -> dict[str, Value]:
+    """Options that were read from a disk, under the names that they have now."""
+    return {_EARLIER_NAMES.get(name, name): value for name, value in options.items()}
 
 
 def _note(paths: StorePaths, medium: Medium) -> NoteFile[_Options]:

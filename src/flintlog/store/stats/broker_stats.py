@@ -31,13 +31,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from flintlog.derive.entries import LMQ_PREFIX
 from flintlog.errors import InvalidConfig
+from flintlog.format.queue_entry import QueueKey
+from flintlog.format.topics import LMQ_PREFIX, is_system_topic
 from flintlog.store.runtime.clock import Milliseconds
 from flintlog.store.stats.figure_names import LATENCY_NAMES, MOMENT_NAMES, STATS_NAMES, parse_key
 from flintlog.store.stats.put_figures import QueuePuts
-from flintlog.store.queues.queue_table import QueueKey
-from flintlog.store.stats.store_stats import PutTotals
 from flintlog.store.stats.stats_items import (
     PERIODS,
     MomentItem,
@@ -49,7 +48,7 @@ from flintlog.store.stats.stats_items import (
     next_morning_ms,
     next_whole,
 )
-from flintlog.store.settings.topics import is_system_topic
+from flintlog.store.stats.store_stats import PutTotals
 
 log = logging.getLogger(__name__)
 

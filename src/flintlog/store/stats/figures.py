@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from flintlog.errors import FlintlogError
-from flintlog.store.stats.broker_stats import BrokerStats
-from flintlog.store.runtime.clock import Milliseconds
-from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.components import Parts
+from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.stats.broker_stats import BrokerStats
 from flintlog.store.stats.put_figures import PutFigures
 from flintlog.store.stats.store_stats import PutTotals, StoreStatsService
 

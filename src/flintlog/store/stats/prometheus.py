@@ -8,7 +8,7 @@
     >>> registry = CollectorRegistry()
     >>> with tempfile.TemporaryDirectory() as folder, open_store(folder, config) as store:
     ...     registry.register(StoreCollector(store))
-    ...     _ = store.put(Message("orders", b"42 pieces")).check()
+    ...     _ = store.put(Message("orders", b"42 pieces"))
     ...     text = generate_latest(registry).decode()
     >>> [line for line in text.splitlines() if line.startswith("flintlog_messages_in_total")]
     ['flintlog_messages_in_total{topic="orders"} 1.0']

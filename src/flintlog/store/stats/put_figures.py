@@ -4,7 +4,7 @@
     bytes      record bytes of the queue's end now − at the last look   known when the message is visible
 
 Records that get no place in a queue (prepared and rolled back ones, of a producer that sets the flag itself) are few,
-and counted when they are put: `Unqueued`.
+and counted when they are put: `UnqueuedPuts`.
 
 A look at a store that nothing was put into costs one comparison, however many queues it has. While dispatch is
 behind, the bytes of the last messages are missing; they come with the next look.
@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from flintlog.store.queues.queue_table import QueueKey, QueueTable
+from flintlog.format.queue_entry import QueueKey
+from flintlog.store.log.unqueued_puts import UnqueuedPuts
+from flintlog.store.queues.queue_table import QueueTable
 
 
 class QueuePuts(NamedTuple):
@@ -27,24 +29,11 @@ class QueuePuts(NamedTuple):
     byte_count: int
 
 
-class Unqueued:
-    """Records that were put to a queue and have no place in it. Added to under the put lock, looked at by anyone."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.by_queue: dict[QueueKey, tuple[int, int]] = {}
-
-    def add(self, queue: QueueKey, size: int) -> None:
-        count, byte_count = self.by_queue.get(queue, (0, 0))
-        self.by_queue[queue] = count + 1, byte_count + size
-        self.count += 1
-
-
 class PutFigures:
     """Looks at the queues and remembers what it saw. One thread at a time."""
 
     def __init__(
-        self, queues: QueueTable, log_end: Callable[[], int], dispatched: Callable[[], int], unqueued: Unqueued
+        self, queues: QueueTable, log_end: Callable[[], int], dispatched: Callable[[], int], unqueued: UnqueuedPuts
     ) -> None:
         self._queues = queues
         self._log_end = log_end

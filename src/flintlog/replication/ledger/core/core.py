@@ -1,19 +1,19 @@
-"""One node of a DLedger group as a state machine: `step` takes what happened and gives what to do.
+"""One node of a DLedger group as a state machine: `step` takes an event and returns the work to do.
 
-    Received, Answered ─▶ Elector        who leads
+    Received, Answered ─▶ Elector        elections
                           PushHandler    a follower's log
-                          Dispatcher     a leader's view of one follower, one for each
+                          FollowerPush   a leader's view of one follower, one for each
                           Transfer       handing the leadership over
-                          Joining        a node without a log: new, or one that forgot
+                          Joining        a node without a log: new, or one that lost its state
     Propose ────────────▶ entries of our own, answered once they are committed
     Synced, Tick ───────▶ all of them
 
-What `flintlog.replication.ledger.core.interface` says about carrying an Output out is what the safety of the group rests on:
-term and vote durable before anything is sent, cuts durable before they are answered, entries counted once they are
-synced. A leader commits what a majority has, if it is of its own term, and everything before it with it; so
-it writes an entry of its own when it is elected.
+The safety of the group rests on the order in which the shell carries out an Output, see
+`flintlog.replication.ledger.core.interface`: term and vote are durable before anything is sent, cuts are durable before
+they are answered, and entries count once they are synced. A leader commits an entry of its own term once a majority
+holds it, and with it all entries before. So it writes an entry of its own when it is elected.
 
-Nothing here knows sockets, files or clocks.
+This module uses no sockets, files or clocks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from random import Random
 
 from flintlog.errors import LedgerHalted
 from flintlog.format.ledger_entry import NO_INDEX
-from flintlog.replication.ledger.core.pushing import Dispatcher
 from flintlog.replication.ledger.core.election import Elector
 from flintlog.replication.ledger.core.following import PushHandler
 from flintlog.replication.ledger.core.interface import (
@@ -57,13 +56,14 @@ from flintlog.replication.ledger.core.messages import (
     TransferRequest,
     VoteRequest,
 )
+from flintlog.replication.ledger.core.pushing import FollowerPush
 from flintlog.replication.ledger.core.state import NodeState
 from flintlog.replication.ledger.core.transferring import Transfer
 
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A proposal that was written and is not committed yet."""
+    """A written proposal that is not committed yet."""
 
     answer_to: int
     last_index: int
@@ -73,7 +73,7 @@ class _Pending:
 
 @dataclass(frozen=True, slots=True)
 class PeerView:
-    """What a leader knows of a peer."""
+    """A leader's view of a peer."""
 
     peer: str
     mode: str
@@ -82,9 +82,9 @@ class PeerView:
 
 
 class LedgerCore:
-    """A node. What the log holds at the start is on disk, and so is `hard_state`; the role is CANDIDATE.
+    """A node. At the start the log's entries and `hard_state` are durable, and the role is CANDIDATE.
 
-    `committed` is what was known to be committed before a restart, or NO_INDEX: a hint, cut to what the log has.
+    `committed` is the committed index known before a restart, or NO_INDEX. It is a hint, limited to the log's end.
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class LedgerCore:
         self._joining = Joining(self._state)
         self._handler = PushHandler(self._state, self._joining)
         self._transfer = Transfer(self._state)
-        self._dispatchers: tuple[Dispatcher, ...] = ()
+        self._followers: tuple[FollowerPush, ...] = ()
         self._pending: deque[_Pending] = deque()
         self._halted: LedgerHalted | None = None
 
-    # What can be seen from outside.
+    # Properties.
 
     @property
     def role(self) -> Role:
@@ -123,34 +123,39 @@ class LedgerCore:
 
     @property
     def committed(self) -> int:
-        """The last entry that a majority has, as far as this node knows."""
+        """The last entry that a majority holds, as far as this node knows."""
         return self._state.committed
 
     @property
     def synced(self) -> int:
-        """The last entry that is on this node's disk."""
+        """The last durable entry of this node."""
         return self._state.synced
 
     @property
     def peer_views(self) -> tuple[PeerView, ...]:
-        """Every follower, as a leader sees it; nothing on other nodes."""
+        """A leader's view of every follower; empty on other nodes."""
         speaks_ours = self._state.speaks_ours
-        return tuple(PeerView(d.peer, d.mode.name, d.watermark, speaks_ours(d.peer)) for d in self._dispatchers)
+        return tuple(PeerView(d.peer, d.mode.name, d.watermark, speaks_ours(d.peer)) for d in self._followers)
 
     @property
     def is_voting(self) -> bool:
-        """Whether this node votes, and counts; not as long as it may have forgotten what it promised."""
+        """Whether this node votes and counts; False while it may have lost its votes and acknowledged entries."""
         return not self._state.has_forgotten
 
     @property
     def trouble(self) -> str | None:
-        """What keeps the group from being one, for people."""
+        """The present problem of this node in the group, for people."""
         return self._state.trouble
+
+    @property
+    def refused_count(self) -> int:
+        """How many entries arrived damaged from peers."""
+        return self._state.refused_count
 
     # Steps.
 
     def step(self, event: Event, now_ms: int) -> Output:
-        """What to do now. A node that has raised LedgerHalted says it again, whatever comes."""
+        """Handle an event and return the work to do. A node that has raised LedgerHalted raises it again."""
         if self._halted is not None:
             raise self._halted
         try:
@@ -165,7 +170,7 @@ class LedgerCore:
             self._halted = error
             raise
         except BaseException as error:
-            self._halted = LedgerHalted(f"a step ended half-way: {error!r}")
+            self._halted = LedgerHalted(f"a step failed before its end: {error!r}")
             raise
 
     def _handle(self, event: Event) -> None:
@@ -199,7 +204,7 @@ class LedgerCore:
             peers = tuple(state.config.peers.items())
             state.answer(answer_to, MetadataResponse(ResponseCode.SUCCESS, state.term, state.leader_id, peers))
         elif isinstance(request, TransferRequest):
-            watermarks = {dispatcher.peer: dispatcher.watermark for dispatcher in self._dispatchers}
+            watermarks = {follower.peer: follower.watermark for follower in self._followers}
             self._transfer.on_request(event.sender, answer_to, request, watermarks)
         else:
             if event.sender in state.config.peers:
@@ -220,12 +225,12 @@ class LedgerCore:
         self._elector.on_role_change()
         self._handler.on_role_change()
         self._transfer.on_role_change()
-        self._dispatchers = ()
+        self._followers = ()
         pending, self._pending = self._pending, deque()
         for proposal in pending:
             self._answer_proposal(proposal.answer_to, ResponseCode.TERM_CHANGED)
         if self._state.role is Role.LEADER:
-            self._dispatchers = tuple(Dispatcher(self._state, peer) for peer in self._state.config.others)
+            self._followers = tuple(FollowerPush(self._state, peer) for peer in self._state.config.others)
             if self._state.rules.commit_own_term_only:
                 self._write(self._state.config.leader_record())
             self._elector.beat()
@@ -233,7 +238,7 @@ class LedgerCore:
     # A leader.
 
     def _lead(self) -> None:
-        """Commit what a majority has, answer those who waited for it, and send on what there is to send."""
+        """Commit the entries that a majority holds, answer their proposals, and push to the followers."""
         state = self._state
         index = self._majority_index()
         is_own = state.log.has(index) and state.log.term_of(index) == state.term
@@ -241,15 +246,15 @@ class LedgerCore:
             state.commit_up_to(index)
         while self._pending and self._pending[0].last_index <= state.committed:
             self._answer_committed(self._pending.popleft())
-        wanting = [dispatcher for dispatcher in self._dispatchers if dispatcher.wants_proof()]
+        wanting = [follower for follower in self._followers if follower.wants_proof()]
         if wanting and not self._transfer.is_handing_over:
             self._write(state.config.leader_record())
-        for dispatcher in self._dispatchers:
-            dispatcher.pump()
+        for follower in self._followers:
+            follower.pump()
 
     def _majority_index(self) -> int:
-        """The last entry that a majority holds; we count ourselves as far as our own disk goes."""
-        watermarks = sorted([self._state.durable, *(d.counted for d in self._dispatchers)], reverse=True)
+        """The last entry that a majority holds; our own entries count once they are durable."""
+        watermarks = sorted([self._state.durable, *(d.counted for d in self._followers)], reverse=True)
         return watermarks[self._state.config.quorum - 1]
 
     def _write(self, body: bytes) -> Entry:
@@ -313,6 +318,8 @@ class LedgerCore:
             code = ResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
         elif not state.log.has(index) or index > state.committed:
             code = ResponseCode.INDEX_OUT_OF_RANGE
+        elif (entry := state.intact_entry(index)) is None:
+            code = ResponseCode.DISK_ERROR
         else:
-            code, entries = ResponseCode.SUCCESS, (state.log.entry(index),)
+            code, entries = ResponseCode.SUCCESS, (entry,)
         return GetResponse(code, state.term, state.leader_id, entries)

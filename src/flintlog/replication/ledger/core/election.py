@@ -1,4 +1,4 @@
-"""Who leads: votes, heartbeats, and what a candidate, a follower and a leader do as time goes by.
+"""Elections: votes, heartbeats, and the timers of candidates, followers and leaders.
 
     CANDIDATE ──a majority's votes──▶ LEADER
         ▲  ▲                             │ no majority for a while, a larger term
@@ -6,12 +6,14 @@
         │ silence, a larger term
     FOLLOWER ◀──heartbeat of the same term── CANDIDATE
 
-The order of the checks is DLedger's, because Java candidates draw conclusions from which one refused them. A voter
-whose term is smaller answers TERM_NOT_READY, raises its term with the next tick, and is asked again. There is one rule
-more: nobody leads without its own vote, and a node that has voted for itself stands in a new term after a restart. So a
-node leads once a term, and two entries of the same index and term are the same entry. And a node that gave up its log,
-because its leader's begins behind it, votes as if it had it still, and does not stand until it has more; one that does
-not know what it had votes for nobody (`flintlog.replication.ledger.core.joining`).
+The order of the checks is DLedger's, because Java candidates act on which check refused them. A voter with a smaller
+term answers TERM_NOT_READY, raises its term with the next tick, and is asked again.
+
+Three rules are added. A node leads only with its own vote, and after a restart a node that has voted for itself stands
+in a new term. So a node leads at most once per term, and two entries with the same index and term are equal. A node
+that dropped its log, because its leader's log begins after it, votes as if it still had that log, and does not stand
+until its new log is as far. A node that does not know what it had votes for nobody
+(`flintlog.replication.ledger.core.joining`).
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _TAKING_INTERVAL_MS = (30, 100)
 
 
 class _Next(Enum):
-    """How a candidate goes on."""
+    """The term of a candidate's next round."""
 
     SAME_TERM = auto()
     NEXT_TERM = auto()
@@ -144,7 +146,7 @@ class Elector:
         self._look_at(round_)
 
     def _look_at(self, round_: _VoteRound) -> None:
-        """Conclude as soon as it is decided; Java waits for everybody when it is decided against the candidate."""
+        """Conclude as soon as the round is decided. Java waits for all answers when the candidate has lost."""
         quorum = self._config.quorum
         for_us = round_.count(VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY)
         missing = len(self._config.peers) - len(round_.answers) - round_.failed
@@ -153,7 +155,7 @@ class Elector:
             self._conclude(round_)
 
     def _conclude(self, round_: _VoteRound) -> None:
-        """DLedger's table, the first line that applies."""
+        """Apply the first matching rule of DLedger's table."""
         state, config = self._state, self._config
         self._round = None
         quorum = config.quorum
@@ -193,9 +195,9 @@ class Elector:
             return VoteResult.REJECT_UNKNOWN_LEADER, term
         if candidate == self._config.self_id and not is_own:
             return VoteResult.REJECT_UNEXPECTED_LEADER, term
-        behind = self._behind(request)
-        if behind is not None:
-            return behind, term
+        refusal = self._refusal_of_log(request)
+        if refusal is not None:
+            return refusal, term
         if request.term < term:
             return VoteResult.REJECT_EXPIRED_VOTE_TERM, term
         if request.term > term:
@@ -210,12 +212,12 @@ class Elector:
         if not is_own and self._is_taking_leadership and is_as_long:
             return VoteResult.REJECT_TAKING_LEADERSHIP, term
         if state.has_forgotten:
-            return VoteResult.REJECT_ALREADY_VOTED, term  # perhaps
+            return VoteResult.REJECT_ALREADY_VOTED, term  # we may have
         state.vote_for(candidate)
         return VoteResult.ACCEPT, term
 
-    def _behind(self, request: VoteRequest) -> VoteResult | None:
-        """Why a candidate's log is not enough for our vote, if it is not."""
+    def _refusal_of_log(self, request: VoteRequest) -> VoteResult | None:
+        """Why the candidate's log is too short for our vote; None when it is not."""
         state = self._state
         if request.ledger_end_index == NO_INDEX and state.is_blank:
             return VoteResult.REJECT_SMALL_LEDGER_END_INDEX if self._begins_elsewhere(request) else None
@@ -227,7 +229,7 @@ class Elector:
         return None
 
     def _begins_elsewhere(self, request: VoteRequest) -> bool:
-        """Whether two empty ledgers would not begin at the same place: one of them has a log before it."""
+        """Whether two empty ledgers would begin at different positions, because one follows a plain log."""
         own = self._state.log.start
         if request.start in (NO_INDEX, own):
             return False
@@ -247,7 +249,7 @@ class Elector:
             self.beat()
 
     def beat(self) -> None:
-        """Say that we lead: now and then, and before anything is pushed, which only a follower takes."""
+        """Send heartbeats: regularly, and before the first push, because only a follower accepts pushes."""
         state, config = self._state, self._config
         self._next_beat_ms = state.now_ms + config.heartbeat_interval_ms
         state.is_beat_wanted = False

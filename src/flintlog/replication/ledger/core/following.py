@@ -1,13 +1,14 @@
-"""What a follower does with its leader's pushes.
+"""A follower's handling of its leader's pushes.
 
-Invariant: once a COMPARE or TRUNCATE of the leader's term has succeeded here, our log is the beginning of the leader's
-and stays that until the term ends: it only grows by the leader's next entry. So nothing that came late, twice or out
-of order may cut it again. Whether that holds is remembered, and after a restart it is seen from the log: an entry of
-the leader's own term can have come in no other way. (A Java leader may lead twice in one term, having lost entries
-between; what it wants cut is cut, as long as nothing of it is committed.)
+Invariant: once a COMPARE or TRUNCATE of the leader's term has succeeded here, our log is a prefix of the leader's until
+the term ends, and grows only by the leader's next entry. So a late, duplicate or reordered push must not cut it again.
+This state is kept in memory. After a restart it follows from the log: an entry of the leader's own term can only have
+been written in that state. (A Java leader may lead twice in one term and lose entries in between. Its cuts are allowed,
+unless they remove committed entries.)
 
-APPENDs are taken strictly in the order of their entries; one that comes too early is parked. Nothing is answered for
-before it is on disk: that holds for APPEND, and for COMPARE and TRUNCATE too, because the leader counts them.
+APPENDs are applied strictly in the order of their entries; an early one is parked. No push is answered before its
+entries are durable. This holds for APPEND, and also for COMPARE and TRUNCATE, because the leader counts them. A push
+with a damaged body is refused completely: it proves nothing about the leader's log.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from flintlog.replication.ledger.core.state import NodeState
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A request that will be answered: when what it brought is on disk, or when what is missing before it has come."""
+    """A request to answer later: when its entries are durable, or when the missing entries before them have arrived."""
 
     answer_to: int
     request: PushRequest
@@ -48,8 +49,10 @@ class PushHandler:
         self._parked: dict[int, _Waiting] = {}
         """APPENDs with a gap before them, by their first entry."""
         self._unsynced: list[_Waiting] = []
-        """Done, but not on disk yet."""
+        """Applied, but not durable yet."""
         self._matched_term = NO_TERM
+        self._damaged_index = NO_INDEX
+        """The entry that last arrived damaged, until it arrives intact; `trouble` reports it."""
 
     def on_role_change(self) -> None:
         self._refuse_all(ResponseCode.NOT_FOLLOWER)
@@ -87,13 +90,27 @@ class PushHandler:
             return ResponseCode.TERM_NOT_READY
         if state.role is not Role.FOLLOWER:
             return ResponseCode.NOT_FOLLOWER
-        return None if request.leader_id == state.leader_id else ResponseCode.INCONSISTENT_LEADER
+        if request.leader_id != state.leader_id:
+            return ResponseCode.INCONSISTENT_LEADER
+        return None if self._is_intact(request) else ResponseCode.UNEXPECTED_ARGUMENT
+
+    def _is_intact(self, request: PushRequest) -> bool:
+        """Whether every body arrived intact. If not, this is reported until the entry arrives intact."""
+        state, indexes = self._state, [entry.index for entry in request.entries]
+        damaged = [entry.index for entry in request.entries if not state.is_intact(entry)]
+        if damaged:
+            state.refused_count += len(damaged)
+            self._damaged_index = damaged[0]
+            state.trouble = f"{request.leader_id} sent entry {damaged[0]} damaged: refused until it arrives intact"
+        elif self._damaged_index in indexes:
+            self._damaged_index, state.trouble = NO_INDEX, None
+        return not damaged
 
     # Where the logs agree.
 
     @property
     def _is_matched(self) -> bool:
-        """Whether our log is known to be the beginning of the leader's."""
+        """Whether our log is known to be a prefix of the leader's."""
         return self._state.term in (self._matched_term, self._state.log.end_term)
 
     def _on_compare(self, waiting: _Waiting) -> None:
@@ -118,9 +135,9 @@ class PushHandler:
         self._answer_when_synced(waiting)
 
     def _keep_up_to(self, entry: Entry, *, may_cut: bool) -> ResponseCode | None:
-        """Make this entry our last one, or refuse. What is before it stays only if it is known to be the leader's.
+        """Make this entry our last one, or refuse. Earlier entries stay only if they are known to be the leader's.
 
-        What is committed is the leader's too, so a request to cut some of it is one that comes late.
+        Committed entries are the leader's too, so a request to cut them is a late one.
         """
         state, log = self._state, self._state.log
         kept = state.committed if state.rules.keep_committed else NO_INDEX
@@ -163,7 +180,7 @@ class PushHandler:
             self._take(waiting)
 
     def _take(self, waiting: _Waiting) -> None:
-        """Entries that touch our log: those that it has must be the same, the others are written."""
+        """Apply entries that reach our log's end or overlap it: known ones must be equal, new ones are appended."""
         state, log, request = self._state, self._state.log, waiting.request
         known = [entry for entry in request.entries if entry.index <= log.end]
         if not all(log.has(entry.index) and log.entry(entry.index) == entry for entry in known):
@@ -178,9 +195,9 @@ class PushHandler:
         self._answer_when_synced(waiting)
 
     def tick(self) -> None:
-        """Parked APPENDs that are not needed any more are answered; a gap that stays is told to the leader.
+        """Answer parked APPENDs that are no longer needed, and report a lasting gap to the leader.
 
-        It stays when the leader has not filled it by itself, which it does after `push_timeout_ms`.
+        The leader fills a gap by itself after `push_timeout_ms`; one that is twice as old is reported.
         """
         if not self._parked:
             return
@@ -244,7 +261,7 @@ class PushHandler:
 
 
 def _is_sound(request: PushRequest) -> bool:
-    """Whether a push has the entries that its type needs, consecutive, and none of a later term."""
+    """Whether a push has the entries that its type needs: consecutive, and none of a later term."""
     entries = request.entries
     if request.type is PushType.COMMIT:
         return not entries

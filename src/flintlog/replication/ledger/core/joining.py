@@ -1,22 +1,23 @@
-"""A member without a log: is its group new, or has it forgotten what it had?
+"""A member without a log: either its group is new, or the member lost its state.
 
-    no log ──all peers say that they have none──▶ the group is new: take part
-       └─────a leader is there──▶ filled ──something newer than this start is committed without us──▶ take part
+    no log ──all peers answer that they have none──▶ the group is new: take part
+       └─────there is a leader──▶ filled ──an entry newer than our start is committed without us──▶ take part
 
-A member that lost its directory may have acknowledged entries that only it and a lost leader had, and voted in terms
-that it does not know. Until one of the two ways is through it votes for nobody, does not stand, and says with its
-answers to pushes that it is not to be counted. That lasts over restarts, because it is a promise
+A member that lost its directory may have acknowledged entries that only it and a lost leader held, and may have voted
+in terms that it does not know. Until one of the two paths is complete it votes for nobody, does not stand, and says in
+its answers to pushes that it must not be counted. This survives restarts, because it is stored as a promise
 (`HardState.promised`).
 
-A new group: what a peer answers to a vote with nothing behind it says whether it has an entry, because DLedger looks at
-that first. So Java peers need not know the question. If nobody has an entry now, none was ever committed that
-we have forgotten. Who has a plain log before its ledger and who has none cannot begin together: the starts must be the
-same.
+A new group: we send each peer a vote request for an empty log. The answer shows whether the peer has an entry, because
+DLedger checks that first. So Java peers need no new request. If no peer has an entry now, no committed entry was lost.
+A member with a plain log before its ledger and one without cannot start together: the start positions must be equal.
 
-Filled: our leader shows with its pushes where its log ended after we had started. Once it has committed an entry behind
-that, a majority without us was in its term then: there is no later leader that we elected, and nothing that we had
-acknowledged is missing in what we have now. A leader of ours writes such an entry if nobody else does. One of Java's
-shows its end with its first COMPARE, and counts us.
+Filled: the leader's pushes show where its log ended after our start. Once it has committed a later entry, a majority
+without us was in its term at that time. So no later leader was elected with our vote, and our log holds every entry
+that we had acknowledged. A flintlog leader writes such an entry if no client does. A Java leader shows its end with its
+first COMPARE, and counts us.
+
+Reasons and costs: docs/decisions/0015.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from flintlog.replication.ledger.core.messages import (
 )
 from flintlog.replication.ledger.core.state import NodeState
 
-_SAYS_NOTHING_IS_THERE = frozenset(
+_ANSWERS_OF_EMPTY_PEERS = frozenset(
     {
         VoteResult.ACCEPT,
         VoteResult.REJECT_EXPIRED_VOTE_TERM,
@@ -45,17 +46,17 @@ _SAYS_NOTHING_IS_THERE = frozenset(
         VoteResult.REJECT_TAKING_LEADERSHIP,
     }
 )
-"""Answers that DLedger gives only after it has seen that the candidate's log is as long as its own."""
+"""Answers that DLedger gives only after it has checked that the candidate's log is as long as its own."""
 
 
 class Joining:
-    """What a node does as long as it has forgotten what it promised; nothing on any other."""
+    """The work of a node that may have lost its state; does nothing on any other node."""
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
         self._due_ms = state.now_ms
         self._blank: dict[str, int] = {}
-        """Peers that have nothing, and their terms."""
+        """Peers without entries, and their terms."""
         self._shown: tuple[int, int] | None = None
         """The term of a leader, and its last entry when it first pushed here."""
         self._compared_term = NO_TERM
@@ -79,7 +80,7 @@ class Joining:
     def _on_answer(self, peer: str, response: PeerResponse | None) -> None:
         if not isinstance(response, VoteResponse) or not self._may_be_new():
             return
-        if response.vote_result in _SAYS_NOTHING_IS_THERE:
+        if response.vote_result in _ANSWERS_OF_EMPTY_PEERS:
             self._blank[peer] = response.term
             self._look()
         else:
@@ -93,7 +94,7 @@ class Joining:
     # Filled by a leader.
 
     def on_push(self, request: PushRequest) -> bool:
-        """A leader pushes. False if its place in our log is not known: it has to compare first."""
+        """Note a leader's push. False if the leader has to compare first, because our common entries are not known."""
         state = self._state
         if not state.has_forgotten:
             return True
@@ -106,7 +107,7 @@ class Joining:
         return request.type is not PushType.TRUNCATE or self._compared_term == state.term
 
     def look(self) -> None:
-        """Called at each end of a step: more may be committed, and on disk."""
+        """Take part again once the proof is complete. Called at the end of each step."""
         state, shown = self._state, self._shown
         if shown is None or shown[0] != state.term or not state.has_forgotten or state.role is not Role.FOLLOWER:
             return

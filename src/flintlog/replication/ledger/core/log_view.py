@@ -1,7 +1,7 @@
-"""The log as it will be once the present step is carried out: the shell's log, a cut, and new entries behind it.
+"""The log as it will be after the present step: the shell's log, a cut, and the new entries after it.
 
-Within a step the core reads what it has just asked to be written. When the next step begins the shell must have done
-it; a log that then ends elsewhere is a fault of the shell, and is said so.
+Within a step the core reads the entries that it has just asked the shell to write. The shell must write them before the
+next step begins; if the log then ends elsewhere, that is a fault of the shell and raises LedgerHalted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flintlog.replication.ledger.core.messages import NO_TERM, Entry
 
 
 class LogView:
-    """Reads and changes go through here; `settle` and the Output connect it with the shell's log."""
+    """All reads and changes of the log; `settle` and the Output connect it with the shell's log."""
 
     def __init__(self, log: LedgerLog) -> None:
         self._log = log
@@ -24,15 +24,15 @@ class LogView:
         self._end_position = log.end_position
 
     def settle(self) -> None:
-        """The last step was carried out. Old entries may have been deleted since."""
+        """Check that the shell has carried out the last step. Old entries may have been deleted since."""
         if self._log.end != self.end:
-            raise LedgerHalted(f"the log ends with entry {self._log.end}, and entry {self.end} was written")
+            raise LedgerHalted(f"the log ends with entry {self._log.end}, but should end with entry {self.end}")
         self._new = []
         self.begin = self._log.begin
 
     @property
     def start(self) -> int:
-        """Where the first entry of an empty log would lie."""
+        """The position of the first entry of an empty log."""
         return self._end_position
 
     def has(self, index: int) -> bool:
@@ -49,7 +49,7 @@ class LogView:
         return self._log.term_of(index)
 
     def follows(self, entry: Entry) -> bool:
-        """Whether an entry can stand behind the one before it: no earlier term, and the position it would get."""
+        """Whether an entry is a valid successor: its term is not smaller, and its position is the one it would get."""
         term, end_position = self.end_term, self._end_position
         if entry.index != self.end + 1:
             before = self.entry(entry.index - 1)
@@ -57,7 +57,7 @@ class LogView:
         return entry.term >= term and entry.position == self._log.place(end_position, entry.size)
 
     def next_entry(self, term: int, body: bytes) -> Entry:
-        """The entry that a leader would write now, its body not sealed yet."""
+        """The next entry of a leader, with its body not sealed yet."""
         position = self._log.place(self._end_position, ENTRY_HEAD_SIZE + len(body))
         return Entry(self.end + 1, term, position, body)
 
@@ -71,23 +71,23 @@ class LogView:
         self._end_position = entry.position + entry.size
 
     def cut(self, last_index: int, output: Output) -> None:
-        """Keep everything up to an entry that is there."""
+        """Keep all entries up to an existing one."""
         last = self.entry(last_index)
         self.end, self.end_term, self._end_position = last_index, last.term, last.position + last.size
         output.truncation = Truncation(last_index)
 
     def restart(self, entry: Entry, output: Output) -> None:
-        """Keep nothing, and begin with this entry."""
+        """Drop all entries, and start with this one."""
         output.truncation = Truncation(entry.index - 1, entry.position)
         self.begin = NO_INDEX
         self.append(entry, output)
 
     def first_of_term(self, index: int) -> int:
-        """The first entry here of the term that the entry of `index` has: terms never fall along a log."""
+        """The first entry with the same term as the one at `index`; terms never fall along a log."""
         return self._first(self.begin, index, self.term_of(index))
 
     def last_up_to_term(self, term: int, index: int) -> int:
-        """The last entry up to `index` whose term is not above `term`; one below the beginning if there is none."""
+        """The last entry up to `index` whose term is at most `term`; `begin` - 1 if there is none."""
         return self._first(self.begin, index + 1, term + 1) - 1
 
     def _first(self, low: int, high: int, term: int) -> int:

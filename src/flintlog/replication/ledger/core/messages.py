@@ -1,16 +1,17 @@
-"""Every call that DLedger nodes make to each other, as values; how they look on the wire is the codec's business.
+"""The messages between DLedger nodes as values; the codec defines their form on the wire.
 
-    vote, heartbeat                 who leads
+    vote, heartbeat                 elections
     push                            the leader's log to its followers: COMPARE, TRUNCATE, APPEND, COMMIT
-    leadership transfer             from a leader to the node that is to follow it
+    leadership transfer             from a leader to its successor
     append, get, metadata           clients
 
-Each body on the wire also has `group`, `localId` (who sends) and `remoteId` (who is meant). They are the same in every
+Each body on the wire also has `group`, `localId` (the sender) and `remoteId` (the receiver). They are the same in every
 message between two nodes, so the shell writes and checks them, and they are not here. Field names are DLedger's in
-Python's case; where the JSON name is another it is said.
+Python's case; docstrings name the JSON field where it differs.
 
-`dialect` is ours: 0 is Java, which ignores the key and never sends it; 1 is a node of flintlog. A peer that has said 1
-gets many entries in one APPEND, answers a failed COMPARE with a hint, and never leads twice in one term.
+`dialect` is flintlog's own field: 0 is Java, which ignores the key and never sends it; 1 is a flintlog node. A peer
+with dialect 1 accepts many entries in one APPEND, answers a failed COMPARE with a hint, and never leads twice in one
+term.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class ResponseCode(IntEnum):
 
     @classmethod
     def known(cls, code: int) -> ResponseCode:
-        """The code that a peer sent; one that only a later version knows is UNKNOWN."""
+        """The code that a peer sent; UNKNOWN for a code of a later version."""
         return cls(code) if code in cls._value2member_map_ else cls.UNKNOWN
 
 
@@ -136,7 +137,7 @@ class VoteRequest:
     ledger_end_term: int
     dialect: int = JAVA
     start: int = NO_INDEX
-    """Ours: where the first entry of an empty ledger would lie, behind a plain log for example."""
+    """Ours: the position of the first entry of an empty ledger, for example after a plain log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse:
-    """`term` is NO_TERM unless the leader's has passed."""
+    """`term` is NO_TERM unless the leader's term has expired."""
 
     code: int = ResponseCode.SUCCESS
     term: int = NO_TERM
@@ -197,9 +198,9 @@ class PushRequest:
 class PushResponse:
     """`index` and `count` repeat the request's entries; begin and end are those of the follower's ledger.
 
-    An APPEND that succeeded says that everything up to its last entry is on the follower's disk.
-    `conflict_term` and `conflict_index` (ours, `xTerm` and `xIndex` as in DLedger 0.4) come with a failed COMPARE: the
-    term of the follower's own entry at that index, and its first entry of that term.
+    A successful APPEND acknowledges that all entries up to its last one are durable on the follower.
+    `conflict_term` and `conflict_index` (ours, `xTerm` and `xIndex` as in DLedger 0.4) are set after a failed COMPARE:
+    the term of the follower's own entry at that index, and its first entry of that term.
     """
 
     code: int
@@ -213,12 +214,12 @@ class PushResponse:
     conflict_index: int = NO_INDEX
     dialect: int = JAVA
     has_forgotten: bool = False
-    """Ours: the follower may have lost what it once acknowledged, and must not be counted yet."""
+    """Ours: the follower may have lost entries that it acknowledged, and must not be counted yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransferRequest:
-    """To the leader: hand over to `transferee_id`. From it to the transferee: take over once you have this index.
+    """To the leader: hand over to `transferee_id`. From the leader to the transferee: take over after this index.
 
     `take_leadership_index` is `takeLeadershipLedgerIndex`, `transfer_id` the leader.
     """
@@ -262,7 +263,7 @@ class AppendResponse:
 
 @dataclass(frozen=True, slots=True)
 class GetRequest:
-    """A client wants the entry of an index."""
+    """A client asks for the entry of an index."""
 
     begin_index: int
     max_size: int = 0
@@ -270,7 +271,7 @@ class GetRequest:
 
 @dataclass(frozen=True, slots=True)
 class GetResponse:
-    """The entry, if it is committed and here."""
+    """The entry, if it is committed and present."""
 
     code: int
     term: int

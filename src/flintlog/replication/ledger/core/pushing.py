@@ -1,13 +1,13 @@
-"""What a leader does with one follower: find where the logs agree, cut there, then push.
+"""A leader's work for one follower: find the last common entry, truncate the follower's log there, then push.
 
     COMPARE ──same entry, same end──────────────▶ APPEND ◀──┐
        │ ▲  └─same entry, the follower has more─▶ TRUNCATE ─┘
-       │ └──other entry: one back, or where the follower says
+       │ └──other entry: one back, or at the follower's hint
        └────nothing in common: TRUNCATE at our first entry
 
-`watermark` is the last entry that the follower has answered for; with the followers' watermarks the leader commits.
-Java peers get one entry a push and up to a thousand pushes at a time, which they put in order; peers of ours get
-batches, a few at a time, so that what is proposed while they travel goes along with the next.
+`watermark` is the last entry that the follower has acknowledged; the leader commits by the followers' watermarks. A
+Java peer gets one entry per push and up to a thousand pushes at a time, which it puts in order. A flintlog peer gets
+batches, a few at a time, so that entries proposed meanwhile share the next batch.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _OnPushed = Callable[[PushResponse | None], None]
 
 
 class Mode(Enum):
-    """Where a dispatcher is."""
+    """The phase of the work for a follower."""
 
     COMPARE = auto()
     TRUNCATE = auto()
     APPEND = auto()
 
 
-class Dispatcher:
-    """One follower, as its leader sees it, for one term of office."""
+class FollowerPush:
+    """A leader's view of one follower, for one term."""
 
     def __init__(self, state: NodeState, peer: str) -> None:
         self._state = state
@@ -52,29 +52,29 @@ class Dispatcher:
         self.mode = Mode.COMPARE
         self.watermark = NO_INDEX
         self._index = max(0, state.log.end)
-        """The entry to compare, or to truncate at."""
+        """The entry to compare or to truncate at."""
         self._next_index = 0
         self._pushes: dict[int, int] = {}
-        """APPENDs that were not answered yet: their last entry, and when they count as lost. In the order of both."""
+        """Unanswered APPENDs: their last entry, and when they count as lost. Both grow."""
         self._failed_ms: int | None = None
-        """When to send again after one could not be delivered."""
+        """When to send again after a failed APPEND."""
         self._era = 0
-        """Changes with the mode: answers to what was sent before are passed over."""
+        """Changes with the mode: answers to earlier pushes are ignored."""
         self._due_ms = state.now_ms
-        """Not before this is COMPARE or TRUNCATE sent; while one is on its way, when it counts as lost."""
-        self._told_committed = NO_INDEX
-        self._told_ms = state.now_ms
+        """No entry is sent before this time, when a COMPARE or TRUNCATE counts as lost or a damaged entry is reread."""
+        self._sent_committed = NO_INDEX
+        self._sent_ms = state.now_ms
         self.has_forgotten = False
-        """The follower says that it may have lost what it had acknowledged: what it has now does not count yet."""
+        """The follower reports that it may have lost entries that it acknowledged, so it does not count yet."""
         self._proof_ms = 0
 
     @property
     def counted(self) -> int:
-        """How far the follower counts for a majority."""
+        """The last entry for which the follower counts towards a majority."""
         return NO_INDEX if self.has_forgotten else self.watermark
 
     def wants_proof(self) -> bool:
-        """Whether the follower has everything, and waits for an entry that is newer than its start to be committed."""
+        """Whether the follower holds all entries, and waits until an entry newer than its start is committed."""
         state = self._state
         is_due = self.has_forgotten and self.mode is Mode.APPEND and state.now_ms >= self._proof_ms
         if not is_due or not self.watermark == state.log.end == state.committed:
@@ -83,7 +83,7 @@ class Dispatcher:
         return True
 
     def pump(self) -> None:
-        """Send whatever may be sent now."""
+        """Send all that may be sent now."""
         if self.mode is Mode.APPEND:
             self._append()
         elif self._state.now_ms >= self._due_ms and self._state.log.begin != NO_INDEX:
@@ -96,11 +96,13 @@ class Dispatcher:
         if self._index < log.begin or self._index > log.end:
             self._truncate_at(log.begin)
         self._due_ms = self._state.now_ms + self._config.push_timeout_ms
-        entry = (log.entry(self._index),)
+        entry = self._state.intact_entry(self._index)
+        if entry is None:
+            return
         if self.mode is Mode.COMPARE:
-            self._push(PushType.COMPARE, entry, self._on_compared)
+            self._push(PushType.COMPARE, (entry,), self._on_compared)
         else:
-            self._push(PushType.TRUNCATE, entry, self._on_truncated)
+            self._push(PushType.TRUNCATE, (entry,), self._on_truncated)
 
     def _compare(self, index: int) -> None:
         self._enter(Mode.COMPARE, index)
@@ -119,7 +121,7 @@ class Dispatcher:
         index = self._index
         if response is not None and response.code == ResponseCode.SUCCESS:
             if response.end_index == index:
-                self._append_behind(index)
+                self._append_after(index)
             else:
                 self._truncate_at(index)
         elif response is not None and response.code == ResponseCode.INCONSISTENT_STATE:
@@ -134,10 +136,10 @@ class Dispatcher:
             self._retry_soon()
 
     def _further_back(self, index: int, response: PushResponse) -> int:
-        """The next entry to compare, none skipped that both could have.
+        """The next entry to compare, without skipping one that both logs could hold.
 
-        Behind our last entry of the follower's term, or of an earlier one, nothing of ours can be in its log; and if
-        we have none of that term, nothing from the first of them on.
+        The follower's log holds none of our entries after our last one with the follower's conflict term or a smaller
+        one. If we have no entry of that term, the follower's entries from its first one of that term on differ too.
         """
         log = self._state.log
         back = index - 1
@@ -149,7 +151,7 @@ class Dispatcher:
 
     def _on_truncated(self, response: PushResponse | None) -> None:
         if response is not None and response.code == ResponseCode.SUCCESS:
-            self._append_behind(self._index)
+            self._append_after(self._index)
         elif response is not None and response.code == ResponseCode.INCONSISTENT_STATE:
             self._compare(self._state.log.end)
         else:
@@ -160,12 +162,12 @@ class Dispatcher:
 
     # Pushing.
 
-    def _append_behind(self, index: int) -> None:
+    def _append_after(self, index: int) -> None:
         self._era += 1
         self.mode = Mode.APPEND
         self.watermark = index
-        self._next_index = index + 1
-        self._told_committed = NO_INDEX
+        self._next_index, self._due_ms = index + 1, self._state.now_ms
+        self._sent_committed = NO_INDEX
 
     def _append(self) -> None:
         state, log = self._state, self._state.log
@@ -179,16 +181,17 @@ class Dispatcher:
             return
         is_ours = state.speaks_ours(self.peer)
         limit = self._config.max_batch_pushes if is_ours else self._config.max_pushes
-        while self._next_index <= log.end and len(self._pushes) < limit:
+        while self._next_index <= log.end and len(self._pushes) < limit and state.now_ms >= self._due_ms:
             self._append_batch(self._batch(is_ours=is_ours))
-        if not self._pushes and state.now_ms - self._told_ms >= self._commit_interval_ms:
+        if not self._pushes and state.now_ms - self._sent_ms >= self._commit_interval_ms:
             held = self.watermark
-            self._push(PushType.COMMIT, (), lambda response: self._on_told(held, response))
+            self._push(PushType.COMMIT, (), lambda response: self._on_committed(held, response))
 
-    def _on_told(self, held: int, response: PushResponse | None) -> None:
-        """A follower that has less than it had acknowledged was emptied: find out what it has."""
-        is_told = response is not None and response.dialect == OURS and response.code == ResponseCode.SUCCESS
-        if response is not None and is_told and response.end_index < held:
+    def _on_committed(self, held: int, response: PushResponse | None) -> None:
+        """Compare again if the follower holds fewer entries than it had acknowledged: it was emptied."""
+        if response is None or response.dialect != OURS or response.code != ResponseCode.SUCCESS:
+            return
+        if response.end_index < held:
             self.watermark = NO_INDEX
             self._compare(self._state.log.end)
 
@@ -199,6 +202,9 @@ class Dispatcher:
         return bool(self._pushes) and now_ms >= next(iter(self._pushes.values()))
 
     def _append_batch(self, entries: tuple[Entry, ...]) -> None:
+        if not entries:
+            self._due_ms = self._state.now_ms + self._config.push_timeout_ms
+            return
         last_index = entries[-1].index
         self._pushes[last_index] = self._state.now_ms + self._config.push_timeout_ms
         self._next_index = last_index + 1
@@ -206,25 +212,25 @@ class Dispatcher:
 
     @property
     def _commit_interval_ms(self) -> int:
-        """Something new is told soon, the rest of the time it is only repeated, in case it was lost."""
-        is_new = self._told_committed < self._state.committed
+        """A new committed index is sent soon; an old one is only repeated, in case it was lost."""
+        is_new = self._sent_committed < self._state.committed
         return self._config.commit_interval_ms if is_new else max(1_000, self._config.commit_interval_ms)
 
     def _batch(self, *, is_ours: bool) -> tuple[Entry, ...]:
-        config, log = self._config, self._state.log
-        limit = config.max_batch_bytes if is_ours else config.java_batch_bytes if config.batch_to_java else 0
-        entries = [log.entry(self._next_index)]
-        left = limit - entries[0].size
-        for index in range(self._next_index + 1, log.end + 1):
-            entry = log.entry(index) if left > 0 else None
-            if entry is None or entry.size > left:
+        """The next entries, up to a damaged one; empty if the first is damaged."""
+        config, state = self._config, self._state
+        left = config.max_batch_bytes if is_ours else config.java_batch_bytes if config.batch_to_java else 0
+        entries: list[Entry] = []
+        for index in range(self._next_index, state.log.end + 1):
+            entry = state.intact_entry(index) if left > 0 or not entries else None
+            if entry is None or (entries and entry.size > left):
                 break
             entries.append(entry)
             left -= entry.size
         return tuple(entries)
 
     def _on_appended(self, last_index: int, response: PushResponse | None) -> None:
-        """An answer for one entry is one for all before it."""
+        """Handle an APPEND's answer; it acknowledges all earlier entries too."""
         if response is not None and response.code == ResponseCode.SUCCESS:
             self.watermark = max(self.watermark, last_index)
             self._next_index = max(self._next_index, last_index + 1)
@@ -241,7 +247,7 @@ class Dispatcher:
         state, era = self._state, self._era
         request = PushRequest(type_, state.term, self._config.self_id, entries, state.committed, OURS, state.log.end)
         if self.mode is Mode.APPEND:
-            self._told_committed, self._told_ms = state.committed, state.now_ms
+            self._sent_committed, self._sent_ms = state.committed, state.now_ms
 
         def on_response(response: PeerResponse | None) -> None:
             if isinstance(response, PushResponse) and response.term > state.term:

@@ -1,7 +1,7 @@
-"""What the parts of a node share: term, vote, role, log, committed index, and the Output that is being made.
+"""The shared state of a node: term, vote, role, log, committed index, and the Output of the present step.
 
-Invariants: the term never falls, and a vote is never taken back within it. The committed index never falls while the
-node runs, and what it covers is never cut. Every change of term or vote is in the Output that the change led to.
+Invariants: the term never falls, and a vote does not change within a term. The committed index never falls while the
+node runs, and committed entries are never cut. Every change of term or vote is in the Output of the same step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ from flintlog.replication.ledger.core.log_view import LogView
 from flintlog.replication.ledger.core.messages import JAVA, Entry, PeerRequest, PeerResponse, Response
 
 OnResponse = Callable[[PeerResponse | None], None]
-"""What a call's answer is given to; None when there will be none."""
+"""Called with a call's answer; with None when the call failed."""
+
+
+_REFILL = "let another member lead, then move this one's ledger directory away and start it: the group fills it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class _PendingCall:
 
 
 class NodeState:
-    """One node's state. `on_role_change` is called when it stops being what it was, before anything else happens."""
+    """One node's state. `on_role_change` is called at once when the role or the leader changes."""
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class NodeState:
         self.voted_for = hard_state.voted_for
         self._promised = hard_state.promised
         if self.log.end_term > self.term:
-            raise DamagedStore(f"the term on disk is {self.term}, and the log has entries of term {self.log.end_term}")
+            raise DamagedStore(f"the term on disk is {self.term}, but the log has entries of term {self.log.end_term}")
         if self._promised <= self.own_end:
             self._promised = NOTHING_PROMISED
         self.known_max_term = self.term
@@ -72,15 +75,17 @@ class NodeState:
         self.random = random
         self.dialects: dict[str, int] = {}
         self.trouble: str | None = None
-        """What keeps the group from being one, for people."""
+        """The present problem of this node in the group, for people."""
+        self.refused_count = 0
+        """Entries that arrived damaged from peers."""
         self.is_beat_wanted = False
-        """A peer does not know yet that we lead."""
+        """Whether a peer does not know yet that we lead."""
         self.output = Output()
         self.on_role_change: Callable[[], None] = lambda: None
         self._generation = 0
         self._call_id = 0
         self._calls: dict[int, _PendingCall] = {}
-        self._told = RoleChange(self.role, self.term, None)
+        self._reported = RoleChange(self.role, self.term, None)
 
     # A step.
 
@@ -90,9 +95,9 @@ class NodeState:
         self.output = Output()
 
     def end_step(self) -> Output:
-        shown = RoleChange(self.role, self.term, self.leader_id)
-        if shown != self._told:
-            self.output.role = self._told = shown
+        present = RoleChange(self.role, self.term, self.leader_id)
+        if present != self._reported:
+            self.output.role = self._reported = present
         self.output.generation = self._generation
         return self.output
 
@@ -105,7 +110,7 @@ class NodeState:
         return self._call_id
 
     def on_response(self, peer: str, call_id: int, response: PeerResponse | None) -> None:
-        """An answer, or the news that there will be none. One that nobody waits for any more is passed over."""
+        """Handle an answer, or None for a failed call. An answer to a call that is no longer pending is ignored."""
         pending = self._calls.get(call_id)
         if pending is None or (pending.peer != peer and self.rules.peers_only):
             return
@@ -115,7 +120,7 @@ class NodeState:
         pending.on_response(response)
 
     def expire_calls(self) -> None:
-        """A call that was not answered for long fails. They are in the order in which they were made."""
+        """Fail the calls that were not answered in time. `_calls` is in the order of sending."""
         due = self.now_ms - self.config.call_timeout_ms
         while self._calls:
             call_id, pending = next(iter(self._calls.items()))
@@ -132,7 +137,7 @@ class NodeState:
     # Term, vote and role.
 
     def raise_term(self) -> None:
-        """To the highest term heard of, or the next one."""
+        """Move to the highest known term, or to the next one if that is ours."""
         self.term = self.known_max_term = max(self.known_max_term, self.term + 1)
         self.voted_for = None
         self._persist()
@@ -146,7 +151,7 @@ class NodeState:
         self.output.hard_state = HardState(self.term, self.voted_for, self._promised)
 
     def become_candidate(self, term: int) -> None:
-        """Nobody leads. The term itself is raised when the candidate next looks."""
+        """Become a candidate. The term itself is raised with the candidate's next tick."""
         self.known_max_term = max(self.known_max_term, term)
         self._become(Role.CANDIDATE, None)
 
@@ -172,34 +177,34 @@ class NodeState:
 
     @property
     def voting_end(self) -> LogEnd:
-        """What a candidate must have: our log, or what we had of one that we gave up, if that was ahead."""
+        """The log end that a candidate must have: that of our log, or of a log that we dropped, if it was ahead."""
         return max(self.own_end, self._promised)
 
     @property
     def has_forgotten(self) -> bool:
-        """Whether we do not know what we once promised, and so neither vote nor are counted."""
+        """Whether we may have lost our promises, so that we neither vote nor count."""
         return self._promised == FORGOTTEN
 
     @property
     def is_blank(self) -> bool:
-        """Whether there is no entry here, and none is known to have been."""
+        """Whether there is no entry here, and none is known to have existed."""
         return self.log.end == NO_INDEX and self._promised in (NOTHING_PROMISED, FORGOTTEN)
 
     def remember(self) -> None:
-        """What we may have promised is in our log again. Whom we voted for in this term is not: nobody else gets it."""
+        """Take part again: our log holds all we may have acknowledged. Our vote of this term goes to the leader."""
         self._promised = NOTHING_PROMISED
         self.voted_for = self.leader_id
         self._persist()
 
     def found_group(self, last_term: int) -> None:
-        """Nobody has anything. A vote that we gave and forgot was one of these terms: take part from the next on."""
+        """Start in a new group. A vote that we lost was in a term up to `last_term`, so take part from the next on."""
         self._promised = NOTHING_PROMISED
         self.known_max_term = max(self.known_max_term, last_term + 1)
         self.raise_term()
 
     @property
     def durable(self) -> int:
-        """The last entry that may be answered for."""
+        """The last entry that may be acknowledged."""
         return self.synced if self.rules.sync_before_acknowledging else self.log.end
 
     def on_synced(self, index: int, generation: int) -> None:
@@ -210,13 +215,13 @@ class NodeState:
         self.log.append(entry, self.output)
 
     def cut(self, last_index: int) -> None:
-        """Drop what is behind an entry."""
+        """Drop all entries after `last_index`."""
         self._check_kept(last_index)
         self.log.cut(last_index, self.output)
         self._after_cut(last_index)
 
     def restart(self, entry: Entry) -> None:
-        """Drop the log and begin it again with an entry of the leader's."""
+        """Drop the log and restart it with an entry of the leader's."""
         self._check_kept(entry.index - 1)
         if self.voting_end != self._promised:
             self._promised = self.voting_end
@@ -224,8 +229,26 @@ class NodeState:
         self.log.restart(entry, self.output)
         self._after_cut(entry.index - 1)
 
+    def is_intact(self, entry: Entry) -> bool:
+        return self.config.is_intact(entry.body, entry.position)
+
+    def intact_entry(self, index: int) -> Entry | None:
+        """An existing entry; None if our copy is damaged, which is reported.
+
+        A majority holds a committed entry, so the group can continue without our copy. An uncommitted entry can never
+        be committed from our damaged copy: the node halts, so that another leads.
+        """
+        entry = self.log.entry(index)
+        if self.is_intact(entry):
+            return entry
+        problem = f"entry {index} of term {entry.term} is damaged here"
+        if index > self.committed:
+            raise LedgerHalted(f"{problem}, and is not committed", advice=_REFILL)
+        self.trouble = f"{problem}, and is not sent to followers: {_REFILL}"
+        return None
+
     def check_committed(self, pushed: Iterable[Entry]) -> None:
-        """A leader has everything that is committed: one that pushes something else in its place is not followed."""
+        """Halt if a leader pushes another entry in place of a committed one: a valid leader has all of those."""
         if not self.rules.keep_committed:
             return
         for entry in pushed:
@@ -234,7 +257,7 @@ class NodeState:
 
     def _check_kept(self, last_index: int) -> None:
         if last_index < self.committed and self.rules.keep_committed:
-            self._halt(f"{self.leader_id} wants the log cut behind entry {last_index}")
+            self._halt(f"{self.leader_id} wants the log cut after entry {last_index}")
 
     def _halt(self, why: str) -> NoReturn:
         raise LedgerHalted(
@@ -249,7 +272,7 @@ class NodeState:
             self._set_committed(self.log.end)
 
     def commit_up_to(self, index: int) -> None:
-        """Everything up to `index`, as far as it is here, is committed; the index only grows."""
+        """Raise the committed index to `index`, at most to the log's end; it never falls here."""
         index = min(index, self.log.end)
         if index > self.committed:
             self._set_committed(index)

@@ -1,11 +1,11 @@
-"""Handing the leadership to another node, as one call that goes through two.
+"""Handing the leadership to another node, as one call that passes through the leader and the transferee.
 
-    operator ──▶ leader: takes no proposals, calls the transferee with its last index
+    operator ──▶ leader: refuses proposals, calls the transferee with its last index
                     └──▶ transferee: waits until it has that entry, stands for election in the next term
                     ◀──  SUCCESS once it leads, TAKE_LEADERSHIP_FAILED if another does
-    operator ◀──  the same; also if the leader hears of the new one before the answer comes
+    operator ◀──  the same; also if the leader learns of the new leader before the answer arrives
 
-Either may give up at any time: the leader then takes proposals again, the transferee stays a follower.
+Either may time out: then the leader accepts proposals again, and the transferee stays a follower.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from flintlog.replication.ledger.core.interface import Role
-from flintlog.replication.ledger.core.messages import OURS, PeerResponse, ResponseCode, TransferRequest, TransferResponse
+from flintlog.replication.ledger.core.messages import (
+    OURS,
+    PeerResponse,
+    ResponseCode,
+    TransferRequest,
+    TransferResponse,
+)
 from flintlog.replication.ledger.core.state import NodeState
 
 CATCH_UP_MS: Final = 1_000
@@ -23,7 +29,7 @@ TRANSFER_MS: Final = 5_000
 
 @dataclass(slots=True)
 class _Handing:
-    """We lead, or did, and another is to."""
+    """We lead, or led, and hand over to another node."""
 
     answer_to: int
     to: str
@@ -32,7 +38,7 @@ class _Handing:
 
 @dataclass(slots=True)
 class _Taking:
-    """We are to lead in `term`, and stand once we have the entry of `index`."""
+    """We take over in `term`, and stand for election once we have the entry at `index`."""
 
     answer_to: int
     index: int
@@ -43,7 +49,7 @@ class _Taking:
 
 
 class Transfer:
-    """Both ends of a transfer; a node is at most at one of each."""
+    """Both ends of a transfer. A node takes part in at most one of each."""
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
@@ -118,7 +124,7 @@ class Transfer:
         self.look()
 
     def look(self) -> None:
-        """Called at each end of a step: the log may have grown, and time passed."""
+        """Stand for election, or end a transfer. Called at the end of each step."""
         state, taking, handing = self._state, self._taking, self._handing
         if handing is not None and state.now_ms >= handing.deadline_ms:
             self._end_handing(ResponseCode.TIMEOUT)

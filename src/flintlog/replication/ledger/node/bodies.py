@@ -1,7 +1,7 @@
-"""The JSON bodies of DLedger's calls: their names, and what may stand in them.
+"""The JSON bodies of DLedger's calls: field names and allowed values.
 
-What has its default is not written, so the defaults are those of Java's classes. `dialect`, `xTerm` and `xIndex`, a
-vote's `start`, a push's `endIndex` and `forgotten` in its answer are ours; Java ignores them.
+A field with its default value is not written, so the defaults are those of Java's classes. `dialect`, `xTerm` and
+`xIndex`, a vote's `start`, a push's `endIndex` and `forgotten` in its answer are flintlog's own; Java ignores them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ MAX_BATCH_ENTRIES = 65_536
 
 Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Long = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
-"""A term, an index or a position; -1 is one that is not there."""
+"""A term, an index or a position; -1 means none."""
 Term = Annotated[int, msgspec.Meta(ge=-1, le=2**40)]
-"""With a new leader every millisecond a group is here after 34 years; a larger one is forged, and would end it."""
+"""With a new leader every millisecond a group needs 34 years to reach the limit. A larger term is forged."""
 EntryTerm = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 Place = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, msgspec.Meta(max_length=255)]
 
 
 class EntryBody(msgspec.Struct, kw_only=True):
-    """An entry. The two checksums are never computed by anyone."""
+    """An entry. Neither Java nor flintlog computes the two checksums."""
 
     magic: Int
     size: Int
@@ -40,7 +40,7 @@ class EntryBody(msgspec.Struct, kw_only=True):
 
 
 class Base(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """What every body has; a heartbeat and its answer have nothing else."""
+    """The fields of every body; a heartbeat and its answer have no others."""
 
     group: Name | None = None
     local_id: Name | None = None
@@ -52,7 +52,7 @@ class Base(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
 
 
 class Vote(Base, kw_only=True, rename="camel", omit_defaults=True):
-    """A candidate's question."""
+    """A candidate's request."""
 
     ledger_end_index: Long = NO_INDEX
     ledger_end_term: Term = NO_TERM
@@ -66,7 +66,7 @@ class VoteAnswer(Base, kw_only=True, rename="camel", omit_defaults=True):
 
 
 class Push(Base, kw_only=True, rename="camel", omit_defaults=True):
-    """The leader's log, or what it has committed."""
+    """The leader's entries, or its committed index."""
 
     type: PushType = PushType.APPEND
     commit_index: Long = NO_INDEX
@@ -88,7 +88,7 @@ class PushAnswer(Base, kw_only=True, rename="camel", omit_defaults=True):
 
 
 class Transfer(Base, kw_only=True, rename="camel", omit_defaults=True):
-    """Somebody else is to lead."""
+    """A leadership transfer."""
 
     transfer_id: Name
     transferee_id: Name
@@ -103,14 +103,14 @@ class Append(Base, kw_only=True, rename="camel", omit_defaults=True):
 
 
 class AppendAnswer(Base, kw_only=True, rename="camel", omit_defaults=True):
-    """Where the last of them is."""
+    """The place of the last entry."""
 
     index: Long = NO_INDEX
     pos: Long = NO_INDEX
 
 
 class Get(Base, kw_only=True, rename="camel", omit_defaults=True):
-    """A client's question for an entry."""
+    """A client's request for an entry."""
 
     begin_index: Long = NO_INDEX
     max_size: Int = 0
@@ -123,6 +123,6 @@ class GetAnswer(Base, kw_only=True, rename="camel", omit_defaults=True):
 
 
 class MetadataAnswer(Base, kw_only=True, rename="camel", omit_defaults=True):
-    """Who leads, and where all nodes are."""
+    """The leader, and the addresses of all nodes."""
 
     peers: dict[Name, Name] | None = None

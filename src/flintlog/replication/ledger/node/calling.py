@@ -1,9 +1,9 @@
-"""The line to one peer: calls go out, answers are found by their opaque, a broken connection is made again.
+"""The connection to one peer: sends calls, matches answers by their opaque, and reconnects after a break.
 
-A connection on which nothing was heard while calls were due is given up: after a partition a new one works at once, an
-old one waits for TCP. While a connection is being made a few calls wait for it. A call that cannot be sent, is not
-answered in time, or whose connection breaks, has failed: nobody sends it again here, because the state machine knows
-better what to say next.
+A connection without any answer while calls timed out is closed: after a partition a new one works at once, while an old
+one waits for TCP. A few calls wait while the connection is being made. A call that cannot be sent, is not answered in
+time, or whose connection breaks, has failed. It is not sent again here, because the state machine decides what to send
+next.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CALL_TIMEOUT_S: Final = 3.0
 CONNECT_TIMEOUT_S: Final = 3.0
 MAX_WAITING_CALLS: Final = 64
 MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
-"""A peer that reads nothing gets no more than this put into its socket's buffer."""
+"""Calls fail when a peer does not read and its socket's buffer holds more than this."""
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 
@@ -42,7 +42,7 @@ class _Open:
 
 
 class PeerLine:
-    """Calls to one peer. For one loop; `report` gets every answer and every failure, and is never called by `send`."""
+    """Calls to one peer, for one loop. `report` gets every answer and every failure; `send` never calls it directly."""
 
     def __init__(self, peer: str, address: str, envelope: Envelope, report: Report) -> None:
         host, _, port = address.rpartition(":")
@@ -81,13 +81,13 @@ class PeerLine:
             self._waiting.append(call)
 
     def flush(self) -> None:
-        """Hand everything that was sent since the last time to the socket, in one write."""
+        """Write all calls since the last flush to the socket at once."""
         if self._out and self._transport is not None:
             self._transport.write(b"".join(self._out))
         self._out.clear()
 
     async def close(self) -> None:
-        """Close the connection; nothing is reported any more."""
+        """Close the connection; from then on nothing is reported."""
         self._is_closed = True
         self._sweep.cancel()
         if self._connecting is not None:
@@ -134,7 +134,7 @@ class PeerLine:
             self._report(CallFailed(self.peer, call.call_id))
 
     def lost(self, transport: asyncio.BaseTransport, reason: str) -> None:
-        """The connection broke: what was open on it has failed."""
+        """Fail the open calls of a connection that broke."""
         if transport is not self._transport:
             return
         self._transport = None
@@ -155,18 +155,18 @@ class PeerLine:
         self._open[opaque] = _Open(call, code, self._loop.time() + CALL_TIMEOUT_S)
 
     def take(self, frame: Command) -> None:
-        """An answer came; a FormatError if it is none."""
+        """Handle an answer; FormatError if it is malformed."""
         self._heard_at = self._loop.time()
         known = self._open.pop(frame.opaque, None) if frame.is_response else None
         if known is None:
-            return  # too late, or never asked for
+            return  # too late, or not an answer to a call of ours
         self._report(Answered(self.peer, known.call.call_id, parse_peer_response(known.code, frame.body)))
 
     def _fail(self, call: Call) -> None:
         self._loop.call_soon(self._report, CallFailed(self.peer, call.call_id))
 
     def _fail_late(self) -> None:
-        """Opaques are in the order of their calls, and so of their due times."""
+        """Fail the calls that are due. `_open` is in the order of the calls, and so of their due times."""
         now = self._loop.time()
         late: list[int] = []
         for opaque, each in self._open.items():
@@ -176,12 +176,12 @@ class PeerLine:
         for opaque in late:
             self._report(CallFailed(self.peer, self._open.pop(opaque).call.call_id))
         if late and self._transport is not None and now - self._heard_at >= CALL_TIMEOUT_S:
-            self._transport.abort()  # cut off without a word: TCP's retries come ever later
+            self._transport.abort()  # perhaps a partition: TCP's own retries have growing pauses
         self._sweep = self._loop.call_later(1.0, self._fail_late)
 
 
 class _Answers(asyncio.Protocol):
-    """What comes back on one connection."""
+    """Receives the answers of one connection."""
 
     def __init__(self, line: PeerLine) -> None:
         self._line = line

@@ -1,7 +1,7 @@
 """A node's storage in DLedger's files (`flintlog.store.ledger.ledger_files`), with its newest entries in memory.
 
-A leader reads every entry once for each follower, and a follower compares what comes twice, nearly always among the
-last few thousand: those are kept, up to `RECENT_BYTES`, and nothing else is read from the files.
+A leader reads every entry once per follower, and a follower compares duplicates, nearly always among the last few
+thousand entries. Those are kept in memory, up to `RECENT_BYTES`; older ones are read from the files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RECENT_BYTES: Final = 16 * 1024 * 1024
 
 
 class FileLog:
-    """The `LedgerLog` of some files."""
+    """A `LedgerLog` over files."""
 
     def __init__(self, files: LedgerFiles) -> None:
         self._files = files
@@ -40,11 +40,11 @@ class FileLog:
         return self._files.end_position
 
     def term_of(self, index: int) -> int:
-        """The term of an entry that is there."""
+        """The term of an existing entry."""
         return self._files.term_of(index)
 
     def entry(self, index: int) -> Entry:
-        """An entry that is there."""
+        """An existing entry."""
         recent = self._recent
         if recent and recent[0].index <= index <= recent[-1].index:
             return recent[index - recent[0].index]
@@ -52,11 +52,11 @@ class FileLog:
         return Entry(head.index, head.term, head.position, body, channel=head.channel)
 
     def place(self, position: int, size: int) -> int:
-        """Where an entry of this size lies that follows one which ended at `position`."""
+        """The position of an entry of this size after one that ends at `position`."""
         return self._files.place(position, size)
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write entries behind the last one."""
+        """Write entries after the last one."""
         self._files.append([(_head(entry), entry.body) for entry in entries])
         for entry in entries:
             self._recent.append(entry)
@@ -65,7 +65,7 @@ class FileLog:
             self._recent_bytes -= self._recent.popleft().size
 
     def truncate(self, truncation: Truncation) -> None:
-        """Cut the files, and forget what was behind the cut."""
+        """Cut the files, and drop the entries after the cut from memory."""
         if truncation.restart_position is not None:
             self._files.restart(truncation.restart_position, truncation.last_index + 1)
             self._recent.clear()
@@ -81,10 +81,10 @@ def _head(entry: Entry) -> EntryHead:
 
 
 class FileStorage:
-    """One node's files, which are loaded. `sync` and `save_committed` may run in another thread."""
+    """One node's loaded files. `sync` and `save_committed` may run in another thread."""
 
     def __init__(self, files: LedgerFiles, *, is_new: bool = False) -> None:
-        """`is_new`: somebody knows that a member without a log never had one, or that it is given up."""
+        """`is_new`: the operator knows that a member without a log never had one, or gives up the lost one."""
         self.files = files
         self.log = FileLog(files)
         found, promise = files.state.load_vote(), files.state.load_promise()
@@ -94,13 +94,13 @@ class FileStorage:
             files.state.save_promise(None)
         elif not is_new and promise is None and files.end == NO_INDEX:
             promised = FORGOTTEN
-            files.state.save_promise(LedgerPromise(*FORGOTTEN))  # before the first entry could make it look filled
+            files.state.save_promise(LedgerPromise(*FORGOTTEN))  # before the first entry hides that the log was lost
         self.hard_state = HardState(found.term, found.vote, promised)
         self.committed = files.state.load_checkpoint().committed_index
         self.max_entry_bytes = min(files.data.segment_size - ENTRY_END_RESERVE, MAX_ENTRY_SIZE)
 
     def save_hard_state(self, state: HardState) -> None:
-        """Write term and vote, and what was promised; durable when this returns."""
+        """Write term, vote and promise; durable when this returns."""
         if state.promised != self.hard_state.promised:
             is_promised = state.promised != NOTHING_PROMISED
             self.files.state.save_promise(LedgerPromise(*state.promised) if is_promised else None)
@@ -116,7 +116,7 @@ class FileStorage:
         self.log.append(entries)
 
     def sync(self) -> None:
-        """Make durable what was written."""
+        """Make the written entries durable."""
         self.files.sync()
 
     def save_committed(self, index: int) -> None:

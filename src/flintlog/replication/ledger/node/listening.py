@@ -1,9 +1,8 @@
-"""The port of a ledger's node: who may connect, what is read from a connection, and when its answers go out.
+"""The port of a ledger node: accepts connections, reads requests, and sends answers.
 
-Only the configured peers are heard. Whoever connects from another address, speaks for another node, names another
-group or node, or sends what is no frame or no body of DLedger's, is refused: the connection is closed and the address
-logged once. A connection with too many open requests, or one that does not read its answers, is not read from until
-that is better.
+Only the configured peers are accepted. A connection from another address is refused. So is one that speaks for another
+node, names another group or node, or sends a malformed frame or body: it is closed, and its address logged once.
+Reading pauses on a connection with too many open requests, or whose peer does not read its answers.
 """
 
 from __future__ import annotations
@@ -29,7 +28,13 @@ from flintlog.replication.ledger.core.messages import (
     ResponseCode,
     TransferRequest,
 )
-from flintlog.replication.ledger.node.wire import FRAME_SUCCESS, Envelope, encode_refusal, encode_response, parse_request
+from flintlog.replication.ledger.node.wire import (
+    FRAME_SUCCESS,
+    Envelope,
+    encode_refusal,
+    encode_response,
+    parse_request,
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +45,9 @@ MAX_COMPLAINTS: Final = 1_000
 MAX_CONNECTIONS: Final = 512
 MAX_CONNECTIONS_A_HOST: Final = 128
 MAX_OPEN_BYTES: Final = 64 * 1024 * 1024
-"""Of the requests of one connection that have no answer yet; then it is not read from."""
+"""The limit for unanswered requests of one connection; above it reading pauses."""
 _VARYING: Final = re.compile(r"'[^']*'|\d+")
-"""What differs between two refusals of the same kind."""
+"""The text that differs between two refusals of the same kind."""
 _LOOK_UP_INTERVAL_S: Final = 1.0
 
 _CODES: Final = frozenset(int(code) for code in RequestCode)
@@ -51,7 +56,7 @@ Deliver = Callable[["Question"], None]
 
 
 class Question:
-    """A request that came, and the way back for its answer."""
+    """A request, and the connection for its answer."""
 
     __slots__ = ("_connection", "_envelope", "_frame", "request", "sender")
 
@@ -63,7 +68,7 @@ class Question:
         self.request = request
 
     def answer(self, response: Response) -> None:
-        """Send the answer, with the connection's next flush."""
+        """Send the answer with the connection's next flush."""
         self._connection.answer(self._frame, encode_response(response, self._envelope.turned()))
 
     def refuse(self, response: Response, what: str) -> None:
@@ -74,7 +79,7 @@ class Question:
 
 
 class PeerHosts:
-    """Which addresses the configured peers have. A name is looked up again when somebody unknown comes."""
+    """The addresses of the configured peers. Names are looked up again when an unknown address connects."""
 
     def __init__(self, peers: Mapping[str, str]) -> None:
         self._names = {peer: address.rpartition(":")[0].strip("[]") for peer, address in peers.items()}
@@ -82,7 +87,7 @@ class PeerHosts:
         self._looked_up_at = float("-inf")
 
     async def look_up(self) -> None:
-        """Find the addresses of every peer; a name that cannot be found keeps those it had."""
+        """Look up the addresses of every peer; a name that cannot be resolved keeps its old ones."""
         loop = asyncio.get_running_loop()
         self._looked_up_at = loop.time()
         for peer, name in self._names.items():
@@ -94,7 +99,7 @@ class PeerHosts:
             self._known[peer] = frozenset(str(each[4][0]) for each in found)
 
     def look_up_again(self) -> None:
-        """Look the names up once more, unless that was done just now."""
+        """Look the names up again, unless that was done within the last second."""
         loop = asyncio.get_running_loop()
         if loop.time() - self._looked_up_at >= _LOOK_UP_INTERVAL_S:
             self._looked_up_at = loop.time()
@@ -110,7 +115,7 @@ class PeerHosts:
 
 
 class LedgerListener:
-    """Hands every request that is meant for this node to `deliver`, in the loop that `start` was called in."""
+    """Passes every request for this node to `deliver`, in the loop that `start` was called in."""
 
     def __init__(
         self,
@@ -122,7 +127,7 @@ class LedgerListener:
         peers_only: bool = True,
         takes_appends: bool = True,
     ) -> None:
-        """Without `takes_appends` clients cannot append: the entries of a store are its own records."""
+        """Without `takes_appends` clients cannot append: a store's entries are its own records."""
         self.group = group
         self.self_id = self_id
         self.peers = dict(peers)
@@ -136,7 +141,7 @@ class LedgerListener:
         self._complained: set[str] = set()
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; the port, which is a free one when 0 was asked for."""
+        """Listen; returns the port (a free one for 0)."""
         await self.hosts.look_up()
         loop = asyncio.get_running_loop()
         with naming_the_port(host, port):
@@ -153,17 +158,17 @@ class LedgerListener:
             self._server = None
 
     def flush(self) -> None:
-        """Send what was answered since the last time: one write a connection, however many answers."""
+        """Send all answers since the last flush, with one write per connection."""
         dirty, self._dirty = self._dirty, set()
         for connection in dirty:
             connection.flush()
 
     def has_answers(self, connection: _Connection) -> None:
-        """Remember that a connection has something to send."""
+        """Note that a connection has answers to send."""
         self._dirty.add(connection)
 
     def complain(self, host: str, what: str) -> None:
-        """Log why a connection was closed; once for each address and reason, and for so many at most."""
+        """Log why a connection was closed: once per address and reason, and at most MAX_COMPLAINTS times."""
         complaint = f"{host} {_VARYING.sub('…', what)}"
         if complaint not in self._complained and len(self._complained) < MAX_COMPLAINTS:
             self._complained.add(complaint)
@@ -251,8 +256,8 @@ class _Connection(asyncio.Protocol):
 
     def _take(self, frame: Command) -> None:
         if frame.code not in _CODES:
-            told = f"request type {frame.code} not supported"
-            self._transport.write(encode_frame(frame.reply(REQUEST_CODE_NOT_SUPPORTED, remark=told)))
+            remark = f"request type {frame.code} not supported"
+            self._transport.write(encode_frame(frame.reply(REQUEST_CODE_NOT_SUPPORTED, remark=remark)))
             return
         envelope, request = parse_request(frame.code, frame.body)
         refusal = self._refusal(envelope, request)
@@ -273,15 +278,12 @@ class _Connection(asyncio.Protocol):
         if envelope.remote_id != mine.self_id:
             return ResponseCode.UNKNOWN_MEMBER, f"asked for the node {envelope.remote_id!r}, this is {mine.self_id!r}"
         if isinstance(request, AppendRequest) and not mine.takes_appends:
-            return (
-                ResponseCode.UNEXPECTED_ARGUMENT,
-                "wants to append to a store's ledger",
-            )
+            return ResponseCode.UNEXPECTED_ARGUMENT, "wants to append to a store's ledger"
         if not mine.peers_only or isinstance(request, AppendRequest | GetRequest | MetadataRequest):
             return None
         sender = envelope.local_id
         if not sender and isinstance(request, TransferRequest):
-            return None  # a client's: DLedger's own command line asks for it like that
+            return None  # from a client: DLedger's own command line sends no id
         if sender == mine.self_id or sender not in mine.peers:
             return ResponseCode.UNKNOWN_MEMBER, f"speaks for {sender!r}, which is no other node of the group"
         if not mine.hosts.has(sender, self.host):

@@ -1,7 +1,6 @@
-"""The ledger's log in memory: for simulations and tests, with the rules of the files for positions.
+"""The ledger's log in memory, for simulations and tests. Positions follow the rules of the files.
 
-An entry needs its size and eight bytes more in a file, for the blank that closes it; if they are not there it begins
-the next file.
+An entry needs its size plus eight bytes in a file, for the closing blank; if they do not fit, it starts the next file.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from flintlog.replication.ledger.core.messages import Entry
 
 
 def place_entry(position: int, size: int, file_size: int) -> int:
-    """Where an entry lies that follows one which ended at `position`."""
+    """The position of an entry after one that ends at `position`."""
     rest = file_size - position % file_size
     return position if size + ENTRY_END_RESERVE <= rest else position + rest
 
 
 class MemoryLog:
-    """A `LedgerLog` that can also be written."""
+    """A writable `LedgerLog`."""
 
     def __init__(self, file_size: int = 1 << 30, entries: Iterable[Entry] = (), *, start: int = 0) -> None:
         self._file_size = file_size
@@ -53,11 +52,11 @@ class MemoryLog:
         return place_entry(position, size, self._file_size)
 
     def entries(self) -> list[Entry]:
-        """All of them, as a copy."""
+        """A copy of all entries."""
         return list(self._entries)
 
     def apply(self, output: Output) -> None:
-        """Do what a step asks for: the truncation, then the entries."""
+        """Apply a step's truncation, then its entries."""
         if output.truncation is not None:
             self._truncate(output.truncation)
         for entry in output.entries:
@@ -66,7 +65,7 @@ class MemoryLog:
             self._entries.append(entry)
 
     def delete_before(self, index: int) -> None:
-        """Let the log begin with `index`, as retention does."""
+        """Delete entries before `index`, as retention does."""
         del self._entries[: index - self.begin]
 
     def _truncate(self, truncation: Truncation) -> None:

@@ -1,16 +1,16 @@
 """One node of a DLedger group: sockets, files and a clock around the state machine.
 
-    requests of peers ─┐                      ┌─▶ term and vote, cuts    durable before anything else is done
+    requests of peers ─┐                      ┌─▶ term and vote, cuts    durable before the next action
     answers, ticks    ─┼─▶ turn: core.step ───┼─▶ entries                page cache, then one sync for all of the turn
-    proposals         ─┘                      └─▶ calls, answers         one write a connection
+    proposals         ─┘                      └─▶ calls, answers         one write per connection
 
-All that came while the loop was busy is one turn. Entries are synced in a thread of their own, so that heartbeats and
-more entries go on meanwhile; what is written during a sync is covered by the next one. The core counts and answers for
-entries only when their sync is told to it. When a file cannot be written or the core refuses to go on, the node halts:
-it closes its port and every connection, and `halted` says why.
+One turn handles all events that arrived while the loop was busy. Entries are synced in a separate thread, so that
+heartbeats and more entries continue meanwhile; entries written during a sync are covered by the next one. The core
+counts and acknowledges entries only after `Synced`. When a file cannot be written or the core raises, the node halts:
+it closes its port and every connection, and `halted` holds the reason.
 
-Everything here belongs to the loop that `start` was called in, but `propose_from_thread` and the properties, which any
-thread may use.
+Everything runs in the loop that `start` was called in, except `propose_from_thread`, `hand_over` and the properties,
+which any thread may use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from typing import Final, TypeVar
 
 from flintlog.errors import FlintlogError, LedgerHalted
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
-from flintlog.replication.ledger.node.calling import PeerLine
 from flintlog.replication.ledger.core.core import LedgerCore, PeerView
 from flintlog.replication.ledger.core.interface import (
     Answered,
@@ -43,7 +42,6 @@ from flintlog.replication.ledger.core.interface import (
     Synced,
     Tick,
 )
-from flintlog.replication.ledger.node.listening import LedgerListener, Question
 from flintlog.replication.ledger.core.messages import (
     NO_TERM,
     AppendRequest,
@@ -55,6 +53,8 @@ from flintlog.replication.ledger.core.messages import (
     TransferRequest,
     TransferResponse,
 )
+from flintlog.replication.ledger.node.calling import PeerLine
+from flintlog.replication.ledger.node.listening import LedgerListener, Question
 from flintlog.replication.ledger.node.storage import LedgerStorage
 from flintlog.replication.ledger.node.syncing import EntrySync
 from flintlog.replication.ledger.node.wire import Envelope
@@ -65,14 +65,14 @@ T = TypeVar("T")
 TICK_S: Final = 0.01
 CHECKPOINT_INTERVAL_S: Final = 3.0
 MAX_PROPOSED_BYTES: Final = 64 * 1024 * 1024
-"""Bodies that wait for the next turn; a proposal beyond it is refused as LEADER_PENDING_FULL."""
+"""The limit for bodies that wait for the next turn; a proposal above it is refused as LEADER_PENDING_FULL."""
 
 OnAnswer = Callable[[Response], None]
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerStatus:
-    """A node as it is now; `peers` is what a leader knows of the others."""
+    """The present state of a node; `peers` is a leader's view of the others."""
 
     self_id: str
     role: Role
@@ -86,18 +86,20 @@ class LedgerStatus:
     connected: tuple[str, ...]
     halted: str | None
     is_voting: bool = True
-    """Not as long as it has no log and may have had one."""
+    """False while it has no log and may have lost one."""
     trouble: str | None = None
+    refused_count: int = 0
+    """Entries that arrived damaged from peers."""
 
 
 class LedgerListeners:
-    """What a node tells; to be overridden. Called in the node's loop, so nothing here may take its time."""
+    """A node's callbacks, to be overridden. They are called in the node's loop, so they must be quick."""
 
     def on_role(self, change: RoleChange) -> None:
-        """The node leads, follows or stands for election now."""
+        """The role, the leader or the term has changed."""
 
     def on_committed(self, index: int) -> None:
-        """Everything up to this entry is committed, and written here."""
+        """All entries up to this one are committed, and written here."""
 
     def on_halted(self, error: FlintlogError) -> None:
         """The node has stopped for good."""
@@ -105,7 +107,7 @@ class LedgerListeners:
 
 @dataclass(frozen=True, slots=True)
 class _HandedOver:
-    """A proposal of another thread's; it is the loop's once it was claimed."""
+    """A proposal of another thread; the loop owns it once it has claimed it."""
 
     bodies: tuple[bytes, ...]
     term: int | None
@@ -114,7 +116,7 @@ class _HandedOver:
 
 
 class LedgerNode:
-    """A node over its storage, which it does not close."""
+    """A node over a storage, which its caller closes."""
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class LedgerNode:
         random: Random | None = None,
         takes_appends: bool = True,
     ) -> None:
-        """Without `takes_appends` only `propose` appends, and no client over the network."""
+        """Without `takes_appends`, clients cannot append over the network; only local proposals append."""
         self.group = group
         self.config = config
         self.halted: FlintlogError | None = None
@@ -186,7 +188,7 @@ class LedgerNode:
         self._timers["checkpoint"] = self._loop.call_later(CHECKPOINT_INTERVAL_S, self._save_committed)
 
     async def stop(self) -> None:
-        """Take part no more. What is written is synced, and how far the group agreed is saved."""
+        """Leave the group. Written entries are synced, and the committed index is saved."""
         if self._is_stopped:
             if self._halting is not None:
                 await self._halting
@@ -209,15 +211,15 @@ class LedgerNode:
                 handed.on_answer(refused)
 
     def halt(self, error: Exception) -> None:
-        """Stop for good, in the loop: something failed that the group must not rely on."""
+        """Stop for good after a failure, so that the group does not rely on this node. Called in the loop."""
         if self._is_stopped:
             return
-        told = error if isinstance(error, FlintlogError) else LedgerHalted(f"the node failed: {error!r}")
-        self.halted = told
-        log.error("the node %s of the group %s has stopped: %s", self.config.self_id, self.group, told)
+        halted = error if isinstance(error, FlintlogError) else LedgerHalted(f"the node failed: {error!r}")
+        self.halted = halted
+        log.error("the node %s of the group %s has stopped: %s", self.config.self_id, self.group, halted)
         self._close_down(ResponseCode.DISK_ERROR)
         self._halting = self._loop.create_task(self._leave())
-        self._listeners.on_halted(told)
+        self._listeners.on_halted(halted)
 
     async def _leave(self) -> None:
         await self._close_sockets()
@@ -228,7 +230,7 @@ class LedgerNode:
         for line in self._lines.values():
             await line.close()
 
-    # ------------------------------------------------------------------ what others see
+    # ------------------------------------------------------------------ state
 
     @property
     def role(self) -> Role:
@@ -247,7 +249,7 @@ class LedgerNode:
         return self._storage.committed if self._core is None else self._core.committed
 
     def status(self) -> LedgerStatus:
-        """Everything about the node, for people and metrics."""
+        """The whole state of the node, for people and metrics."""
         core, ledger = self._running, self._storage.log
         return LedgerStatus(
             self.config.self_id,
@@ -263,18 +265,19 @@ class LedgerNode:
             None if self.halted is None else str(self.halted),
             core.is_voting,
             core.trouble,
+            core.refused_count,
         )
 
-    # ------------------------------------------------------------------ asking the node
+    # ------------------------------------------------------------------ proposals
 
     async def propose(self, *bodies: bytes) -> AppendResponse:
-        """Append entries; the answer comes when they are committed, or says why they are not (yet)."""
+        """Append entries; returns when they are committed, or with the reason why they are not (yet)."""
         answer: asyncio.Future[AppendResponse] = self._loop.create_future()
         self._propose(bodies, lambda response: _settle(answer, response))
         return await answer
 
     def propose_from_thread(self, *bodies: bytes, term: int | None = None) -> Future[AppendResponse]:
-        """The same for any thread; with a term in that term or not at all. Proposals of one thread keep their order."""
+        """The same from any thread; with a `term`, only in that term. One thread's proposals keep their order."""
         answer: Future[AppendResponse] = Future()
         self.hand_over(bodies, answer, lambda response: response, term)
         return answer
@@ -282,10 +285,10 @@ class LedgerNode:
     def hand_over(
         self, bodies: Sequence[bytes], answer: Future[T], read: Callable[[AppendResponse], T], term: int | None
     ) -> None:
-        """The same for a future of the caller's, which is set to what `read` makes of the answer.
+        """The same for a future of the caller, which is set to `read(answer)`.
 
-        Until the node takes the proposal, the future can be cancelled, and the entries are in no log then. So a caller
-        that was interrupted in here can find out whether there will be an answer.
+        Until the node takes the proposal, the future can be cancelled; then its entries are in no log. So a caller that
+        was interrupted in here can find out whether there will be an answer.
         """
         claim = answer.set_running_or_notify_cancel
         self._from_threads.append(
@@ -354,7 +357,7 @@ class LedgerNode:
         return int(self._loop.time() * 1000)
 
     def _tick(self) -> None:
-        # The thread that proposed may have been interrupted by a signal before it woke the loop.
+        # A signal may have interrupted a proposing thread before it woke the loop.
         self._take_from_threads()
         self._take(Tick())
         self._timers["tick"] = self._loop.call_later(TICK_S, self._tick)
@@ -394,7 +397,7 @@ class LedgerNode:
         try:
             for event in events:
                 self._carry_out(core.step(event, now_ms))
-        except Exception as error:  # noqa: BLE001 (a step half-done: nothing that follows could be trusted)
+        except Exception as error:  # noqa: BLE001 (after an incomplete step no later one can be trusted)
             self.halt(error)
             return
         self._sync.start_if_due()
@@ -404,7 +407,7 @@ class LedgerNode:
 
     def _carry_out(self, output: Output) -> None:
         storage = self._storage
-        self._tell_trouble()
+        self._report_trouble()
         if output.hard_state is not None:
             storage.save_hard_state(output.hard_state)
         if output.truncation is not None:
@@ -424,16 +427,18 @@ class LedgerNode:
             log.info("the node %s is %s in term %d", self.config.self_id, output.role.role.name, output.role.term)
             self._listeners.on_role(output.role)
 
-    def _tell_trouble(self) -> None:
+    def _report_trouble(self) -> None:
         trouble = self._running.trouble
         if trouble != self._trouble:
             self._trouble = trouble
-            log.warning("the node %s of the group %s: %s", self.config.self_id, self.group, trouble)
+            level = logging.INFO if trouble is None else logging.WARNING
+            text = trouble or "the trouble is over"
+            log.log(level, "the node %s of the group %s: %s", self.config.self_id, self.group, text)
 
     def _answer(self, number: int, response: Response) -> None:
         question = self._questions.pop(number, None)
         if question is not None and isinstance(response, PushResponse) and response.code is ResponseCode.DISK_ERROR:
-            question.refuse(response, "sent an entry that has another place here: are the sizes of its files others?")
+            question.refuse(response, "sent an entry that has another position here: do its files have another size?")
             return
         if question is not None:
             question.answer(response)

@@ -1,10 +1,10 @@
-"""Settings and offsets of a group whose leader is a Java broker: it shares nothing in the log, so it is asked.
+"""Copies settings and offsets from a leader that is a Java broker, which does not share them in the log.
 
-    every POLL_S, while a member leads whose broker's port is known:
+    every POLL_S, while the leader is a broker whose port is known:
         topics, groups, consumer offsets, delay offsets, request modes ──▶ the `config` folder
 
-These are the requests by which RocketMQ's own slaves follow (`flintlog.replication.ha.metadata`). When one of ours
-leads again it brings what was taken here to the group.
+RocketMQ's own slaves send the same requests (`flintlog.replication.ha.metadata`). When a flintlog member leads again,
+it shares the copied settings with the group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaderPoll:
-    """Asks whoever leads, if that is one of these brokers. For one asyncio loop."""
+    """Asks the leader, if it is one of these brokers. For one asyncio loop."""
 
     def __init__(
         self, store: Store, leader: Callable[[], str | None], brokers: Mapping[str, str], *, poll_s: float = POLL_S
@@ -55,15 +55,15 @@ class LeaderPoll:
             except FlintlogError as failure:
                 if str(failure) != self._trouble:
                     self._trouble = str(failure)
-                    log.warning("the leader's settings cannot be followed: %s", failure)
+                    log.warning("the leader's settings cannot be copied: %s", failure)
             await asyncio.sleep(self._poll_s)
 
     async def ask(self) -> None:
-        """Once, if a broker leads that can be asked."""
+        """Ask once, if the leader is a known broker."""
         leader = self._leader()
         follower = None if leader is None else self._followers.get(leader)
         if follower is None:
             return
-        told = await follower.ask_all()
+        received = await follower.ask_all()
         if self._leader() == leader:
-            await asyncio.to_thread(self._store.take_polled, lambda: follower.write_all(told))
+            await asyncio.to_thread(self._store.take_polled, lambda: follower.write_all(received))

@@ -1,14 +1,14 @@
-"""What a ledger's node needs of its disk, and the same in memory for tests.
+"""The storage interface of a ledger node, and an implementation in memory for tests.
 
-    hard_state, committed   what was found at the start
-    max_entry_bytes         what a file can hold
+    hard_state, committed   the values found at the start
+    max_entry_bytes         the largest entry that fits into a file
     save_hard_state         durable when it returns
-    truncate                durable when it returns; never while `sync` runs
-    write                   into the page cache: there for every reader, not yet for ever
-    sync                    what was written before the call is durable when it returns
-    save_committed          how far the group was known to agree; a hint, so a crash may lose it
+    truncate                durable when it returns; never called while `sync` runs
+    write                   into the page cache: readable at once, not durable yet
+    sync                    entries written before the call are durable when it returns
+    save_committed          the known committed index; a hint, so a crash may lose it
 
-`sync` and `save_committed` are called from a thread of their own, one at a time, while `write` may go on in the loop's.
+A separate thread calls `sync` and `save_committed`, one at a time, while the loop may call `write`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Protocol
 
 from flintlog.format.ledger_entry import ENTRY_END_RESERVE, MAX_ENTRY_SIZE, NO_INDEX
 from flintlog.replication.ledger.core.interface import HardState, LedgerLog, Output, Truncation
-from flintlog.replication.ledger.node.memory_log import MemoryLog
 from flintlog.replication.ledger.core.messages import Entry
+from flintlog.replication.ledger.node.memory_log import MemoryLog
 
 
 class LedgerStorage(Protocol):
@@ -43,7 +43,7 @@ class LedgerStorage(Protocol):
 
 
 class MemoryStorage:
-    """Keeps everything as long as the object lives."""
+    """Keeps everything in memory."""
 
     def __init__(self, file_size: int = 1 << 30) -> None:
         self.log = MemoryLog(file_size)
@@ -64,11 +64,11 @@ class MemoryStorage:
         self.log.apply(Output(entries=list(entries)))
 
     def sync(self) -> None:
-        """There is nothing that could be lost."""
+        """Do nothing."""
 
     def save_committed(self, index: int) -> None:
         """Remember it."""
         self.committed = index
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""

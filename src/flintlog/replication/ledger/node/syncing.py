@@ -1,6 +1,6 @@
-"""Making a node's entries durable: one sync at a time, in a thread of its own, each for all that was written before it.
+"""Makes a node's entries durable: one sync at a time, in a separate thread, each for all entries written before it.
 
-What is written while a sync runs waits for the next one, which begins as soon as this one has ended. So the busier the
+Entries written while a sync runs wait for the next one, which starts as soon as this one has ended. So the busier the
 node, the more entries share a sync.
 """
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class EntrySync:
-    """For one loop. `on_synced` and `on_failed` are called in it."""
+    """Syncs for one loop, in which `on_synced` and `on_failed` are called."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class EntrySync:
         self.generation = 0
 
     def start_if_due(self) -> None:
-        """Begin a sync if something was written and none runs."""
+        """Start a sync if entries were written and none runs."""
         if not self.is_dirty or self._running is not None:
             return
         self.is_dirty = False
@@ -48,17 +48,17 @@ class EntrySync:
         self._running.add_done_callback(lambda done: loop.call_soon_threadsafe(self._ended, done, event))
 
     def wait(self) -> None:
-        """Block until the thread has nothing to do: the log is about to be cut."""
+        """Block until the thread is idle, because the log is about to be cut."""
         self._executor.submit(_nothing).result()
 
     def save_committed(self, index: int) -> None:
-        """Write the checkpoint, if it has changed, when no sync runs."""
+        """Write the checkpoint after the running sync, if it has changed."""
         if index != self._saved_committed:
             self._saved_committed = index
             self._executor.submit(self._storage.save_committed, index).add_done_callback(_log_failure)
 
     async def stop(self, committed: int | None) -> None:
-        """End the thread; with a committed index everything is synced before, and the checkpoint written."""
+        """End the thread; with a committed index, first sync all entries and write the checkpoint."""
         self._is_stopped = True
         if committed is not None:
             await asyncio.get_running_loop().run_in_executor(self._executor, self._last_sync, committed)

@@ -3,9 +3,9 @@
     frame header   {"code": 51004, "opaque": 7, "flag": 0, …}          flag 1 and code 200 in a response
     body           {"group", "localId", "remoteId", "leaderId", "code", "term", … the fields of the call}
 
-Names and types of a body are those of `flintlog.replication.ledger.node.bodies`. Bytes are base64, what is null is left out,
-what is not known is ignored. Every number is checked to fit Java's types and every list and text to be of a sensible
-length; an entry must be as long as it says. `FormatError` names what is wrong, and nothing was done then.
+`flintlog.replication.ledger.node.bodies` defines the names and types of a body. Bytes are base64, null fields are left
+out, unknown fields are ignored. Every number must fit Java's type, every list and text has a bounded length, and an
+entry must have the length that it states. A `FormatError` names the fault.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import msgspec
 
 from flintlog.errors import FormatError
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, ENTRY_MAGIC, MAX_ENTRY_SIZE
-from flintlog.replication.ledger.node.node import bodies
 from flintlog.replication.ledger.core.messages import (
     AppendRequest,
     AppendResponse,
@@ -43,9 +42,10 @@ from flintlog.replication.ledger.core.messages import (
     VoteResponse,
     VoteResult,
 )
+from flintlog.replication.ledger.node import bodies
 
 FRAME_SUCCESS: Final = 200
-"""The code of every response's frame; how it went stands in the body."""
+"""The code of every response's frame; the body holds the result."""
 
 Body = TypeVar("Body", bound=bodies.Base)
 
@@ -54,14 +54,14 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Whose call this is: the group, who sends, who is meant. A client has no id."""
+    """The group, the sender and the receiver of a call. A client has no id."""
 
     group: str
     local_id: str
     remote_id: str
 
     def turned(self) -> Envelope:
-        """That of the answer."""
+        """The envelope of the answer."""
         return Envelope(self.group, self.remote_id, self.local_id)
 
 
@@ -127,7 +127,7 @@ def _push_body(request: PushRequest) -> bodies.Push:
 
 
 def parse_request(code: int, body: bytes) -> tuple[Envelope, Request]:
-    """Who asks whom, and what; a FormatError for a code or a body that is none of DLedger's."""
+    """Parse a request and its envelope; FormatError for an unknown code or a malformed body."""
     parse = _REQUEST_PARSERS.get(code)
     if parse is None:
         raise FormatError(f"a request with the unknown code {code}")
@@ -214,7 +214,7 @@ def encode_response(response: Response, envelope: Envelope) -> bytes:
 
 
 def encode_refusal(code: ResponseCode, envelope: Envelope) -> bytes:
-    """The body that answers a request which is not meant for this node; Java takes it as the answer to any."""
+    """The answer to a request that is not for this node; Java accepts it as the answer to any request."""
     return _sealed(bodies.Base(code=int(code)), envelope)
 
 

@@ -16,10 +16,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from flintlog import kernel
-from flintlog.disk.bell import Latch
+from flintlog.disk.bell import Bells, Latch
 from flintlog.errors import FlintlogError, ServiceNotEnabled, StoreInUse
 from flintlog.kernel import ScanStop
 from flintlog.store.dispatch.dispatcher import Dispatcher
@@ -48,7 +49,7 @@ class ExternalDispatcher(Dispatcher):
         self._patience_s = patience_ms / 1000
         self._read_only = read_only
         self._is_in_charge = not read_only
-        self._moved = threading.Condition()
+        self._moved = Bells()
         self._charging = threading.Lock()
         self._is_behind = False
         self._stopped = Latch()
@@ -113,7 +114,7 @@ class ExternalDispatcher(Dispatcher):
         except BaseException:
             self._side.release()
             raise
-        self._wake_waiting()
+        self._moved.ring()
 
     def _load(self) -> None:
         progress = self._side.load()
@@ -173,13 +174,16 @@ class ExternalDispatcher(Dispatcher):
             super().advance_and_wait()
             return
         self._show()
-        end, seen_at = self._readable_end(), time.monotonic()
-        with self._moved:
-            while self.position < end and not self._is_in_charge and not self._stopped.is_set():
-                if self._moved.wait(_LOOK_FOR_DISPATCHER_S) or self._side.has_dispatcher:
-                    seen_at = time.monotonic()
-                elif time.monotonic() - seen_at > self._patience_s:
-                    raise ServiceNotEnabled("nobody dispatches", advice="run: flintlog pipeline dispatch STORE")
+        end, before, seen_at = self._readable_end(), self.position, time.monotonic()
+        while not self._moved.wait_for(partial(self._is_through, end), _LOOK_FOR_DISPATCHER_S):
+            if self.position != before or self._side.has_dispatcher:
+                before, seen_at = self.position, time.monotonic()
+            elif time.monotonic() - seen_at > self._patience_s:
+                raise ServiceNotEnabled("nobody dispatches", advice="run: flintlog pipeline dispatch STORE")
+
+    def _is_through(self, end: int) -> bool:
+        """Whether nobody has to wait any more for what was put below `end`."""
+        return self.position >= end or self._is_in_charge or self._stopped.is_set()
 
     def _follow(self) -> None:
         failure = ""
@@ -210,7 +214,7 @@ class ExternalDispatcher(Dispatcher):
                     self._tell_between(start, progress.end)
             finally:
                 self._runner = None
-        self._wake_waiting()
+        self._moved.ring()
 
     def adopt(self, progress: Progress, moved: Sequence[QueueMark] | None = None) -> None:
         """Serve up to what was published; `moved` are the queues that have changed, all when nothing is known."""
@@ -266,13 +270,9 @@ class ExternalDispatcher(Dispatcher):
             else:
                 start = base + seen.end
 
-    def _wake_waiting(self) -> None:
-        with self._moved:
-            self._moved.notify_all()
-
     def _stop_following(self) -> None:
         self._stopped.set()
-        self._wake_waiting()
+        self._moved.ring()
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join()
