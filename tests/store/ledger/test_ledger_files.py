@@ -16,6 +16,7 @@ from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DamagedStore, FormatError, InvalidMessage, InvalidOffset
 from flintlog.format.ledger_entry import EntryHead
 from flintlog.format.ledger_state import LedgerCheckpoint, LedgerPromise, TermVote
+from flintlog.store.ledger import ledger_recovery
 from flintlog.store.ledger.ledger_files import LedgerFiles
 from flintlog.store.ledger.ledger_state import LedgerState
 
@@ -346,6 +347,31 @@ def test_a_wrong_byte_in_a_body_before_an_intact_entry_is_damage(tmp_path: Path)
     assert stored(tmp_path) == before
 
 
+def test_an_entry_that_a_writer_finishes_meanwhile_is_no_damage(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    grow(files, [b"x" * 100] * 40)
+    position = files.index_record(10).position
+    files.close()
+    looks: list[int] = []
+
+    def is_intact(body: bytes | memoryview, where: int) -> bool:
+        looks.append(where)
+        return where != position or looks.count(position) > 1
+
+    assert opened(tmp_path, is_intact=is_intact).end == 9, "the log's end when reading began"
+
+
+def test_a_blank_that_a_writer_finishes_meanwhile_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = opened(tmp_path)
+    grow(files, [b"x" * 200] * 60)
+    assert files.index_record(33).position == DATA_BYTES
+    files.close()
+    monkeypatch.setattr(ledger_recovery, "_is_blank", lambda view, place, limit: False)
+    assert opened(tmp_path).end == 32, "the log's end when reading began"
+
+
 def test_a_wrong_byte_in_the_blank_that_closes_a_file_is_damage(tmp_path: Path) -> None:
     files = opened(tmp_path)
     grow(files, [b"x" * 200] * 60)
@@ -354,7 +380,7 @@ def test_a_wrong_byte_in_the_blank_that_closes_a_file_is_damage(tmp_path: Path) 
     files.close()
     for place in range(8):
         path = overwrite(tmp_path, blank + place, b"\x55")
-        with pytest.raises(DamagedStore, match="entry 33 of the ledger is damaged, and entry 33 behind it"):
+        with pytest.raises(DamagedStore, match="entry 33 of the ledger is damaged, and entry 33 after it"):
             opened(tmp_path)
         sound = bytearray(path.read_bytes())
         sound[blank : blank + 8] = b"\xff" * 4 + (DATA_BYTES - blank).to_bytes(4, "big")

@@ -38,7 +38,7 @@ from flintlog.format.ledger_entry import (
     parse_entry_head,
 )
 from flintlog.store.ledger.ledger_state import REFILL_ADVICE
-from flintlog.store.ledger.ledger_tail import BodyCheck, find_entry_behind, was_written
+from flintlog.store.ledger.ledger_tail import BodyCheck, find_entry_after, goes_on_at, was_written
 from flintlog.store.log.segment_bytes import held
 
 LOOK_BACK_FILES: Final = 3
@@ -82,7 +82,7 @@ class LedgerRecovery:
     def run(self) -> LedgerEnd:
         end = self._find_end()
         self._check_committed(end)
-        self._check_behind(end)
+        self._check_tail(end)
         return end
 
     def _find_end(self) -> LedgerEnd:
@@ -180,16 +180,24 @@ class LedgerRecovery:
                 advice=REFILL_ADVICE,
             )
 
-    def _check_behind(self, end: LedgerEnd) -> None:
-        """Behind the end may lie what a loss of power tore, and nothing that was there for good."""
-        later = find_entry_behind(self._files, self._bad_position + 1, end.term, self._is_intact)
-        if later is not None and was_written(self._files, self._bad_position, end.end + 1, later.position):
-            raise DamagedStore(
-                f"entry {end.end + 1} of the ledger is damaged, and entry {later.index} behind it is whole",
-                path=self._directory,
-                offset=self._bad_position,
-                advice=REFILL_ADVICE,
-            )
+    def _check_tail(self, end: LedgerEnd) -> None:
+        """After the end may lie what a loss of power tore, and nothing that was written whole and is damaged now.
+
+        A read-only opening may run beside a writer. An entry that was bad when the chain was followed, and is whole
+        once a later one was found, was being written meanwhile: the log ended there when reading began.
+        """
+        bad, index = self._bad_position, end.end + 1
+        later = find_entry_after(self._files, bad, end.term, self._is_intact)
+        if later is None or not was_written(self._files, bad, index, later.position):
+            return
+        if goes_on_at(self._files, bad, index, self._is_intact):
+            return
+        raise DamagedStore(
+            f"entry {index} of the ledger is damaged, and entry {later.index} after it is whole",
+            path=self._directory,
+            offset=bad,
+            advice=REFILL_ADVICE,
+        )
 
 
 def _is_blank(view: memoryview, place: int, limit: int) -> bool:

@@ -52,21 +52,35 @@ def body_check(config: StoreConfig) -> BodyCheck:
     return is_record
 
 
-def find_entry_behind(
+def find_entry_after(
     files: Sequence[Segment], position: int, term: int, is_intact: BodyCheck | None
 ) -> EntryHead | None:
-    """The first whole entry from a position on. One of an earlier term is what DLedger leaves of a tail it gave up."""
+    """The first whole entry after a position. DLedger leaves entries of earlier terms in a tail that it gave up."""
     for segment in files:
-        if segment.end <= position:
+        if segment.end <= position + 1:
             continue
         with held(segment) as view:
-            place, stop = max(0, position - segment.base), segment.raw().data_end(max(0, position - segment.base))
+            place = max(0, position + 1 - segment.base)
+            stop = segment.raw().data_end(place)
             while (place := _find_magic(view, place, stop)) >= 0:
                 head = _whole_entry(view, place, segment.base, is_intact)
                 if head is not None and head.term >= term:
                     return head
                 place += 1
     return None
+
+
+def goes_on_at(files: Sequence[Segment], position: int, index: int, is_intact: BodyCheck | None) -> bool:
+    """Whether the chain goes on here: with the whole entry of this index, or with the blank that closes a file."""
+    segment = next((segment for segment in files if segment.base <= position < segment.end), None)
+    if segment is None:
+        return False
+    place = position - segment.base
+    with held(segment) as view:
+        if place + ENTRY_END_RESERVE <= segment.size and parse_entry_blank(view, place) == segment.size - place:
+            return True
+        head = _whole_entry(view, place, segment.base, is_intact)
+    return head is not None and head.index == index
 
 
 def _find_magic(view: memoryview, start: int, stop: int) -> int:
