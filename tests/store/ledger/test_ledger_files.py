@@ -361,9 +361,7 @@ def test_an_entry_that_a_writer_finishes_meanwhile_is_no_damage(tmp_path: Path) 
     assert opened(tmp_path, is_intact=is_intact).end == 9, "the log's end when reading began"
 
 
-def test_a_blank_that_a_writer_finishes_meanwhile_is_no_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_blank_that_a_writer_finishes_meanwhile_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = opened(tmp_path)
     grow(files, [b"x" * 200] * 60)
     assert files.index_record(33).position == DATA_BYTES
