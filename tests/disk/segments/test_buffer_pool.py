@@ -96,3 +96,15 @@ def test_buffers_that_come_back_after_shutdown_are_dropped(pool: TransientStoreP
     buffer.give_back()
     assert pool.available_buffers == 0
     assert pool.borrow() is None
+
+
+def test_the_store_timestamp_is_of_the_last_record_that_was_written_to_the_file(segment: Segment) -> None:
+    segment.append(b"x" * 100)
+    segment.tail.store_timestamp = 77
+    segment.commit(0)
+    segment.append(b"y" * 100)
+    segment.tail.store_timestamp = 78
+    assert segment.store_timestamp == 77, "a flush makes durable what was committed, and nothing of the buffer"
+    segment.append(b"z" * (SIZE - 200))
+    segment.commit(0)
+    assert segment.store_timestamp == 78, "also once the file is full and its buffer returned"

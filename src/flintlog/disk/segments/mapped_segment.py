@@ -121,9 +121,9 @@ class MappedSegment(Counted):
 
     @property
     def store_timestamp(self) -> int:
-        """The store time of the last record appended since the file was opened; 0 before the first."""
+        """The store time of the last readable record appended since the file was opened; 0 before the first."""
         tail = self._tail
-        return self._store_timestamp if tail is None else tail.store_timestamp
+        return self._store_timestamp if tail is None or self._write_buffer is not None else tail.store_timestamp
 
     @property
     def read_position(self) -> int:

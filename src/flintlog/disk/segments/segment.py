@@ -149,10 +149,13 @@ class Segment(MappedSegment):
         return self.committed_position
 
     def _write_out(self, buffer: WriteBuffer) -> None:
+        # The time is read before the end: it must not be that of a record after the end.
+        stored_at = self._store_timestamp if self._tail is None else self._tail.store_timestamp
         start, stop = self.committed_position, self.wrote_position
         if stop > start:
             self.raw(writable=True).write_at(start, buffer.view[start:stop])
             self.committed_position = stop
+            self._store_timestamp = stored_at
 
     def _return_buffer(self) -> None:
         with self._lock:
