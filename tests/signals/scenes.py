@@ -162,7 +162,13 @@ def _put_encoded(scene: Scene) -> None:
 
 def _put_later(scene: Scene) -> None:
     message = Message("orders", scene.body())
-    scene.took(message, scene.store.put_async(message).result(SOON_S))
+    future = scene.store.put_async(message)
+    try:
+        receipt = future.result(SOON_S)
+    except RuntimeError as error:
+        # The standard library's: interrupted in `Condition.wait`, it releases its lock a second time.
+        raise error.__context__ or error from None
+    scene.took(message, receipt)
 
 
 def _put_rebuilt(scene: Scene) -> None:
