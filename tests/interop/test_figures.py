@@ -70,7 +70,7 @@ def test_both_count_the_same(tmp_path: Path, flush: str) -> None:
             theirs.get_miss,
             theirs.transferred,
         )
-        behind = {key: item.value for key, item in figures.moments("GROUP_GET_FALL_SIZE").items()}
+        behind = {key: item.value for key, item in figures.items("GROUP_GET_FALL_SIZE").items()}
         assert light_apart(behind) == light_apart(theirs.fall_size)
         # Ours says the ratio of each path only where there are several.
         assert {name for name in theirs.runtime_info if "commitLogDiskRatio_" not in name} <= set(ours)

@@ -346,12 +346,12 @@ class Store(Writable):
 
     @property
     def broker_stats(self) -> BrokerStats:
-        """Figures by topic, queue and group over the last minute, hour and day, under RocketMQ's names."""
+        """Figures by topic, queue and group since the opening, under RocketMQ's names."""
         return self._engine.figures.broker
 
     @property
     def counters(self) -> StoreStatsService:
-        """What the store counts in all: totals, rates, latencies. `str` gives the lines that RocketMQ prints."""
+        """What the store counts in all: totals, rates, latencies."""
         return self._engine.figures.counters
 
     def stats(self) -> dict[str, int | float | str]:

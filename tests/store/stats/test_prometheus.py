@@ -11,7 +11,7 @@ from tests.store.small_store import ASYNC, SMALL
 
 from flintlog import Message, open_store
 from flintlog.errors import MissingExtra
-from flintlog.store.stats.figure_names import MOMENT_NAMES, NOT_COUNTED, STATS_NAMES
+from flintlog.store.stats.figure_names import KEY_FIELDS
 from flintlog.store.stats.prometheus import SHOWN_ITEMS, StoreCollector
 from flintlog.testing import FakeClock
 
@@ -84,7 +84,7 @@ def test_every_item_that_is_counted_is_a_metric(tmp_path: Path) -> None:
         assert value("flintlog_queue_put_latency_seconds_count", {"queue_id": "0", "topic": "orders"}) == 3
         assert value("flintlog_group_get_latency_seconds_count", {"queue_id": "1", **group}) == 1
         assert value("flintlog_msg_put_total_today_now") == 6
-    assert {*STATS_NAMES, *MOMENT_NAMES} - set(NOT_COUNTED) == SHOWN_ITEMS
+    assert set(KEY_FIELDS) == SHOWN_ITEMS
 
 
 def test_without_labels_for_queues_their_times_are_added_up(tmp_path: Path) -> None:

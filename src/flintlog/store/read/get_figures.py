@@ -1,7 +1,7 @@
-"""What one answer to a reader adds to the figures: totals, those of its group, and how far behind the group is.
+"""What one `get` adds to the figures: totals, those of its group, and the group's lag.
 
-RocketMQ measures from the last entry that a page looked at, passed or not, to the end of the log, and from the store
-time of the last message to now. A group that has read everything is not behind.
+RocketMQ measures the lag from the last entry that a page looked at, whether it passed the filter or not, to the end of
+the log, and from the store time of the last message to now. A group that has read everything has no lag.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class GetFigures:
         self._reader = reader
         self._counters = engine.figures.counters
         self._figures = engine.figures.broker
-        self._tells_distance = engine.config.disk_fall_recorded
+        self._reports_lag = engine.config.disk_fall_recorded
 
     def count(self, page: Page, topic: str, queue_id: int, elapsed_ms: int, group: str | None) -> None:
-        """One answer; without a group only the totals know of it."""
+        """Count one page; without a group only in the totals."""
         count = self._reader.message_count(topic, queue_id, page)
         self._counters.get_done(count, elapsed_ms)
         if is_system_topic(topic):
@@ -39,14 +39,13 @@ class GetFigures:
             return
         size = sum(message.size for message in page.messages)
         self._figures.got(group, topic, queue_id, count, size, elapsed_ms)
-        if self._tells_distance:
-            self._tell_distance(page, topic, queue_id, group)
+        if self._reports_lag:
+            self._set_lag(page, topic, queue_id, group)
 
-    def _tell_distance(self, page: Page, topic: str, queue_id: int, group: str) -> None:
-        tell = self._figures.fell_behind
+    def _set_lag(self, page: Page, topic: str, queue_id: int, group: str) -> None:
         if page.status is GetStatus.OFFSET_OVERFLOW_ONE:
-            tell(group, topic, queue_id, size=0, elapsed_ms=0)
+            self._figures.set_lag(group, topic, queue_id, size=0, elapsed_ms=0)
         elif page.status in _EXAMINED:
-            behind = self._engine.log.max_offset - self._reader.last_examined(topic, queue_id, page)
+            size = self._engine.log.max_offset - self._reader.last_examined(topic, queue_id, page)
             elapsed_ms = self._engine.now_ms() - page.messages[-1].store_timestamp if page.messages else None
-            tell(group, topic, queue_id, size=behind, elapsed_ms=elapsed_ms)
+            self._figures.set_lag(group, topic, queue_id, size=size, elapsed_ms=elapsed_ms)

@@ -1,7 +1,6 @@
-"""The figures of a running store: what its counters, its queues and its disks say when somebody asks.
+"""The figures of a running store, from its counters, its queues and its disks.
 
-Totals of puts are read off the queue offsets and the log instead of being counted; once a second they are kept, and
-rates are differences between what was kept.
+Totals of puts are read from the queue offsets and the log instead of being counted.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _SAMPLE_INTERVAL_S: Final = 0.999
 
 
 class Figures:
-    """Counters, figures by queue and group, and the way to all of them at once. Any thread may ask."""
+    """The counters, the figures by queue and group, and `values` over all of them. Any thread may ask."""
 
     def __init__(
         self, config: StoreConfig, parts: Parts, dispatcher: Dispatcher, now_ms: Milliseconds, *, read_only: bool
@@ -49,19 +48,19 @@ class Figures:
         self._next_sample_s = 0.0
 
     def start(self) -> None:
-        """What is there now was put by others."""
+        """Count from here: messages that are stored already were put by others."""
         self.puts.start()
         self._offsets_before = self._parts.queues.offsets_handed_out
 
     def tick(self) -> None:
-        """Keep totals if it is time for that and no clock of the store's own does it."""
+        """Sample if a second has passed, unless the store's own clock calls `sample`."""
         if self.samples_itself and time.monotonic() >= self._next_sample_s:
             self._next_sample_s = time.monotonic() + _SAMPLE_INTERVAL_S
             self.sample()
 
     def sample(self) -> int:
-        """Keep the totals of this second for the rates; when to do it again, by the store's clock."""
-        self.counters.dispatch_behind(self._dispatcher.backlog_bytes)
+        """Keep the totals of this second for the rates. Returns when to sample again, by the store's clock."""
+        self.counters.dispatch_backlog(self._dispatcher.backlog_bytes)
         self.counters.sample()
         self.broker.tick()
         return self._now_ms() + SAMPLE_INTERVAL_MS
@@ -82,7 +81,7 @@ class Figures:
         return found
 
     def _used_ratio(self, path: Path) -> float:
-        """How full the disk of a directory is; -1.0, as in RocketMQ, when that cannot be said."""
+        """How full the disk of a directory is; -1.0, as in RocketMQ, when it is unknown."""
         medium = self._parts.medium
         try:
             return medium.usage(path if medium.exists(path) else self._parts.paths.root).used_ratio
@@ -95,7 +94,7 @@ class Figures:
             return PutTotals(0, 0)
         log = self._parts.commit_log
         appended = log.appended_bytes
-        if appended != self._totals.bytes:  # adding up 100,000 queues is not for every second
+        if appended != self._totals.bytes:  # adding up 100,000 queues each second would be too slow
             times = self._parts.queues.offsets_handed_out - self._offsets_before + log.unqueued.count
             self._totals = PutTotals(times, appended)
         return self._totals

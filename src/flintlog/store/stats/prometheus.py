@@ -14,8 +14,8 @@
     ['flintlog_messages_in_total{topic="orders"} 1.0']
 
 Names follow those of RocketMQ's own exporter where it has one (`messages_in_total`, `throughput_out_total`,
-`storage_dispatch_behind_bytes`); with `prefix="rocketmq"` they are the same. Everything is read when Prometheus asks;
-between two questions a collector costs nothing.
+`storage_dispatch_behind_bytes`); with `prefix="rocketmq"` they are the same. Everything is read when Prometheus
+scrapes; between two scrapes a collector costs nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _SHOWN_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 _RATES: Final = ("put", "found", "miss", "transferred")
 
-# Metric, item, what it is; the labels are the parts of the item's key
+# Metric, figure, description; the labels are the parts of the figure's key
 _BY_TOPIC: Final = (
     ("messages_in", "TOPIC_PUT_NUMS", "Messages put since the store was opened."),
     ("throughput_in", "TOPIC_PUT_SIZE", "Bytes of their records."),
@@ -57,41 +57,41 @@ _BY_QUEUE: Final = (
 _BY_GROUP: Final = (
     ("messages_out", "GROUP_GET_NUMS", "Messages read by a group since the store was opened."),
     ("throughput_out", "GROUP_GET_SIZE", "Bytes of their records."),
-    ("messages_out_from_disk", "GROUP_GET_FROM_DISK_NUMS", "Those that lay too far back to be in memory."),
+    ("messages_out_from_disk", "GROUP_GET_FROM_DISK_NUMS", "Messages read from before what memory holds."),
     ("throughput_out_from_disk", "GROUP_GET_FROM_DISK_SIZE", "Bytes of their records."),
-    ("acknowledged_messages", "GROUP_ACK_NUMS", "Messages that a group's consumers have done."),
+    ("acknowledged_messages", "GROUP_ACK_NUMS", "Messages that a group's consumers acknowledged."),
     ("sent_back_messages", "SNDBCK_PUT_NUMS", "Messages that a group sent back, for another try or as dead letters."),
     ("send_to_dlq_messages", "DLQ_PUT_NUMS", "Messages that became dead letters of a group."),
 )
 _IN_ALL: Final = (
-    ("all_messages_in", "BROKER_PUT_NUMS", "Messages put, those of RocketMQ's own topics too."),
+    ("all_messages_in", "BROKER_PUT_NUMS", "Messages put, including RocketMQ's own topics."),
     ("user_messages_in", "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "Messages put to users' topics."),
     ("all_messages_out", "BROKER_GET_NUMS", "Messages read, with a group or without."),
     ("user_messages_out", "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC", "Messages read of users' topics."),
-    ("all_messages_out_from_disk", "BROKER_GET_FROM_DISK_NUMS", "Messages read that lay too far back."),
+    ("all_messages_out_from_disk", "BROKER_GET_FROM_DISK_NUMS", "Messages read from before what memory holds."),
     ("all_throughput_out_from_disk", "BROKER_GET_FROM_DISK_SIZE", "Bytes of their records."),
-    ("all_acknowledged_messages", "BROKER_ACK_NUMS", "Messages that consumers have done."),
+    ("all_acknowledged_messages", "BROKER_ACK_NUMS", "Messages that consumers acknowledged."),
     ("dead_letters", "SNDBCK2DLQ_TIMES", "Messages that became dead letters of any group."),
 )
 _TIMES: Final = (
-    ("queue_put_latency_seconds", "TOPIC_PUT_LATENCY", "How long puts to a queue were waited for."),
-    ("group_get_latency_seconds", "GROUP_GET_LATENCY", "How long a group's questions took."),
+    ("queue_put_latency_seconds", "TOPIC_PUT_LATENCY", "How long puts to a queue waited."),
+    ("group_get_latency_seconds", "GROUP_GET_LATENCY", "How long a group's gets took."),
 )
 _MOMENTS: Final = (
-    ("group_fall_behind_bytes", "GROUP_GET_FALL_SIZE", "How far behind the log's end a group reads.", 1.0),
-    ("group_fall_behind_seconds", "GROUP_GET_FALL_TIME", "How old the last message is that it read.", 1000.0),
+    ("group_fall_behind_bytes", "GROUP_GET_FALL_SIZE", "Bytes from where a group read last to the log's end.", 1.0),
+    ("group_fall_behind_seconds", "GROUP_GET_FALL_TIME", "Age of the last message that a group read.", 1000.0),
 )
 
 SHOWN_ITEMS: Final = frozenset(
     figure[1] for figures in (_BY_TOPIC, _BY_QUEUE, _BY_GROUP, _IN_ALL, _TIMES, _MOMENTS) for figure in figures
 )
-"""The items that are metrics."""
+"""The figures that are metrics."""
 
 Labelled = Iterable[tuple[tuple[str, ...], float]]
 
 
 class StoreCollector:
-    """Register it with a `CollectorRegistry`. `by_queue` adds a label for each queue: mind how many there are."""
+    """Register it with a `CollectorRegistry`. With `by_queue` each queue is a series of its own."""
 
     def __init__(self, store: Store, *, prefix: str = "flintlog", by_queue: bool = False) -> None:
         try:
@@ -106,7 +106,7 @@ class StoreCollector:
         self._core = metrics_core
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the names are known, and asking a store at registration would be too early."""
+        """Nothing, so that registering a collector does not ask the store."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -118,9 +118,7 @@ class StoreCollector:
         for name, item, about in _TIMES:
             yield self._summary(name, about, item)
         for name, item, about, scale in _MOMENTS:
-            moments = self._store.broker_stats.moments(item).items()
-            told = ((tuple(parse_key(item, key).values()), moment.value / scale) for key, moment in moments)
-            yield self._gauge(name, about, KEY_FIELDS[item], told)
+            yield self._gauge(name, about, KEY_FIELDS[item], [(key, n / scale) for key, n in self._values(item)])
         yield self._lag()
         yield from self._totals()
         yield from self._rates()
@@ -132,7 +130,7 @@ class StoreCollector:
             yield tuple(parse_key(item, key).values()), found.value
 
     def _summary(self, name: str, about: str, item: str) -> SummaryMetricFamily:
-        """How often and how long; without `by_queue` the queues of a topic are added up."""
+        """Number and time; without `by_queue` the queues of a topic are added up."""
         labels = tuple(field for field in KEY_FIELDS[item] if self._by_queue or field != "queue_id")
         times: dict[tuple[str, ...], int] = {}
         elapsed_ms: dict[tuple[str, ...], int] = {}
@@ -148,20 +146,20 @@ class StoreCollector:
 
     def _lag(self) -> GaugeMetricFamily:
         store, offsets = self._store, self._store.consumer_offsets
-        told: dict[tuple[str, ...], float] = {}
+        lag: dict[tuple[str, ...], float] = {}
         for topic, group in sorted(offsets.pairs()):
             places = offsets.offsets(group, topic).items()
-            told[topic, group] = sum(max(0, store.max_offset(topic, queue_id) - place) for queue_id, place in places)
+            lag[topic, group] = sum(max(0, store.max_offset(topic, queue_id) - place) for queue_id, place in places)
         about = "Messages of a topic that a group has not consumed."
-        return self._gauge("consumer_lag_messages", about, ("topic", "group"), told.items())
+        return self._gauge("consumer_lag_messages", about, ("topic", "group"), lag.items())
 
     def _totals(self) -> Iterator[Metric]:
         counters = self._store.counters
         for name, about, value in (
             ("puts_failed", "Puts that were refused or not acknowledged.", counters.put_failed_times),
-            ("gets_found", "Questions that were answered with messages.", counters.get_found_times),
-            ("gets_missed", "Questions that were answered with none.", counters.get_miss_times),
-            ("messages_transferred", "Messages in all answers.", counters.get_transferred_count),
+            ("gets_found", "Gets that returned messages.", counters.get_found_times),
+            ("gets_missed", "Gets that returned none.", counters.get_miss_times),
+            ("messages_transferred", "Messages that gets returned.", counters.get_transferred_count),
         ):
             yield self._counter(name, about, (), [((), value)])
 
@@ -169,8 +167,8 @@ class StoreCollector:
         counters = self._store.counters
         for name in _RATES:
             known = ((str(window), counters.rate(name, window)) for window in RATE_WINDOWS)
-            told = [((window,), rate) for window, rate in known if rate is not None]
-            yield self._gauge(f"{name}_tps", "Counts a second over the last seconds.", ("window",), told)
+            rates = [((window,), rate) for window, rate in known if rate is not None]
+            yield self._gauge(f"{name}_tps", "Counts a second over the last seconds.", ("window",), rates)
         quantiles = [((str(part),), counters.put_latency_ms(part) / 1000) for part in (0.99, 0.999)]
         about = "The time that this part of the puts of the last full minute did not exceed."
         yield self._gauge("put_latency_last_minute_seconds", about, ("quantile",), quantiles)
@@ -196,15 +194,15 @@ class StoreCollector:
             ("storage_max_offset", "Where the log ends.", high),
             ("storage_flush_behind_bytes", "Bytes that are not on disk yet.", max(0, high - store.flushed_offset)),
             ("storage_dispatch_behind_bytes", "Bytes that are not visible yet.", found["dispatchBehindBytes"]),
-            ("queues", "Queues there are.", len(store.queues())),
+            ("queues", "Number of queues.", len(store.queues())),
         ):
             yield self._gauge(name, about, (), [((), float(value))])
         prefix = "commitLogDiskRatio_"
         paths = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
         ratios = paths or {"commitlog": found["commitLogDiskRatio"]}
         ratios["consumequeue"] = found["consumeQueueDiskRatio"]
-        told = [((path,), float(ratio)) for path, ratio in ratios.items()]
-        yield self._gauge("disk_used_ratio", "How full the disk of a directory is; -1: unknown.", ("path",), told)
+        shown = [((path,), float(ratio)) for path, ratio in ratios.items()]
+        yield self._gauge("disk_used_ratio", "How full the disk of a directory is; -1: unknown.", ("path",), shown)
 
     def _counter(self, name: str, about: str, labels: tuple[str, ...], counted: Labelled) -> CounterMetricFamily:
         metric = self._core.CounterMetricFamily(f"{self._prefix}_{name}", about, labels=labels)
@@ -212,8 +210,8 @@ class StoreCollector:
             metric.add_metric(values, value)
         return metric
 
-    def _gauge(self, name: str, about: str, labels: tuple[str, ...], told: Labelled) -> GaugeMetricFamily:
+    def _gauge(self, name: str, about: str, labels: tuple[str, ...], measured: Labelled) -> GaugeMetricFamily:
         metric = self._core.GaugeMetricFamily(f"{self._prefix}_{name}", about, labels=labels)
-        for values, value in told:
+        for values, value in measured:
             metric.add_metric(values, value)
         return metric

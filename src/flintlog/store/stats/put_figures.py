@@ -1,13 +1,13 @@
-"""How many messages and bytes each queue took in, read off the queues instead of being counted in a put.
+"""How many messages and bytes were put to each queue, read from the queues instead of being counted in a put.
 
     messages   next offset of the queue now − at the last look          known when the put returns
     bytes      record bytes of the queue's end now − at the last look   known when the message is visible
 
-Records that get no place in a queue (prepared and rolled back ones, of a producer that sets the flag itself) are few,
-and counted when they are put: `UnqueuedPuts`.
+Records without a queue entry (prepared and rolled back ones, of a producer that sets the flag itself) are few, and are
+counted when they are put: `UnqueuedPuts`.
 
-A look at a store that nothing was put into costs one comparison, however many queues it has. While dispatch is
-behind, the bytes of the last messages are missing; they come with the next look.
+If nothing was put since the last look, a look costs one comparison, however many queues there are. While dispatch lags,
+the bytes of the last messages are missing; the next look counts them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flintlog.store.queues.queue_table import QueueTable
 
 
 class QueuePuts(NamedTuple):
-    """What one queue took in since the last look."""
+    """What was put to one queue since the last look."""
 
     topic: str
     queue_id: int
@@ -41,12 +41,12 @@ class PutFigures:
         self._seen_end = -1
         self._counts: dict[QueueKey, int] = {}
         self._sizes: dict[QueueKey, int] = {}
-        self._behind: set[QueueKey] = set()
+        self._lagging: set[QueueKey] = set()
         self._unqueued = unqueued
         self._unqueued_seen: dict[QueueKey, tuple[int, int]] = {}
 
     def start(self) -> None:
-        """What recovery dispatched was put by another process: count from here."""
+        """Count from here: recovery dispatches messages that were put earlier."""
         self._seen_end = self._log_end()
         self._counts = self._queues.handed_out_by_queue()
         self._sizes = {
@@ -54,18 +54,18 @@ class PutFigures:
         }
 
     def take(self) -> list[QueuePuts]:
-        """What came since the last look."""
+        """What was put since the last look."""
         end = self._log_end()
-        if end == self._seen_end and not self._behind:
+        if end == self._seen_end and not self._lagging:
             return []
-        # Asked in this order, whatever is put meanwhile is seen with the next look, if it is not with this one.
+        # In this order, a message that is put meanwhile is counted by this look or by the next.
         self._seen_end = end
         counts = self._queues.handed_out_by_queue()
-        is_behind = self._dispatched() < self._log_end()
+        is_lagging = self._dispatched() < self._log_end()
         before = self._counts
-        changed = {key for key, count in counts.items() if before.get(key, 0) != count} | self._behind
+        changed = {key for key, count in counts.items() if before.get(key, 0) != count} | self._lagging
         self._counts = counts
-        self._behind = changed if is_behind else set()
+        self._lagging = changed if is_lagging else set()
         found = (self._difference(key, counts.get(key, 0) - before.get(key, 0)) for key in changed)
         return [puts for puts in (*found, *self._take_unqueued()) if puts.message_count or puts.byte_count]
 
@@ -82,5 +82,5 @@ class PutFigures:
         size = 0 if queue is None else queue.record_bytes
         size_before = self._sizes.get(key, 0)
         self._sizes[key] = size
-        # A queue that was removed, and perhaps made anew, starts again from zero.
+        # A queue that was removed starts again from zero.
         return QueuePuts(*key, max(0, count), size - size_before if size >= size_before else size)

@@ -1,31 +1,28 @@
-"""What the store counts, under RocketMQ's names.
+"""RocketMQ's StoreStatsService: what the store counts in all, under RocketMQ's names.
 
-A put may cost a microsecond, so it counts nothing. How many there were, and their bytes, is read off the queues and the
-log when somebody asks (`put_totals`, `topic_totals`), and only puts that waited say how long they took (`put_took`):
-for a flush, a new file, a replica.
+A put may cost a microsecond, so it counts nothing. The number of puts and their bytes are read from the queues and the
+log when they are asked for (`put_totals`, `topic_totals`). Only puts that waited for a flush, a new file or a replica
+report how long they took (`put_took`).
 
-Puts that nobody reported took less than a millisecond; they are the difference between all puts and the
-reported ones, and are added to the distribution when a minute ends. Totals are summed up once a second, by
-`sample`, which the store's clock drives; rates are differences between samples.
+Puts that were not reported took less than a millisecond. Their number is all puts minus the reported ones; it is added
+to the distribution when a minute ends. `sample` keeps the totals once a second, driven by the store's clock; rates are
+differences between samples.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from itertools import accumulate, chain, repeat
 from typing import Final, NamedTuple
 
-log = logging.getLogger(__name__)
-
 SAMPLES_KEPT: Final = 601
 RATE_WINDOWS: Final = (10, 60, 600)
-"""How many samples, one a second, a rate looks back."""
+"""Numbers of samples, one a second, that rates are taken over."""
 
 MINUTE_MS: Final = 60_000
 
@@ -37,7 +34,7 @@ DISTRIBUTION_LABELS: Final = (
 )
 
 _LATENCY_STEPS = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
-# Upper bounds, inclusive: 1 2 … 20 22 … 50 55 … 10000; what is longer falls behind the last
+# Upper bounds, inclusive: 1 2 … 20 22 … 50 55 … 10000; one more bucket takes what is longer
 LATENCY_BOUNDS: Final = tuple(accumulate(chain.from_iterable(repeat(step, count) for step, count in _LATENCY_STEPS)))
 
 
@@ -79,7 +76,7 @@ class _Latencies:
     def percentile(self, part: float) -> float:
         """The time that this part of the puts did not exceed, interpolated inside its bucket.
 
-        Behind the last bound there is nothing to interpolate with: the bound itself stands for it.
+        For times beyond the last bound it is that bound, because the last bucket has no upper end.
         """
         target = int(sum(self.buckets) * part)
         low = seen = 0
@@ -97,8 +94,7 @@ class _Latencies:
 class StoreStatsService:
     """The store's counters, latencies and rates.
 
-    The samples belong to the thread that calls `sample`; everything else is behind a lock of its own, which is never
-    held while another is taken.
+    Only the thread that calls `sample` writes samples. `_lock` guards the rest; no other lock is taken under it.
     """
 
     def __init__(
@@ -107,7 +103,7 @@ class StoreStatsService:
         put_totals: Callable[[], PutTotals],
         topic_totals: Callable[[], Mapping[str, PutTotals]] = dict,
     ) -> None:
-        """`put_totals` tells what was put in all, `topic_totals` what to each topic."""
+        """`put_totals` returns what was put in all, `topic_totals` what was put to each topic."""
         self._clock_ms = clock_ms
         self._put_totals = put_totals
         self._topic_totals = topic_totals
@@ -129,7 +125,7 @@ class StoreStatsService:
     # -- counting
 
     def put_took(self, elapsed_ms: int, count: int = 1) -> None:
-        """Puts that took noticeably long; those under a millisecond need not be reported."""
+        """Report puts that took a millisecond or more."""
         with self._lock:
             self._latencies.add(elapsed_ms, count)
             self._ever.add(elapsed_ms, count)
@@ -150,8 +146,8 @@ class StoreStatsService:
                 self.get_miss_times += 1
             self.get_entire_time_max_ms = max(self.get_entire_time_max_ms, elapsed_ms)
 
-    def dispatch_behind(self, size: int) -> None:
-        """How much the dispatcher had to catch up on; the most is kept."""
+    def dispatch_backlog(self, size: int) -> None:
+        """Report how many bytes the dispatcher had to catch up on; the maximum is kept."""
         self.dispatch_max_buffer = max(self.dispatch_max_buffer, size)
 
     @property
@@ -172,7 +168,7 @@ class StoreStatsService:
     # -- once a second
 
     def sample(self) -> None:
-        """Keep the totals of this moment; at the end of a minute also close its latencies and log a summary."""
+        """Keep the totals of this moment; at the end of a minute also close its latencies."""
         now = self._clock_ms()
         self._samples.append(
             Sample(now, self.put_times_total, self.get_found_times, self.get_miss_times, self.get_transferred_count)
@@ -186,11 +182,6 @@ class StoreStatsService:
             ended, self._latencies = self._latencies, _Latencies()
         ended.add(0, max(0, total - self._minute_began_puts - ended.reported))
         self._last_minute, self._minute_began_ms, self._minute_began_puts = ended, now_ms, total
-        log.info(
-            "[STORETPS] put_tps %s get_found_tps %s get_miss_tps %s get_transferred_tps %s",
-            *(self._rate_text(name, RATE_WINDOWS[1]) for name in ("put", "found", "miss", "transferred")),
-        )
-        log.info("[PAGECACHERT] TotalPut %d, PutMessageDistributeTime %s", sum(ended.distribution), ended.text())
 
     # -- asking
 
@@ -208,9 +199,9 @@ class StoreStatsService:
         return 0.0 if self._last_minute is None else self._last_minute.percentile(part)
 
     def put_latencies(self) -> tuple[list[int], int]:
-        """The reported puts since the start, by `LATENCY_BOUNDS` and what is behind them; their milliseconds in all.
+        """Puts since the start by `LATENCY_BOUNDS`, with one more bucket after the last; their milliseconds in all.
 
-        Puts that nobody reported took less than a millisecond and are counted in the first bucket.
+        Puts that were not reported took less than a millisecond and are counted in the first bucket.
         """
         total = self.put_times_total
         with self._lock:
@@ -218,61 +209,32 @@ class StoreStatsService:
             buckets[0] += max(0, total - self._ever.reported)
             return buckets, self._ever.total_ms
 
-    def runtime_info(self) -> dict[str, str]:
-        """All values as RocketMQ's admin tools show them."""
+    def values(self) -> dict[str, int | float | str]:
+        """All values under RocketMQ's names; texts where RocketMQ shows several numbers in one."""
         times, size = self._put_totals()
-        times = times or 1
         return {
-            "bootTimestamp": str(self.boot_timestamp),
+            "bootTimestamp": self.boot_timestamp,
             "runtime": self._runtime_text(),
-            "putMessageEntireTimeMax": str(self.put_entire_time_max_ms),
-            "putMessageTimesTotal": str(times),
-            "putMessageFailedTimes": str(self.put_failed_times),
-            "putMessageSizeTotal": str(size),
+            "putMessageEntireTimeMax": self.put_entire_time_max_ms,
+            "putMessageTimesTotal": times,
+            "putMessageFailedTimes": self.put_failed_times,
+            "putMessageSizeTotal": size,
             "putMessageDistributeTime": "null" if self._last_minute is None else self._last_minute.text(),
-            "putMessageAverageSize": java_double(size / times),
-            "dispatchMaxBuffer": str(self.dispatch_max_buffer),
-            "getMessageEntireTimeMax": str(self.get_entire_time_max_ms),
+            "putMessageAverageSize": size / times if times else 0.0,
+            "dispatchMaxBuffer": self.dispatch_max_buffer,
+            "getMessageEntireTimeMax": self.get_entire_time_max_ms,
             "putTps": self._rates_text("put"),
             "getFoundTps": self._rates_text("found"),
             "getMissTps": self._rates_text("miss"),
             "getTotalTps": " ".join(self._total_rate_text(window) for window in RATE_WINDOWS),
             "getTransferredTps": self._rates_text("transferred"),
-            "putLatency99": two_decimals(self.put_latency_ms(0.99)),
-            "putLatency999": two_decimals(self.put_latency_ms(0.999)),
-        }
-
-    def values(self) -> dict[str, int | float | str]:
-        """The same names with numbers in place of texts, where there is one number, and 0 in place of RocketMQ's 1."""
-        times, size = self._put_totals()
-        return {
-            **self.runtime_info(),
-            "bootTimestamp": self.boot_timestamp,
-            "putMessageEntireTimeMax": self.put_entire_time_max_ms,
-            "putMessageTimesTotal": times,
-            "putMessageFailedTimes": self.put_failed_times,
-            "putMessageSizeTotal": size,
-            "putMessageAverageSize": size / times if times else 0.0,
-            "dispatchMaxBuffer": self.dispatch_max_buffer,
-            "getMessageEntireTimeMax": self.get_entire_time_max_ms,
             "putLatency99": self.put_latency_ms(0.99),
             "putLatency999": self.put_latency_ms(0.999),
         }
 
-    def __str__(self) -> str:
-        """The lines that RocketMQ prints; one of them goes by another name than in the map."""
-        shown = self.runtime_info()
-        for name in ("bootTimestamp", "putLatency99", "putLatency999"):
-            del shown[name]
-        renamed = {"putMessageFailedTimes": "getPutMessageFailedTimes"}
-        return "".join(f"\t{renamed.get(name, name)}: {value}\r\n" for name, value in shown.items())
-
-    def _rate_text(self, name: str, window: int) -> str:
-        rate = self.rate(name, window)
-        return "" if rate is None else java_double(rate)
-
     def _rates_text(self, name: str) -> str:
-        return " ".join(self._rate_text(name, window) for window in RATE_WINDOWS)
+        rates = (self.rate(name, window) for window in RATE_WINDOWS)
+        return " ".join("" if rate is None else java_double(rate) for rate in rates)
 
     def _total_rate_text(self, window: int) -> str:
         return java_double((self.rate("found", window) or 0.0) + (self.rate("miss", window) or 0.0))
@@ -296,12 +258,3 @@ def java_double(number: float) -> str:
     assert isinstance(exponent, int), "rates and sizes are finite"
     fraction = "".join(map(str, digits[1:])) or "0"
     return f"{'-' * sign}{digits[0]}.{fraction}E{exponent + len(digits) - 1}"
-
-
-def two_decimals(number: float) -> str:
-    """Java's `%.2f`, which rounds the decimal text half up.
-
-    >>> two_decimals(1.005)
-    '1.01'
-    """
-    return str(Decimal(repr(number)).quantize(Decimal("0.01"), ROUND_HALF_UP))
