@@ -51,7 +51,7 @@ def unchanged(store: Store) -> Iterator[None]:
 
     def look() -> object:
         ends = (store.max_physical_offset, store.flushed_offset, store._engine.log.end_offset)
-        return bytes_of(store.path), dict(store._engine.parts.queues.next_offsets), store.queues(), ends
+        return bytes_of(store.path), dict(store._engine.parts.queues.offsets.by_queue), store.queues(), ends
 
     before = look()
     yield

@@ -26,6 +26,7 @@ from flintlog.store.log.commit_log import CommitLog
 from flintlog.store.log.damage import DamageMap
 from flintlog.store.log.disk_use import full_log_paths
 from flintlog.store.log.put_lock import make_put_lock
+from flintlog.store.log.queue_offsets import QueueOffsets
 from flintlog.store.model.message import Message
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
@@ -78,14 +79,14 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         read_only_directories=paths.read_only_commit_logs,
         full_directories=lambda: full_log_paths(paths, config, medium),
     )
-    queues = _make_queues(root, config, medium, now_ms, paths)
+    offsets = QueueOffsets()
     return Parts(
         paths=paths,
         medium=medium,
         segments=segments,
-        commit_log=_make_log(config, segments, lane, now_ms),
+        commit_log=_make_log(config, segments, lane, offsets, now_ms),
         lane=lane,
-        queues=queues,
+        queues=_make_queues(root, config, medium, now_ms, paths, offsets),
         index=_make_index(config, medium, now_ms, paths, checkpoint, segments),
         checkpoint=checkpoint,
         damage=DamageMap(),
@@ -120,7 +121,9 @@ def _make_pool(config: StoreConfig) -> TransientStorePool | None:
     return TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
 
 
-def _make_log(config: StoreConfig, segments: SegmentQueue, lane: Lane, now_ms: Milliseconds) -> CommitLog:
+def _make_log(
+    config: StoreConfig, segments: SegmentQueue, lane: Lane, offsets: QueueOffsets, now_ms: Milliseconds
+) -> CommitLog:
     encoder = Encoder(
         Message,
         store_host=config.store_host,
@@ -133,6 +136,7 @@ def _make_log(config: StoreConfig, segments: SegmentQueue, lane: Lane, now_ms: M
         segments,
         encoder,
         lane,
+        offsets,
         now_ms=now_ms,
         lock=make_put_lock(config.put_lock),
         store_host=config.store_host,
@@ -141,7 +145,12 @@ def _make_log(config: StoreConfig, segments: SegmentQueue, lane: Lane, now_ms: M
 
 
 def _make_queues(
-    root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds, paths: StorePaths
+    root: Path,
+    config: StoreConfig,
+    medium: Medium,
+    now_ms: Milliseconds,
+    paths: StorePaths,
+    offsets: QueueOffsets,
 ) -> QueueTable:
     types = dict(load_queue_types(paths.topics, medium))
     types.update(config.topic_queue_types)
@@ -150,7 +159,7 @@ def _make_queues(
         batch_consume_queue=config.mapped_file_size_batch_consume_queue,
         extension=config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
     )
-    return QueueTable(root, medium, files, topic_queue_types=types, now_ms=now_ms)
+    return QueueTable(root, medium, files, offsets, topic_queue_types=types, now_ms=now_ms)
 
 
 def _make_index(

@@ -156,7 +156,7 @@ class Engine:
         if parts.pool is not None:
             parts.pool.start()
         parts.allocator.start()
-        self.log.start(parts.queues.next_offsets)
+        self.log.start()
         self.log.on_wait = self.figures.counters.put_took
         self._loader.mark_unclean()
         self._marker.remove()

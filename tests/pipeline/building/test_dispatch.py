@@ -112,7 +112,7 @@ def test_a_record_for_a_place_that_is_taken_overwrites_nothing(spark: SparkSessi
         dispatch(spark, root, config=EXTERNAL, once=True)
         store.wait_dispatched()
         before = bodies(store)
-        store._engine.parts.queues.next_offsets["orders", 0] = 3
+        store._engine.parts.queues.offsets.by_queue["orders", 0] = 3
         store.put(Message("orders", b"again")).check()
         report = dispatch(spark, root, config=EXTERNAL, once=True)
         assert report.serial_because is not None

@@ -78,7 +78,7 @@ def test_a_place_that_is_taken_is_left_alone_and_the_stores_rules_decide(tmp_pat
         put(store, 60)
         assert job.batch(1 << 40, chance) is None
         before = derived(root)[0]["consumequeue/orders/0/" + "0" * 20]
-        store._engine.parts.queues.next_offsets["orders", 0] = 3
+        store._engine.parts.queues.offsets.by_queue["orders", 0] = 3
         store.put(Message("orders", b"again")).check()
         (task,) = plan_ranges(
             job.plan.paths, MEDIUM, core.progress.end, store.max_physical_offset, cores=1, is_record=True
@@ -96,7 +96,7 @@ def test_a_queue_that_does_not_go_on_where_it_ended(tmp_path: Path) -> None:
         job = Job(root, core)
         put(store, 60)
         assert job.batch(1 << 40, chance) is None
-        store._engine.parts.queues.next_offsets["orders", 0] = 40
+        store._engine.parts.queues.offsets.by_queue["orders", 0] = 40
         put(store, 30, 60)
         assert "does not go on at 20" in (job.batch(1 << 40, chance) or "")
         put(store, 30, 90)

@@ -34,7 +34,7 @@ def check(store: Store, offset: int) -> None:
 def with_gap(store: Store, gap: int, count: int) -> list[int]:
     """Messages before and after a gap; their offsets."""
     offsets = [put(store) for _ in range(BEFORE)]
-    store._engine.parts.queues.set_next_offset("orders", 0, BEFORE + gap)
+    store._engine.parts.queues.offsets.set("orders", 0, BEFORE + gap)
     return offsets + [put(store) for _ in range(count)]
 
 
@@ -114,7 +114,7 @@ def test_a_slave_believes_a_gap_for_which_the_damage_of_its_master_has_room(
             master.put(Message("lost", bytes(500))).check()
         damage = [(start, master.max_physical_offset)] if has_room else []
         slave.raw_log.append(0, master.raw_log.read(0, 1 << 20), damage=damage)
-        master._engine.parts.queues.set_next_offset("orders", 0, BEFORE + 20)
+        master._engine.parts.queues.offsets.set("orders", 0, BEFORE + 20)
         after = put(master)
         slave.raw_log.append(slave.raw_log.end, master.raw_log.read(slave.raw_log.end, 1 << 20))
         slave.wait_dispatched()

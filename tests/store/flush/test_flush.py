@@ -95,7 +95,7 @@ def test_one_sync_covers_all_who_waited(disk: HangingDisk) -> None:
         before = disk.log_syncs
         with ThreadPoolExecutor(16) as pool:
             puts = [pool.submit(store.put, Message("orders", b"x")) for _ in range(16)]
-            wait_until(lambda: store._engine.parts.queues.next_offset("orders", 0) == 17)
+            wait_until(lambda: store._engine.parts.queues.offsets.next("orders", 0) == 17)
             disk.let_go()
             assert all(put.result(10) for put in puts)
         assert disk.log_syncs - before <= 4
@@ -130,7 +130,7 @@ def test_what_is_done_behind_a_put_may_put_again(disk: HangingDisk) -> None:
         again: list[PutStatus] = []
         future = store.put_async(Message("orders", b"late"), check=False)
         future.add_done_callback(lambda _: again.append(store.put(Message("orders", b"again"), check=False).status))
-        wait_until(lambda: store._engine.parts.queues.next_offset("orders", 0) == 3)
+        wait_until(lambda: store._engine.parts.queues.offsets.next("orders", 0) == 3)
         disk.let_go()
         wait_until(lambda: again)
         assert future.result(5).status is PutStatus.FLUSH_DISK_TIMEOUT

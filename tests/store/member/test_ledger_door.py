@@ -62,7 +62,7 @@ def test_only_what_is_committed_is_shown_of_what_is_written(group: ToldGroup) ->
 def test_a_put_that_waits_dispatches_itself(group: ToldGroup) -> None:
     group.lead()
     group.door.stop()
-    group.store.ledger._log.serve(group, {})
+    group.store.ledger._log.serve(group)
     told: list[Receipt] = []
     thread = threading.Thread(target=lambda: told.append(group.store.put(Message("orders", b"x"))))
     thread.start()

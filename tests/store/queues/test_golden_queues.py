@@ -47,7 +47,7 @@ def test_every_queue_and_entry_is_as_java_saw_it(case: str, golden_store: Opener
         assert queue.type.value == line["cqType"]
         assert (queue.min_offset, queue.max_offset) == (line["min"], line["max"])
         assert queue.max_physical_offset == line["maxPhysicOffset"]
-        assert queues.next_offset(queue.topic, queue.queue_id) == line["max"]
+        assert queues.offsets.next(queue.topic, queue.queue_id) == line["max"]
         expected = entries[queue.topic, queue.queue_id]
         assert read_all(queues, queue.topic, queue.queue_id) == [as_fields(entry) for entry in expected]
 

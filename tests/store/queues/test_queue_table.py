@@ -16,6 +16,7 @@ from flintlog.disk.media.local_file import LocalFile
 from flintlog.disk.media.map_cache import LOOKS_PER_MAP
 from flintlog.disk.segments.mapped_segment import MappedSegment
 from flintlog.errors import DamagedStore, InvalidConfig, WrongFileSize
+from flintlog.store.log.queue_offsets import apply_moves
 from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.queues.logical_queue import QueueType
 from flintlog.store.queues.queue_files import QueueFiles
@@ -38,17 +39,16 @@ class CountingMedium(LocalMedium):
 
 
 def make_table(
-    root: Path, types: dict[str, str] | None = None, medium: LocalMedium | None = None, **options: bool
+    root: Path, types: dict[str, str] | None = None, medium: LocalMedium | None = None, *, read_only: bool = False
 ) -> QueueTable:
     medium = LocalMedium() if medium is None else medium
-    return QueueTable(root, medium, FILES, topic_queue_types=types, now_ms=lambda: NOW_MS, **options)
+    return QueueTable(root, medium, FILES, topic_queue_types=types, now_ms=lambda: NOW_MS, read_only=read_only)
 
 
 def advance(table: QueueTable, topic: str, queue_id: int, by: int = 1, light: Sequence[str] = ()) -> None:
     """What the kernel does when it appends a message."""
-    offsets, new, light_offsets, new_light = table.moves(topic, queue_id, by, light)
-    offsets |= new
-    light_offsets |= new_light
+    _, moves = table.offsets.plan((topic, queue_id), by, light)
+    apply_moves(moves)
 
 
 def reopen(root: Path, types: dict[str, str] | None = None, medium: LocalMedium | None = None) -> QueueTable:
@@ -89,12 +89,12 @@ def test_queues_are_found_again_with_their_next_offsets(tmp_path: Path) -> None:
         ("batched", 0, QueueType.BATCH),
         ("%LMQ%dev", 0, QueueType.SIMPLE),
     }
-    assert again.next_offset("orders", 4) == 3
-    assert again.next_offset("batched", 0) == 3
-    assert again.next_offset("orders", 5) == 0
-    assert again.next_light_offset("%LMQ%dev") == 1
-    assert again.next_light_offset("%LMQ%other") == 0
-    assert again.light_queue_count == 1
+    assert again.offsets.next("orders", 4) == 3
+    assert again.offsets.next("batched", 0) == 3
+    assert again.offsets.next("orders", 5) == 0
+    assert again.offsets.next_light("%LMQ%dev") == 1
+    assert again.offsets.next_light("%LMQ%other") == 0
+    assert again.offsets.light_count == 1
     assert again.max_physical_offset() == 210
 
 
@@ -104,12 +104,12 @@ def test_next_offsets_of_each_kind_move_alone(tmp_path: Path) -> None:
     advance(table, "orders", 1, 4)
     advance(table, "batched", 1, 7)
     advance(table, "orders", 2, light=["%LMQ%dev"])
-    assert (table.next_offset("orders", 1), table.next_offset("batched", 1)) == (5, 7)
-    assert (table.next_light_offset("%LMQ%dev"), table.next_offset("%LMQ%dev", 0)) == (1, 0)
-    table.set_next_offset("%LMQ%dev", 0, 9)
-    assert (table.next_light_offset("%LMQ%dev"), table.next_offset("%LMQ%dev", 0)) == (9, 9)
+    assert (table.offsets.next("orders", 1), table.offsets.next("batched", 1)) == (5, 7)
+    assert (table.offsets.next_light("%LMQ%dev"), table.offsets.next("%LMQ%dev", 0)) == (1, 0)
+    table.offsets.set("%LMQ%dev", 0, 9)
+    assert (table.offsets.next_light("%LMQ%dev"), table.offsets.next("%LMQ%dev", 0)) == (9, 9)
     table.rebuild_offsets(0)
-    assert table.next_offset("orders", 1) == 0
+    assert table.offsets.next("orders", 1) == 0
 
 
 @pytest.mark.parametrize(("written", "configured"), [({}, {"orders": "BatchCQ"}), ({"orders": "BatchCQ"}, {})])
@@ -226,7 +226,7 @@ def test_a_removed_queue_leaves_nothing_but_where_it_goes_on(tmp_path: Path, top
     advance(table, topic, 0)
     table.remove(topic, 0)
     assert table.get(topic, 0) is None
-    assert table.next_offset(topic, 0) == next_offset
+    assert table.offsets.next(topic, 0) == next_offset
     assert not (tmp_path / "consumequeue" / topic / "0").exists()
 
 
@@ -395,7 +395,7 @@ def test_what_came_back_of_a_deleted_queue_is_taken_away(tmp_path: Path, count: 
     again = reopen(tmp_path)
     again.finish_deletions(0)
     again.rebuild_offsets(0)
-    assert (again.all(), again.next_offset("orders", 0)) == ([], 5)
+    assert (again.all(), again.offsets.next("orders", 0)) == ([], 5)
     assert not (tmp_path / "consumequeue" / "orders").exists()
 
 

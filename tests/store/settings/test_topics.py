@@ -209,6 +209,24 @@ def test_whoever_builds_its_queue_again_loses_none_of_them(anew: Path, how: str)
     assert found[-2:] == [b"new 0", b"new 1"] and len(found) in (2, 5)
 
 
+@pytest.mark.parametrize(("first", "second"), [("SimpleCQ", "BatchCQ"), ("BatchCQ", "SimpleCQ")])
+def test_a_topic_that_is_made_anew_with_another_queue_type_reuses_no_offset(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        store.topics.create("orders", attributes={"queue.type": first})
+        for _ in range(3):
+            store.put(Message("orders", b"old"))
+        store.topics.delete("orders")
+        store.topics.create("orders", attributes={"queue.type": second})
+        assert store.put(Message("orders", b"new")).queue_offset == 3
+        store.wait_dispatched()
+        assert [message.body for message in store.get("orders", 0, 3).messages] == [b"new"]
+    with open_store(tmp_path, SMALL) as store:
+        assert [message.body for message in store.get("orders", 0, 3).messages] == [b"new"]
+        assert store.put(Message("orders", b"newer")).queue_offset == 4
+
+
 def test_a_consumer_of_a_topic_that_is_deleted_under_it_goes_on_with_the_new_one(tmp_path: Path) -> None:
     with open_store(tmp_path, SMALL) as store:
         store.topics.create("orders")
@@ -256,9 +274,9 @@ def test_when_the_log_has_none_of_its_records_a_deleted_topic_counts_anew(tmp_pa
         store.topics.delete("orders")
         table = store._engine.parts.queues
         table.rebuild_offsets(end - 1)
-        assert table.next_offset("orders", 0) == 1
+        assert table.offsets.next("orders", 0) == 1
         table.rebuild_offsets(end)
-        assert table.next_offset("orders", 0) == 0
+        assert table.offsets.next("orders", 0) == 0
 
 
 def test_deleting_while_others_put_and_read() -> None:

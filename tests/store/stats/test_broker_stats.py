@@ -87,7 +87,7 @@ def test_an_idle_store_is_not_looked_through(store: Store, clock: FakeClock, mon
     store.wait_dispatched()
     run_seconds(clock, 80)
     queues = store._engine.parts.queues
-    monkeypatch.setattr(queues, "handed_out_by_queue", lambda: pytest.fail("nothing was put"))
+    monkeypatch.setattr(queues.offsets, "given_by_queue", lambda: pytest.fail("nothing was put"))
     run_seconds(clock, 30)
 
 

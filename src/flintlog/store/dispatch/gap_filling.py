@@ -84,7 +84,7 @@ class GapFiller:
     def _is_believed(self, queue: ConsumeQueue | None, row: Row, place: Place) -> bool:
         expected, key = None if queue is None else queue.next_offset, (place.topic, place.queue_id)
         low = expected or 0
-        if low <= place.queue_offset and self._queues.has_handed_out(*key, place.queue_offset):
+        if low <= place.queue_offset < self._queues.offsets.given(*key):
             return True
         given = self._queues.given_offset(*key)
         following = list(islice(self._ahead.offsets(key, row.physical_offset), FOLLOWING))

@@ -31,6 +31,7 @@ from flintlog.format.properties import encode_properties
 from flintlog.kernel import Encoder, Lane, Moves, Tail
 from flintlog.store.log.commit_log import RECORD_SLACK_BYTES, AppendMany, CommitLog
 from flintlog.store.log.put_lock import PutLock
+from flintlog.store.log.queue_offsets import QueueOffsets, apply_moves
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.runtime.clock import Milliseconds
 
@@ -145,6 +146,7 @@ class LedgerCommitLog(CommitLog):
         segments: SegmentQueue,
         encoder: Encoder,
         lane: Lane,
+        offsets: QueueOffsets,
         *,
         now_ms: Milliseconds,
         lock: PutLock,
@@ -152,7 +154,14 @@ class LedgerCommitLog(CommitLog):
         max_message_size: int,
     ) -> None:
         super().__init__(
-            segments, encoder, lane, now_ms=now_ms, lock=lock, store_host=store_host, max_message_size=max_message_size
+            segments,
+            encoder,
+            lane,
+            offsets,
+            now_ms=now_ms,
+            lock=lock,
+            store_host=store_host,
+            max_message_size=max_message_size,
         )
         self.on_refused: Callable[[], None] = lambda: None
         """Called, from any thread, when a proposal left a gap in the queue offsets."""
@@ -167,15 +176,13 @@ class LedgerCommitLog(CommitLog):
 
     # ------------------------------------------------------------------ life
 
-    def start(self, next_offsets: dict[tuple[str, int], int]) -> None:
-        """Take the table of next queue offsets; nothing is put before `serve`."""
-        self.put_lane.next_offsets = next_offsets
+    def start(self) -> None:
+        """Nothing is put before `serve`."""
         self._began_at = self.end_offset
 
-    def serve(self, proposer: Proposer, next_offsets: dict[tuple[str, int], int]) -> None:
+    def serve(self, proposer: Proposer) -> None:
         """This member leads, and everything in its log is committed and dispatched: take puts."""
         with self.lock():
-            self.put_lane.next_offsets = next_offsets
             self._proposer = proposer
 
     def pause(self) -> None:
@@ -258,9 +265,7 @@ class LedgerCommitLog(CommitLog):
                 return refused(PutStatus.SERVICE_NOT_AVAILABLE, count)
             if self._is_full:
                 return refused(PutStatus.OS_PAGE_CACHE_BUSY, count)
-            key = (first.topic, first.queue_id)
-            next_offsets = self.put_lane.next_offsets
-            queue_offset = next_offsets.get(key, 0)
+            queue_offset, moves = self.offsets.plan((first.topic, first.queue_id), count)
             now = self._now_ms()
             scratch = Tail(scratch_room(most_bytes), 0)
             offsets = append(scratch, queue_offset, now, None)
@@ -271,7 +276,6 @@ class LedgerCommitLog(CommitLog):
                 bodies = [bytes(view[start : start + size]) for start, size in zip(offsets, sizes, strict=False)]
             self._check_sizes(sizes)
             host = first.store_host or self._store_host
-            moves: Moves = next_offsets, {key: queue_offset + count}, {}, {}
             ticket = self._propose(proposer, bodies, Pending(Future(), sizes, queue_offset, now, host), moves)
             return LedgerReceipts(_OK, [ticket] * count, sizes, queue_offset, now, host)
 
@@ -292,11 +296,9 @@ class LedgerCommitLog(CommitLog):
         """
         ticket = _TICKET_BASE - next(self._tickets)
         size = sum(map(len, bodies))
-        table, new, other_table, other_new = moves
         try:
             pending.answer.add_done_callback(lambda done: self._answered(done, ticket, pending))
-            table |= new
-            other_table |= other_new
+            apply_moves(moves)
             with self._gate:
                 self._outstanding[ticket] = size
                 self._outstanding_bytes += size

@@ -22,7 +22,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias, cast
 
 from flintlog.disk.media.scratch import scratch_room
 from flintlog.disk.segments.segment import Segment
@@ -33,6 +33,7 @@ from flintlog.format.properties import encode_properties
 from flintlog.format.record import END_RESERVE, STORE_TIME_END, encode_blank, store_time_of
 from flintlog.kernel import Encoder, Lane, Moves, PutLane, Tail, scan
 from flintlog.store.log.put_lock import PutLock
+from flintlog.store.log.queue_offsets import OffsetsBefore, QueueOffsets
 from flintlog.store.log.unqueued_puts import UnqueuedPuts
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.runtime.clock import Milliseconds, given_clock
@@ -68,22 +69,7 @@ class LogMark:
 
     end: int
     padding_bytes: int
-    moved: dict[tuple[int, object], tuple[dict[Any, int], int | None]] = field(default_factory=dict)
-
-    def note(self, moves: Moves) -> None:
-        """These offsets will move; what they were at first is kept."""
-        tables: tuple[tuple[dict[Any, int], dict[Any, int]], ...] = moves[:2], moves[2:]
-        for table, new in tables:
-            for key in new:
-                self.moved.setdefault((id(table), key), (table, table.get(key)))
-
-    def move_back(self) -> None:
-        """Set the offsets back."""
-        for (_, key), (table, offset) in self.moved.items():
-            if offset is None:
-                table.pop(key, None)
-            else:
-                table[key] = offset
+    offsets: OffsetsBefore = field(default_factory=OffsetsBefore)
 
 
 class CommitLog:
@@ -94,6 +80,7 @@ class CommitLog:
         segments: SegmentQueue,
         encoder: Encoder,
         lane: Lane,
+        offsets: QueueOffsets,
         *,
         now_ms: Milliseconds,
         lock: PutLock,
@@ -101,6 +88,7 @@ class CommitLog:
         max_message_size: int,
     ) -> None:
         self.segments = segments
+        self.offsets = offsets
         self.lock = lock
         self.locked_since: float | None = None
         self.on_wait: Callable[[int, int], None] | None = None
@@ -125,12 +113,12 @@ class CommitLog:
             ok=_OK,
             now_ms=given_clock(now_ms),
         )
+        self.put_lane.next_offsets = offsets.by_queue
 
     # ------------------------------------------------------------------ appending
 
-    def start(self, next_offsets: dict[tuple[str, int], int]) -> None:
-        """Take the last segment as the one to append to, and the table of next queue offsets."""
-        self.put_lane.next_offsets = next_offsets
+    def start(self) -> None:
+        """Take the last segment as the one to append to."""
         self._take(self.segments.last)
         self._began_at = self.end_offset
 
@@ -163,10 +151,8 @@ class CommitLog:
 
     def put_held(self, message: Message, capacity: int | None = None) -> Receipt:
         """`put` for a caller that holds the put lock."""
-        key = (message.topic, message.queue_id)
-        offsets = self.put_lane.next_offsets
-        queue_offset = offsets.get(key, 0)
-        return self._append_one(message, queue_offset, capacity, (offsets, {key: queue_offset + 1}, {}, {}))
+        queue_offset, moves = self.offsets.plan((message.topic, message.queue_id))
+        return self._append_one(message, queue_offset, capacity, moves)
 
     def make_check(self) -> Callable[[Message, int | None], None]:
         """A function that raises what a put of a message would, and appends nothing."""
@@ -205,7 +191,7 @@ class CommitLog:
     def cut_back_held(self, mark: LogMark) -> None:
         """Take back what was appended since the mark: nobody was let past it. A second call does the same."""
         self.segments.truncate(mark.end, clear=True)
-        mark.move_back()
+        mark.offsets.set_back()
         self._padding_bytes = mark.padding_bytes
         self._take(self.segments.last)
         self._mark = None
@@ -217,7 +203,7 @@ class CommitLog:
 
     def _append_one(self, message: Message, queue_offset: int, capacity: int | None, moves: Moves) -> Receipt:
         if self._mark is not None:
-            self._mark.note(moves)
+            self._mark.offsets.note(moves)
         now = self._now_ms()
         tail = self._ready_tail()
         text = None if capacity is None else encode_properties(message.properties or {}, capacity)
@@ -257,10 +243,7 @@ class CommitLog:
         count: int,
     ) -> Receipts:
         with self.lock():
-            key = (first.topic, first.queue_id)
-            next_offsets = self.put_lane.next_offsets
-            queue_offset = next_offsets.get(key, 0)
-            moves: Moves = next_offsets, {key: queue_offset + count}, {}, {}
+            queue_offset, moves = self.offsets.plan((first.topic, first.queue_id), count)
             now = self._now_ms()
             # The file needs no pages of its map made ready.
             tail = self._tail if self._tail.is_through_file else self._ready_tail()

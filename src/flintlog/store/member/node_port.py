@@ -144,5 +144,5 @@ class LedgerDoor:
         minimum = max(0, parts.segments.min_offset)
         self._engine.dispatcher.alone(partial(parts.queues.rebuild_offsets, minimum))
         if self._proposer is proposer:
-            self._log.serve(proposer, parts.queues.next_offsets)
+            self._log.serve(proposer)
             self._tell_leading()

@@ -321,13 +321,13 @@ class Appender:
         if not takes_queue_offset(message.sys_flag):
             return Unqueued(message)
         if is_batch:
-            return InBatchQueue(message, queues)
+            return InBatchQueue(message, queues.offsets)
         names = (message.properties or {}).get(INNER_MULTI_DISPATCH)
         if not names or not self._fast.closed_for & ClosedFor.MULTI_DISPATCH or not may_multi_dispatch(message.topic):
             return None
-        placement = MultiDispatched(message, queues)
+        placement = MultiDispatched(message, queues.offsets)
         placement.check_names()
-        if queues.light_queue_count + placement.new_queue_count > self._engine.config.max_lmq_consume_queue_num:
+        if queues.offsets.light_count + placement.new_queue_count > self._engine.config.max_lmq_consume_queue_num:
             return Receipt(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED)
         return placement
 

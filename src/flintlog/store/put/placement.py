@@ -24,8 +24,8 @@ from flintlog.format.properties import (
 from flintlog.format.sys_flag import INNER_BATCH
 from flintlog.format.topics import LMQ_PREFIX, can_be_topic
 from flintlog.kernel import Moves
+from flintlog.store.log.queue_offsets import QueueOffsets
 from flintlog.store.model.message import Message
-from flintlog.store.queues.queue_table import QueueTable
 
 
 class Unqueued:
@@ -45,15 +45,14 @@ class InBatchQueue:
 
     is_unqueued = False
 
-    def __init__(self, message: Message, queues: QueueTable) -> None:
+    def __init__(self, message: Message, offsets: QueueOffsets) -> None:
         self._message = message
-        self._queues = queues
+        self._offsets = offsets
         self._count = inner_count(message)
 
     def prepare(self) -> tuple[Message, int, Moves]:
         message = self._message
-        offset = self._queues.next_offset(message.topic, message.queue_id)
-        moves = self._queues.moves(message.topic, message.queue_id, self._count)
+        offset, moves = self._offsets.plan((message.topic, message.queue_id), self._count)
         if not message.sys_flag & INNER_BATCH:
             return message, offset, moves
         return with_properties(message, {INNER_BASE: str(offset)}), offset, moves
@@ -64,9 +63,9 @@ class MultiDispatched:
 
     is_unqueued = False
 
-    def __init__(self, message: Message, queues: QueueTable) -> None:
+    def __init__(self, message: Message, offsets: QueueOffsets) -> None:
         self._message = message
-        self._queues = queues
+        self._offsets = offsets
         names = (message.properties or {})[INNER_MULTI_DISPATCH]
         if not isinstance(names, str):
             raise InvalidMessage(f"{INNER_MULTI_DISPATCH} is text, not {type(names).__name__}")
@@ -82,17 +81,15 @@ class MultiDispatched:
     def new_queue_count(self) -> int:
         """How many light queues this message would make."""
         names = {name for name in self._names if name.startswith(LMQ_PREFIX)}
-        return sum(not self._queues.has_light_queue(name) for name in names)
+        return sum(not self._offsets.has_light(name) for name in names)
 
     def prepare(self) -> tuple[Message, int, Moves]:
         message = self._message
-        offsets = [
-            str(self._queues.next_light_offset(name)) if name.startswith(LMQ_PREFIX) else "" for name in self._names
-        ]
+        offsets = [str(self._offsets.next_light(name)) if name.startswith(LMQ_PREFIX) else "" for name in self._names]
         changed = with_properties(message, {INNER_MULTI_QUEUE_OFFSET: ",".join(offsets)}, without=WAIT_STORE_MSG_OK)
         light = [name for name in self._names if name.startswith(LMQ_PREFIX)]
-        moves = self._queues.moves(message.topic, message.queue_id, light=light)
-        return changed, self._queues.next_offset(message.topic, message.queue_id), moves
+        offset, moves = self._offsets.plan((message.topic, message.queue_id), light=light)
+        return changed, offset, moves
 
 
 def with_properties(message: Message, added: Mapping[str, str], without: str | None = None) -> Message:

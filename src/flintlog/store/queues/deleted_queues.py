@@ -119,6 +119,10 @@ class DeletedQueues:
     def all(self) -> list[DeletedQueue]:
         return list(self._known.values())
 
+    def next_offsets(self) -> dict[QueueKey, int]:
+        """The least next offset of each queue that is noted."""
+        return {key: max(note.next_offset for note in notes) for key, notes in self._by_queue.items()}
+
     def add(self, gone: Iterable[DeletedQueue]) -> None:
         """Write down queues that are about to go. Of one whose name is no topic's nothing will be put again."""
         found = [each for each in gone if each.next_offset and can_be_topic(each.topic)]

@@ -1,11 +1,11 @@
-"""All queues of a store, and the next offset of each.
+"""All queues of a store.
 
 A queue is made when its first record is dispatched. Files are mapped when they are looked at: opening a
 store of 10,000 queues maps none, recovering it one after another.
 
-Invariant: a topic has queues of one kind. Next offsets are handed out by the putting side, ahead of the queues;
-they are taken from the queues only when the store is opened or cut. Light queues (`%LMQ%…`, always
-queue 0) have next offsets of their own, because a record is put into several of them at once.
+Invariant: a topic has queues of one kind. Puts advance next offsets (`QueueOffsets`) before dispatch writes the
+entries. Next offsets are taken from the queues only when the store is opened or cut, or when a ledger's member begins
+to lead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.format.names import parse_queue_id
 from flintlog.format.queue_entry import QueueKey
 from flintlog.format.topics import LMQ_PREFIX, can_be_topic
-from flintlog.kernel import Moves
+from flintlog.store.log.queue_offsets import QueueOffsets
 from flintlog.store.queues.covered_queues import CoveredQueues, QueueClaim
 from flintlog.store.queues.deleted_queues import FOR_EVER, DeletedQueue, DeletedQueues
 from flintlog.store.queues.logical_queue import LogicalQueue, QueueType
@@ -47,6 +47,7 @@ class QueueTable:
         root: Path,
         medium: Medium,
         files: QueueFiles | None = None,
+        offsets: QueueOffsets | None = None,
         *,
         topic_queue_types: Mapping[str, str] | None = None,
         now_ms: Callable[[], int],
@@ -55,6 +56,7 @@ class QueueTable:
     ) -> None:
         """`topic_queue_types` is looked at whenever a queue is made, so it may grow."""
         self.root = root
+        self.offsets = QueueOffsets() if offsets is None else offsets
         self._medium = medium
         self._types = {} if topic_queue_types is None else topic_queue_types
         self._now_ms = now_ms
@@ -66,13 +68,8 @@ class QueueTable:
         self._queues: dict[QueueKey, LogicalQueue] = {}
         self._ids: dict[str, set[int]] = {}
         self._lock = threading.Lock()
-        self._next: dict[QueueKey, int] = {}
-        self._next_in_batch: dict[QueueKey, int] = {}
-        self._next_light: dict[str, int] = {}
-        self._deleted_light: set[str] = set()
         self._deleted = DeletedQueues(root / "flintlog" / "deleted.json", medium, read_only=read_only)
         self.covered = CoveredQueues(root, medium)
-        self._handed_out_by_removed = 0
         self._given: dict[QueueKey, QueueClaim] = {}  # where each queue ended, by files and notes that an opening found
         self._emptied: set[Path] = set()  # folders of which something was removed that may come back
 
@@ -123,11 +120,6 @@ class QueueTable:
     def all(self) -> list[LogicalQueue]:
         """Every queue there is now."""
         return list(self._queues.values())
-
-    @property
-    def light_queue_count(self) -> int:
-        """How many light queues there are, or will be when what was put is dispatched."""
-        return len(self._next_light) - len(self._deleted_light)
 
     # Opening
 
@@ -311,17 +303,12 @@ class QueueTable:
 
     def rebuild_offsets(self, commit_log_min: int) -> None:
         """Take every next offset from its queue, and correct the queues' min offsets."""
-        simple: dict[QueueKey, int] = {}
-        batch: dict[QueueKey, int] = {}
+        ends: dict[QueueKey, int] = {}
         for queue in self.all():
-            offsets = batch if queue.type is QueueType.BATCH else simple
-            offsets[queue.topic, queue.queue_id] = queue.max_offset
+            ends[queue.topic, queue.queue_id] = queue.max_offset
             queue.correct_min_offset(commit_log_min, self._now_ms())
-        self._next = simple
-        self._next_in_batch = batch
-        light = (key for key in simple if key[0].startswith(LMQ_PREFIX) and key[1] == 0)
-        self._next_light = {key[0]: simple[key] for key in light}
-        self._go_on_behind_deleted(commit_log_min)
+        self._deleted.forget_before(commit_log_min)
+        self.offsets.take(ends, self._deleted.next_offsets())
 
     def keep_given_offsets(self, *, is_log_short: bool) -> None:
         """Give no offset again for which the files or notes had an entry when the store was opened.
@@ -334,16 +321,11 @@ class QueueTable:
         for (topic, queue_id), claim in given.items():
             queue = self._queues.get((topic, queue_id))
             is_lost = is_log_short or queue is None or not queue.end_byte
-            if is_lost and self.next_offset(topic, queue_id) < claim.next_offset:
+            if is_lost and self.offsets.next(topic, queue_id) < claim.next_offset:
                 lost.append(DeletedQueue(topic, queue_id, claim.next_offset, FOR_EVER))
         self._deleted.add(lost)  # first: what follows is in memory alone
         for each in lost:
-            self.set_next_offset(each.topic, each.queue_id, each.next_offset)
-
-    def has_handed_out(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether this store gave an offset itself since it was opened, or knows that it was given before."""
-        light = self.next_light_offset(topic) if queue_id == 0 else 0
-        return offset < max(self.next_offset(topic, queue_id), light)
+            self.offsets.set(each.topic, each.queue_id, each.next_offset)
 
     def given_offset(self, topic: str, queue_id: int) -> int:
         """The least next offset of a queue by what is noted of it; 0 where nothing is."""
@@ -362,67 +344,9 @@ class QueueTable:
             (start * queue.entry_size, stop * queue.entry_size) for start, stop in gaps if start is not None
         )
 
-    def _go_on_behind_deleted(self, commit_log_min: int) -> None:
-        self._deleted_light.clear()
-        self._deleted.forget_before(commit_log_min)
-        for gone in self._deleted.all():
-            key = gone.topic, gone.queue_id
-            self.set_next_offset(*key, max(gone.next_offset, self.next_offset(*key)))
-            if key not in self._queues and gone.topic in self._next_light:
-                self._deleted_light.add(gone.topic)
-
-    @property
-    def next_offsets(self) -> dict[QueueKey, int]:
-        """The next offsets of plain queues, for the put path; replaced when they are rebuilt."""
-        return self._next
-
-    @property
-    def offsets_handed_out(self) -> int:
-        """How many offsets all queues together have given to messages."""
-        return sum(self._next.values()) + sum(self._next_in_batch.values()) + self._handed_out_by_removed
-
-    def handed_out_by_queue(self) -> dict[QueueKey, int]:
-        """How many offsets each queue has given to messages. Light queues stand still here: they share the records."""
-        found = self._next.copy()
-        if self._next_in_batch:
-            found.update(self._next_in_batch)
-        return found
-
     @property
     def has_batch_topics(self) -> bool:
         return any(kind == QueueType.BATCH.value for kind in self._types.values())
-
-    def next_offset(self, topic: str, queue_id: int) -> int:
-        """The queue offset of the next message that is put."""
-        return self._offsets_of(topic).get((topic, queue_id), 0)
-
-    def moves(self, topic: str, queue_id: int, by: int = 1, light: Iterable[str] = ()) -> Moves:
-        """What moves on when a message is put that takes so many offsets of its queue, and one of each light queue."""
-        new = {(topic, queue_id): self.next_offset(topic, queue_id) + by}
-        new_light: dict[str, int] = {}
-        for name in light:
-            new_light[name] = new_light.get(name, self.next_light_offset(name)) + 1
-            self._deleted_light.discard(name)
-        return self._offsets_of(topic), new, self._next_light, new_light
-
-    def set_next_offset(self, topic: str, queue_id: int, offset: int) -> None:
-        """Set a next offset, as a slave does that replays its master's log."""
-        self._offsets_of(topic)[topic, queue_id] = offset
-        if topic.startswith(LMQ_PREFIX):
-            self._next_light[topic] = offset
-
-    def _offsets_of(self, topic: str) -> dict[QueueKey, int]:
-        if topic not in self._types:  # the usual case, on the way of every put
-            return self._next
-        return self._next_in_batch if self.type_of(topic) is QueueType.BATCH else self._next
-
-    def has_light_queue(self, name: str) -> bool:
-        """Whether a message was put into this light queue."""
-        return name in self._next_light and name not in self._deleted_light
-
-    def next_light_offset(self, name: str) -> int:
-        """The offset of the next message in a light queue."""
-        return self._next_light.get(name, 0)
 
     # Keeping and deleting
 
@@ -485,10 +409,7 @@ class QueueTable:
         queue = self._queues.get((topic, queue_id))
         if queue is None or not 0 <= queue.last_physical_offset < commit_log_min:
             return False
-        handed_out = self.next_offset(topic, queue_id)
-        if queue_id == 0 and topic.startswith(LMQ_PREFIX):
-            handed_out = max(handed_out, self.next_light_offset(topic))
-        return handed_out <= queue.max_offset
+        return self.offsets.given(topic, queue_id) <= queue.max_offset
 
     def remove(self, topic: str, queue_id: int) -> None:
         """Delete one queue, of which the log has no record any more.
@@ -507,14 +428,7 @@ class QueueTable:
 
     def _forget(self, queue: LogicalQueue) -> None:
         self._destroy(queue)
-        self._forget_offsets(queue.topic, queue.queue_id)
-
-    def _forget_offsets(self, topic: str, queue_id: int) -> None:
-        for offsets in (self._next, self._next_in_batch):
-            self._handed_out_by_removed += offsets.pop((topic, queue_id), 0)
-        if queue_id == 0:
-            self._next_light.pop(topic, None)
-            self._deleted_light.discard(topic)
+        self.offsets.forget(queue.topic, queue.queue_id)
 
     def _remove(self, queues: list[LogicalQueue], gone: list[DeletedQueue]) -> None:
         """Write down that queues are deleted, and delete them: with the note alone, only the next opening would."""
@@ -546,8 +460,7 @@ class QueueTable:
 
         def remove() -> None:
             self._remove(queues, gone)
-            if topic in self._next_light:
-                self._deleted_light.add(topic)
+            self.offsets.delete_light(topic)
             self._maker.remove_folders(topic)
             self._emptied.update(self.root / name for name in DIRECTORIES.values())
 
@@ -555,8 +468,7 @@ class QueueTable:
 
     def _next_of(self, queue: LogicalQueue) -> int:
         """The next offset of a queue; one whose offsets were never asked for has handed out what it holds."""
-        light = self._next_light.get(queue.topic, 0) if queue.queue_id == 0 else 0
-        return max(self.next_offset(queue.topic, queue.queue_id), light, queue.max_offset)
+        return max(self.offsets.given(queue.topic, queue.queue_id), queue.max_offset)
 
     def shut_down(self) -> None:
         """Unmap every file; flush before."""
@@ -567,7 +479,7 @@ class QueueTable:
     def destroy(self) -> None:
         """Delete every queue; who builds them again from the log takes their offsets from there."""
         for topic, queue_id in list(self._queues):
-            self._forget_offsets(topic, queue_id)
+            self.offsets.forget(topic, queue_id)
             self._destroy_queue(topic, queue_id)
             self._maker.remove_folders(topic)
         self._emptied.clear()  # what is built in their place is made durable with its names

@@ -50,7 +50,7 @@ class Figures:
     def start(self) -> None:
         """Count from here: messages that are stored already were put by others."""
         self.puts.start()
-        self._offsets_before = self._parts.queues.offsets_handed_out
+        self._offsets_before = self._parts.queues.offsets.given_count
 
     def tick(self) -> None:
         """Sample if a second has passed, unless the store's own clock calls `sample`."""
@@ -95,6 +95,6 @@ class Figures:
         log = self._parts.commit_log
         appended = log.appended_bytes
         if appended != self._totals.bytes:  # adding up 100,000 queues each second would be too slow
-            times = self._parts.queues.offsets_handed_out - self._offsets_before + log.unqueued.count
+            times = self._parts.queues.offsets.given_count - self._offsets_before + log.unqueued.count
             self._totals = PutTotals(times, appended)
         return self._totals

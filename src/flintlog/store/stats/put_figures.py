@@ -48,7 +48,7 @@ class PutFigures:
     def start(self) -> None:
         """Count from here: recovery dispatches messages that were put earlier."""
         self._seen_end = self._log_end()
-        self._counts = self._queues.handed_out_by_queue()
+        self._counts = self._queues.offsets.given_by_queue()
         self._sizes = {
             (queue.topic, queue.queue_id): queue.record_bytes for queue in self._queues.all() if queue.record_bytes
         }
@@ -60,7 +60,7 @@ class PutFigures:
             return []
         # In this order, a message that is put meanwhile is counted by this look or by the next.
         self._seen_end = end
-        counts = self._queues.handed_out_by_queue()
+        counts = self._queues.offsets.given_by_queue()
         is_lagging = self._dispatched() < self._log_end()
         before = self._counts
         changed = {key for key, count in counts.items() if before.get(key, 0) != count} | self._lagging
