@@ -29,7 +29,8 @@ from flintlog.store.flush.put_timing import PutWaits
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
 from flintlog.store.recovery.batch_notes import BatchNotes
-from flintlog.store.recovery.loader import Loader, Notes, Progress, try_loading
+from flintlog.store.recovery.loader import Loader, Notes, try_loading
+from flintlog.store.recovery.opening import Progress
 from flintlog.store.recovery.recovery_report import RecoveryReport
 from flintlog.store.recovery.stop_marker import StopMarker
 from flintlog.store.recovery.swap import finish_swap

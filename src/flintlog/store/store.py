@@ -40,7 +40,7 @@ from flintlog.store.paths import StorePaths, find_member, refuse_files_for_folde
 from flintlog.store.put.service_runs import ServiceRuns
 from flintlog.store.put.writable import Writable
 from flintlog.store.read.raw_log import RawLog
-from flintlog.store.recovery.loader import Progress
+from flintlog.store.recovery.opening import Progress
 from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
 from flintlog.store.retention.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.retention.retention import Retention

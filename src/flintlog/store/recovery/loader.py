@@ -9,7 +9,6 @@ unclean before anything in it is changed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,20 +20,20 @@ from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.disk.media.source import MappedSource
 from flintlog.errors import DamagedStore
 from flintlog.format.names import CONFIG, encode_abort
-from flintlog.store.components import Parts, make_parts, scan_threads
+from flintlog.store.components import Parts, make_parts
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_journal import Progress as Published
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
 from flintlog.store.dispatch.external.handshake import DispatchSide
 from flintlog.store.ledger.prepare import prepare_ledger
-from flintlog.store.log.record_crc import RecordCrc
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.recovery.batch_notes import BatchNotes, settle_opened_batch
 from flintlog.store.recovery.lost_log import refuse_without_log
 from flintlog.store.recovery.misnamed import Misnamed, find_misnamed, list_log, refuse_misnamed
+from flintlog.store.recovery.opening import Opening, Progress
 from flintlog.store.recovery.pending_cut import PendingCut
 from flintlog.store.recovery.published_end import WrittenLog, published_end
-from flintlog.store.recovery.recovery import Opening, Recovery
+from flintlog.store.recovery.recovery import Recovery
 from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
 from flintlog.store.recovery.stop_marker import StopMarker
 from flintlog.store.runtime.clock import Milliseconds
@@ -43,8 +42,6 @@ from flintlog.store.runtime.note_file import damaged_note
 from flintlog.store.settings.preflight import refuse_broken
 from flintlog.store.settings.subscriptions import Subscriptions
 
-Progress = Callable[[int, int], None]
-"""Told (done, total) in bytes while a long opening goes on."""
 _LOOKS = 3
 
 
@@ -269,7 +266,7 @@ class Loader:
         if self._read_only and self.published is not None and isinstance(self._dispatcher, ExternalDispatcher):
             report = self._look_at_published(self._dispatcher, self.published)
         else:
-            report = Recovery(self._opening(progress), clean=self.was_clean).run()
+            report = Recovery(self._opening(progress)).run()
             report = report.with_findings(self._findings)
         if self._parts.ledger is not None and self._parts.ledger.torn is not None:
             report = report.with_findings([self._parts.ledger.torn])
@@ -281,29 +278,19 @@ class Loader:
         return report
 
     def _opening(self, progress: Progress | None) -> Opening:
-        parts = self._parts
         return Opening(
-            segments=parts.segments,
-            queues=parts.queues,
-            index=parts.index,
-            checkpoint=parts.checkpoint,
-            dispatcher=self._dispatcher,
-            damage=parts.damage,
-            medium=self._medium,
-            cut_directory=parts.paths.cut,
-            marker=self._notes.marker,
-            delay_levels_ms=self._config.delay_levels_ms,
-            threads=scan_threads(),
-            mark_unclean=self.mark_unclean,
-            store_time_at=parts.commit_log.store_time_at,
-            record_at=parts.commit_log.record_at,
-            progress=progress,
+            self._parts,
+            self._config,
+            self._dispatcher,
+            self._notes.marker,
+            self.was_clean,
+            self.mark_unclean,
+            progress,
             read_only=self._read_only,
             is_durable=self._is_durable,
+            ledger_end=self._parts.segments.readable_limit,
             end_beside_writer=self._end_beside_writer,
             published=self.published,
-            record_crc=RecordCrc(self._config),
-            ledger_end=parts.segments.readable_limit,
             is_others=self._is_others,
         )
 

@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace as replace_claim
+
 from flintlog.checks.finding import ERROR
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
 from flintlog.format.checkpoint import Checkpoint
+from flintlog.format.names import FAR
 from flintlog.store.log.damage import Damage, DamageMap
+from flintlog.store.queues.covered_queues import CoveredNote, QueueClaim, before_rebuild
 from flintlog.store.queues.queue_table import QueueTable
+from flintlog.store.recovery.opening import Opening
 from flintlog.store.recovery.recovery_report import Finding
 
 _NEAR_FILES = 4
@@ -39,6 +44,133 @@ def reached_by_queues(ends: Sequence[int], log_end: int, segment_size: int) -> R
     while len(found) > 1 and found[0] - found[1] > _NEAR_FILES * segment_size:
         del found[0]
     return Reached(found[0], "the queues know") if found[0] > log_end else None
+
+
+class LogReach:
+    """How far the log of one opening is known to have reached: by its stop, its notes and its queues."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._open = opening
+        self._queues = opening.parts.queues
+        self._stop_end = opening.marker.log_end if opening.clean else None
+        self.vouched = opening.parts.checkpoint.values.logics_physical_offset
+        """The last record whose queue entry is durable, by the checkpoint."""
+        self.before = self._queues.covered.before_rebuild
+        """What an earlier opening noted before it deleted the queues to build them again."""
+        self.queue_ends: list[int] = []
+        """Where the last records of the queues end that are believed so far."""
+        self.built_end = -1
+        """The furthest of those ends."""
+
+    # ------------------------------------------------------------------ by notes and queues
+
+    def note_in_force(self) -> CoveredNote | None:
+        """Where the queues ended at the checkpoint, if that was noted.
+
+        A checkpoint before the noted record was set back since, because the log was cut. One after it vouches for
+        more than is noted: it is another program's, or damaged. The note still holds, and less is believed.
+        """
+        note = self._queues.covered.note
+        return note if note is not None and note.covered <= self.vouched else None
+
+    def noted_claims(self) -> list[QueueClaim]:
+        """Where queues ended, by the note. Of the checkpoint's those are left out that may have expired since."""
+        if self.before is not None:
+            return self.before.queues
+        note = self.note_in_force()
+        return [] if note is None else [claim for claim in note.queues if claim.log_end > self._open.log_min]
+
+    def add_queue_ends(self) -> None:
+        """Believe the ends that were found in the queues' files."""
+        self._set_queue_ends([queue.found_log_end for queue in self._queues.all()] + self._ends_before())
+
+    def drop_queue_ends(self) -> None:
+        """Believe no queue of this opening: they are damaged."""
+        self._set_queue_ends(self._ends_before())
+
+    def _set_queue_ends(self, ends: list[int]) -> None:
+        self.queue_ends = ends
+        self.built_end = max(ends, default=-1)
+
+    def _ends_before(self) -> list[int]:
+        """How far into the log the queues went that an earlier opening deleted."""
+        return [] if self.before is None else [claim.log_end for claim in self.before.queues]
+
+    def known_before_rebuild(self) -> CoveredNote:
+        """What a later opening needs to know that finds neither the queues nor this stop."""
+        believed = set(self.queue_ends)
+        claims = [
+            replace_claim(claim, log_end=claim.log_end if claim.log_end in believed else 0)
+            for claim in self._queues.recalled
+        ]
+        reached = max(self._stop_end or 0, self._noted_log_end())
+        vouched = max(self.vouched, (self.before and self.before.vouched) or 0)
+        return before_rebuild(claims, reached, FAR if self._open.clean else vouched)
+
+    def _noted_log_end(self) -> int:
+        """How far the log reached by the note of the checkpoint, or by that from before a rebuild."""
+        note = self.before
+        if note is None and not self._open.clean:  # after a clean stop of another program it may be too old
+            note = self.note_in_force()
+        return 0 if note is None else note.log_end
+
+    # ------------------------------------------------------------------ for reading the log
+
+    def known_end(self) -> int | None:
+        """Where our own clean stop left the log."""
+        return self._stop_end
+
+    def clean_end(self) -> int | None:
+        """How far the log is known to have been whole at a clean stop: by our marker, or by its queues."""
+        if not self._open.clean:
+            return None
+        return max(0, self._queues.max_physical_offset(), self._stop_end or 0)
+
+    def expected_end(self) -> int:
+        """Where the log ended at a clean stop; zeros before it are damage, however the log goes on after them."""
+        clean_end = self.clean_end()
+        return FAR if clean_end is None or self._queues.max_physical_offset() < 0 else clean_end
+
+    def earlier_cut(self) -> int | None:
+        """Where Java's last recovery ended the log: it leaves the bytes after that, intact records among them."""
+        confirmed = self._open.parts.checkpoint.values.earlier_cut if self._open.clean else None
+        record = None if confirmed is None else self._open.parts.commit_log.record_at(confirmed)
+        return None if confirmed is None or record is None else confirmed + len(record)
+
+    def reached(self, end: int) -> Reached | None:
+        """How far a log that ends here is known to have reached."""
+        if self.earlier_cut() == end:
+            return None
+        if self._stop_end is not None:
+            return Reached(self._stop_end, "the last stop left")
+        by_queues = reached_by_queues(self.queue_ends, end, self._open.parts.segments.segment_size)
+        note = self.note_in_force()
+        if not self._open.clean and note is not None:
+            noted = max((note.covered + 1, note.log_end, *(claim.log_end for claim in note.queues)))
+            if noted <= end:
+                return None  # a crash may take any record after those that were noted
+            return Reached(max(noted, by_queues.end if by_queues else 0), "the checkpoint knows")
+        by_queues = by_queues if self._are_ends_believed(end) else None
+        if self._noted_log_end() > end:
+            return Reached(max(self._noted_log_end(), by_queues.end if by_queues else 0), "an earlier opening found")
+        return by_queues
+
+    def _are_ends_believed(self, end: int) -> bool:
+        """Whether queues tell how far a log reached that ends here. After the checkpoint's record a crash may have left
+        more of the queues than of the log."""
+        before = 0 if self.before is None else self.before.vouched or 0
+        return self._open.clean or max(self.vouched, before) >= max(1, end)
+
+    def find_short_log(self, end: int) -> Sequence[Finding]:
+        """Compare the end that was found with what the stop, the queues or the checkpoint know of it."""
+        is_limited = self._open.ledger_end is not None or self._open.end_beside_writer is not None
+        if is_limited or self.earlier_cut() == end:
+            return ()
+        if (self._stop_end or 0) > end:
+            return note_short_log(end, self._stop_end or 0, "the last stop left")
+        if self._noted_log_end() > end:
+            return note_short_log(end, self._noted_log_end(), "an earlier opening found")
+        return note_short_log(end, self.built_end, "the queues know") if self._are_ends_believed(end) else ()
 
 
 def refuse_without_log(checkpoint: Checkpoint, stopped_at: int | None, queues: QueueTable, *, clean: bool) -> None:
