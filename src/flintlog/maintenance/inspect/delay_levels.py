@@ -1,7 +1,8 @@
-"""How long delay levels are, by the queue entries of messages that waited: delivery time less store time.
+"""Infers the lengths of delay levels from the queue entries of delayed messages: delivery time minus store time.
 
-RocketMQ keeps its levels in the broker's configuration only. One entry may be damaged, and a broker's levels may have
-been changed: a length counts if all entries of a level have it but single ones. If they do not agree, nobody knows it.
+RocketMQ keeps the lengths only in the broker's configuration. An entry may be damaged, and the configuration may have
+changed, so a length is taken only if it is the only one that occurs more than once in its level. Otherwise the level is
+doubtful.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)
 
 @dataclass(frozen=True, slots=True)
 class SeenLevels:
-    """The lengths of levels in milliseconds, by level; and those levels that had several."""
+    """The lengths of levels in milliseconds, by level; and the levels with several lengths."""
 
     lengths_ms: dict[int, int]
     doubtful: frozenset[int]
@@ -41,21 +42,21 @@ class SeenLevels:
 
 @dataclass(frozen=True, slots=True)
 class DelayLevels:
-    """The lengths of a store's levels, from level 1 on; only the `known` ones are more than a guess."""
+    """The lengths of a store's levels, from level 1 on; those that are not `known` are guessed."""
 
     lengths_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS
     known: frozenset[int] = frozenset()
 
 
 def load_levels(paths: StorePaths, log: Sequence[DataFile], medium: Medium, samples: int) -> DelayLevels:
-    """What a directory says without a configuration: its note, corrected by the last entries of each level."""
+    """The levels of a store without a configuration: the last writer's note, corrected by the last queue entries."""
     noted = load_options(paths, medium).get(DELAY_LEVELS)
     lengths = parse_delay_levels(DELAY_LEVELS, noted) if isinstance(noted, str) else DEFAULT_DELAY_LEVELS_MS
     try:
         queues = _waiting_queues(paths.consume_queue / SCHEDULE_TOPIC, medium) if samples else ()
         source = MappedSource(medium)
         seen = see_levels(queues, lambda path, *piece: source.view(Path(path), *piece), log, samples)
-    except DiskError:  # a file was deleted meanwhile
+    except DiskError:  # a file was deleted since it was listed
         seen = SeenLevels({}, frozenset())
     known = {*seen.lengths_ms, *(range(1, len(lengths) + 1) if isinstance(noted, str) else ())}
     return DelayLevels(with_seen(lengths, seen), frozenset(known - seen.doubtful))
@@ -74,7 +75,7 @@ def _waiting_queues(folder: Path, medium: Medium) -> Iterator[QueueFilesView]:
 def see_levels(
     queues: Iterable[QueueFilesView], read: Read, log: Sequence[DataFile], samples: int = SAMPLES
 ) -> SeenLevels:
-    """What the last entries of queues say, `samples` of each level at most; the records lie in the files of `log`."""
+    """The levels by the last entries of their queues, at most `samples` of each; `log` holds the records."""
     lengths: dict[int, int] = {}
     doubtful: set[int] = set()
     for queue in queues:
@@ -98,7 +99,7 @@ def with_seen(known_ms: tuple[int, ...], seen: SeenLevels) -> tuple[int, ...]:
 
 
 def format_levels(lengths_ms: tuple[int, ...]) -> str:
-    """Lengths as the option `message_delay_level` has them.
+    """Lengths in the form of the option `message_delay_level`.
 
     >>> format_levels((1000, 300_000, 7_200_000))
     '1s 5m 2h'
@@ -112,7 +113,7 @@ def _format(length_ms: int) -> str:
 
 
 def _lengths(queue: QueueFilesView, read: Read, log: Sequence[DataFile], samples: int) -> Iterator[int]:
-    """Of the last entries of a level, how long each waits."""
+    """How long each of the last entries of a level waits."""
     left = samples
     for file in reversed(queue.files):
         view = read(file.path, 0, file.size)

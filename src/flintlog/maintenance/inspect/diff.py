@@ -1,10 +1,10 @@
-"""Two replicas of one log: are they the same as far as both go, who is ahead, and what would a cut cost?
+"""Compares two replicas of one log: where they diverge, which is ahead, and how many messages a cut would lose.
 
-    A  |=========================|xxxxxx        first divergence: the record in which the first differing byte lies
+    A  |=========================|xxxxxx        first divergence: the record that holds the first differing byte
     B  |=========================|yyy
                                  ^
 
-The logs are compared byte by byte where both have bytes; queues and index follow from them.
+The logs are compared byte by byte over their common range. Queues and index are not: they follow from the log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHUNK_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two logs: its ends, and what it has from the divergence on, or beyond the other's end."""
+    """One of the two logs: its ends, and its own messages, from the divergence or the other's end on."""
 
     path: str
     min_offset: int
@@ -40,7 +40,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class LogDiff:
-    """`diverges_at` is None when one log is the begin of the other."""
+    """`diverges_at` is None when one log is a prefix of the other."""
 
     a: Side
     b: Side
@@ -56,7 +56,7 @@ def diff(root_a: Path, root_b: Path, config: StoreConfig | None = None, *, mediu
     """Compare the logs of two stores; nothing is changed."""
     files = look_at(root_a, config, medium), look_at(root_b, config, medium)
     ends = [log_end(each)[0] for each in files]
-    begins = [each.log[0].base if each.log else 0 for each in files]
+    begins = [each.min_offset for each in files]
     start, stop = max(begins), min(ends)
     differs_at = _first_difference(*files, start, stop)
     parts_at = None if differs_at is None else min(_record_start(each, start, differs_at) for each in files)
@@ -89,7 +89,7 @@ def _bytes_at(files: StoreFiles, position: int, stop: int) -> memoryview:
 
 
 def _first_unlike(left: memoryview, right: memoryview) -> int:
-    """The first place where two views of one length differ: halves are compared until one byte is left."""
+    """The first place where two views of one length differ, by bisection."""
     low, high = 0, len(left)
     while high - low > 1:
         middle = (low + high) // 2
@@ -101,11 +101,11 @@ def _first_unlike(left: memoryview, right: memoryview) -> int:
 
 
 def _record_start(files: StoreFiles, start: int, position: int) -> int:
-    """Where the record begins in which an offset lies."""
+    """Where the record that holds an offset begins."""
     file = LogReader(files).file_of(position)
     if file is None:
         return position
-    view = files.read(file.path, 0, file.size)
+    view = files.view(file)
     place, last = max(0, start - file.base), max(start, file.base)
     while True:
         seen = kernel.scan(view, place, file.size, file.base, max_count=4096)
@@ -139,8 +139,8 @@ def _verdict(a: Side, b: Side, parts_at: int | None, ahead: str | None, *, is_ap
         if ahead is None:
             return "the logs are the same as far as both go"
         first, second = (a, b) if ahead == "A" else (b, a)
-        behind = "B" if ahead == "A" else "A"
-        return f"{behind} is the begin of {ahead} and lacks {first.own_messages} messages; nothing need be cut" + (
+        other = "B" if ahead == "A" else "A"
+        return f"{other} is the begin of {ahead} and lacks {first.own_messages} messages; nothing need be cut" + (
             "" if not second.own_bytes else f" ({second.own_bytes} bytes of its own)"
         )
     if a.is_intact_there != b.is_intact_there:

@@ -1,7 +1,7 @@
 """Any file of a store as rows, one for each part, with byte offsets and field names; and from rows back to the file.
 
-Rows cover the file without gaps: what is no record, entry or slot is a row of `zeros`, or of `raw` bytes. So a damaged
-file is shown as far as it can be read, and
+Rows cover the file without gaps: bytes that are no record, entry or slot make a row of `zeros`, or of `raw` bytes. So a
+damaged file is shown as far as it can be read, and
 
     encode_rows(dump_file(kind, data)) == data          for every file, whole or broken
 """
@@ -31,6 +31,18 @@ from flintlog.format.index_file import (
     parse_index_header,
     parse_slot,
 )
+from flintlog.format.ledger_entry import (
+    ENTRY_HEAD_SIZE,
+    INDEX_RECORD_SIZE,
+    EntryHead,
+    IndexRecord,
+    encode_entry_blank,
+    encode_entry_head,
+    encode_index_record,
+    parse_entry_blank,
+    parse_entry_head,
+    parse_index_record,
+)
 from flintlog.format.queue_entry import ENTRY_SIZE, QueueEntry, encode_queue_entry, parse_queue_entry
 from flintlog.format.queue_extension import (
     END_MARK,
@@ -41,7 +53,6 @@ from flintlog.format.queue_extension import (
 )
 from flintlog.format.record import Record, encode_blank, encode_record, parse_blank, parse_record
 from flintlog.format.timer import CHECKPOINT, SLOT, UNIT
-from flintlog.maintenance.inspect import dump_ledger
 from flintlog.maintenance.inspect.inference import index_layout
 
 Row = Mapping[str, object]
@@ -73,11 +84,11 @@ def encode_rows(rows: Iterable[Row]) -> bytes:
     return b"".join(_ENCODERS[str(row["kind"])](row) for row in rows)
 
 
-# ---------------------------------------------------------------------- what is in every file
+# ---------------------------------------------------------------------- parts of any file
 
 
 def _rest(data: memoryview, start: int, stop: int) -> Iterator[Row]:
-    """Bytes of no known meaning, and the zeros behind them."""
+    """Bytes of no known meaning, and the zeros after them."""
     written = kernel.written_end(data, start, stop)
     if written > start:
         yield {"offset": start, "size": written - start, "kind": "raw", "bytes": bytes(data[start:written]).hex()}
@@ -110,11 +121,11 @@ def _dump_log(data: memoryview) -> Iterator[Row]:
         if remaining is not None:
             yield {"offset": place, "size": 8, "kind": "blank", "remaining": remaining}
             return
-        blank = dump_ledger.dump_blank(data, place)
+        blank = _dump_ledger_blank(data, place)
         if blank is not None:
             yield blank
             return
-        head = dump_ledger.dump_head(data, place)
+        head = _dump_head(data, place)
         if head is not None:
             yield head
             place += _number(head, "size")
@@ -133,7 +144,7 @@ def _dump_log(data: memoryview) -> Iterator[Row]:
 
 
 def _next_record(data: memoryview, place: int) -> int | None:
-    """The next place that parses as a record; a file alone does not say where its records belong."""
+    """The next place that parses as a record. Physical offsets are not compared: the file's own is not known."""
     end = kernel.written_end(data, place, len(data)) if place < len(data) else place
     while place < end:
         at = bytes(data[place : place + (1 << 20) + 8]).find(b"\xda\xa3\x20", 4)
@@ -150,22 +161,20 @@ def _next_record(data: memoryview, place: int) -> int | None:
 
 
 def _record_fields(record: Record) -> dict[str, object]:
-    told: dict[str, object] = {}
+    shown: dict[str, object] = {}
     for field in fields(Record):
         value = getattr(record, field.name)
         if field.name in ("born_host", "store_host"):
-            told[field.name] = format_host(value)
-        elif field.name == "topic_bytes":
-            told |= _text("topic", value)
-        elif field.name == "properties":
-            told |= _text("properties", value)
+            shown[field.name] = format_host(value)
+        elif field.name in ("topic_bytes", "properties"):
+            shown |= _text(field.name.removesuffix("_bytes"), value)
         else:
-            told[field.name] = value.hex() if isinstance(value, bytes) else value
-    return told
+            shown[field.name] = value.hex() if isinstance(value, bytes) else value
+    return shown
 
 
 def _text(name: str, value: bytes) -> dict[str, object]:
-    """Bytes as text where that can be turned back, in hexadecimal otherwise."""
+    """Bytes as text if they are UTF-8, otherwise in hexadecimal."""
     try:
         return {name: value.decode()}
     except UnicodeDecodeError:
@@ -178,14 +187,52 @@ def _bytes_of(row: Row, name: str) -> bytes:
 
 def _encode_record(row: Row) -> bytes:
     texts = {"topic_bytes": _bytes_of(row, "topic"), "properties": _bytes_of(row, "properties")}
-    hosts = {name: _host(row, name) for name in ("born_host", "store_host")}
+    hosts = {name: parse_host(str(row[name])) for name in ("born_host", "store_host")}
     done = {"body", *texts, *hosts}
     numbers = {field.name: _number(row, field.name) for field in fields(Record) if field.name not in done}
     return encode_record(Record(body=bytes.fromhex(str(row["body"])), **texts, **hosts, **numbers))  # type: ignore[arg-type]
 
 
-def _host(row: Row, name: str) -> bytes:
-    return parse_host(str(row[name]))
+# ---------------------------------------------------------------------- ledger
+
+
+def _dump_head(data: memoryview, place: int) -> Row | None:
+    """The head of an entry; None where none is."""
+    try:
+        head = parse_entry_head(data, place)
+        if encode_entry_head(head) != data[place : place + ENTRY_HEAD_SIZE]:
+            return None
+    except FormatError:
+        return None
+    return {"offset": place, "size": ENTRY_HEAD_SIZE, "kind": "ledger-head", **asdict(head)}
+
+
+def _dump_ledger_blank(data: memoryview, place: int) -> Row | None:
+    """A ledger's blank; None where none is."""
+    remaining = parse_entry_blank(data, place)
+    if remaining is None or remaining < 8:
+        return None
+    return {"offset": place, "size": 8, "kind": "ledger-blank", "remaining": remaining}
+
+
+def _dump_ledger_index(data: memoryview) -> Iterator[Row]:
+    """The records of an index file, up to the first that is none."""
+    for place in range(0, len(data) - INDEX_RECORD_SIZE + 1, INDEX_RECORD_SIZE):
+        try:
+            record = parse_index_record(data, place)
+        except FormatError:
+            return
+        shown = {"position": record.position, "entry_size": record.size, "index": record.index, "term": record.term}
+        yield {"offset": place, "size": INDEX_RECORD_SIZE, "kind": "ledger-index", **shown}
+
+
+def _encode_head(row: Row) -> bytes:
+    return encode_entry_head(EntryHead(*(_number(row, field.name) for field in fields(EntryHead))))
+
+
+def _encode_index_record(row: Row) -> bytes:
+    place, size, index, term = (_number(row, name) for name in ("position", "entry_size", "index", "term"))
+    return encode_index_record(IndexRecord(place, size, index, term))
 
 
 # ---------------------------------------------------------------------- queues
@@ -193,15 +240,9 @@ def _host(row: Row, name: str) -> bytes:
 
 def _dump_queue(data: memoryview) -> Iterator[Row]:
     for place in range(0, _used(data, ENTRY_SIZE), ENTRY_SIZE):
-        yield {"offset": place, "size": ENTRY_SIZE, "kind": "entry", **_entry_fields(parse_queue_entry(data, place))}
-
-
-def _entry_fields(entry: QueueEntry) -> dict[str, object]:
-    return {
-        "physical_offset": entry.physical_offset,
-        "record_size": entry.size,
-        "tags_code": entry.tags_code,
-    }
+        entry = parse_queue_entry(data, place)
+        shown = {"physical_offset": entry.physical_offset, "record_size": entry.size, "tags_code": entry.tags_code}
+        yield {"offset": place, "size": ENTRY_SIZE, "kind": "entry", **shown}
 
 
 def _encode_entry(row: Row) -> bytes:
@@ -212,14 +253,14 @@ def _encode_entry(row: Row) -> bytes:
 
 def _dump_batch_queue(data: memoryview) -> Iterator[Row]:
     for place in range(0, _used(data, BATCH_ENTRY_SIZE), BATCH_ENTRY_SIZE):
-        told = asdict(parse_batch_queue_entry(data, place))
-        told["record_size"] = told.pop("size")
-        yield {"offset": place, "size": BATCH_ENTRY_SIZE, "kind": "batch-entry", **told}
+        shown = asdict(parse_batch_queue_entry(data, place))
+        shown["record_size"] = shown.pop("size")
+        yield {"offset": place, "size": BATCH_ENTRY_SIZE, "kind": "batch-entry", **shown}
 
 
 def _encode_batch_entry(row: Row) -> bytes:
     names = {field.name: "record_size" if field.name == "size" else field.name for field in fields(BatchQueueEntry)}
-    return encode_batch_queue_entry(BatchQueueEntry(**{name: _number(row, told) for name, told in names.items()}))
+    return encode_batch_queue_entry(BatchQueueEntry(**{name: _number(row, shown) for name, shown in names.items()}))
 
 
 def _used(data: memoryview, unit: int) -> int:
@@ -238,8 +279,8 @@ def _dump_extension(data: memoryview) -> Iterator[Row]:
             unit = parse_extension_unit(data, place)
         except FormatError:
             return
-        told = {"tags_code": unit.tags_code, "store_timestamp": unit.store_timestamp, "bitmap": unit.bitmap.hex()}
-        yield {"offset": place, "size": unit.size, "kind": "unit", **told}
+        shown = {"tags_code": unit.tags_code, "store_timestamp": unit.store_timestamp, "bitmap": unit.bitmap.hex()}
+        yield {"offset": place, "size": unit.size, "kind": "unit", **shown}
         place += unit.size
 
 
@@ -260,9 +301,9 @@ def _dump_index(data: memoryview) -> Iterator[Row]:
     first = layout.entry_position(0)
     end = kernel.written_end(data, first, len(data))
     for number in range(-(-(end - first) // INDEX_ENTRY_SIZE)):
-        told = asdict(parse_index_entry(data, layout, number))
+        shown = asdict(parse_index_entry(data, layout, number))
         place = layout.entry_position(number)
-        yield {"offset": place, "size": INDEX_ENTRY_SIZE, "kind": "index-entry", "number": number, **told}
+        yield {"offset": place, "size": INDEX_ENTRY_SIZE, "kind": "index-entry", "number": number, **shown}
 
 
 def _dump_slots(data: memoryview, layout: IndexLayout) -> Iterator[Row]:
@@ -315,10 +356,10 @@ def _encode_text(row: Row) -> bytes:
 
 def _dump_timer_log(data: memoryview) -> Iterator[Row]:
     for place in range(0, len(data) - UNIT.size + 1, UNIT.size):
-        told = dict(zip(_TIMER_NAMES, UNIT.unpack_from(data, place), strict=True))
-        if told["unit_size"] != UNIT.size:
+        shown = dict(zip(_TIMER_NAMES, UNIT.unpack_from(data, place), strict=True))
+        if shown["unit_size"] != UNIT.size:
             return
-        yield {"offset": place, "size": UNIT.size, "kind": "timer-unit", **told}
+        yield {"offset": place, "size": UNIT.size, "kind": "timer-unit", **shown}
 
 
 def _dump_timer_wheel(data: memoryview) -> Iterator[Row]:
@@ -330,15 +371,15 @@ def _dump_timer_wheel(data: memoryview) -> Iterator[Row]:
         if any(found):
             if place > at:
                 yield {"offset": at, "size": place - at, "kind": "zeros"}
-            told = dict(zip(_SLOT_NAMES, found, strict=True))
-            yield {"offset": place, "size": size, "kind": "wheel-slot", "number": place // size, **told}
+            shown = dict(zip(_SLOT_NAMES, found, strict=True))
+            yield {"offset": place, "size": size, "kind": "wheel-slot", "number": place // size, **shown}
             at = place + size
 
 
 def _dump_timer_check(data: memoryview) -> Iterator[Row]:
     if len(data) >= CHECKPOINT.size:
-        told = dict(zip(_CHECK_NAMES, CHECKPOINT.unpack_from(data), strict=True))
-        yield {"offset": 0, "size": CHECKPOINT.size, "kind": "timer-check", **told}
+        shown = dict(zip(_CHECK_NAMES, CHECKPOINT.unpack_from(data), strict=True))
+        yield {"offset": 0, "size": CHECKPOINT.size, "kind": "timer-check", **shown}
 
 
 def _packer(layout: struct.Struct, names: tuple[str, ...]) -> Callable[[Row], bytes]:
@@ -351,7 +392,7 @@ _DUMPERS: Mapping[str, Callable[[memoryview], Iterator[Row]]] = {
     "batch-queue": _dump_batch_queue,
     "extension": _dump_extension,
     "index": _dump_index,
-    "ledger-index": dump_ledger.dump_index,
+    "ledger-index": _dump_ledger_index,
     "ledger-state": _dump_text,
     "checkpoint": _dump_checkpoint,
     "config": _dump_text,
@@ -367,9 +408,9 @@ _ENCODERS: Mapping[str, Callable[[Row], bytes]] = {
     "zeros": _zeros,
     "record": _encode_record,
     "blank": lambda row: encode_blank(_number(row, "remaining")),
-    "ledger-head": dump_ledger.encode_head_row,
-    "ledger-blank": dump_ledger.encode_blank_row,
-    "ledger-index": dump_ledger.encode_index_row,
+    "ledger-head": _encode_head,
+    "ledger-blank": lambda row: encode_entry_blank(_number(row, "remaining")),
+    "ledger-index": _encode_index_record,
     "entry": _encode_entry,
     "batch-entry": _encode_batch_entry,
     "unit": _encode_unit,

@@ -1,4 +1,4 @@
-"""What a file of a store is, by its name and the directories it lies in."""
+"""The kind of a file of a store, by its name and its directories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _ledger_kind(path: Path) -> str:
 
 
 def kind_of(path: Path) -> str:
-    """What a file is, by its name and the directories it lies in: log, queue, index, checkpoint, config …
+    """The kind of a file, by its name and its directories: log, queue, index, checkpoint, config …
 
     >>> kind_of(Path("consumequeue/orders/0/00000000000000000000"))
     'queue'

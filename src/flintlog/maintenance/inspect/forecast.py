@@ -1,8 +1,7 @@
 """How a log has grown in the last days, and when its disk is full if that goes on.
 
-Pure: places in the log with their store times come in (`flintlog.maintenance.inspect.log_samples`), and the state of
-the disk; nothing is read here, and the clock is the caller's. Between two samples the log is taken to have grown
-evenly. Nothing is known of what else is on the disk: it is taken to stay as it is.
+Pure: the caller passes samples of the log (`flintlog.maintenance.inspect.log_samples`), the state of the disk and the
+time. It is assumed that the log grew evenly between two samples, and that other files on the disk stay as they are.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from typing import Final, NamedTuple
 DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
 LEAST_SPAN_MS: Final = 60_000
-"""From less than that no rate is made: a log of one burst says nothing about days."""
+"""A log of a shorter span gives no rate: one burst says nothing about days."""
 
 
 class Sample(NamedTuple):
-    """A record's place in the log, and when it was stored."""
+    """A record's physical offset and store time."""
 
     store_timestamp: int
     physical_offset: int
@@ -28,7 +27,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The log's disk: how full it is, and how many bytes can still go to it."""
+    """The log's disk: how full it is, and how many bytes are free."""
 
     used_ratio: float
     free_bytes: int
@@ -39,7 +38,7 @@ class Disk:
         return self.free_bytes / (1 - self.used_ratio) if self.used_ratio < 1 else float(self.free_bytes)
 
     def room_bytes(self, percent: int) -> float:
-        """How many bytes bring it to so many percent; negative when it is there already."""
+        """How many bytes fill it to so many percent; negative when it is fuller already."""
         return self.usable_bytes * (percent / 100 - self.used_ratio)
 
 
@@ -53,7 +52,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class DayVolume:
-    """What came to the log in one day of UTC; the first and last may be parts of a day."""
+    """How much the log grew in one day of UTC; the first and last may be parts of a day."""
 
     begin_ms: int
     bytes: int
@@ -61,10 +60,9 @@ class DayVolume:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """When the disk comes to a limit; None means that it does not, as long as retention does its work.
+    """When the disk reaches a limit; None if retention deletes files before that.
 
-    `holds_hours` is for how long messages could be kept so that the limit is never reached; None when even those of
-    the last day are too many.
+    `holds_hours`: messages can be kept for so long without reaching the limit; None when a single day is too much.
     """
 
     percent: int
@@ -76,7 +74,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What the last days say about the next. Volumes are the log's; `derived_ratio` is what queues and index add."""
+    """The forecast. Volumes are those of the log; queues and index add `derived_ratio` times as much."""
 
     from_ms: int
     until_ms: int
@@ -90,7 +88,7 @@ class Forecast:
 
 
 class _Curve:
-    """The log's length over time. Store times may jump back a little: a later record is never earlier here."""
+    """The log's length over time. Store times that go back a little are raised to the greatest before them."""
 
     def __init__(self, samples: Sequence[Sample], now_ms: int) -> None:
         ordered = sorted(samples, key=lambda sample: sample.physical_offset)
@@ -122,7 +120,7 @@ def forecast(
     reserved_ms: int | None,
     derived_ratio: float = 0.0,
 ) -> Forecast:
-    """Foresee. `samples` reach from the first record to the log's end; `reserved_ms` None keeps everything."""
+    """Make the forecast. `samples` cover the log from its first record to its end; None as `reserved_ms` keeps all."""
     if not samples:
         return Forecast(now_ms, now_ms, (), None, None, 0, derived_ratio, None, ())
     curve = _Curve(samples, now_ms)
@@ -136,12 +134,12 @@ def forecast(
     rate = curve.volume(begin, now_ms) / (now_ms - begin) * DAY_MS
     busiest = max(rate, *(volume.bytes for volume in volumes))
     kept = None if reserved_ms is None else _kept(rate, reserved_ms)
-    told = tuple(
+    reached = tuple(
         _reach(limit, disk, now_ms, rate, busiest, reserved_ms, log_bytes, 1 + derived_ratio)
-        for limit in (limits if disk is not None else ())
+        for limit in limits
         if disk is not None
     )
-    return Forecast(begin, now_ms, volumes, rate, busiest, log_bytes, derived_ratio, kept, told)
+    return Forecast(begin, now_ms, volumes, rate, busiest, log_bytes, derived_ratio, kept, reached)
 
 
 def _days(curve: _Curve, begin_ms: int, now_ms: int) -> Iterator[DayVolume]:
@@ -153,7 +151,7 @@ def _days(curve: _Curve, begin_ms: int, now_ms: int) -> Iterator[DayVolume]:
 
 
 def _kept(bytes_a_day: float, reserved_ms: int) -> float:
-    """The log's size once it is as old as it may get: what expires waits for the hour of the next day."""
+    """The log's size once retention deletes as much as is put; an expired file waits up to a day for the hour."""
     return bytes_a_day * (reserved_ms / DAY_MS + 1)
 
 

@@ -1,9 +1,8 @@
-"""What a directory itself says about the sizes it was written with.
+"""Infers the sizes that a store was written with from its files.
 
-The one who looks into a store rarely has its configuration. File lengths tell most of it: a log, queue or extension
-file has the configured size, whole and from its making. An index file's length is 40 + 4 · slots + 20 · entries, which
-leaves open how it splits; its own header and entries decide that. What does not follow safely is left at the
-configured value, and everything that was inferred is said.
+The configuration of a store is often not at hand. File lengths give most of it: a log, queue or extension file is
+allocated with its configured size. The length of an index file is 40 + 4 · slots + 20 · entries; its header and entries
+decide how many of each. A size that does not follow safely keeps its configured value. Every inference is reported.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ def log_file_size(files: Sequence[tuple[int, int]]) -> int | None:
     lengths = [length for _, length in files]
     size = common_size(lengths)
     steps = [after - before for (before, _), (after, _) in pairwise(files) if after > before]
-    # Lengths that several files share are the size, whatever a name says. Otherwise one file is cut short and another
-    # is whole: the distance of two neighbours is the size of the first.
+    # A length that several files share is the size, whatever the names are. Otherwise some file is cut short, and the
+    # distance of two neighbours is the size.
     if size is not None and lengths.count(size) == 1 and steps and size not in steps:
         size = min(steps)
     if size is None or any(base % size for base, _ in files):
@@ -61,7 +60,7 @@ def log_file_size(files: Sequence[tuple[int, int]]) -> int | None:
 
 
 def index_layout(view: memoryview) -> IndexLayout | None:
-    """The slots and entries of an index file of this length and content; None when they cannot be told."""
+    """The slots and entries of an index file of this length and content; None when they do not follow from it."""
     length = len(view)
     if length < HEADER_SIZE + SLOT_SIZE + ENTRY_SIZE:
         return None
@@ -72,7 +71,7 @@ def index_layout(view: memoryview) -> IndexLayout | None:
     for slots in _candidates(view, header):
         if _fits(view, slots, header):
             return IndexLayout(slots, (length - HEADER_SIZE - SLOT_SIZE * slots) // ENTRY_SIZE)
-    # Four entries a slot is what nearly everybody has; with damaged files it is the best guess.
+    # Four entries a slot is the default ratio; for a damaged file it is the best guess.
     return None if rest else IndexLayout(usual, 4 * usual)
 
 
@@ -87,11 +86,11 @@ def _ends_well(view: memoryview, layout: IndexLayout) -> bool:
 
 
 def _candidates(view: memoryview, header: IndexHeader) -> Iterable[int]:
-    """Slot counts for which the last entry's offset, as the header has it, stands where the last entry would be."""
-    behind = HEADER_SIZE + ENTRY_SIZE * (header.next_entry - 1) + 4
+    """Slot counts that put the header's last physical offset at the place of the last entry."""
+    after_slots = HEADER_SIZE + ENTRY_SIZE * (header.next_entry - 1) + 4
     wanted = re.compile(re.escape(header.end_physical_offset.to_bytes(8, "big", signed=True)))
-    for number, match in enumerate(wanted.finditer(view, min(len(view), behind + SLOT_SIZE))):
-        slots, rest = divmod(match.start() - behind, SLOT_SIZE)
+    for number, match in enumerate(wanted.finditer(view, min(len(view), after_slots + SLOT_SIZE))):
+        slots, rest = divmod(match.start() - after_slots, SLOT_SIZE)
         if rest == 0 and slots > 0:
             yield slots
         if number >= MAX_CANDIDATES:

@@ -1,9 +1,9 @@
 """The pulse of a store: how much is written to it and read from it, seen from outside, again and again.
 
 A `Watch` looks at the directory beside the process that runs the store; it neither opens nor locks anything. Messages
-and bytes a second come from the log (`flintlog.maintenance.inspect.log_growth`), a group's own rate from what it has
-committed to `consumerOffset.json`, which is written every few seconds and not with each message. Rates are None at the
-first look: a rate needs two.
+and bytes a second are counted in the log: each look fixes the log's end and reads the records since the last look, so
+it costs what was written meanwhile, and every record is counted once. A group's rate comes from `consumerOffset.json`,
+which is saved every few seconds and not with each message. At the first look rates are None: a rate needs two looks.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flintlog.errors import FlintlogError
+from flintlog import kernel
+from flintlog.checks.derived_files import DataFile
+from flintlog.errors import DiskError, FlintlogError
+from flintlog.format.properties import INNER_NUM
 from flintlog.format.queue_entry import QueueKey
-from flintlog.maintenance.inspect.log_growth import Arrived, LogGrowth
+from flintlog.kernel import INNER_BATCH, ROW, Row, ScanStop
+from flintlog.maintenance.inspect.log_reader import LogReader
 from flintlog.maintenance.inspect.overview import GroupOffset, all_files, groups
 from flintlog.maintenance.inspect.queue_ends import queue_begin, queue_end
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
@@ -27,10 +31,14 @@ if TYPE_CHECKING:
 
 Seconds = Callable[[], float]
 
+SAVED_WITHIN_S = 15.0
+"""A group whose offsets have not moved for so long is standing still: brokers save them every 5 s."""
+_ROWS = 65_536
+
 
 @dataclass(frozen=True, slots=True)
 class TopicPulse:
-    """One topic; rates are a second's, `last_store_timestamp` is of what came while we looked."""
+    """One topic; `last_store_timestamp` is that of the last message that arrived since the first look."""
 
     topic: str
     queues: int
@@ -43,7 +51,7 @@ class TopicPulse:
 
 @dataclass(frozen=True, slots=True)
 class GroupPulse:
-    """How far a group is behind in a topic, and how many messages a second it gets done."""
+    """A group's lag in a topic, and how many messages a second it consumes."""
 
     group: str
     topic: str
@@ -54,7 +62,7 @@ class GroupPulse:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """One look at a store. `span_s` is how long before it the look was with which rates were made."""
+    """One look at a store. Its rates are over the last `span_s` seconds, since the look before."""
 
     path: str
     at_ms: int
@@ -116,7 +124,7 @@ class Watch:
             is_running=files.is_running,
             messages_a_second=_rate(sum(topic.messages for topic in (arrived or {}).values()), span),
             bytes_a_second=_rate(sum(topic.bytes for topic in (arrived or {}).values()), span),
-            min_offset=files.log[0].base if files.log else 0,
+            min_offset=files.min_offset,
             max_offset=self._growth.end,
             messages=sum(topic.messages for topic in topics),
             files=len(listed),
@@ -136,10 +144,9 @@ class Watch:
         arrived: Mapping[str, Arrived],
         span: float | None,
     ) -> tuple[TopicPulse, ...]:
-        log_min = files.log[0].base if files.log else 0
         counts: defaultdict[str, list[int]] = defaultdict(list)
         for key, queue in files.queues.items():
-            counts[queue.topic].append(ends[key] - queue_begin(files, queue, log_min, ends[key]))
+            counts[queue.topic].append(ends[key] - queue_begin(files, queue, files.min_offset, ends[key]))
         lags: defaultdict[str, int] = defaultdict(int)
         for offset in offsets:
             lags[offset.topic] += offset.lag
@@ -175,7 +182,7 @@ class Watch:
         )
 
     def _group_rate(self, key: tuple[str, str], offset: int, moment: float) -> float | None:
-        """From one change of the offsets to the next: between two saves they stand still, though the group does not."""
+        """Measured from one change of the offsets to the next: between two saves the file does not change."""
         before = self._offsets.get(key)
         if before is None:
             self._offsets[key] = offset, moment
@@ -185,10 +192,6 @@ class Watch:
         elif moment - before[1] > SAVED_WITHIN_S:
             self._group_rates[key] = 0.0
         return self._group_rates.get(key)
-
-
-SAVED_WITHIN_S = 15.0
-"""A group whose offsets have not moved for so long (brokers save them every 5 s) is standing still."""
 
 
 def _rate(count: int, span: float | None) -> float | None:
@@ -201,3 +204,76 @@ def _usage(files: StoreFiles) -> DiskUsage | None:
         return files.medium.usage(directory)
     except FlintlogError:
         return None
+
+
+# ---------------------------------------------------------------------- new records
+
+
+@dataclass(slots=True)
+class Arrived:
+    """The messages of one topic that were stored between two looks."""
+
+    messages: int = 0
+    bytes: int = 0
+    last_store_timestamp: int | None = None
+
+
+class LogGrowth:
+    """Counts what is added to a log. `end` is the physical offset after the last published record."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._is_known = False
+        self._counted: int | None = None
+
+    def advance(self, files: StoreFiles) -> dict[str, Arrived] | None:
+        """What was added since the last look; None at the first one, and after the log was cut or replaced."""
+        start, end = self.end, files.fix_end(self.end)
+        if not self._is_known or end < start or not self._is_there(files):
+            self.end, self._is_known, self._counted = files.fix_end(), True, None
+            return None
+        arrived: defaultdict[str, Arrived] = defaultdict(Arrived)
+        for file in LogReader(files).files:
+            if file.end > start:
+                self._walk(files, file, max(start, file.base), min(file.end, end), arrived)
+        self.end = end
+        return dict(arrived)
+
+    def _is_there(self, files: StoreFiles) -> bool:
+        """Whether the log still reaches to the last look's end and has the last record that was counted."""
+        if not files.log or not files.log[0].base <= self.end <= files.log[-1].end:
+            return False
+        return self._counted is None or LogReader(files).message_at(self._counted) is not None
+
+    def _walk(
+        self, files: StoreFiles, file: DataFile, position: int, stop: int, arrived: defaultdict[str, Arrived]
+    ) -> None:
+        """Count the records of one file from a position on; damage is passed over."""
+        try:
+            view = files.view(file)
+        except DiskError:
+            return  # retention has deleted it since
+        place, limit = position - file.base, stop - file.base
+        while 0 <= place < limit:
+            seen = kernel.scan(view, place, limit, file.base, check_crc=True, max_count=_ROWS)
+            for row in map(Row._make, ROW.iter_unpack(seen.rows)):
+                _count(arrived[seen.queues[row.queue][0]], row, files)
+                self._counted = row.physical_offset
+            if seen.reason is ScanStop.BLANK:
+                return
+            place = seen.end
+            if seen.reason is not ScanStop.LIMIT:
+                place = kernel.find_record(view, place + 1, limit, file.base) if place + 1 < limit else -1
+
+
+def _count(topic: Arrived, row: Row, files: StoreFiles) -> None:
+    topic.messages += _inner_count(files, row) if row.marks & INNER_BATCH else 1
+    topic.bytes += row.size
+    topic.last_store_timestamp = row.store_timestamp
+
+
+def _inner_count(files: StoreFiles, row: Row) -> int:
+    """How many messages a record of a batch queue holds."""
+    message = LogReader(files).message_at(row.physical_offset)
+    count = "" if message is None else message.properties.get(INNER_NUM, "")
+    return int(count) if count.isascii() and count.isdecimal() else 1

@@ -1,12 +1,10 @@
 """The messages of a store directory in log order, without opening the store.
 
-Nothing is recovered and nothing believed but the log: a reader goes from record to record, and where none begins it
-looks for the next intact one and reports what it passed over. So a broken store can be read, and none of it costs more
-than the part that is asked for.
+Only the log is read; nothing is recovered. A reader goes from record to record. Where none begins, it searches for the
+next intact one and reports the bytes that it skipped. So a damaged store can be read, and only the requested part is.
 
-Beside a writer the end is fixed before the first byte is read (`published_end.py`). Everything below it is settled, and
-nothing after it is looked at: neither damage nor a message is reported there. A reader that follows begins the next
-reading exactly where the last one ended.
+Beside a writer the end is fixed before the first byte is read (`published_end.py`). The log below it no longer changes;
+after it neither damage nor a message is reported. A reader that follows the log begins exactly where it last ended.
 """
 
 from __future__ import annotations
@@ -24,12 +22,12 @@ from flintlog.store.model.stored_message import StoredMessage
 
 SCAN_ROWS = 4096
 OnDamage = Callable[[int, int, str], None]
-"""(start, end, what was seen): bytes of the log that hold no record, with records behind them."""
+"""(start, end, evidence): bytes of the log that hold no record, with records after them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a reader asks for; None asks for everything. Times are store times, in milliseconds."""
+    """Which messages are wanted; None sets no limit. Times are store times, in milliseconds."""
 
     topic: str | None = None
     queue_id: int | None = None
@@ -39,7 +37,7 @@ class Wanted:
     stop: int | None = None
 
     def takes(self, row: Row, queue: tuple[str, int]) -> bool:
-        """Whether a record is asked for, by what a scan knows of it."""
+        """Whether a scanned record is wanted."""
         if self.topic is not None and queue[0] != self.topic:
             return False
         if self.queue_id is not None and queue[1] != self.queue_id:
@@ -55,16 +53,16 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is wrong at a place of the log; with the message, as far as its head can still be read."""
+    """What is wrong at a place of the log; with the message, if its head can still be read."""
 
     error: DamagedRecord
     message: StoredMessage | None = None
 
 
 class LogReader:
-    """Reads a store's log from its files, up to where it ended when the reader was made.
+    """Reads a store's log from its files, up to its end when the reader was made.
 
-    `files` are the log's files below that end, `position` is the physical offset after what was read.
+    `files` are the log's files below that end, `position` is the physical offset after the last record read.
     """
 
     def __init__(self, files: StoreFiles, on_damage: OnDamage | None = None) -> None:
@@ -73,7 +71,7 @@ class LogReader:
         self._levels = files.delay_levels_ms
         self.files = tuple(file for file in files.log if files.end is None or file.base < files.end)
         self._crc = files.checked_crc
-        self.position = files.log[0].base if files.log else 0
+        self.position = files.min_offset
 
     def messages(self, wanted: Wanted | None = None) -> Iterator[StoredMessage]:
         """All records that are wanted, in log order, up to the end."""
@@ -86,13 +84,13 @@ class LogReader:
         file = self.file_of(physical_offset)
         if file is None:
             return None
-        view = self._view(file)
+        view = self._store.view(file)
         place, stop = physical_offset - file.base, self._stop_of(file)
         seen = kernel.scan(view, place, stop, file.base, check_crc=self._crc, max_count=1)
         return self._message(view, file, seen.row(0)) if seen.count else None
 
     def damage_at(self, physical_offset: int) -> Damage | None:
-        """What is wrong at an offset where no intact record begins; None when there is nothing to be damaged."""
+        """What is wrong at an offset where no intact record begins; None when the log does not reach there."""
         file = self.file_of(physical_offset)
         if file is None:
             return None
@@ -108,10 +106,10 @@ class LogReader:
         return None
 
     def damaged_messages(self, start: int, stop: int) -> Iterator[StoredMessage]:
-        """The records from `start` that have a whole head and not the CRC it says, one after the other."""
+        """The consecutive records from `start` on, read without checking their CRC."""
         file = self.file_of(start)
         while file is not None and start < min(stop, file.end):
-            view = self._view(file)
+            view = self._store.view(file)
             seen = kernel.scan(view, start - file.base, self._stop_of(file), file.base, check_crc=False, max_count=1)
             if not seen.count:
                 return
@@ -137,7 +135,7 @@ class LogReader:
         return next((file for file in self.files if file.base <= physical_offset < file.end), None)
 
     def more(self, wanted: Wanted) -> Iterator[StoredMessage]:
-        """What was written after `position` meanwhile."""
+        """The wanted records after `position`."""
         for file in self.files:
             if file.end > self.position:
                 yield from self._read(file, max(0, self.position - file.base), wanted)
@@ -149,7 +147,7 @@ class LogReader:
     # ------------------------------------------------------------------ one file
 
     def _files_for(self, wanted: Wanted) -> Iterator[DataFile]:
-        """The files that may hold what is wanted: store times grow along the log."""
+        """The files that may hold wanted records: store times grow along the log."""
         files = self.files
         for number, file in enumerate(files):
             if wanted.stop is not None and file.base >= wanted.stop:
@@ -163,34 +161,31 @@ class LogReader:
             yield file
 
     def first_store_time(self, file: DataFile) -> int | None:
-        """The store time of a file's first record; None when none begins there, or the file was deleted meanwhile."""
+        """The store time of a file's first record; None when there is none, or the file was deleted since."""
         try:
-            view = self._view(file)
+            view = self._store.view(file)
         except DiskError:
             return None
         seen = kernel.scan(view, 0, self._stop_of(file), file.base, max_count=1)
         return seen.row(0).store_timestamp if seen.count else None
-
-    def _view(self, file: DataFile) -> memoryview:
-        return self._store.read(file.path, 0, file.size)
 
     def _message(self, view: memoryview, file: DataFile, row: Row) -> StoredMessage:
         start = row.physical_offset - file.base
         return StoredMessage(bytes(view[start : start + row.size]), self._levels)
 
     def _stop_of(self, file: DataFile) -> int:
-        """The place in a file where the reading ends."""
+        """The place in a file where reading ends."""
         end = self._store.end
         return file.size if end is None else max(0, min(file.size, end - file.base))
 
     def _read(self, file: DataFile, place: int, wanted: Wanted) -> Iterator[StoredMessage]:
         try:
-            view = self._view(file)
+            view = self._store.view(file)
         except DiskError:
-            return  # expired meanwhile
+            return  # retention has deleted it since
         stop = self._stop_of(file)
         if place > stop:
-            return  # the log was cut since: nothing is shown twice
+            return  # the log was cut since: show nothing twice
         self.position = file.base + place
         while place < stop:
             seen = kernel.scan(view, place, stop, file.base, check_crc=self._crc, max_count=SCAN_ROWS)
@@ -215,7 +210,7 @@ class LogReader:
         end = kernel.written_end(view, place, self._stop_of(file))
         found = kernel.find_record(view, place + 1, end, file.base) if place + 1 < end else -1
         if found >= 0 and kernel.scan(view, place, found, file.base, check_crc=self._crc, max_count=1).count:
-            return place  # it was being written; with a whole record after it, it is settled
+            return place  # it was being written at first; with a whole record after it, it is complete now
         is_last = file is self.files[-1] or not self._goes_on_after(file)
         if self._on_damage is not None and (found >= 0 or not is_last):
             stop = file.base + found if found >= 0 else file.end

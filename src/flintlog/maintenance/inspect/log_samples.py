@@ -1,7 +1,7 @@
-"""When a log's places were written, from a few of its records: no file is read through.
+"""When each part of a log was written, from a few of its records; no file is read whole.
 
-The first record of each file, and in the files of the days that are asked about a few between; a record is found at any
-place because it holds its own physical offset.
+Samples are the first record of each file and, in the files of the requested days, a few between. A record can be found
+from any place, because it holds its own physical offset.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SEARCH_BYTES = 8 << 20
 
 
 def sample_log(files: StoreFiles, since_ms: int) -> list[Sample]:
-    """Places and store times in log order, the last one the log's end; closer where it is younger than `since_ms`."""
+    """Offsets and store times in log order, the last one of the log's end; more of them after `since_ms`."""
     reader = LogReader(files)
     firsts = [(file, time) for file in files.log if (time := reader.first_store_time(file)) is not None]
     if not firsts:
@@ -46,7 +46,7 @@ def sample_log(files: StoreFiles, since_ms: int) -> list[Sample]:
 
 
 def _record_from(files: StoreFiles, file: DataFile, place: int, stop: int) -> Sample | None:
-    view = files.read(file.path, 0, file.size)
+    view = files.view(file)
     limit = min(stop - file.base, place - file.base + _SEARCH_BYTES)
     found = kernel.find_record(view, place - file.base, limit, file.base)
     if found < 0:
@@ -56,14 +56,13 @@ def _record_from(files: StoreFiles, file: DataFile, place: int, stop: int) -> Sa
 
 
 def derived_bytes(files: StoreFiles) -> int:
-    """The bytes that entries of queues and index take; files are made whole, so their lengths would say too much."""
-    log_min = files.log[0].base if files.log else 0
+    """The bytes of all queue and index entries; the files are longer, because they are allocated whole."""
     total = 0
     for queue in files.queues.values():
         if queue.is_batch:
-            total += sum(kernel.written_end(files.read(file.path, 0, file.size), 0, file.size) for file in queue.files)
+            total += sum(kernel.written_end(files.view(file), 0, file.size) for file in queue.files)
         else:
             end = queue_end(files, queue)
-            total += ENTRY_SIZE * (end - queue_begin(files, queue, log_min, end))
+            total += ENTRY_SIZE * (end - queue_begin(files, queue, files.min_offset, end))
     headers = (parse_index_header(files.read(path, 0, HEADER_SIZE)) for path in files.index)
     return total + sum(INDEX_ENTRY_SIZE * max(0, header.next_entry - 1) for header in headers)

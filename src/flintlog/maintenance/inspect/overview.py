@@ -21,7 +21,6 @@ from flintlog.maintenance.inspect.queue_ends import queue_end
 from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.store.settings.json_file import read_config
 
-_PREFILL_SIZE = PREFILL_ENTRY.size
 NO_STOP = 1 << 63
 
 
@@ -55,9 +54,9 @@ def log_end(files: StoreFiles) -> tuple[int, int | None, int | None]:
     reader = LogReader(files)
     with_data = [file for file in files.log if reader.first_store_time(file) is not None]
     if not with_data:
-        return (files.log[0].base if files.log else 0), None, None
+        return files.min_offset, None, None
     last = with_data[-1]
-    view = files.read(last.path, 0, last.size)
+    view = files.view(last)
     written = min(last.size, files.source.data_end(Path(last.path), 0))
     end = records_end(view, last.base, last.base, max(1, written))
     return end, reader.first_store_time(with_data[0]), _last_store_time(view, last)
@@ -73,21 +72,20 @@ def _last_store_time(view: memoryview, file: DataFile) -> int | None:
 
 
 def queues(files: StoreFiles) -> Iterator[QueueOverview]:
-    """Every queue, by topic and id; entries that point behind the log's end, which a crash may leave, do not count."""
+    """Every queue, by topic and id. Entries that point after the log's end do not count: a crash may leave some."""
     log_stop = log_end(files)[0] if files.log else None
     for key in sorted(files.queues):
         yield queue_overview(files, files.queues[key], log_stop)
 
 
 def queue_overview(files: StoreFiles, queue: QueueFilesView, log_stop: int | None = None) -> QueueOverview:
-    """One queue, as far as it points below `log_stop`."""
-    log_min = files.log[0].base if files.log else 0
+    """One queue, as far as its entries point below `log_stop`."""
     build = _batch_queue if queue.is_batch else _simple_queue
-    return build(files, queue, log_min, NO_STOP if log_stop is None else log_stop)
+    return build(files, queue, NO_STOP if log_stop is None else log_stop)
 
 
-def _simple_queue(files: StoreFiles, queue: QueueFilesView, log_min: int, log_stop: int) -> QueueOverview:
-    """Messages are the entries whose record the log still has."""
+def _simple_queue(files: StoreFiles, queue: QueueFilesView, log_stop: int) -> QueueOverview:
+    """Counts the entries whose record the log still has."""
     begin = queue.files[0].base // ENTRY_SIZE if queue.files else 0
     end = queue_end(files, queue)
     while end > begin and _place_of(files, queue, end - 1) >= log_stop:
@@ -96,7 +94,7 @@ def _simple_queue(files: StoreFiles, queue: QueueFilesView, log_min: int, log_st
     offset = begin
     for _, _, view in queue.pieces(files.read, begin * ENTRY_SIZE, end * ENTRY_SIZE):
         for physical_offset, size, _ in QUEUE_ENTRY.iter_unpack(view):
-            if physical_offset >= log_min and size != _PREFILL_SIZE:
+            if physical_offset >= files.min_offset and size != PREFILL_ENTRY.size:
                 first = min(first, offset)
                 count += 1
                 total += size
@@ -110,14 +108,14 @@ def _place_of(files: StoreFiles, queue: QueueFilesView, offset: int) -> int:
     return -1
 
 
-def _batch_queue(files: StoreFiles, queue: QueueFilesView, log_min: int, log_stop: int) -> QueueOverview:
+def _batch_queue(files: StoreFiles, queue: QueueFilesView, log_stop: int) -> QueueOverview:
     first, count, total, end = -1, 0, 0, 0
     for file in queue.files:
-        view = files.read(file.path, 0, file.size)
+        view = files.view(file)
         written = -(-kernel.written_end(view, 0, len(view)) // BATCH_ENTRY_SIZE) * BATCH_ENTRY_SIZE
         for place in range(0, min(written, file.size), BATCH_ENTRY_SIZE):
             entry = parse_batch_queue_entry(view, place)
-            if entry.is_valid and log_min <= entry.physical_offset < log_stop:
+            if entry.is_valid and files.min_offset <= entry.physical_offset < log_stop:
                 first = entry.base_offset if first < 0 else first
                 count += entry.batch_size
                 total += entry.size
@@ -126,9 +124,9 @@ def _batch_queue(files: StoreFiles, queue: QueueFilesView, log_min: int, log_sto
 
 
 def groups(files: StoreFiles, ends: Mapping[QueueKey, int] | None = None) -> Iterator[GroupOffset]:
-    """Every group's offset in every queue, from `consumerOffset.json`, or a store with light queues' own file.
+    """Every group's offset in every queue, from `consumerOffset.json` or, with light queues, from their own file.
 
-    `ends` is where the queues end, for a caller who has looked already.
+    `ends` are the ends of the queues, if the caller knows them.
     """
     name = files.paths.consumer_offsets.name
     light = {key: {0: offset} for key, offset in config_table(files, name, "lmqOffsetTable").items()}
@@ -143,7 +141,7 @@ def groups(files: StoreFiles, ends: Mapping[QueueKey, int] | None = None) -> Ite
 
 
 def offsets_damage(files: StoreFiles) -> str | None:
-    """Why the groups' offsets cannot be read, when there is a file of them; `groups` then has none."""
+    """Why the file of the groups' offsets cannot be read; `groups` then yields nothing."""
     path = files.paths.consumer_offsets
     try:
         found = read_config(path, files.medium)
@@ -152,12 +150,12 @@ def offsets_damage(files: StoreFiles) -> str | None:
     table = {} if found is None else found.value.get("offsetTable", {})
     if not isinstance(table, dict):
         return f"{path.name} has no table of offsets; `flintlog verify` says more"
-    wrong = next((key for key, told in table.items() if not isinstance(told, dict)), None)
+    wrong = next((key for key, offsets in table.items() if not isinstance(offsets, dict)), None)
     return None if wrong is None else f"{path.name} has no offsets for {wrong!r}; `flintlog verify` says more"
 
 
 def offsets_restored(files: StoreFiles) -> str | None:
-    """That the groups' offsets are those of the backup, if they are: the last ones that were saved are missing."""
+    """A note that the groups' offsets come from the `.bak`; None if they do not. The offsets saved last are missing."""
     path = files.paths.consumer_offsets
     with suppress(DamagedStore):
         found = read_config(path, files.medium)
@@ -184,7 +182,7 @@ def config_table(files: StoreFiles, name: str, member: str) -> dict[str | int, J
 
 
 def all_files(files: StoreFiles) -> Iterator[tuple[Path, str, int, int]]:
-    """Every file of the directory: path in the store, what it is, length, time of its last change in ms."""
+    """Every file of the directory: path in the store, kind, length, time of its last change in ms."""
     yield from _walk(files, files.root, Path())
 
 

@@ -1,4 +1,4 @@
-"""Where a queue begins and ends, as its own files have it; none of it reads the queue through."""
+"""Where a queue begins and ends, by its own files. No function here reads a whole queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from flintlog import kernel
-from flintlog.checks.derived_files import QueueFilesView
+from flintlog.checks.derived_files import DataFile, QueueFilesView
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.batch_queue_entry import parse_batch_queue_entry
 from flintlog.format.names import FAR
@@ -20,29 +20,25 @@ MOST = PREFILL_ENTRY.size
 
 
 def queue_end(files: StoreFiles, queue: QueueFilesView) -> int:
-    """The queue offset behind the last entry of a queue, as its files have it."""
-    for file in reversed(queue.files):
-        view = files.read(file.path, 0, file.size)
-        if queue.is_batch:
-            count = _batch_count(view)
-            if count:
-                return parse_batch_queue_entry(view, (count - 1) * BATCH_ENTRY_SIZE).end_offset
-            continue
-        end = kernel.count_entries(view, 0, len(view) - len(view) % ENTRY_SIZE)
-        if end:
-            return (file.base + end) // ENTRY_SIZE
-    return queue.files[0].base // ENTRY_SIZE if queue.files else 0
+    """The queue offset after the last entry of a queue."""
+    last = _last_entry(files, queue)
+    if last is None:
+        return queue.files[0].base // ENTRY_SIZE if queue.files else 0
+    file, view, place = last
+    if queue.is_batch:
+        return parse_batch_queue_entry(view, place).end_offset
+    return (file.base + place) // ENTRY_SIZE + 1
 
 
 def log_end_of_queues(files: StoreFiles) -> int:
-    """How far the log goes, as the last entries of all queues say; 0 when there are none."""
+    """Where the log ends by the last entries of all queues; 0 when there are none."""
     return max((at + size for at, size in _last_entries(files) if at >= 0 and 0 < size < MOST), default=0)
 
 
 def dispatched_to(files: StoreFiles) -> int:
-    """Where the last record begins that has a queue entry: with dispatch in log order, all before it have theirs.
+    """Where the last record with a queue entry begins: in-order dispatch has written the entries of all before it.
 
-    A dispatcher outside the store writes in any order, and its journal says what it has finished.
+    An external dispatcher writes in any order; its journal says how far it has finished.
     """
     published = DispatchJournal(files.paths.dispatch, files.medium).load()
     if published is not None:
@@ -53,23 +49,29 @@ def dispatched_to(files: StoreFiles) -> int:
 def _last_entries(files: StoreFiles) -> Iterator[tuple[int, int]]:
     """Physical offset and size that the last entry of each queue names."""
     for queue in files.queues.values():
-        for file in reversed(queue.files):
-            view = files.read(file.path, 0, file.size)
-            size = BATCH_ENTRY_SIZE if queue.is_batch else ENTRY_SIZE
-            count = (
-                _batch_count(view)
-                if queue.is_batch
-                else kernel.count_entries(view, 0, len(view) - len(view) % size) // size
-            )
-            if count:
-                yield OFFSET_AND_SIZE.unpack_from(view, (count - 1) * size)
-                break
+        last = _last_entry(files, queue)
+        if last is not None:
+            _, view, place = last
+            yield OFFSET_AND_SIZE.unpack_from(view, place)
+
+
+def _last_entry(files: StoreFiles, queue: QueueFilesView) -> tuple[DataFile, memoryview, int] | None:
+    """The last written entry of a queue: its file, the file's bytes, and the entry's place in them."""
+    for file in reversed(queue.files):
+        view = files.view(file)
+        if queue.is_batch:
+            place = (_batch_count(view) - 1) * BATCH_ENTRY_SIZE
+        else:
+            place = kernel.count_entries(view, 0, len(view) - len(view) % ENTRY_SIZE) - ENTRY_SIZE
+        if place >= 0:
+            return file, view, place
+    return None
 
 
 def queue_begin(files: StoreFiles, queue: QueueFilesView, log_min: int, end: int) -> int:
-    """The first queue offset below `end` whose record the log still has, found by halving; `end` when there is none."""
+    """The first queue offset below `end` whose record is at `log_min` or later, by bisection; else `end`."""
     for file in queue.files:
-        view = files.read(file.path, 0, file.size)
+        view = files.view(file)
         if queue.is_batch:
             begin = _first_kept(_batch_count(view), partial(_is_batch_kept, view, log_min))
             if begin is not None:
@@ -98,6 +100,6 @@ def _is_batch_kept(view: memoryview, log_min: int, number: int) -> bool:
 
 
 def _batch_count(view: memoryview) -> int:
-    """How many entries of a batch queue's file are written, the last one in part perhaps."""
+    """How many entries of a batch queue's file are written; the last one may be incomplete."""
     count = -(-kernel.written_end(view, 0, len(view)) // BATCH_ENTRY_SIZE)
     return count if count * BATCH_ENTRY_SIZE <= len(view) else 0

@@ -59,9 +59,8 @@ def _queue_entries(files: StoreFiles, message: StoredMessage) -> Iterator[Refere
     for place in places:
         queue = files.queues.get((place.topic, place.queue_id))
         found = None if queue is None else _entry(files, queue, place, row)
-        told = {"kind": "queue-entry", "topic": place.topic, "queue_id": place.queue_id}
-        told["queue_offset"] = place.queue_offset
-        yield {**told, **found} if found is not None else {**told, "is_missing": True}
+        where = {"topic": place.topic, "queue_id": place.queue_id, "queue_offset": place.queue_offset}
+        yield {"kind": "queue-entry", **where, **({"is_missing": True} if found is None else found)}
 
 
 def _entry(files: StoreFiles, queue: QueueFilesView, place: Place, row: Row) -> Reference | None:
@@ -70,19 +69,19 @@ def _entry(files: StoreFiles, queue: QueueFilesView, place: Place, row: Row) -> 
     at = place.queue_offset * ENTRY_SIZE
     for file, offset, view in queue.pieces(files.read, at, at + ENTRY_SIZE):
         entry = parse_queue_entry(view)
-        told: dict[str, object] = {"file": file.path, "offset": offset, "tags_code": entry.tags_code}
+        found: dict[str, object] = {"file": file.path, "offset": offset, "tags_code": entry.tags_code}
         if queue.extension and is_extension_address(entry.tags_code):
             unit = queue.unit(files.read, parse_extension_address(entry.tags_code))
-            told["extension_offset"] = parse_extension_address(entry.tags_code)
-            told["tags_code"] = None if unit is None else unit.tags_code
-        told["is_right"] = (entry.physical_offset, entry.size) == (row.physical_offset, row.size)
-        return told
+            found["extension_offset"] = parse_extension_address(entry.tags_code)
+            found["tags_code"] = None if unit is None else unit.tags_code
+        found["is_right"] = (entry.physical_offset, entry.size) == (row.physical_offset, row.size)
+        return found
     return None
 
 
 def _batch_entry(files: StoreFiles, queue: QueueFilesView, physical_offset: int) -> Reference | None:
     for file in queue.files:
-        view = files.read(file.path, 0, file.size)
+        view = files.view(file)
         for place in range(0, file.size - BATCH_ENTRY_SIZE + 1, BATCH_ENTRY_SIZE):
             entry = parse_batch_queue_entry(view, place)
             if not entry.is_valid:
@@ -125,17 +124,17 @@ def _chain(files: StoreFiles, path: str, key_hash: int) -> Iterator[tuple[int, i
         if entry.key_hash == key_hash:
             yield depth, number, entry.physical_offset, layout.entry_position(number)
         if entry.previous_entry >= number:
-            return  # a chain goes back; anything else is damage
+            return  # a link must point to an earlier entry; this one is damaged
         number, depth = entry.previous_entry, depth + 1
 
 
 def _timer_units(files: StoreFiles, physical_offset: int) -> Iterator[Reference]:
     for file in files.timer_log:
-        view = files.read(file.path, 0, file.size)
+        view = files.view(file)
         for place in range(0, file.size - UNIT.size + 1, UNIT.size):
             size, _, magic, written_ms, delay_ms, at, _, _, _ = UNIT.unpack_from(view, place)
             if size != UNIT.size:
                 break
             if at == physical_offset:
-                told = {"kind": "timer-unit", "file": file.path, "offset": place, "magic": magic}
-                yield {**told, "deliver_at_ms": written_ms + delay_ms}
+                unit = {"kind": "timer-unit", "file": file.path, "offset": place, "magic": magic}
+                yield {**unit, "deliver_at_ms": written_ms + delay_ms}

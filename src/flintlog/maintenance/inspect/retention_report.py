@@ -1,8 +1,8 @@
 """What retention would do to a store directory, without opening it: nothing is locked, recovered or written.
 
-Files are listed, not read: but for the first record of each log file (when it was stored), the queues of topics that
-groups read or messages wait in, and the timer's log. So it costs little beside a running store, whose files it may
-look at: the answer is that of the moment.
+Most files are only listed. Read are the first record of each log file, for its store time, the queues of topics that
+groups read or messages wait in, and the timer's log. So it costs little, also beside a running store; the answer is
+then that of the moment.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from pathlib import Path
 from flintlog.disk.media.medium import DiskUsage, Medium
 from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.errors import DamagedStore, FlintlogError
-from flintlog.maintenance.inspect.file_sizes import with_found_sizes
+from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.store.components import Parts, make_parts
 from flintlog.store.log.disk_use import UNKNOWN_PERCENT, existing, used_percent
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.paths import is_store
 from flintlog.store.retention.find_holds import Keepers
 from flintlog.store.retention.holds import Hold
 from flintlog.store.retention.retention_rules import (
@@ -33,37 +32,31 @@ from flintlog.store.runtime.clock import Milliseconds
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
-    """What will become of each log file, the oldest first."""
+    """When and why each log file is deleted, the oldest first."""
 
     files: tuple[PlannedFile, ...]
     first_stored_ms: tuple[int | None, ...]
     damage: str | None
-    """Why it is not known who needs what."""
+    """Why it is not known which groups and services still need which files."""
 
 
 def report_retention(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> RetentionReport:
-    """Look at a directory; raises when there is none, or its files cannot be those of a store."""
-    if not medium.exists(root):
-        raise DamagedStore("there is no such directory", path=root)
+    """The report on a directory; `DamagedStore` when it holds no store."""
     disk = OverlayMedium(medium)
-    parts = make_parts(root, with_found_sizes(root, config, disk), disk, now_ms)
+    parts = make_parts(root, look_at(root, config, disk).config, disk, now_ms)
     parts.segments.load()
-    if not parts.segments.segments and not is_store(parts.paths, disk):
-        raise DamagedStore("this directory is not a store", path=root)
     stored = _first_stored(parts)
     files = [
         LogFile(segment.path, segment.base, segment.size, segment.modified_ms)
         for segment in parts.segments.segments[: len(stored)]
     ]
     holds, damage = _load_holds(parts)
-    usages = _usages(parts)
-    rules = RetentionRules.of(config)
-    planned = _plan(files, rules, usages, now_ms(), holds, damage)
+    planned = _plan(files, RetentionRules.of(config), _usages(parts), now_ms(), holds, damage)
     return RetentionReport(tuple(planned), tuple(stored), damage)
 
 
 def _first_stored(parts: Parts) -> list[int | None]:
-    """When the first record of each file was stored; files made ahead, at the end, are left out."""
+    """The store time of each file's first record; files at the end that were allocated ahead are left out."""
     found: list[int | None] = []
     for segment in parts.segments.segments:
         stored_ms = parts.commit_log.store_time_at(segment.base)
@@ -124,12 +117,9 @@ def _kept(file: LogFile, why: str, holds: Sequence[Hold]) -> PlannedFile:
 
 
 def _to_free(usage: DiskUsage | None, rules: RetentionRules) -> int:
-    """The bytes that must go until a disk is below the limit that makes files go at any age."""
+    """The bytes to delete until a disk is below the limit above which files of any age are deleted."""
     if usage is None:
         return 0
-    return max(0, int(_usable_bytes(usage) * (usage.used_ratio - rules.forced_above_percent / 100)))
-
-
-def _usable_bytes(usage: DiskUsage) -> float:
-    """The size of a disk without what is reserved for its administrator."""
-    return usage.free / (1 - usage.used_ratio) if 0 <= usage.used_ratio < 1 else usage.total
+    is_known = 0 <= usage.used_ratio < 1
+    usable = usage.free / (1 - usage.used_ratio) if is_known else usage.total  # without the administrator's reserve
+    return max(0, int(usable * (usage.used_ratio - rules.forced_above_percent / 100)))

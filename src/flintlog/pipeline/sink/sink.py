@@ -27,7 +27,7 @@ from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.lock import is_locked
 from flintlog.errors import FlintlogError, FormatError, InvalidConfig, StoreInUse
 from flintlog.format.names import COMMIT_LOG
-from flintlog.maintenance.inspect.file_sizes import with_found_sizes
+from flintlog.maintenance.inspect.store_files import fitting_config
 from flintlog.pipeline.reading.logs import find_logs
 from flintlog.pipeline.sink.sink_options import SinkOptions
 from flintlog.pipeline.sink.sink_rows import RowMessages, check_columns
@@ -131,7 +131,7 @@ class StagingArea:
     def _config(self) -> StoreConfig:
         """Options for one batch: flushed at its end instead of at each message, without services or retention."""
         given = self.asked.store_config()
-        config = with_found_sizes(self.root, StoreConfig(), LocalMedium()) if given is None else given
+        config = fitting_config(self.root) if given is None else given
         return config.with_changes(flush="async", services=frozenset(), retention="off")
 
 
