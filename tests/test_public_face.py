@@ -22,6 +22,7 @@ from flintlog import (
     encoded_batch,
     open_store,
 )
+from flintlog.testing import temporary_store
 
 NAMES = {
     *("Consumer", "Decision", "Message", "Sql92", "Store", "StoreConfig", "encoded_batch", "open_store"),
@@ -64,6 +65,16 @@ SIGNATURES: dict[Callable[..., object], str] = {
     Receipt.check: "(self)",
 }
 
+MEMBERS = {
+    *("put", "put_batch", "put_encoded", "put_async", "put_closed", "aput", "aput_batch", "add_put_hook"),
+    *("flush", "wait_dispatched", "on_arrival", "set_bitmap_hook"),
+    *("get", "query", "message_at", "message_by_id", "scan", "queues"),
+    *("offset_at", "min_offset", "max_offset", "min_physical_offset", "max_physical_offset", "flushed_offset"),
+    *("topics", "groups", "subscriptions", "consumer", "consumer_offsets", "service", "run_due", "replication"),
+    *("stats", "counters", "broker_stats", "recovery", "path", "config", "read_only"),
+    *("delete_expired_files", "clean_expired_queues", "clean_unused_topics", "close", "shutdown", "destroy"),
+}
+
 STORED_FIELDS = (
     "topic queue_id queue_offset physical_offset size message_id body body_crc tags uniq_key tags_code keys "
     "properties flag sys_flag born_timestamp born_host store_timestamp store_host reconsume_times "
@@ -98,6 +109,11 @@ def test_what_comes_out_has_its_fields() -> None:
     assert set(Page.__struct_fields__) == {"status", "next_offset", "min_offset", "max_offset", "messages"}
     for name in ("status", "physical_offset", "queue_offset", "size", "message_id"):
         assert hasattr(Receipt, name)
+
+
+def test_a_store_has_exactly_these_public_members() -> None:
+    with temporary_store() as store:
+        assert {name for name in dir(store) if not name.startswith("_")} == MEMBERS
 
 
 def test_public_methods_of_a_store_have_docstrings() -> None:

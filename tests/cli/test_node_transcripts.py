@@ -48,7 +48,7 @@ def _fill(store: Path) -> int:
     with open_store(store, SMALL) as opened:
         for number in range(50):
             opened.put(Message("orders", b"%d" % number)).check()
-        return opened.raw_log.end
+        return opened.replication.raw_log.end
 
 
 @pytest.mark.parametrize("form", FORMS)

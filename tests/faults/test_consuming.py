@@ -91,7 +91,7 @@ class Consuming(World):
 
     def left(self) -> list[StoredMessage]:
         """What is in the queues and not done."""
-        queues = self.store.queue_ids(TOPIC)
+        queues = self.store._host.queue_ids(TOPIC)
         return [
             message for queue_id in queues for message in self.stored(TOPIC, queue_id) if message.body not in self.done
         ]
@@ -120,7 +120,7 @@ class Consuming(World):
         self.consumer.rewind()
         self.held.clear()
         dead = {message.body for message in self.stored(DEAD, 0)}
-        stored = {message.body for queue in self.store.queue_ids(TOPIC) for message in self.stored(TOPIC, queue)}
+        stored = {message.body for queue in self.store._host.queue_ids(TOPIC) for message in self.stored(TOPIC, queue)}
         assert (self.buried - dead) & stored <= given, "neither with the dead letters nor given again"
         self.done -= self.buried - dead
         self.buried &= dead

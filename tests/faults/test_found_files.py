@@ -83,12 +83,12 @@ def test_end_that_a_slave_reports_after_a_kill_is_durable() -> None:
     second = killed.kill()
     slave = small_config("sync", broker_role="SLAVE")
     with running(second, slave) as store:
-        end = store.raw_log.end
+        end = store.replication.raw_log.end
         lost_power = [second.crash(seed) for seed in SEEDS]
     assert end > COUNT * 50
     for medium in lost_power:
         with open_store(ROOT, slave, medium=medium) as store:
-            assert store.raw_log.end == end
+            assert store.replication.raw_log.end == end
 
 
 def test_opening_after_a_clean_stop_syncs_no_queue_file() -> None:

@@ -24,7 +24,7 @@ def make_past() -> tuple[FaultyMedium, int, int]:
         assert len(store._engine.parts.segments.segments) > 3
         stay = COUNT // 3
         end = receipts[stay].physical_offset
-        store.raw_log.ask_for_cut(end)
+        store.replication.raw_log.ask_for_cut(end)
     return medium, stay, end
 
 

@@ -62,15 +62,15 @@ def test_our_slave_behind_a_java_master(tmp_path: Path, role: dict[str, str]) ->
     slave_config = _ours(brokerRole="SLAVE")
     with _java(theirs, options) as java, running_slave(ours, port, slave_config) as (slave, _):
         assert {each.status for each in java.put(puts[:200])} == {"PUT_OK"}
-        _wait(lambda: slave.raw_log.end, java.info().max_phy_offset)
+        _wait(lambda: slave.replication.raw_log.end, java.info().max_phy_offset)
     with _java(theirs, options) as java:
         with running_slave(ours, port, slave_config) as (slave, _):
             assert {each.status for each in java.put(puts[200:400])} == {"PUT_OK"}
-            _wait(lambda: slave.raw_log.end, java.info().max_phy_offset)
+            _wait(lambda: slave.replication.raw_log.end, java.info().max_phy_offset)
         with running_slave(ours, port, slave_config) as (slave, _):
             assert {each.status for each in java.put(puts[400:])} == {"PUT_OK"}
             java.wait_dispatched()
-            _wait(lambda: slave.raw_log.end, java.info().max_phy_offset)
+            _wait(lambda: slave.replication.raw_log.end, java.info().max_phy_offset)
             slave.wait_dispatched()
             java.verify_against(view_of(slave))
     assert len(_log(ours)) > 1
@@ -84,21 +84,21 @@ def test_a_java_slave_behind_our_master(tmp_path: Path, role: dict[str, str]) ->
     config = _ours(**role)
     with open_store(ours, _ours()) as store:  # more than one file: ours serves an empty slave from the beginning
         _put(store, puts[:400])
-        end = store.raw_log.end
+        end = store.replication.raw_log.end
     with running_master(ours, config) as (master, _, port):
         with _java(theirs, {"brokerRole": "SLAVE"}) as java:
             java.follow(f"127.0.0.1:{port}")
             _wait(lambda: java.info().max_phy_offset, end)
             _put(master, puts[400:500])
-            _wait(lambda: java.info().max_phy_offset, master.raw_log.end)
+            _wait(lambda: java.info().max_phy_offset, master.replication.raw_log.end)
         with _java(theirs, {"brokerRole": "SLAVE"}) as java:
             java.follow(f"127.0.0.1:{port}")
             _put(master, puts[500:600])
-            _wait(lambda: java.info().max_phy_offset, master.raw_log.end)
+            _wait(lambda: java.info().max_phy_offset, master.replication.raw_log.end)
     with running_master(ours, config) as (master, _, port), _java(theirs, {"brokerRole": "SLAVE"}) as java:
         java.follow(f"127.0.0.1:{port}")
         _put(master, puts[600:])
-        _wait(lambda: java.info().max_phy_offset, master.raw_log.end)
+        _wait(lambda: java.info().max_phy_offset, master.replication.raw_log.end)
         java.verify_against(view_of(master))
     _same_messages(ours, theirs)
 
@@ -108,11 +108,11 @@ def test_our_empty_slave_begins_with_a_java_masters_last_file(tmp_path: Path) ->
     with _java(theirs, {"brokerRole": "ASYNC_MASTER", "haListenPort": str(port)}) as java:
         java.put(workload(1200, seed=7))
         with running_slave(ours, port, _ours(brokerRole="SLAVE")) as (slave, _):
-            _wait(lambda: slave.raw_log.end, java.info().max_phy_offset)
-            assert slave.raw_log.start > 0
+            _wait(lambda: slave.replication.raw_log.end, java.info().max_phy_offset)
+            assert slave.replication.raw_log.start > 0
             time.sleep(0.5)
             assert {each.status for each in java.put([Message("orders", b"one more")])} == {"PUT_OK"}
-            _wait(lambda: slave.raw_log.end, java.info().max_phy_offset)
+            _wait(lambda: slave.replication.raw_log.end, java.info().max_phy_offset)
     name, content = _log(ours).popitem()
     assert _log(theirs)[name] == content
     with open_store(ours, _ours()) as store:

@@ -174,7 +174,7 @@ def _check_light(store: Store, served: Served) -> None:
         for info in store.queues()
         if info.topic in LIGHT
         for offset in range(info.min_offset, info.max_offset)
-        if (entry := store.entry(info.topic, 0, offset)) is not None
+        if (entry := store._host.entry(info.topic, 0, offset)) is not None
     }
     if found != wanted:
         first = min(place for place in found.keys() | wanted.keys() if found.get(place) != wanted.get(place))
@@ -277,7 +277,7 @@ def _entries(store: Store) -> Entries:
     store.wait_dispatched()
     for info in store.queues():
         for message in read_queue(store, info):
-            entry = store.entry(info.topic, info.queue_id, message.queue_offset)
+            entry = store._host.entry(info.topic, info.queue_id, message.queue_offset)
             extension = None if entry is None or entry.extension is None else entry.extension
             entries[info.topic, info.queue_id, message.queue_offset] = (
                 message.physical_offset,

@@ -136,8 +136,8 @@ class Pair:
             shutil.copytree(self.disks[name].mount / "store", copy)
             _check_node(copy, promised)
         with open_store(copies["a"], CONFIG) as a, open_store(copies["b"], CONFIG) as b:
-            common = min(a.raw_log.end, b.raw_log.end)
-            digests = [store.raw_log.digest(0, common) for store in (a, b)]
+            common = min(a.replication.raw_log.end, b.replication.raw_log.end)
+            digests = [store.replication.raw_log.digest(0, common) for store in (a, b)]
         if digests[0] != digests[1]:
             raise Broken(f"the logs differ below {common}")
         for copy in copies.values():
@@ -177,7 +177,7 @@ def _is_explained(kind: str, physical: int | None, end: int) -> bool:
 
 
 def _physical(store: Store, promise: tuple[int, int, bytes]) -> int:
-    entry = store.entry("orders", promise[0], promise[1])
+    entry = store._host.entry("orders", promise[0], promise[1])
     return -1 if entry is None else entry.physical_offset
 
 

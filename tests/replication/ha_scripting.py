@@ -64,7 +64,7 @@ class _Node:
     @property
     def raw(self) -> RawLog:
         assert self.store is not None, f"{self.name} is down"
-        return self.store.raw_log
+        return self.store.replication.raw_log
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ class HaPlayer(Player):
         except FlintlogError as failure:
             self._say(node, f"takes nothing from {master_name}: {failure.what}")
             return
-        if end < store.raw_log.end:
+        if end < store.replication.raw_log.end:
             self._cut(node, end)
             epochs = MasterEpochFile(self._open(node, "SLAVE"))
         epochs.follow(epoch)

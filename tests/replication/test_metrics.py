@@ -38,7 +38,7 @@ def samples(node: Node) -> dict[str, float]:
 def test_a_master_tells_how_far_its_slave_is(pair: tuple[HaNode, HaNode]) -> None:
     master, _ = pair
     fill(master.store, 30)
-    end = master.store.raw_log.end
+    end = master.store.replication.raw_log.end
     wait_until(lambda: samples(master).get('flintlog_replica_peer_lag_bytes{peer="127.0.0.1:PORT"}') == 0)
     told = samples(master)
     assert told['flintlog_replica_role{role="SYNC_MASTER"}'] == 1

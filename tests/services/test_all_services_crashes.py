@@ -166,7 +166,7 @@ class AllServices:
         assert (self.store.consumer_offsets.get("g", "orders", 0) or 0) <= end
         seen: Counter[bytes] = Counter()
         for offset in range(end):
-            entry = self.store.entry("orders", 0, offset)
+            entry = self.store._host.entry("orders", 0, offset)
             assert entry is not None
             message = self.store.message_at(entry.physical_offset)
             assert message is not None

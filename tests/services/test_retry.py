@@ -48,7 +48,7 @@ def test_the_records_are_those_that_rocketmq_makes(golden: Golden, tmp_path: Pat
         for expected in theirs:
             failed = store.message_by_id(expected.properties["ORIGIN_MESSAGE_ID"])
             assert failed is not None
-            receipt = send_back(store, "CG_delay", failed).check()
+            receipt = send_back(store._host, "CG_delay", failed).check()
             ours = store.message_at(receipt.physical_offset)
             assert ours is not None
             assert parts_of(ours) == parts_of(expected)
@@ -68,7 +68,7 @@ def parts_of(message: StoredMessage) -> object:
 def test_the_level_grows_with_every_try(asked: int, consumed: int, level: int) -> None:
     with temporary_store(WITH_SCHEDULE, clock=FakeClock()) as store:
         failed = put_and_read(store, reconsume_times=consumed)
-        send_back(store, "g", failed, asked).check()
+        send_back(store._host, "g", failed, asked).check()
         waiting = store.get(SCHEDULE, level - 1, 0).messages[0]
         assert waiting.reconsume_times == consumed + 1
         assert waiting.properties["DELAY"] == str(level)
@@ -79,7 +79,7 @@ def test_the_level_grows_with_every_try(asked: int, consumed: int, level: int) -
 def test_beyond_the_highest_level_it_stays_the_highest() -> None:
     with temporary_store(WITH_SCHEDULE, clock=FakeClock()) as store:
         store.groups.create("g", retry_max_times=100)
-        send_back(store, "g", put_and_read(store, reconsume_times=40)).check()
+        send_back(store._host, "g", put_and_read(store, reconsume_times=40)).check()
         assert store.max_offset(SCHEDULE, 17) == 1
 
 
@@ -87,7 +87,7 @@ def test_beyond_the_highest_level_it_stays_the_highest() -> None:
 def test_too_many_tries_and_a_negative_level_go_to_the_dead_letters(consumed: int, level: int) -> None:
     with temporary_store(SMALL_FILES) as store:
         failed = put_and_read(store, reconsume_times=consumed)
-        send_back(store, "g", failed, level).check()
+        send_back(store._host, "g", failed, level).check()
         store.wait_dispatched()
         dead = store.get("%DLQ%g", 0, 0).messages[0]
         assert dead.body == failed.body and dead.reconsume_times == consumed + 1
@@ -102,8 +102,8 @@ def test_too_many_tries_and_a_negative_level_go_to_the_dead_letters(consumed: in
 def test_the_groups_limit_and_that_of_the_caller() -> None:
     with temporary_store(SMALL_FILES) as store:
         store.groups.create("g", retry_max_times=1)
-        send_back(store, "g", put_and_read(store, reconsume_times=1)).check()
-        send_back(store, "h", put_and_read(store, reconsume_times=2), max_reconsume_times=2).check()
+        send_back(store._host, "g", put_and_read(store, reconsume_times=1)).check()
+        send_back(store._host, "h", put_and_read(store, reconsume_times=2), max_reconsume_times=2).check()
         store.wait_dispatched()
         assert store.max_offset("%DLQ%g", 0) == store.max_offset("%DLQ%h", 0) == 1
 
@@ -112,10 +112,10 @@ def test_the_first_id_and_the_first_topic_stay() -> None:
     clock = FakeClock()
     with temporary_store(WITH_SCHEDULE, clock=clock) as store:
         first = put_and_read(store)
-        send_back(store, "g", first, 1).check()
+        send_back(store._host, "g", first, 1).check()
         clock.advance(1000)
         second = store.get("%RETRY%g", 0, 0).messages[0]
-        send_back(store, "g", second, 1).check()
+        send_back(store._host, "g", second, 1).check()
         clock.advance(1000)
         third = store.get("%RETRY%g", 0, 1).messages[0]
         assert third.reconsume_times == 2
@@ -128,7 +128,7 @@ def test_a_retry_needs_the_schedule_service_and_stores_nothing_without() -> None
         failed = put_and_read(store)
         end = store.max_physical_offset
         with pytest.raises(ServiceNotEnabled, match="schedule"):
-            send_back(store, "g", failed)
+            send_back(store._host, "g", failed)
         assert store.max_physical_offset == end
 
 
@@ -136,22 +136,22 @@ def test_bad_input_is_named() -> None:
     with temporary_store(WITH_SCHEDULE, clock=FakeClock()) as store:
         failed = put_and_read(store)
         with pytest.raises(InvalidMessage, match="stored message"):
-            send_back(store, "g", Message("orders", b""))  # type: ignore[arg-type]
+            send_back(store._host, "g", Message("orders", b""))  # type: ignore[arg-type]
         with pytest.raises(InvalidMessage, match="delay level"):
-            send_back(store, "g", failed, "3")  # type: ignore[arg-type]
+            send_back(store._host, "g", failed, "3")  # type: ignore[arg-type]
         with pytest.raises(InvalidMessage, match="no delay level 19"):
-            send_back(store, "g", failed, 19)
+            send_back(store._host, "g", failed, 19)
         with pytest.raises(InvalidConfig, match="a group cannot be"):
-            send_back(store, "no group", failed)
+            send_back(store._host, "no group", failed)
         store.groups.create("closed", retry_queue_nums=0)
         with pytest.raises(InvalidConfig, match="no retry queue"):
-            send_back(store, "closed", failed)
+            send_back(store._host, "closed", failed)
         store.topics.create("%DLQ%locked", perm=READ)
         with pytest.raises(InvalidTopic, match="may not be written"):
-            send_back(store, "locked", failed, -1)
+            send_back(store._host, "locked", failed, -1)
 
 
 def test_a_retry_is_durable_before_the_original_may_be_acknowledged() -> None:
     with temporary_store(SMALL_FILES.with_changes(services={"schedule"}), clock=FakeClock()) as store:
-        receipt = send_back(store, "g", put_and_read(store)).check()
+        receipt = send_back(store._host, "g", put_and_read(store)).check()
         assert store.flushed_offset >= receipt.end_offset

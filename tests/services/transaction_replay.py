@@ -100,6 +100,6 @@ def replay(theirs: Path, ours: Path, config: StoreConfig) -> None:
     with open_store(ours, config.with_changes(services=frozenset()), clock=clock) as store:
         for stored, rebuilt in zip(log, again(log, config.transaction_check_max), strict=True):
             clock.set(stored.store_timestamp)
-            receipt = store.put_rebuilt(rebuilt).check()
+            receipt = store._host.put_rebuilt(rebuilt).check()
             found = store.message_at(receipt.physical_offset)
             assert found is not None and found.record == stored.record, (stored, stored.properties)

@@ -108,7 +108,7 @@ class Scene:
 
     def _check_given(self, store: Store) -> None:
         for (topic, queue_id, offset), physical_offset in self.given.items():
-            entry = store.entry(topic, queue_id, offset)
+            entry = store._host.entry(topic, queue_id, offset)
             assert entry is not None, f"nothing at {topic}/{queue_id}/{offset}"
             assert entry.physical_offset == physical_offset, f"another message at {topic}/{queue_id}/{offset}"
         self._check_batches(store)
@@ -173,12 +173,12 @@ def _put_later(scene: Scene) -> None:
 
 def _put_rebuilt(scene: Scene) -> None:
     message = Message("orders", scene.body())
-    scene.took(message, scene.store.put_rebuilt(Rewritten(message), wait=False))
+    scene.took(message, scene.store._host.put_rebuilt(Rewritten(message), wait=False))
 
 
 def _put_rewritten(scene: Scene) -> None:
     message = Message("orders", scene.body())
-    scene.took(message, scene.store.put_rewritten(message, Rewritten))
+    scene.took(message, scene.store._host.put_rewritten(message, Rewritten))
 
 
 def _put_to_new_queue(scene: Scene) -> None:
@@ -252,7 +252,7 @@ def _commit_offset(scene: Scene) -> None:
 
 def _arm(scene: Scene) -> None:
     _put(scene)
-    scene.store.arrival_wait(["orders"]).arm()
+    scene.store._host.arrival_wait(["orders"]).arm()
 
 
 @dataclass(frozen=True)

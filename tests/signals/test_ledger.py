@@ -61,10 +61,10 @@ def test_no_queue_offset_is_given_twice_after_a_put_that_was_interrupted(
         for point in range(1, total + 1):
             interrupter.run(lambda: log.put(message), point)
             where = f"point {point} of {total}, interrupted at\n{interrupter.where}"
-            wait_until(lambda: store.ledger.is_serving, where, SOON_S)
+            wait_until(lambda: store.replication.ledger.is_serving, where, SOON_S)
             receipt = store.put_async(message).result(SOON_S).check()
             store.wait_dispatched()
-            entry = store.entry("orders", 0, receipt.queue_offset)
+            entry = store._host.entry("orders", 0, receipt.queue_offset)
             assert entry is not None, where
             assert entry.physical_offset == receipt.physical_offset, where
     finally:
@@ -97,7 +97,7 @@ def test_others_are_served_after_a_put_that_was_interrupted_while_it_waited(
         for point in range(1, total + 1, max(1, total // WAITING_POINTS)):
             interrupter.run(put, point)
             where = f"point {point} of {total}, interrupted at\n{interrupter.where}"
-            wait_until(lambda: store.ledger.is_serving, where, SOON_S)
+            wait_until(lambda: store.replication.ledger.is_serving, where, SOON_S)
             try:
                 soon(put_both_ways)
             except BaseException as failure:

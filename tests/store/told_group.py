@@ -28,7 +28,7 @@ class ToldGroup:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.door = store.ledger
+        self.door = store.replication.ledger
         self.term = 1
         self.asked: list[tuple[list[int], int, Future[ProposalAnswer]]] = []
         self.refusal: PutStatus | None = None

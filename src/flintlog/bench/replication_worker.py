@@ -154,7 +154,7 @@ class HaMember:
 
     def status(self) -> Status:
         """Where the log can be followed."""
-        return Status(None, self._port, self._store.raw_log.end)
+        return Status(None, self._port, self._store.replication.raw_log.end)
 
     def measure(self, load: Load) -> Measured:
         """Put; each producer waits until the slave has its message."""

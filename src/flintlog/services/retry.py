@@ -30,16 +30,16 @@ from flintlog.format.properties import (
 from flintlog.format.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 from flintlog.store.model.message import Message, Receipt
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.runtime.service import Rewritten
 from flintlog.store.settings.groups import GroupConfig
 from flintlog.store.settings.topics import dead_letter_topic, retry_topic
-from flintlog.store.store import Store
 
 FIRST_RETRY_LEVEL = 3
 
 
 def send_back(
-    store: Store,
+    host: ServiceHost,
     group: str,
     message: StoredMessage,
     delay_level: int = 0,
@@ -56,51 +56,51 @@ def send_back(
         raise InvalidMessage(f"only a stored message can be sent back, not {type(message).__name__}")
     if not isinstance(delay_level, int):
         raise InvalidMessage(f"a delay level is an integer, not {type(delay_level).__name__}")
-    config = store.groups.get_or_create(group)
+    config = host.store.groups.get_or_create(group)
     most = config.retry_max_times if max_reconsume_times is None else max_reconsume_times
     is_dead = message.reconsume_times >= most or delay_level < 0
     if is_dead:
-        receipt = store.put_rewritten(_dead_letter(store, group, message), Rewritten, check=False)
+        receipt = host.put_rewritten(_dead_letter(host, group, message), Rewritten, check=False)
     else:
-        receipt = _put_retry(store, config, message, delay_level)
+        receipt = _put_retry(host, config, message, delay_level)
     if receipt:
         topic = message.properties.get(RETRY_TOPIC, message.topic)
-        store.broker_stats.sent_back(group, topic, is_dead=is_dead)
+        host.store.broker_stats.sent_back(group, topic, is_dead=is_dead)
     return receipt.check() if check else receipt
 
 
-def _put_retry(store: Store, config: GroupConfig, message: StoredMessage, delay_level: int) -> Receipt:
-    schedule = store.service("schedule")
-    level = delay_level or min(FIRST_RETRY_LEVEL + message.reconsume_times, len(store.config.delay_levels_ms))
+def _put_retry(host: ServiceHost, config: GroupConfig, message: StoredMessage, delay_level: int) -> Receipt:
+    schedule = host.store.service("schedule")
+    level = delay_level or min(FIRST_RETRY_LEVEL + message.reconsume_times, len(host.store.config.delay_levels_ms))
     # Not by `put`: WAIT=false in its properties would let it return before the message is durable.
-    receipt = store.put_rewritten(_retry(store, config, message, level), schedule.rewrite, check=False)
+    receipt = host.put_rewritten(_retry(host, config, message, level), schedule.rewrite, check=False)
     if receipt.physical_offset >= 0:  # also after a sync timeout: it is in the log, and will be due
         schedule.stored(receipt)
     return receipt
 
 
-def _retry(store: Store, config: GroupConfig, message: StoredMessage, level: int) -> Message:
+def _retry(host: ServiceHost, config: GroupConfig, message: StoredMessage, level: int) -> Message:
     if config.retry_queue_nums < 1:
         raise InvalidConfig(f"group {config.name!r} has no retry queue", advice="change its retry_queue_nums")
     topic = retry_topic(config.name)
-    _check_writeable(store, topic, config.retry_queue_nums)
-    again = _again(store, message, topic, level)
+    _check_writeable(host, topic, config.retry_queue_nums)
+    again = _again(host, message, topic, level)
     queue_id = random.randrange(config.retry_queue_nums)
     return msgspec.structs.replace(again, queue_id=queue_id, delay_level=level)
 
 
-def _dead_letter(store: Store, group: str, message: StoredMessage) -> Message:
+def _dead_letter(host: ServiceHost, group: str, message: StoredMessage) -> Message:
     topic = dead_letter_topic(group)
-    _check_writeable(store, topic, 1)
-    return _again(store, message, topic, 0)
+    _check_writeable(host, topic, 1)
+    return _again(host, message, topic, 0)
 
 
-def _check_writeable(store: Store, topic: str, queue_nums: int) -> None:
-    if not store.topics.get_or_create(topic, queue_nums).is_writeable:
+def _check_writeable(host: ServiceHost, topic: str, queue_nums: int) -> None:
+    if not host.store.topics.get_or_create(topic, queue_nums).is_writeable:
         raise InvalidTopic(f"topic {topic!r} may not be written", advice="change its perm")
 
 
-def _again(store: Store, message: StoredMessage, topic: str, level: int) -> Message:
+def _again(host: ServiceHost, message: StoredMessage, topic: str, level: int) -> Message:
     """The message in the form in which it is stored again."""
     properties = dict(message.properties)
     properties.pop(CRC32, None)
@@ -118,6 +118,6 @@ def _again(store: Store, message: StoredMessage, topic: str, level: int) -> Mess
         sys_flag=message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
         born_timestamp=message.born_timestamp,
         born_host=message.born_host,
-        store_host=store.config.store_host,
+        store_host=host.store.config.store_host,
         reconsume_times=message.reconsume_times + 1,
     )

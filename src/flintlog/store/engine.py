@@ -244,6 +244,17 @@ class Engine:
         if self.lifecycle.state is not State.RUNNING:
             raise StoreClosed("the store is not open", path=self.path)
 
+    def check_readable(self) -> None:
+        """Raise when queues and log cannot be read, or not any more."""
+        if not self.lifecycle.is_readable:
+            raise StoreClosed("the store is not open for reading", path=self.path)
+
+    def check_writable(self) -> None:
+        """Raise when nothing may be changed, or not any more."""
+        if self.read_only:
+            raise StoreClosed("the store was opened read-only", path=self.path)
+        self.check_readable()
+
     def _release_lock(self) -> None:
         if self._lock is not None:
             self._lock.release()

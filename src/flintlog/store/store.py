@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -23,25 +23,23 @@ from flintlog.disk.load_medium import check_medium, load_medium
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.overlay import OverlayMedium
-from flintlog.errors import DamagedStore, InvalidConfig, NotLeading, StoreClosed, StoreInUse
+from flintlog.errors import DamagedStore, InvalidConfig, NotLeading, StoreInUse
 from flintlog.store.consume.consumer import MAX_UNACKNOWLEDGED, Consumer
 from flintlog.store.consume.consumer_registry import Consumers
-from flintlog.store.dispatch.arrival_wait import ArrivalWait
 from flintlog.store.dispatch.dispatcher import BitmapHook, Listener
 from flintlog.store.engine import Engine
 from flintlog.store.filters.tags import MessageFilter
 from flintlog.store.ledger.ledger_emptying import finish_emptying
 from flintlog.store.member.ledger_member import LedgerMember
-from flintlog.store.member.node_port import LedgerDoor
-from flintlog.store.model.arguments import named_topics
+from flintlog.store.member.replication_port import ReplicationPort
 from flintlog.store.model.message import Message, Receipt
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths, find_member, refuse_files_for_folders
+from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.put.service_runs import ServiceRuns
 from flintlog.store.put.writable import Writable
-from flintlog.store.read.raw_log import RawLog
 from flintlog.store.recovery.opening import Progress
-from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
+from flintlog.store.recovery.recovery_report import RecoveryReport
 from flintlog.store.retention.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.retention.retention import Retention
 from flintlog.store.runtime.clock import Clock, Milliseconds, TurnedClock, as_milliseconds, check_reading
@@ -50,7 +48,6 @@ from flintlog.store.runtime.service import Service
 from flintlog.store.settings.config_folder import ConfigFolder
 from flintlog.store.settings.consumer_offsets import ConsumerOffsets
 from flintlog.store.settings.groups import Groups
-from flintlog.store.settings.shared_state import Part, State
 from flintlog.store.settings.subscriptions import Subscriptions
 from flintlog.store.settings.topics import Topics
 from flintlog.store.settings.written_with import DELAY_LEVELS, load_options, note_options
@@ -160,48 +157,29 @@ class Store(Writable):
     def __init__(self, engine: Engine, background: Background) -> None:
         super().__init__(engine)
         self._background = background
-        self._services = ServiceRuns(self, background, self._appender)
+        self._host = ServiceHost(self, engine, self._appender, self._finish, background)
+        self._services = ServiceRuns(self._host, background, self._appender)
         self._retention: Retention | None = None
         self._retention_job: Job | None = None
         self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.look_at_queue_types)
-        self._consumers = Consumers(self)
-        self._raw_log = RawLog(engine)
-        self._ledger: LedgerDoor | None = None
-        self._member: LedgerMember | None = None
+        self._consumers = Consumers(self._host)
+        self._replication = ReplicationPort(engine, self._appender, self._folder, self._make_member)
 
     @property
-    def ledger(self) -> LedgerDoor:
-        """Where the node of a ledger's group comes in; `InvalidConfig` for a store with a log of its own."""
-        if self._ledger is None:
-            segments = self._engine.parts.segments
-            member = LedgerMember(self, segments, self._folder, self._consumers, self._services, self._put_state)
-            if self._is_ledger:
-                member.load()
-            self._ledger = LedgerDoor(self._engine, member, member.take_shared)
-            self._member = member
-        return self._ledger
+    def replication(self) -> ReplicationPort:
+        """For the nodes that replicate this store."""
+        return self._replication
+
+    def _make_member(self) -> LedgerMember:
+        segments, host = self._engine.parts.segments, self._host
+        host.group = member = LedgerMember(
+            host, segments, self._folder, self._consumers, self._services, self._put_state
+        )
+        return member
 
     def _put_state(self, message: Message) -> Receipt:
         """A message of the group's own: hooks are not asked."""
         return self._finish(self._appender.append_state(message), message, check=False)
-
-    def share(self, parts: State) -> None:
-        """For services: in a ledger's leader the group has committed these parts when it returns; else nothing."""
-        if self._member is not None:
-            self._member.share(parts)
-
-    def shared(self, name: str) -> Part | None:
-        """For services: what the group has committed of a part; None in a store without a group."""
-        return None if self._member is None else self._member.shared(name)
-
-    @property
-    def medium(self) -> Medium:
-        """The disk that its files are on."""
-        return self._engine.medium
-
-    def now_ms(self) -> int:
-        """The time by the store's clock."""
-        return self._engine.now_ms()
 
     @property
     def read_only(self) -> bool:
@@ -213,11 +191,6 @@ class Store(Writable):
         """What the opening found: what was cut, where, why, and where it is kept."""
         return self._engine.recovery
 
-    def report(self, findings: Sequence[Finding]) -> None:
-        """Add to what the opening found: for services, which read their files when they start."""
-        if findings:
-            self._engine.recovery = self._engine.recovery.with_findings(findings)
-
     def __enter__(self) -> Self:
         return self
 
@@ -227,14 +200,14 @@ class Store(Writable):
         self.shutdown()
 
     def _load_config_folder(self) -> None:
-        self.report(self._folder.load())
+        self._host.report(self._folder.load())
 
     def _start_services(self) -> None:
         if self.read_only:
             return
         if self.config.retention == "on":
             self._start_retention()
-        if not self._engine.is_replica and not self._is_ledger:
+        if not self._engine.is_replica and self._engine.parts.ledger is None:
             self._services.start()
         if not self._engine.figures.samples_itself:
             self._background.add("stats", self._engine.figures.sample)
@@ -247,21 +220,17 @@ class Store(Writable):
         self._retention.before_look = self._folder.offsets.save
         if engine.flushing.queue_flush is not None:
             self._retention.covers = engine.flushing.queue_flush.cover
-        if self._is_ledger:
-            self._retention.bound = lambda: 0 if self._member is None else self._member.needed_from()
+        if engine.parts.ledger is not None:
+            self._retention.bound = self.replication.needed_from
             self._retention.let_go = self._let_go
         self._retention_job = self._background.add("retention", self._retention.run_due)
 
     def _let_go(self, end: int) -> bool:
-        return self.ledger.let_go(end)
+        return self.replication.ledger.let_go(end)
 
     def service(self, name: str) -> Service:
         """A running service, by its name in the configuration."""
         return self._services.get(name)
-
-    def nudge(self, name: str) -> None:
-        """A service found work that is due before the time it asked for."""
-        self._services.nudge(name)
 
     def run_due(self) -> None:
         """Do now, in this thread, whatever services have due; their own threads would do it in time."""
@@ -327,15 +296,11 @@ class Store(Writable):
     ) -> Consumer:
         """A reader of a topic that remembers for its group how far it is; see `Consumer`."""
         self._check_readable()
-        if self._member is not None and not self._member.is_promoted:
+        if self.replication.is_following:
             raise NotLeading("this member does not lead its group", path=self.path, advice="consume at the leader")
         return self._consumers.open(
             group, topic, filter, queue_ids, start, timeout_s, retries=retries, max_unacknowledged=max_unacknowledged
         )
-
-    def arrival_wait(self, topics: Sequence[str]) -> ArrivalWait:
-        """A place to sleep until a message arrives for one of these topics; see `arrival_wait.py`."""
-        return ArrivalWait(named_topics(topics), self._engine.dispatcher.arm)
 
     # ------------------------------------------------------------------ figures and listeners
 
@@ -383,54 +348,16 @@ class Store(Writable):
 
     def clean_expired_queues(self) -> list[tuple[str, int]]:
         """Delete the queues none of whose messages the log still has, but for those of system topics; which."""
-        self._check_writable()
+        self._engine.check_writable()
         return clean_expired_queues(self._engine)
 
     def clean_unused_topics(self, retained: Collection[str]) -> list[str]:
         """Delete the queues of all topics that are not retained, but for system topics and light queues; which."""
-        self._check_writable()
+        self._engine.check_writable()
         return clean_unused_topics(self._engine, retained)
-
-    def _check_writable(self) -> None:
-        if self.read_only:
-            raise StoreClosed("the store was opened read-only", path=self.path)
-        self._check_readable()
-
-    # ------------------------------------------------------------------ replication and dispatch
 
     def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
         """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`); None: as configured."""
         if hook is not None and not callable(hook):
             raise InvalidConfig(f"a bitmap hook is a function, not {type(hook).__name__}")
         self._engine.use_bitmap_hook(hook)
-
-    @property
-    def raw_log(self) -> RawLog:
-        """The log as bytes, for replication."""
-        return self._raw_log
-
-    def reload_settings(self) -> None:
-        """Read topics, groups and offsets again: a slave's files were brought in line with its master's."""
-        if not self._engine.is_replica:
-            raise InvalidConfig("only a slave's settings come from elsewhere")
-        self._folder.load()
-
-    def take_polled(self, write: Callable[[], object]) -> None:
-        """For a ledger's member while a Java broker leads: `write` puts what that said into the `config` folder."""
-        if self._member is None:
-            raise InvalidConfig("only a ledger's member asks its leader")
-        self._member.take_polled(write)
-
-    def set_replicas(self, *, confirmed_where: int, in_sync_count: int) -> None:
-        """Told by whoever sends the log: what enough replicas hold, and how many are in sync, this store counted."""
-        if self._engine.flushing.confirmation is not None:
-            self._engine.flushing.confirmation.confirm(confirmed_where)
-        self._appender.set_in_sync_count(in_sync_count)
-
-    def on_waiting_for_replicas(self, callback: Callable[[int], None] | None) -> None:
-        """Call back, in the thread that waits or that synced for it, when puts begin to wait for replicas.
-
-        It is told the offset that the log has grown to.
-        """
-        if self._engine.flushing.confirmation is not None:
-            self._engine.flushing.confirmation.on_waiting = callback

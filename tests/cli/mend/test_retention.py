@@ -124,7 +124,7 @@ def test_everything_that_still_needs_a_file_is_named(tmp_path: Path, capsys: pyt
     config = SMALL.with_changes(services={"schedule", "timer", "transaction"})
     with open_store(store, config) as opened:
         opened.put(Message("mails", b"x", delay_level=18)).check()
-        opened.put(Message("mails", b"x", deliver_at_ms=opened.now_ms() + 3_600_000)).check()
+        opened.put(Message("mails", b"x", deliver_at_ms=opened._host.now_ms() + 3_600_000)).check()
         transactions = opened.service("transaction")
         assert isinstance(transactions, TransactionService)
         transactions.begin(Message("payments", b"x"))

@@ -49,7 +49,7 @@ def test_two_nodes_until_they_are_told_to_stop(tmp_path: Path, capsys: pytest.Ca
     with open_store(tmp_path / "a", SMALL) as store:
         for number in range(50):
             store.put(Message("orders", b"%d" % number)).check()
-        end = store.raw_log.end
+        end = store.replication.raw_log.end
     told: list[dict[str, object]] = []
     nodes = []
     try:

@@ -88,13 +88,13 @@ def test_the_old_master_comes_back_as_the_slave_of_the_new_one(tmp_path: Path) -
     with open_store(old, ANY_MASTER.with_changes(slave_timeout=50)) as alone:
         for number in range(400):
             assert not alone.put_async(Message("orders", b"never confirmed %d" % number * 20)).done()
-        end = alone.raw_log.end
+        end = alone.replication.raw_log.end
     with master_at(new, ANY_MASTER.with_changes(broker_role="ASYNC_MASTER")) as promoted:
-        common = promoted.store.raw_log.end
+        common = promoted.store.replication.raw_log.end
         assert end > common
         fill(promoted.store, 10, 30)
         with slave_at(old, promoted) as slave:
-            wait_until(lambda: slave.store.raw_log.end == promoted.store.raw_log.end)
+            wait_until(lambda: slave.store.replication.raw_log.end == promoted.store.replication.raw_log.end)
             wait_until(lambda: slave.store.queues() == promoted.store.queues())
             fill(promoted.store, 10, 40)
             wait_until(lambda: slave.store.queues() == promoted.store.queues())
@@ -125,7 +125,7 @@ def test_a_restarted_master_does_not_take_what_its_slave_acknowledged(tmp_path: 
             wait_until(lambda: "promote this store" in str(slave.status().trouble))
         assert files(b) == before
         with slave_at(b, master, cut_to_master=True) as slave:
-            wait_until(lambda: slave.store.raw_log.end == master.store.raw_log.end)
+            wait_until(lambda: slave.store.replication.raw_log.end == master.store.replication.raw_log.end)
             fill(master.store, 5, 10)
     assert files(a) == files(b)
     assert kept_bytes(b)
@@ -146,7 +146,7 @@ def test_a_promoted_master_that_restarts_is_no_promotion_for_who_followed_it(tmp
     with master_at(new) as restarted, slave_at(old, restarted) as slave:
         wait_until(lambda: "promote this store" in str(slave.status().trouble))
     with master_at(old) as now_it_is_master, slave_at(new, now_it_is_master) as slave:
-        wait_until(lambda: slave.store.raw_log.end == now_it_is_master.store.raw_log.end)
+        wait_until(lambda: slave.store.replication.raw_log.end == now_it_is_master.store.replication.raw_log.end)
     assert files(old) == files(new)
 
 
@@ -173,7 +173,7 @@ def test_a_log_that_goes_on_alone_is_cut_for_a_master_that_was_promoted(tmp_path
     with open_store(old, SMALL) as alone:
         fill(alone, 5, 10)
     with master_at(new) as promoted, slave_at(old, promoted) as slave:
-        wait_until(lambda: slave.store.raw_log.end == promoted.store.raw_log.end)
+        wait_until(lambda: slave.store.replication.raw_log.end == promoted.store.replication.raw_log.end)
     assert files(old) == files(new)
 
 
@@ -201,7 +201,7 @@ def test_a_slave_follows_nobody_it_cannot_compare_with_unless_told_so(tmp_path: 
             unused = nobody.getsockname()[1]
         with slave_at(b, master, remoting_port=unused, compare_logs=compares) as slave:
             if not compares:
-                wait_until(lambda: slave.store.raw_log.end == master.store.raw_log.end)
+                wait_until(lambda: slave.store.replication.raw_log.end == master.store.replication.raw_log.end)
                 return
             wait_until(lambda: "cannot be reached" in str(slave.status().trouble))
             assert master.status().replicas == ()

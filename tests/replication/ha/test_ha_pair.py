@@ -33,10 +33,10 @@ def test_an_acknowledged_message_is_in_the_slaves_log(tmp_path: Path, flush: str
     ):
         for number in range(100):
             receipt = master.put(Message("orders", b"%d" % number)).check()
-            assert slave.raw_log.end >= receipt.end_offset
+            assert slave.replication.raw_log.end >= receipt.end_offset
         (status,) = shell.status()
         assert status.is_in_sync
-        assert status.acknowledged == master.raw_log.end
+        assert status.acknowledged == master.replication.raw_log.end
         assert slave.queues() == master.queues()
     assert files(tmp_path / "master") == files(tmp_path / "slave")
     assert files(tmp_path / "master", "consumequeue") == files(tmp_path / "slave", "consumequeue")
@@ -47,12 +47,12 @@ def test_an_empty_slave_gets_the_log_from_its_beginning_over_many_files(tmp_path
         fill(store, 1500)
     with running_master(tmp_path / "master") as (master, _, port):
         with running_slave(tmp_path / "slave", port) as (slave, _):
-            wait_until(lambda: slave.raw_log.end == master.raw_log.end)
+            wait_until(lambda: slave.replication.raw_log.end == master.replication.raw_log.end)
         fill_in_background = threading.Thread(target=fill, args=(master, 20, 1500))
         fill_in_background.start()
         with running_slave(tmp_path / "slave", port) as (slave, _):
             fill_in_background.join()
-            assert slave.raw_log.end == master.raw_log.end
+            assert slave.replication.raw_log.end == master.replication.raw_log.end
     assert len(files(tmp_path / "slave")) > 2
     assert files(tmp_path / "master") == files(tmp_path / "slave")
 
@@ -61,13 +61,13 @@ def test_a_slave_finds_its_master_again(tmp_path: Path) -> None:
     with running_master(tmp_path / "master") as (master, _, port):
         with running_slave(tmp_path / "slave", port) as (slave, _):
             fill(master, 20)
-        end = slave.raw_log.end
+        end = slave.replication.raw_log.end
     with running_slave(tmp_path / "slave", port) as (slave, shell):
         wait_until(lambda: shell.trouble is not None)
-        assert slave.raw_log.end == end
+        assert slave.replication.raw_log.end == end
         with running_master(tmp_path / "master", port=port) as (master, _, _):
             fill(master, 20, 20)
-            assert slave.raw_log.end == master.raw_log.end
+            assert slave.replication.raw_log.end == master.replication.raw_log.end
     assert files(tmp_path / "master") == files(tmp_path / "slave")
 
 
@@ -78,7 +78,7 @@ def test_a_put_fails_when_the_slave_is_gone_and_is_confirmed_when_it_is_back(tmp
         wait_until(lambda: shell.status() == [])
         assert master.put(Message("orders", b"alone"), check=False).status is PutStatus.FLUSH_SLAVE_TIMEOUT
         with running_slave(tmp_path / "slave", port) as (slave, _):
-            wait_until(lambda: slave.raw_log.end == master.raw_log.end)
+            wait_until(lambda: slave.replication.raw_log.end == master.replication.raw_log.end)
             fill(master, 3, 3)
 
 
@@ -115,7 +115,7 @@ def test_garbled_frames_write_nothing_and_are_said_once(
                 assert line.recv(8) == bytes(8)
                 line.sendall(garbage)
                 wait_until(lambda: shell.trouble is not None)
-            assert slave.raw_log.is_empty
+            assert slave.replication.raw_log.is_empty
     assert len([record for record in caplog.records if "following" in record.getMessage()]) == 1
 
 
@@ -152,7 +152,7 @@ def test_a_size_that_rotted_in_the_masters_log_does_not_stop_the_copying(tmp_pat
         running_master(tmp_path / "master", MASTER.with_changes(**changes)) as (master, _, port),
         running_slave(tmp_path / "slave", port, SLAVE.with_changes(**changes)) as (slave, _),
     ):
-        wait_until(lambda: slave.raw_log.end == master.raw_log.end)
+        wait_until(lambda: slave.replication.raw_log.end == master.replication.raw_log.end)
         fill(master, 3, 25)
         wait_until(lambda: slave.queues() == master.queues())
 
@@ -166,9 +166,9 @@ def test_three_copies_need_two_slaves(tmp_path: Path) -> None:
         wait_until(lambda: len(shell.status()) == 1)
         assert master.put(Message("orders", b"two copies"), check=False).status is PutStatus.FLUSH_SLAVE_TIMEOUT
         with running_slave(tmp_path / "two", port) as (two, _):
-            wait_until(lambda: two.raw_log.end == master.raw_log.end)
+            wait_until(lambda: two.replication.raw_log.end == master.replication.raw_log.end)
             receipt = master.put(Message("orders", b"three copies")).check()
-            assert min(one.raw_log.end, two.raw_log.end) >= receipt.end_offset
+            assert min(one.replication.raw_log.end, two.replication.raw_log.end) >= receipt.end_offset
 
 
 def test_with_automatic_lowering_a_master_without_slaves_goes_on(tmp_path: Path) -> None:
@@ -219,14 +219,14 @@ def test_strangers_take_neither_the_files_nor_the_place_of_a_slave(
 def test_flow_control_limits_the_rate(tmp_path: Path) -> None:
     with open_store(tmp_path / "master", SMALL) as store:
         fill(store, 300)
-        size = store.raw_log.end
+        size = store.replication.raw_log.end
     config = MASTER.with_changes(
         ha_flow_control_enable=True, max_ha_transfer_byte_in_second=2 * size, ha_transfer_batch_size=4096
     )
     with running_master(tmp_path / "master", config) as (master, _, port):
         began = time.monotonic()
         with running_slave(tmp_path / "slave", port) as (slave, _):
-            wait_until(lambda: slave.raw_log.end == master.raw_log.end)
+            wait_until(lambda: slave.replication.raw_log.end == master.replication.raw_log.end)
         assert time.monotonic() - began > 0.4
 
 
@@ -253,7 +253,7 @@ def test_no_put_is_forgotten_however_puts_and_reports_meet(tmp_path: Path) -> No
         for thread in threads:
             thread.join()
         assert sum(each.max_offset for each in slave.queues()) == 6 * 150
-        assert slave.raw_log.end == master.raw_log.end
+        assert slave.replication.raw_log.end == master.replication.raw_log.end
 
 
 @pytest.mark.usefixtures("only_bells")
@@ -296,7 +296,7 @@ def test_a_slave_gets_nothing_of_a_batch_that_its_master_took_back(
     batch = [Message("orders", b"batch" + bytes(500)) for _ in range(300)]
     with running_master(tmp_path / "a") as (store, _, port), running_slave(tmp_path / "b", port) as (copy, _):
         fill(store, 5)
-        append, left, end = store._appender.append_held, iter(range(200)), store.raw_log.end
+        append, left, end = store._appender.append_held, iter(range(200)), store.replication.raw_log.end
         seen: list[int] = []
 
         def fail_after(prepared: Prepared) -> Receipt:
@@ -304,7 +304,7 @@ def test_a_slave_gets_nothing_of_a_batch_that_its_master_took_back(
                 return append(prepared)
             store.flush()
             time.sleep(0.5)  # whatever could be sent was sent
-            seen.append(copy.raw_log.end)
+            seen.append(copy.replication.raw_log.end)
             return Receipt(PutStatus.CREATE_MAPPED_FILE_FAILED)
 
         with monkeypatch.context() as patched:
@@ -315,6 +315,6 @@ def test_a_slave_gets_nothing_of_a_batch_that_its_master_took_back(
         assert store.put(Message("orders", b"goes on")).check().physical_offset == end
         closed = store.put_closed(batch)
         assert closed is not None
-        wait_until(lambda: copy.raw_log.end == closed.end)
-        assert copy.raw_log.digest(0, closed.end) == store.raw_log.digest(0, closed.end)
+        wait_until(lambda: copy.replication.raw_log.end == closed.end)
+        assert copy.replication.raw_log.digest(0, closed.end) == store.replication.raw_log.digest(0, closed.end)
         wait_until(lambda: copy.max_offset("orders", 0) == store.max_offset("orders", 0))

@@ -76,8 +76,8 @@ def check(pair: Pair) -> None:
     promised = list(pair.promised())
     assert len(promised) > MORE
     with open_store(pair.root / "a", CONFIG) as a, open_store(pair.root / "b", CONFIG) as b:
-        common = min(a.raw_log.end, b.raw_log.end)
-        assert a.raw_log.digest(0, common) == b.raw_log.digest(0, common)
+        common = min(a.replication.raw_log.end, b.replication.raw_log.end)
+        assert a.replication.raw_log.digest(0, common) == b.replication.raw_log.digest(0, common)
         for store in (a, b):
             assert [finding.id for finding in store.recovery.findings if finding.severity == "error"] == []
             queues = {each.queue_id: bodies_of(store, each.queue_id) for each in store.queues()}

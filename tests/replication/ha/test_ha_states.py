@@ -216,7 +216,7 @@ def test_the_bytes_that_a_real_master_sent_become_its_log(golden: Golden, tmp_pa
     stream = (recorded / "wire" / "m2s.bin").read_bytes()
     reports: list[int] = []
     with open_store(tmp_path / "slave", config.with_changes(broker_role="SLAVE")) as store:
-        raw = store.raw_log
+        raw = store.replication.raw_log
         follower = slave.Follower(slave.FollowOptions(raw.segment_size), 0)
         reader = FrameReader()
         actions = follower.step(slave.Connected(-1), 0)

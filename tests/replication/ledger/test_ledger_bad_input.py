@@ -381,7 +381,7 @@ def test_a_stores_ledger_takes_no_append_from_the_network(tmp_path: Path, caplog
     try:
         wait_until(lambda: member.is_serving, 30)
         member.store.put(Message("orders", b"1")).check()
-        end = member.store.raw_log.end
+        end = member.store.replication.raw_log.end
 
         async def append() -> list[Command]:
             async with Line(member.node) as line:
@@ -391,7 +391,7 @@ def test_a_stores_ledger_takes_no_append_from_the_network(tmp_path: Path, caplog
             (answer,) = asyncio.run(append())
         assert json.loads(answer.body)["code"] == ResponseCode.UNEXPECTED_ARGUMENT
         assert len(_closings(caplog)) == 1
-        assert member.store.raw_log.end == end
+        assert member.store.replication.raw_log.end == end
         assert member.store.put(Message("orders", b"2")).status is PutStatus.PUT_OK
     finally:
         member.stop()

@@ -211,7 +211,7 @@ def test_a_put_that_fails_is_tried_again_at_the_same_place(
 ) -> None:
     for body in (b"one", b"two", b"three"):
         store.put(delayed(body, 1)).check()
-    put = store.put_rebuilt
+    put = store._host.put_rebuilt
     refused: list[int] = []
 
     def second_fails(rebuilt: Rewritten, *, wait: bool = True, check: bool = True) -> Receipt:
@@ -220,7 +220,7 @@ def test_a_put_that_fails_is_tried_again_at_the_same_place(
             return Receipt(PutStatus.OS_PAGE_CACHE_BUSY)
         return put(rebuilt, wait=wait, check=check)
 
-    monkeypatch.setattr(store, "put_rebuilt", second_fails)
+    monkeypatch.setattr(store._host, "put_rebuilt", second_fails)
     start = clock.advance(1000)
     assert bodies(store) == [b"one"]
     for _ in range(3):
@@ -232,7 +232,7 @@ def test_a_put_that_fails_is_tried_again_at_the_same_place(
 def test_a_message_stored_while_the_queue_is_read_is_not_taken_for_a_hole(
     store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look, late = store.entry, [b"one", b"two"]
+    look, late = store._host.entry, [b"one", b"two"]
 
     def entry(topic: str, queue_id: int, offset: int) -> CqUnit | None:
         found = look(topic, queue_id, offset)
@@ -241,7 +241,7 @@ def test_a_message_stored_while_the_queue_is_read_is_not_taken_for_a_hole(
         return found
 
     store.put(delayed(b"first", 1)).check()
-    monkeypatch.setattr(store, "entry", entry)
+    monkeypatch.setattr(store._host, "entry", entry)
     clock.advance(1000)
     clock.advance(1000)
     clock.advance(1000)
@@ -269,13 +269,13 @@ def test_a_message_that_is_not_visible_yet_is_waited_for(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_store(tmp_path / "store", CONFIG, clock=clock) as store:
-        entry = store.entry
-        monkeypatch.setattr(store, "entry", lambda *_: None)
+        entry = store._host.entry
+        monkeypatch.setattr(store._host, "entry", lambda *_: None)
         monkeypatch.setattr(store, "max_offset", lambda *_: 0)
         store.put(delayed(b"slow", 1)).check()
         clock.advance(1000)
         monkeypatch.undo()
-        assert store.entry == entry
+        assert store._host.entry == entry
         assert bodies(store) == []
         clock.advance(schedule.RETRY_MS)
         assert bodies(store) == [b"slow"]
@@ -439,13 +439,13 @@ def test_ten_thousand_waiting_messages_are_not_looked_at(
         for number in range(10_000):
             store.put(delayed(b"%d" % number, 3))
         looked: list[int] = []
-        entry = store.entry
+        entry = store._host.entry
 
         def look(topic: str, queue_id: int, offset: int) -> CqUnit | None:
             looked.append(offset)
             return entry(topic, queue_id, offset)
 
-        monkeypatch.setattr(store, "entry", look)
+        monkeypatch.setattr(store._host, "entry", look)
         clock.advance(9999)
         assert len(looked) <= 3  # once a level
 

@@ -100,7 +100,7 @@ class DelayWorld:
     def cut(self, seed: int, count: int) -> None:
         """Cut the power or kill the process during delivery: before the n-th message, or after the last."""
         seen: list[FaultyMedium] = []
-        put = self.store.put_rebuilt
+        put = self.store._host.put_rebuilt
 
         def put_and_see(rebuilt: Rewritten, *, wait: bool = True, check: bool = True) -> Receipt:
             nonlocal count
@@ -109,7 +109,7 @@ class DelayWorld:
                 seen.append(self.medium.kill() if seed % 2 else self.medium.crash(seed))
             return put(rebuilt, wait=wait, check=check)
 
-        self.store.put_rebuilt = put_and_see  # type: ignore[method-assign]
+        self.store._host.put_rebuilt = put_and_see  # type: ignore[method-assign]
         self.clock.advance(seed % 6000)
         if seen and not seed % 2:
             # Of deliveries that share a sync the power may leave a later one and take an earlier one.
@@ -159,7 +159,7 @@ class DelayWorld:
 
     def messages(self, topic: str, queue_id: int) -> Iterator[StoredMessage]:
         for offset in range(self.store.min_offset(topic, queue_id), self.store.max_offset(topic, queue_id)):
-            entry = self.store.entry(topic, queue_id, offset)
+            entry = self.store._host.entry(topic, queue_id, offset)
             assert entry is not None
             with suppress(DamagedRecord):
                 message = self.store.message_at(entry.physical_offset)

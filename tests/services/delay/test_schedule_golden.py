@@ -57,7 +57,7 @@ def test_waiting_and_delivered_records_have_java_s_bytes(golden: Golden, tmp_pat
             else:
                 # A timer's records are not ours to make here; all others are plain.
                 rewritten = Rewritten(message_of(record))
-            receipt = store.put_rebuilt(rewritten).check()
+            receipt = store._host.put_rebuilt(rewritten).check()
             assert receipt.physical_offset == record.physical_offset
     assert kinds == {"waiting": 53, "delivered": 48}
     for name in ("commitlog", "consumequeue"):
@@ -67,7 +67,7 @@ def test_waiting_and_delivered_records_have_java_s_bytes(golden: Golden, tmp_pat
 def delivered_again(store: Store, record: Record) -> Rewritten:
     level = int((message_of(record).properties or {})["DELAY"])
     for offset in range(store.max_offset(SCHEDULE_TOPIC, level - 1)):
-        entry = store.entry(SCHEDULE_TOPIC, level - 1, offset)
+        entry = store._host.entry(SCHEDULE_TOPIC, level - 1, offset)
         assert entry is not None
         waiting = store.message_at(entry.physical_offset)
         assert waiting is not None

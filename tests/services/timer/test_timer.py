@@ -348,9 +348,9 @@ def test_a_message_refused_for_a_while_is_counted_until_it_is_delivered(
         receipts = [store.put(timed(number, clock.now_ms() + 3000)).check() for number in range(10)]
         if is_recalled:
             timer_of(store).cancel(receipts[0]).check()
-        put, refusals = store.put_rebuilt, iter([False] * 4 + [True] * 5 + [False] * 9)
+        put, refusals = store._host.put_rebuilt, iter([False] * 4 + [True] * 5 + [False] * 9)
         busy = Receipt(PutStatus.OS_PAGE_CACHE_BUSY)
-        store.put_rebuilt = lambda *a, **k: busy if next(refusals) else put(*a, **k)  # type: ignore[method-assign]
+        store._host.put_rebuilt = lambda *a, **k: busy if next(refusals) else put(*a, **k)  # type: ignore[method-assign]
         for _ in range(5):
             clock.advance(1000)
         assert timer_of(store).waiting_counts == {"orders": 5 if is_recalled else 6}
@@ -363,14 +363,14 @@ def test_a_disk_that_fails_amid_a_slot_doubles_nothing(tmp_path: Path, clock: Fa
     with timer_store(tmp_path / "s", clock) as store:
         for number in range(10):
             store.put(timed(number, clock.now_ms() + 3000)).check()
-        put, fails = store.put_rebuilt, iter([False] * 4 + [True] + [False] * 6)
+        put, fails = store._host.put_rebuilt, iter([False] * 4 + [True] + [False] * 6)
 
         def failing(*arguments: object, **named: object) -> Receipt:
             if next(fails):
                 raise DiskFull("no room")
             return put(*arguments, **named)  # type: ignore[arg-type]
 
-        store.put_rebuilt = failing  # type: ignore[method-assign]
+        store._host.put_rebuilt = failing  # type: ignore[method-assign]
         with pytest.raises(DiskFull):
             clock.advance(4000)
         assert timer_of(store).waiting_counts == {"orders": 6}
@@ -384,7 +384,7 @@ def test_a_timer_on_the_machines_own_clock(tmp_path: Path, flush: str) -> None:
 
     config = CONFIG.with_changes(flush=flush, timer_precision_ms=100)
     with open_store(tmp_path / "s", config) as store:
-        now_ms = store.now_ms()
+        now_ms = store._host.now_ms()
         store.put(timed(1, now_ms + 150)).check()
         deadline = time.monotonic() + 10
         while not numbers(store):

@@ -49,10 +49,10 @@ def test_a_late_message_is_refused_for_a_while() -> None:
     clock = FakeClock()
     with timer_store(ROOT, clock, medium=FaultyMedium(clock_ms=clock.now_ms)) as store:
         put_late(store, clock, timed(1, clock.now_ms() + 12_000))
-        put = store.put_rebuilt
-        store.put_rebuilt = lambda *_, **__: Receipt(PutStatus.OS_PAGE_CACHE_BUSY)  # type: ignore[method-assign]
+        put = store._host.put_rebuilt
+        store._host.put_rebuilt = lambda *_, **__: Receipt(PutStatus.OS_PAGE_CACHE_BUSY)  # type: ignore[method-assign]
         clock.advance(5_000)
-        store.put_rebuilt = put  # type: ignore[method-assign]
+        store._host.put_rebuilt = put  # type: ignore[method-assign]
         clock.advance(5_000)
         assert numbers(store) == [0, 1]
 

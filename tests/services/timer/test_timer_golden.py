@@ -52,7 +52,7 @@ def waiting_for(store: Store, record: Record) -> Timed:
     """The message of ours that waits for this delivery."""
     key = (message_of(record).properties or {})["UNIQ_KEY"]
     for offset in range(store.max_offset(TIMER_TOPIC, 0)):
-        entry = store.entry(TIMER_TOPIC, 0, offset)
+        entry = store._host.entry(TIMER_TOPIC, 0, offset)
         assert entry is not None
         message = store.message_at(entry.physical_offset)
         assert message is not None
@@ -79,7 +79,7 @@ def test_waiting_and_delivered_records_have_java_s_bytes(golden: Golden, tmp_pat
                 rewritten = delivered(waiting_for(store, record), entered_ms, dequeued_ms)
             else:
                 rewritten = Rewritten(message_of(record))
-            receipt = store.put_rebuilt(rewritten).check()
+            receipt = store._host.put_rebuilt(rewritten).check()
             assert receipt.physical_offset == record.physical_offset
     assert kinds == {"waiting": 45, "delivered": 40}
     for name in ("commitlog", "consumequeue"):

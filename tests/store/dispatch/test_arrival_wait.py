@@ -31,7 +31,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 def test_the_next_message_of_a_topic_wakes(store: Store) -> None:
-    wait = store.arrival_wait(["orders"])
+    wait = store._host.arrival_wait(["orders"])
     for number in range(5):
         wait.arm()
         assert not wait.wait(0)
@@ -42,7 +42,7 @@ def test_the_next_message_of_a_topic_wakes(store: Store) -> None:
 
 
 def test_other_topics_do_not_wake(store: Store) -> None:
-    wait = store.arrival_wait(["orders", "%RETRY%g"])
+    wait = store._host.arrival_wait(["orders", "%RETRY%g"])
     wait.arm()
     for _ in range(10):
         store.put(Message("events", b"")).check()
@@ -54,7 +54,7 @@ def test_other_topics_do_not_wake(store: Store) -> None:
 
 
 def test_a_sleeper_in_a_thread(store: Store) -> None:
-    wait, seen = store.arrival_wait(["orders"]), []
+    wait, seen = store._host.arrival_wait(["orders"]), []
     store.put(Message("orders", b"before")).check()
     store.wait_dispatched()
     wait.arm()
@@ -78,7 +78,7 @@ def test_puts_of_other_topics_stay_on_the_short_way(monkeypatch: pytest.MonkeyPa
         for topic in ("orders", "events"):
             store.put(Message(topic, b"")).check()
         assert len(by_hand) == 2
-        wait = store.arrival_wait(["orders"])
+        wait = store._host.arrival_wait(["orders"])
         wait.arm()
         for _ in range(50):
             store.put(Message("events", b"")).check()
@@ -91,7 +91,7 @@ def test_puts_of_other_topics_stay_on_the_short_way(monkeypatch: pytest.MonkeyPa
 def test_light_queues_and_batch_queues_wake_too() -> None:
     config = ASYNC.with_changes(enable_lmq=True, enable_multi_dispatch=True, topic_queue_types={"batches": "BatchCQ"})
     with temporary_store(config) as store:
-        wait = store.arrival_wait(["%LMQ%a", "batches"])
+        wait = store._host.arrival_wait(["%LMQ%a", "batches"])
         for message in (
             Message("orders", b"", properties={"INNER_MULTI_DISPATCH": "%LMQ%b,%LMQ%a"}),
             Message("batches", b""),
@@ -105,7 +105,7 @@ def test_light_queues_and_batch_queues_wake_too() -> None:
 
 def test_a_listener_that_arms_does_not_wait_for_itself() -> None:
     with temporary_store(SMALL) as store:
-        wait, woken = store.arrival_wait(["orders"]), []
+        wait, woken = store._host.arrival_wait(["orders"]), []
 
         def listen(_: object) -> None:
             wait.arm()
@@ -121,7 +121,7 @@ def test_a_listener_that_arms_does_not_wait_for_itself() -> None:
 def test_no_wake_up_is_lost_between_arming_and_sleeping(config: StoreConfig) -> None:
     with temporary_store(config) as store:
         count, seen = 300, 0
-        wait = store.arrival_wait(["orders"])
+        wait = store._host.arrival_wait(["orders"])
 
         def put() -> None:
             for number in range(count):

@@ -130,7 +130,7 @@ def test_listeners_and_sleepers_hear_of_every_message_once_and_in_order(tmp_path
     with dispatching(tmp_path, EXTERNAL, batch_bytes=2000) as failures, open_store(tmp_path, EXTERNAL) as store:
         heard: list[Arrival] = []
         store.on_arrival(heard.append)
-        wait = store.arrival_wait(["payments"])
+        wait = store._host.arrival_wait(["payments"])
         wait.arm()
         put(store, 200)
         assert wait.wait(20)
@@ -299,7 +299,7 @@ def test_a_deleted_topic_is_gone_for_both_and_begins_anew(tmp_path: Path) -> Non
         store.topics.create("orders")
         put(store, 60)
         store.topics.delete("orders")
-        assert store.queue_ids("orders") == []
+        assert store._host.queue_ids("orders") == []
         assert not (tmp_path / "consumequeue" / "orders").exists()
         store.put(Message("orders", b"new")).check()
         store.wait_dispatched()
@@ -315,7 +315,7 @@ def test_retention_deletes_the_files_of_queues_under_the_dispatcher(tmp_path: Pa
         store.wait_dispatched()
         segments = store._engine.parts.segments
         while len(segments.segments) > 3:
-            assert segments.delete_expired(0, now_ms=store.now_ms(), at_once=True)
+            assert segments.delete_expired(0, now_ms=store._host.now_ms(), at_once=True)
         assert store._retention is not None
         list(store._retention._follow_log())
         first = min(int(path.name) for path in (tmp_path / "consumequeue" / "orders" / "0").iterdir())
@@ -388,7 +388,7 @@ def test_what_may_be_read_is_shown_again_after_the_store_had_its_files(tmp_path:
         put(store, 10)
         store.topics.create("orders")
         store.topics.delete("orders")
-        assert store.queue_ids("orders") == []  # what was not dispatched yet went along
+        assert store._host.queue_ids("orders") == []  # what was not dispatched yet went along
         readable = ReadableEnd(tmp_path / "dispatch", LocalMedium()).load()
         assert readable is not None
         assert readable.end == store.max_physical_offset

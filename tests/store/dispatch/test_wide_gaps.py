@@ -113,10 +113,12 @@ def test_a_slave_believes_a_gap_for_which_the_damage_of_its_master_has_room(
         for _ in range(40):
             master.put(Message("lost", bytes(500))).check()
         damage = [(start, master.max_physical_offset)] if has_room else []
-        slave.raw_log.append(0, master.raw_log.read(0, 1 << 20), damage=damage)
+        slave.replication.raw_log.append(0, master.replication.raw_log.read(0, 1 << 20), damage=damage)
         master._engine.parts.queues.offsets.set("orders", 0, BEFORE + 20)
         after = put(master)
-        slave.raw_log.append(slave.raw_log.end, master.raw_log.read(slave.raw_log.end, 1 << 20))
+        slave.replication.raw_log.append(
+            slave.replication.raw_log.end, master.replication.raw_log.read(slave.replication.raw_log.end, 1 << 20)
+        )
         slave.wait_dispatched()
         assert slave.max_offset("orders", 0) == (after + 1 if has_room else BEFORE)
         for offset in [*before, *([after] if has_room else [])]:

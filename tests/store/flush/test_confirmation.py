@@ -34,16 +34,16 @@ def test_without_replicas_every_put_says_so_and_is_stored(tmp_path: Path, config
 def test_a_confirmed_offset_completes_everyone_below_it(tmp_path: Path, config: StoreConfig) -> None:
     with open_store(tmp_path, config.with_changes(slave_timeout=10_000)) as store:
         rung = threading.Event()
-        store.on_waiting_for_replicas(lambda _: rung.set())
+        store.replication.on_waiting_for_replicas(lambda _: rung.set())
         futures = [store.put_async(MESSAGE) for _ in range(5)]
         assert rung.wait(5)
-        while store.raw_log.end < store.max_physical_offset:
+        while store.replication.raw_log.end < store.max_physical_offset:
             time.sleep(0.001)
         ends = [end * (store.max_physical_offset // 5) for end in range(1, 6)]
-        store.set_replicas(confirmed_where=ends[2] + 1, in_sync_count=2)
+        store.replication.set_replicas(confirmed_where=ends[2] + 1, in_sync_count=2)
         assert [each.result(5).status for each in futures[:3]] == [PutStatus.PUT_OK] * 3
         assert not futures[3].done()
-        store.set_replicas(confirmed_where=ends[4], in_sync_count=2)
+        store.replication.set_replicas(confirmed_where=ends[4], in_sync_count=2)
         assert [each.result(5).status for each in futures] == [PutStatus.PUT_OK] * 5
 
 
@@ -63,9 +63,9 @@ def test_with_too_few_in_sync_nothing_is_appended(tmp_path: Path) -> None:
         assert store.put(MESSAGE, check=False).status is PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
         assert store.put_batch([MESSAGE], check=False).status is PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
         assert store.max_physical_offset == 0
-        store.set_replicas(confirmed_where=1 << 40, in_sync_count=2)
+        store.replication.set_replicas(confirmed_where=1 << 40, in_sync_count=2)
         assert store.put(MESSAGE).status is PutStatus.PUT_OK
-        store.set_replicas(confirmed_where=1 << 40, in_sync_count=1)
+        store.replication.set_replicas(confirmed_where=1 << 40, in_sync_count=1)
         assert store.put(MESSAGE, check=False).status is PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
 
 

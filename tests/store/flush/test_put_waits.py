@@ -95,13 +95,13 @@ def test_a_batch_under_sync_flush_is_one_put(tmp_path: Path) -> None:
 def test_waiting_for_replicas_is_in_it(tmp_path: Path, flush: str) -> None:
     with open_store(tmp_path, REPLICATED.with_changes(flush=flush)) as store, ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(store.put, Message("a", b"x", queue_id=n)) for n in range(2)]
-        while store.raw_log.end < store.max_physical_offset or store.max_physical_offset == 0:
+        while store.replication.raw_log.end < store.max_physical_offset or store.max_physical_offset == 0:
             time.sleep(0.001)
         time.sleep(0.05)
-        store.set_replicas(confirmed_where=store.max_physical_offset, in_sync_count=2)
+        store.replication.set_replicas(confirmed_where=store.max_physical_offset, in_sync_count=2)
         for put in waiting:
             # The confirmed offset may have been told before the second came to wait.
-            store.set_replicas(confirmed_where=1 << 40, in_sync_count=2)
+            store.replication.set_replicas(confirmed_where=1 << 40, in_sync_count=2)
             put.result(10).check()
     found = latencies(store.broker_stats)
     assert set(found) == {"0@a", "1@a"}

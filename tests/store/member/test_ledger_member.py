@@ -241,8 +241,8 @@ def test_what_could_not_be_written_is_taken_with_the_next_change(
             raise full.pop()
         written(path, data)
 
-    written = follower.store.medium.replace
-    monkeypatch.setattr(follower.store.medium, "replace", replace)
+    written = follower.store._host.medium.replace
+    monkeypatch.setattr(follower.store._host.medium, "replace", replace)
     follower.group.door.files.append(entries[1:2])
     follower.group.commit()
     until(lambda: not full)
@@ -271,15 +271,15 @@ def test_a_closed_batch_is_refused_because_only_the_group_cuts_its_log(member: M
 def test_no_service_writes_the_groups_state(member: Member) -> None:
     state, plain = Message(STATE_TOPIC, b"{}"), Message("orders", b"{}")
     with pytest.raises(InvalidTopic):
-        member.store.put_rewritten(state, lambda seen: Rewritten(replace(seen, topic="half")))
+        member.store._host.put_rewritten(state, lambda seen: Rewritten(replace(seen, topic="half")))
     with pytest.raises(InvalidTopic):
-        member.store.put_rebuilt(Rewritten(state))
+        member.store._host.put_rebuilt(Rewritten(state))
     with pytest.raises(InvalidTopic):
-        member.store.put_rebuilt_soon(Rewritten(state))
+        member.store._host.put_rebuilt_soon(Rewritten(state))
     with pytest.raises(InvalidTopic):
         member.store.put(replace(state, delay_level=1))
     with pytest.raises(InvalidTopic):
-        member.store.put_rewritten(plain, lambda seen: Rewritten(state))
+        member.store._host.put_rewritten(plain, lambda seen: Rewritten(state))
     assert member.state_count() == 0
 
 

@@ -95,7 +95,7 @@ def test_the_marker_is_in_no_queue_and_no_index(tmp_path: Path) -> None:
     with open_store(tmp_path, CONFIG) as store:
         store.put_closed(batch(3), writer_id="query")
         store.wait_dispatched()
-        assert store.queue_ids(MARKER_TOPIC) == []
+        assert store._host.queue_ids(MARKER_TOPIC) == []
         assert sum(found.num_rows for found in store.scan(topics=[MARKER_TOPIC])) == 1
 
 

@@ -88,30 +88,30 @@ def test_nobody_sees_a_part_of_a_batch(tmp_path: Path, monkeypatch: pytest.Monke
     seen: list[tuple[int, int]] = []
     with open_store(tmp_path, CONFIG.with_changes(flush=flush, services=frozenset())) as store:
         store.put(Message("t", b"before")).check()
-        append, begin = store._appender.append_held, store.raw_log.end
+        append, begin = store._appender.append_held, store.replication.raw_log.end
 
         def look(prepared: Prepared) -> Receipt:
             receipt = append(prepared)
             store._engine.dispatcher.advance()
-            seen.append((store.max_offset("t", 0), store.raw_log.end))
+            seen.append((store.max_offset("t", 0), store.replication.raw_log.end))
             return receipt
 
         monkeypatch.setattr(store._appender, "append_held", look)
         closed = store.put_closed(batch(BATCH_SIZE))
         assert closed is not None
         assert set(seen) == {(1, begin)}
-        assert (store.max_offset("t", 0), store.raw_log.end) == (1 + BATCH_SIZE // 2, closed.end)
+        assert (store.max_offset("t", 0), store.replication.raw_log.end) == (1 + BATCH_SIZE // 2, closed.end)
 
 
 def test_under_sync_flush_a_batch_is_seen_when_all_of_it_is_synced(tmp_path: Path) -> None:
     with open_store(tmp_path, CONFIG.with_changes(services=frozenset())) as store:
         store.put(Message("t", b"before")).check()
-        engine, begin = store._engine, store.raw_log.end
+        engine, begin = store._engine, store.replication.raw_log.end
         flush, ends = engine.flush, []
 
         def flush_by_files() -> None:
             while not engine.parts.segments.flush(0):
-                ends.append(store.raw_log.end)
+                ends.append(store.replication.raw_log.end)
             flush()
 
         engine.flush = flush_by_files  # type: ignore[method-assign]

@@ -22,8 +22,8 @@ ONE_PUTS: dict[str, Callable[[Store, bool], Receipt]] = {
     "put": lambda store, check: store.put(MESSAGE, check=check),
     "put_async": lambda store, check: store.put_async(MESSAGE, check=check).result(10),
     "aput": lambda store, check: asyncio.run(store.aput(MESSAGE, check=check)),
-    "put_rewritten": lambda store, check: store.put_rewritten(MESSAGE, Rewritten, check=check),
-    "put_rebuilt": lambda store, check: store.put_rebuilt(Rewritten(MESSAGE), check=check),
+    "put_rewritten": lambda store, check: store._host.put_rewritten(MESSAGE, Rewritten, check=check),
+    "put_rebuilt": lambda store, check: store._host.put_rebuilt(Rewritten(MESSAGE), check=check),
 }
 BATCH_PUTS: dict[str, Callable[[Store, bool], Receipts]] = {
     "put_batch": lambda store, check: store.put_batch([MESSAGE, MESSAGE], check=check),
@@ -88,16 +88,16 @@ def test_puts_of_services_raise_too(tmp_path: Path) -> None:
         transaction = transactions.begin(MESSAGE)
         store.add_put_hook(lambda _: Receipt(PutStatus.MESSAGE_ILLEGAL))
         for put in (
-            lambda: send_back(store, "billing", stored),
-            lambda: send_back(store, "billing", stored, -1),
+            lambda: send_back(store._host, "billing", stored),
+            lambda: send_back(store._host, "billing", stored, -1),
             lambda: timer.put_after(MESSAGE, delay_sec=1),
-            lambda: timer.cancel_by_key("orders", "key", store.now_ms() + 5000),
+            lambda: timer.cancel_by_key("orders", "key", store._host.now_ms() + 5000),
             lambda: transactions.begin(MESSAGE),
         ):
             with pytest.raises(PutFailed) as raised:
                 put()
             assert raised.value.status is PutStatus.MESSAGE_ILLEGAL
-        assert send_back(store, "billing", stored, check=False).status is PutStatus.MESSAGE_ILLEGAL
+        assert send_back(store._host, "billing", stored, check=False).status is PutStatus.MESSAGE_ILLEGAL
         assert timer.put_after(MESSAGE, delay_sec=1, check=False).status is PutStatus.MESSAGE_ILLEGAL
         store._appender.refuse(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH)
         for decide in (transaction.commit, transaction.rollback):

@@ -41,12 +41,12 @@ PUTS: dict[str, Callable[[Store, Message], object]] = {
     "put_async": lambda store, message: store.put_async(message),
     "aput": lambda store, message: asyncio.run(store.aput(message)),
     "aput_batch": lambda store, message: asyncio.run(store.aput_batch([message])),
-    "put_rewritten": lambda store, message: store.put_rewritten(message, Rewritten),
+    "put_rewritten": lambda store, message: store._host.put_rewritten(message, Rewritten),
 }
 REBUILT: dict[str, Callable[[Store, Message], object]] = {
-    "put_rewritten": lambda store, to: store.put_rewritten(Message("x", b""), lambda seen: Rewritten(to)),
-    "put_rebuilt": lambda store, message: store.put_rebuilt(Rewritten(message)),
-    "put_rebuilt_soon": lambda store, message: store.put_rebuilt_soon(Rewritten(message)).finish(),
+    "put_rewritten": lambda store, to: store._host.put_rewritten(Message("x", b""), lambda seen: Rewritten(to)),
+    "put_rebuilt": lambda store, message: store._host.put_rebuilt(Rewritten(message)),
+    "put_rebuilt_soon": lambda store, message: store._host.put_rebuilt_soon(Rewritten(message)).finish(),
 }
 NAMES = pytest.mark.parametrize("name", [STATE_TOPIC, Unequal(STATE_TOPIC)], ids=["its name", "a name of another type"])
 

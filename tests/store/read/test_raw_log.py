@@ -17,7 +17,7 @@ SLAVE = SMALL.with_changes(broker_role="SLAVE")
 
 def copy(master: Store, slave: Store, most_bytes: int = 1 << 20) -> None:
     """Everything that the slave lacks; `most_bytes` must hold a whole segment, because records are not cut here."""
-    source, target = master.raw_log, slave.raw_log
+    source, target = master.replication.raw_log, slave.replication.raw_log
     place = source.start if target.is_empty else target.end
     while data := source.read(place, most_bytes):
         place = target.append(place, data)
@@ -43,11 +43,13 @@ def test_a_copied_log_has_the_same_files_and_queues(tmp_path: Path, flush: str) 
         copy(master, slave)
         fill(master, 300, 300)
         copy(master, slave)
-        assert slave.raw_log.end == master.raw_log.end
+        assert slave.replication.raw_log.end == master.replication.raw_log.end
         assert slave.queues() == master.queues()
         assert [each.body for each in slave.query("orders", "k599")] == [bytes(599)]
-        assert slave.flushed_offset == slave.raw_log.end or flush == "async"
-        assert slave.raw_log.digest(0, slave.raw_log.end) == master.raw_log.digest(0, master.raw_log.end)
+        assert slave.flushed_offset == slave.replication.raw_log.end or flush == "async"
+        assert slave.replication.raw_log.digest(0, slave.replication.raw_log.end) == master.replication.raw_log.digest(
+            0, master.replication.raw_log.end
+        )
     assert files(tmp_path / "master", "commitlog") == files(tmp_path / "slave", "commitlog")
     assert files(tmp_path / "master", "consumequeue") == files(tmp_path / "slave", "consumequeue")
 
@@ -60,7 +62,7 @@ def test_a_slave_takes_no_puts_and_goes_on_as_a_master(tmp_path: Path) -> None:
         assert slave.put(message, check=False).status is PutStatus.SERVICE_NOT_AVAILABLE
         assert slave.put_batch([message], check=False).status is PutStatus.SERVICE_NOT_AVAILABLE
         assert slave.put_async(message, check=False).result(1).status is PutStatus.SERVICE_NOT_AVAILABLE
-        assert slave.raw_log.end == master.raw_log.end
+        assert slave.replication.raw_log.end == master.replication.raw_log.end
     with open_store(tmp_path / "slave", SMALL) as promoted:
         assert promoted.put(Message("orders", b"mine", queue_id=1)).check().queue_offset == 3
 
@@ -68,26 +70,26 @@ def test_a_slave_takes_no_puts_and_goes_on_as_a_master(tmp_path: Path) -> None:
 def test_bytes_that_do_not_follow_are_refused(tmp_path: Path) -> None:
     with open_store(tmp_path / "master", SMALL) as master, open_store(tmp_path / "slave", SLAVE) as slave:
         fill(master, 10)
-        data = master.raw_log.read(0, 1 << 20)
+        data = master.replication.raw_log.read(0, 1 << 20)
         with pytest.raises(InvalidOffset):
-            slave.raw_log.append(8, data)
-        slave.raw_log.append(0, data)
+            slave.replication.raw_log.append(8, data)
+        slave.replication.raw_log.append(0, data)
         for offset in (0, len(data) + 1):
             with pytest.raises(InvalidOffset):
-                slave.raw_log.append(offset, data)
+                slave.replication.raw_log.append(offset, data)
         with pytest.raises(StoreClosed):
-            master.raw_log.append(len(data), data)
-        assert slave.raw_log.end == len(data)
+            master.replication.raw_log.append(len(data), data)
+        assert slave.replication.raw_log.end == len(data)
 
 
 def test_under_sync_flush_only_what_is_on_disk_is_handed_out(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", SMALL) as store:
         store.put(Message("orders", b"synced")).check()
-        end = store.raw_log.end
+        end = store.replication.raw_log.end
         assert end == store.flushed_offset == store.max_physical_offset
-        assert store.raw_log.read(end, 100) == b""
+        assert store.replication.raw_log.read(end, 100) == b""
         with pytest.raises(InvalidOffset):
-            store.raw_log.digest(0, end + 1)
+            store.replication.raw_log.digest(0, end + 1)
 
 
 def test_nothing_is_taken_after_a_failed_sync() -> None:
@@ -96,12 +98,12 @@ def test_nothing_is_taken_after_a_failed_sync() -> None:
     with open_store("/slave", config, medium=medium) as slave, temporary_store(SMALL) as master:
         for number in range(3):
             fill(master, 1, number)
-            end = slave.raw_log.end
-            data = master.raw_log.read(end, 1 << 20)
+            end = slave.replication.raw_log.end
+            data = master.replication.raw_log.read(end, 1 << 20)
             if number == 0:
-                slave.raw_log.append(end, data)
+                slave.replication.raw_log.append(end, data)
                 medium.fail_next_syncs(1)
             else:
                 with pytest.raises(SyncFailed if number == 1 else StoreClosed):
-                    slave.raw_log.append(end, data)
-        assert slave.raw_log.end == end
+                    slave.replication.raw_log.append(end, data)
+        assert slave.replication.raw_log.end == end

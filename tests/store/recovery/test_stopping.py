@@ -139,10 +139,10 @@ def test_a_store_that_is_being_closed_takes_nothing_but_what_its_services_put(tm
     assert store.put_batch([message], check=False).status is refused
     assert store.put_encoded(encoded_batch([message]), check=False).status is refused
     assert store.put_async(message, check=False).result(60).status is refused
-    assert store.put_rewritten(message, Rewritten, check=False).status is refused
+    assert store._host.put_rewritten(message, Rewritten, check=False).status is refused
     assert asyncio.run(store.aput(message, check=False)).status is refused
     assert asyncio.run(store.aput_batch([message], check=False)).status is refused
-    assert store.put_rebuilt(Rewritten(Message("orders", b"a service's"))).status is PutStatus.PUT_OK
+    assert store._host.put_rebuilt(Rewritten(Message("orders", b"a service's"))).status is PutStatus.PUT_OK
     may_stop.set()
     closing.join(60)
     assert not closing.is_alive()

@@ -44,7 +44,7 @@ def fill(store: Store) -> None:
 
 
 def log_of(store: Store) -> bytes:
-    raw, parts, offset = store.raw_log, [], 0
+    raw, parts, offset = store.replication.raw_log, [], 0
     while offset < raw.end:
         parts.append(raw.read(offset, 1 << 20))
         offset += len(parts[-1])

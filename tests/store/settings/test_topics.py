@@ -117,7 +117,7 @@ def test_a_deleted_topic_loses_queues_and_offsets_but_not_its_messages(tmp_path:
         store.consumer_offsets.commit("g", "orders", 0, 1)
         store.consumer_offsets.commit("g", "events", 0, 1)
         store.topics.delete("orders")
-        assert "orders" not in store.topics and store.queue_ids("orders") == []
+        assert "orders" not in store.topics and store._host.queue_ids("orders") == []
         assert store.consumer_offsets.get("g", "orders", 0) is None
         assert store.consumer_offsets.get("g", "events", 0) == 1
         assert not (tmp_path / "consumequeue/orders").exists()
@@ -127,7 +127,7 @@ def test_a_deleted_topic_loses_queues_and_offsets_but_not_its_messages(tmp_path:
         store.wait_dispatched()
         assert store.min_offset("orders", 0) == 1
         assert [message.body for message in store.get("orders", 0, 1).messages] == [b"new"]
-        assert store.queue_ids("orders") == [0] and "orders" not in store.topics
+        assert store._host.queue_ids("orders") == [0] and "orders" not in store.topics
         store.topics.delete("orders")
         with pytest.raises(InvalidTopic, match=r"no topic 'orders'$"):
             store.topics.delete("orders")
@@ -141,11 +141,11 @@ def test_a_topic_that_was_never_created_is_deleted_with_its_queues(tmp_path: Pat
         store.put(Message("events", b"")).check()
         store.consumer_offsets.commit("g", name, 2, 1)
         store.topics.delete(name)
-        assert store.queue_ids(name) == [] and store.queue_ids("events") == [0]
+        assert store._host.queue_ids(name) == [] and store._host.queue_ids("events") == [0]
         assert store.consumer_offsets.get("g", name, 2) is None
         assert not (tmp_path / "consumequeue" / name).exists() and not topics_file(tmp_path).exists()
     with open_store(tmp_path, SMALL) as store:
-        assert store.queue_ids(name) == [] and store.queue_ids("events") == [0]
+        assert store._host.queue_ids(name) == [] and store._host.queue_ids("events") == [0]
 
 
 @pytest.mark.parametrize("name", ["nothing", "a.b c", "", "..", "../config", 7, None])
@@ -164,7 +164,7 @@ def test_system_topics_that_have_queues_are_not_deleted(tmp_path: Path) -> None:
         store.put(Message("BenchmarkTest", b"")).check()
         with pytest.raises(InvalidTopic, match="RocketMQ's own"):
             store.topics.delete("BenchmarkTest")
-        assert store.queue_ids("BenchmarkTest") == [0]
+        assert store._host.queue_ids("BenchmarkTest") == [0]
 
 
 @pytest.fixture(params=["SimpleCQ", "BatchCQ"])
@@ -289,7 +289,7 @@ def test_deleting_while_others_put_and_read() -> None:
             store.put(Message("events", b"")).check()
             store.wait_dispatched()
             assert store.max_offset("events", 0) == round_number + 1
-            assert store.queue_ids("orders") == []
+            assert store._host.queue_ids("orders") == []
 
 
 def test_what_was_put_before_is_deleted_with_its_topic_also_from_the_write_buffers(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_a_listener_may_delete() -> None:
         store.on_arrival(lambda arrival: store.topics.delete("orders") if "orders" in store.topics else None)
         store.put(Message("orders", b"")).check()
         store.wait_dispatched()
-        assert store.queue_ids("orders") == [] and "orders" not in store.topics
+        assert store._host.queue_ids("orders") == [] and "orders" not in store.topics
 
 
 def test_a_batch_queue_by_attribute(tmp_path: Path) -> None:

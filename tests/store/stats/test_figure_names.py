@@ -67,7 +67,7 @@ def done(request: pytest.FixtureRequest, tmp_path: Path) -> Done:
             first, second, third = list(consumer)
             consumer.acknowledge(first)
             consumer.send_back(second)
-            send_back(store, "billing", third, -1)
+            send_back(store._host, "billing", third, -1)
         shown = store.stats()
     return Done(store.broker_stats, shown)
 

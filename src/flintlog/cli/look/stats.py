@@ -82,11 +82,12 @@ def waiting_of(store: Store) -> Iterator[Row]:
         offsets = store.consumer_offsets.offsets(group, topic)
         places = {queue_id: max(offset, store.min_offset(topic, queue_id)) for queue_id, offset in offsets.items()}
         waiting = {queue_id: store.max_offset(topic, queue_id) - place for queue_id, place in places.items()}
-        next_entries = [
-            store.entry(topic, queue_id, places[queue_id]) for queue_id, count in waiting.items() if count > 0
+        found = [
+            message
+            for queue_id, count in waiting.items()
+            if count > 0
+            for message in store.get(topic, queue_id, places[queue_id], max_count=1).messages
         ]
-        oldest = [store.message_at(entry.physical_offset) for entry in next_entries if entry is not None]
-        found = [message for message in oldest if message is not None]
         yield {
             "group": group,
             "topic": topic,

@@ -40,8 +40,8 @@ class HaMaster:
 
     def __init__(self, store: Store) -> None:
         config = store.config
-        self._store = store
-        self._raw = store.raw_log
+        self._port = store.replication
+        self._raw = store.replication.raw_log
         self._config = config
         self._options = _feed_options(config)
         self._owner = ConnectionOwner(self._opened, self._report_to_store, self._closed)
@@ -66,12 +66,12 @@ class HaMaster:
         with naming_the_port(host, port):
             self._server = await self._loop.create_server(self._make_connection, host, port)
         self._keeping = [asyncio.create_task(self._keep_figures()), asyncio.create_task(self._keep_looking())]
-        self._store.on_waiting_for_replicas(self.ring)
+        self._port.on_waiting_for_replicas(self.ring)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Close the port and every connection."""
-        self._store.on_waiting_for_replicas(None)
+        self._port.on_waiting_for_replicas(None)
         for keeping in self._keeping:
             keeping.cancel()
         if self._server is not None:
@@ -178,7 +178,7 @@ class HaMaster:
         needed = self._needed(in_sync) - 1
         held = acknowledged[needed - 1] if 0 < needed <= len(acknowledged) else 0
         confirmed = end if needed <= 0 else held
-        self._store.set_replicas(confirmed_where=confirmed, in_sync_count=in_sync)
+        self._port.set_replicas(confirmed_where=confirmed, in_sync_count=in_sync)
 
     def _needed(self, in_sync_count: int) -> int:
         config = self._config

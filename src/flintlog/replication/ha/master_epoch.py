@@ -40,7 +40,7 @@ class MasterEpochFile:
     """The note of one store. One thread at a time."""
 
     def __init__(self, store: Store) -> None:
-        self._file = NoteFile(Path(store.path) / "flintlog" / "reign.json", store.medium, MasterEpoch)
+        self._file = NoteFile(Path(store.path) / "flintlog" / "reign.json", store.replication.medium, MasterEpoch)
 
     def load(self) -> MasterEpoch | None:
         """The note; None for a store that was never a master or slave."""

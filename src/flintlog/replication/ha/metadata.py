@@ -141,7 +141,7 @@ class MetadataFollower:
         while True:
             try:
                 if await asyncio.to_thread(self.write_all, await self.ask_all()):
-                    await asyncio.to_thread(self._store.reload_settings)
+                    await asyncio.to_thread(self._store.replication.reload_settings)
                 self._trouble = None
             except FlintlogError as failure:
                 if str(failure) != self._trouble:
@@ -205,5 +205,5 @@ def _merged(old: JsonValue, new: JsonValue) -> JsonValue:
 
 def _file(store: Store, part: _Part) -> JsonFile:
     if part.is_merged:
-        return JsonFile(store.consumer_offsets.path, store.medium)
-    return JsonFile(Path(store.path) / "config" / part.file, store.medium)
+        return JsonFile(store.consumer_offsets.path, store.replication.medium)
+    return JsonFile(Path(store.path) / "config" / part.file, store.replication.medium)

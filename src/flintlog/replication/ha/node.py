@@ -121,7 +121,7 @@ class HaNode:
         handlers = handlers_of(store)
         epochs = MasterEpochFile(store)
         epoch = epochs.load() if self.is_slave else epochs.begin()
-        handlers[COMPARE_LOG] = Comparisons(store.raw_log, epoch).answer
+        handlers[COMPARE_LOG] = Comparisons(store.replication.raw_log, epoch).answer
         handlers[GET_BROKER_HA_STATUS] = self._answer_status
         if not self.is_slave:
             self._master = HaMaster(store)
@@ -185,7 +185,7 @@ class HaNode:
 
     async def _agrees(self, store: Store, client: RemotingClient, epochs: MasterEpochFile) -> bool:
         """Whether our log is a prefix of the master's. If not, this raises or starts a reopening that cuts the log."""
-        raw = store.raw_log
+        raw = store.replication.raw_log
         if not self._compare_logs:
             epochs.follow(FOREIGN)
             return True
@@ -252,8 +252,8 @@ class HaNode:
         slave, master = self._slave, self._master
         return NodeStatus(
             role=self.config.broker_role,
-            log_start=store.raw_log.start,
-            log_end=store.raw_log.end,
+            log_start=store.replication.raw_log.start,
+            log_end=store.replication.raw_log.end,
             replicas=tuple(master.status()) if master is not None else (),
             master_address=None if slave is None else slave.address,
             is_connected=slave is not None and slave.is_connected,

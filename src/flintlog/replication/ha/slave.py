@@ -50,7 +50,7 @@ class HaSlave:
         self._trouble: str | None = None
         self._connection: MasterConnection | None = None
         self._host, self._port = host.strip("[]"), int(port)
-        self._raw = store.raw_log
+        self._raw = store.replication.raw_log
         self._compare = compare
         self._announce = announce
         self._reconnect_s = reconnect_s

@@ -134,7 +134,7 @@ class LedgerStoreNode(LedgerListeners):
             peers,
             seal=seal_record,
             is_intact=body_check(config),
-            leader_record=lambda: leader_record(config, self.store.now_ms()),
+            leader_record=lambda: leader_record(config, self.store.replication.now_ms()),
         )
         if fast:
             ledger_config = ledger_config.with_fast_timings()
@@ -155,7 +155,7 @@ class LedgerStoreNode(LedgerListeners):
     def _open(self) -> None:
         """Open the store and create its node."""
         self.store: Store = open_store(self._path, self._config, medium=self._medium, clock=self._clock)
-        self._node_port = self.store.ledger
+        self._node_port = self.store.replication.ledger
         self._halted: FlintlogError | None = None
         self.node = LedgerNode(self.group, self._ledger_config, self._storage(), self, takes_appends=False)
 
@@ -326,7 +326,7 @@ class LedgerStoreNode(LedgerListeners):
                 loop.call(self.node.stop())
                 self._node_port.stop()
                 self.store.shutdown()
-                empty_member(StorePaths.of(self._path, self._config), self.store.medium)
+                empty_member(StorePaths.of(self._path, self._config), self.store.replication.medium)
                 self._open()
                 loop.call(self._start_node())
             except Exception as error:

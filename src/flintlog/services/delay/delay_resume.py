@@ -35,7 +35,7 @@ from flintlog.store.model.stored_message import StoredMessage
 from flintlog.store.runtime.note_file import NoteFile, Offset
 
 if TYPE_CHECKING:
-    from flintlog.store.store import Store
+    from flintlog.store.put.service_host import ServiceHost
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +56,10 @@ class Noted(msgspec.Struct, frozen=True):
 class DeliveryMark:
     """The file with the note. Owned by the thread that delivers."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._file = NoteFile(store.path / "flintlog" / "delay.json", store.medium, Noted)
+    def __init__(self, host: ServiceHost) -> None:
+        self._host = host
+        self._store = host.store
+        self._file = NoteFile(self._store.path / "flintlog" / "delay.json", host.medium, Noted)
         self._log_end = -1
 
     def load(self, offsets: Mapping[int, int]) -> Noted | None:
@@ -67,7 +68,7 @@ class DeliveryMark:
         return noted if noted is not None and noted.offsets == dict(offsets) else None
 
     def _load(self) -> Noted | None:
-        shared = self._store.shared(MARK_PART)
+        shared = self._host.shared(MARK_PART)
         if shared is None:
             return self._file.load().checked
         try:
@@ -93,8 +94,8 @@ class DeliveryMark:
 class _Deliveries:
     """Deliveries after a note, by level and real queue. Each is taken once and in order."""
 
-    def __init__(self, store: Store, log_end: int) -> None:
-        self._store = store
+    def __init__(self, host: ServiceHost, log_end: int) -> None:
+        self._host = host
         self._log_end = log_end
         self._queues: dict[tuple[str, int], dict[int, deque[bytes]]] = {}
 
@@ -113,8 +114,8 @@ class _Deliveries:
 
     def _read(self, topic: str, queue_id: int) -> dict[int, deque[bytes]]:
         by_level: dict[int, deque[bytes]] = {}
-        start = first_after(self._store, topic, queue_id, self._log_end)
-        for message in _messages(self._store, topic, queue_id, start):
+        start = first_after(self._host, topic, queue_id, self._log_end)
+        for message in _messages(self._host, topic, queue_id, start):
             text = "" if message is None else message.properties.get(DELAY_TIME_LEVEL, "")
             if message is not None and text.isdecimal():
                 by_level.setdefault(int(text), deque()).append(_fingerprint(message))
@@ -122,15 +123,15 @@ class _Deliveries:
 
 
 def deliveries_after(
-    noted: Noted | None, store: Store, offsets: DelayOffsets, delays_ms: Sequence[int]
+    noted: Noted | None, host: ServiceHost, offsets: DelayOffsets, delays_ms: Sequence[int]
 ) -> dict[int, int]:
     """The next offset of each level that was delivered further than recorded."""
     if noted is None:
         return {}
-    deliveries = _Deliveries(store, noted.log_end)
+    deliveries = _Deliveries(host, noted.log_end)
     found: dict[int, int] = {}
     for level in range(1, len(delays_ms) + 1):
-        for waiting in _messages(store, SCHEDULE_TOPIC, level - 1, offsets.get(level) or 0):
+        for waiting in _messages(host, SCHEDULE_TOPIC, level - 1, offsets.get(level) or 0):
             # After an unreadable message, a later equal one might be taken for delivered.
             if waiting is None:
                 break
@@ -143,10 +144,11 @@ def deliveries_after(
     return found
 
 
-def _messages(store: Store, topic: str, queue_id: int, offset: int) -> Iterator[StoredMessage | None]:
+def _messages(host: ServiceHost, topic: str, queue_id: int, offset: int) -> Iterator[StoredMessage | None]:
     """The messages of a queue from an offset on; None for an unreadable one."""
+    store = host.store
     for place in range(max(offset, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id)):
-        entry = store.entry(topic, queue_id, place)
+        entry = host.entry(topic, queue_id, place)
         try:
             yield None if entry is None else store.message_at(entry.physical_offset)
         except DamagedRecord:

@@ -22,7 +22,7 @@ import logging
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -33,15 +33,12 @@ from flintlog.services.delay.delay_offsets import FILE_NAME, DelayOffsets
 from flintlog.services.delay.delay_resume import MARK_PART, DeliveryMark, deliveries_after
 from flintlog.store.model.message import Message, PutStatus, Receipt
 from flintlog.store.model.stored_message import StoredMessage
-from flintlog.store.put.writable import Putting
+from flintlog.store.put.service_host import Putting, ServiceHost
 from flintlog.store.queues.entries import CqUnit
 from flintlog.store.runtime.jobs import NEVER
 from flintlog.store.runtime.service import Rewritten
 from flintlog.store.settings.json_file import JsonFile
 from flintlog.store.settings.shared_state import Part
-
-if TYPE_CHECKING:
-    from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -74,12 +71,14 @@ class _Level:
 class ScheduleService:
     """Delivers delayed messages. `run_due` owns the offsets; `_lock` guards what `stored` reports to it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, host: ServiceHost) -> None:
+        store = host.store
+        self._host = host
         self._store = store
         self._delays_ms = store.config.delay_levels_ms
         self._interval_ms = store.config.flush_delay_offset_interval
-        self._offsets = DelayOffsets(JsonFile(store.path / "config" / FILE_NAME, store.medium), store.now_ms)
-        self._mark = DeliveryMark(store)
+        self._offsets = DelayOffsets(JsonFile(store.path / "config" / FILE_NAME, host.medium), host.now_ms)
+        self._mark = DeliveryMark(host)
         self._levels: list[_Level] = []
         self._delivered_end = 0
         self._save_at_ms = NEVER
@@ -94,8 +93,8 @@ class ScheduleService:
     def start(self) -> None:
         """Load the offsets, bring them within their queues, and find unrecorded deliveries of a crashed process."""
         self._offsets.load()
-        self._store.report(self._offsets.file.findings)
-        found = deliveries_after(self._mark.load(self._offsets.as_table()), self._store, self._offsets, self._delays_ms)
+        self._host.report(self._offsets.file.findings)
+        found = deliveries_after(self._mark.load(self._offsets.as_table()), self._host, self._offsets, self._delays_ms)
         for number, offset in found.items():
             log.info("delay level %d continues at %d: earlier messages were delivered but not recorded", number, offset)
         for number, delay_ms in enumerate(self._delays_ms, start=1):
@@ -119,11 +118,11 @@ class ScheduleService:
             if is_first:
                 self._wants_at_ms = due_at_ms
         if is_first:
-            self._store.nudge(NAME)
+            self._host.nudge(NAME)
 
     def run_due(self) -> int:
         """Deliver due messages, save if it is time, and return when to run again."""
-        now_ms = self._store.now_ms()
+        now_ms = self._host.now_ms()
         delivered_before = self.delivered_count
         with self._lock:
             self._wants_at_ms = NEVER  # if this run fails, the next stored message starts another
@@ -198,7 +197,7 @@ class ScheduleService:
     def _begin_due(self, level: _Level, now_ms: int, puts: list[Putting | None]) -> int | None:
         """Put a batch of due messages (None for a skipped one); returns when to look again, None at the queue's end."""
         for place in range(level.offset, level.offset + BATCH_COUNT):
-            entry = self._store.entry(SCHEDULE_TOPIC, level.queue_id, place)
+            entry = self._host.entry(SCHEDULE_TOPIC, level.queue_id, place)
             if entry is None:
                 return None
             due_at_ms = self._due_at_ms(level, entry, now_ms)
@@ -226,7 +225,7 @@ class ScheduleService:
         """Decide what a missing entry means: the queue ends there, or is not written yet, or has a hole."""
         high = self._store.max_offset(SCHEDULE_TOPIC, level.queue_id)
         if level.offset < high:
-            if self._store.entry(SCHEDULE_TOPIC, level.queue_id, level.offset) is not None:
+            if self._host.entry(SCHEDULE_TOPIC, level.queue_id, level.offset) is not None:
                 level.due_at_ms = now_ms  # written meanwhile
                 return
             next_offset = self._store.get(SCHEDULE_TOPIC, level.queue_id, level.offset, max_count=1).next_offset
@@ -255,7 +254,7 @@ class ScheduleService:
         try:
             if waiting is None:
                 raise InvalidMessage("it is not in the log any more")
-            return self._store.put_rebuilt_soon(delivered(waiting))
+            return self._host.put_rebuilt_soon(delivered(waiting))
         except (InvalidMessage, FormatError) as error:
             self.passed_over_count += 1
             log.error("message %d of delay level %d is never delivered: %s", entry.queue_offset, level.number, error)
@@ -310,9 +309,7 @@ class ScheduleService:
             self._store.flush()
         if self._offsets.is_dirty or self._mark.is_stale:
             noted = self._mark.note(self._offsets.as_table())
-            self._store.share(
-                {OFFSETS_PART: cast(Part, self._offsets.content()), MARK_PART: msgspec.to_builtins(noted)}
-            )
+            self._host.share({OFFSETS_PART: cast(Part, self._offsets.content()), MARK_PART: msgspec.to_builtins(noted)})
             self._offsets.save()
             self._mark.save(noted)
         self._save_at_ms = NEVER

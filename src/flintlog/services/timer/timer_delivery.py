@@ -20,7 +20,7 @@ from flintlog.services.timer.timer_queue import TimerQueue
 from flintlog.store.runtime.service import Rewritten
 
 if TYPE_CHECKING:
-    from flintlog.store.store import Store
+    from flintlog.store.put.service_host import ServiceHost
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 class TimerDelivery:
     """Delivers slots, and remembers its place within a slot, so that a retry resumes there."""
 
-    def __init__(self, store: Store, files: TimerFiles, queue: TimerQueue, metrics: TimerMetrics) -> None:
+    def __init__(self, host: ServiceHost, files: TimerFiles, queue: TimerQueue, metrics: TimerMetrics) -> None:
         self.unsaved_count = 0
         self._has_rolled = False
-        self._store = store
+        self._host = host
         self._files = files
         self._queue = queue
         self._metrics = metrics
-        self._with_topic = store.config.append_topic_for_timer_delete_key
+        self._with_topic = host.store.config.append_topic_for_timer_delete_key
         self._slot_ms = -1
         self._done = 0
         self._late_done: set[int] = set()
@@ -98,7 +98,7 @@ class TimerDelivery:
 
     def deliver_late(self, late: list[Timed], cancelled: Collection[tuple[int, str]]) -> bool:
         """Deliver messages whose slot is already over; after False (the store refused one) call again."""
-        now_ms = self._store.now_ms()
+        now_ms = self._host.now_ms()
         due = [
             timed
             for timed in late
@@ -119,7 +119,7 @@ class TimerDelivery:
     def _put(self, rebuilt: Rewritten) -> bool:
         """Put a message; False when the store refused it for now. The next save makes it durable."""
         try:
-            receipt = self._store.put_rebuilt(rebuilt, wait=False, check=False)
+            receipt = self._host.put_rebuilt(rebuilt, wait=False, check=False)
         except InvalidMessage as error:
             log.error("a message for %s can never be stored and is skipped: %s", rebuilt.message.topic, error)
             return True

@@ -17,7 +17,7 @@ from flintlog.services.timer.timer_wheel import TimerWheel
 from flintlog.store.settings.shared_state import Part
 
 if TYPE_CHECKING:
-    from flintlog.store.store import Store
+    from flintlog.store.put.service_host import ServiceHost
 
 
 TIMER_PART: Final = "timer"
@@ -29,34 +29,36 @@ class TimerFiles:
 
     wheel: TimerWheel
 
-    def __init__(self, store: Store, slots: int) -> None:
-        config, medium = store.config, store.medium
+    def __init__(self, host: ServiceHost, slots: int) -> None:
+        store, medium = host.store, host.medium
+        config = store.config
         self.precision_ms = config.timer_precision_ms
         self.log = TimerLog(store.path / TIMER_LOG, config.mapped_file_size_timer_log, medium)
         self.checkpoint = TimerCheckpointFile(store.path / CONFIG / TIMER_CHECK, medium)
         self._wheel_path = store.path / TIMER_WHEEL
         self._slots = slots
-        self._store = store
+        self._host = host
 
     def open_wheel(self) -> TimerWheel | None:
         """Open the existing wheel; None when it is missing or has another size."""
-        wheel = TimerWheel.open(self._wheel_path, self._slots, self.precision_ms, self._store.medium)
+        wheel = TimerWheel.open(self._wheel_path, self._slots, self.precision_ms, self._host.medium)
         if wheel is not None:
             self.wheel = wheel
         return wheel
 
     def make_wheel(self) -> None:
         """Replace the wheel with an empty one."""
-        self.wheel = TimerWheel.make(self._wheel_path, self._slots, self.precision_ms, self._store.medium)
+        self.wheel = TimerWheel.make(self._wheel_path, self._slots, self.precision_ms, self._host.medium)
 
     def flush(self, read_ms: int, queue_offset: int) -> None:
         """Record durably that slots before `read_ms` are delivered and the queue is entered up to an offset."""
-        self._store.flush()
-        self._store.share({TIMER_PART: _shared(read_ms, queue_offset, self._store.max_physical_offset)})
+        store = self._host.store
+        store.flush()
+        self._host.share({TIMER_PART: _shared(read_ms, queue_offset, store.max_physical_offset)})
         self.log.flush()
         self.wheel.flush()
         self.checkpoint.write(
-            read_ms=read_ms, log_flushed=self.log.end, queue_offset=queue_offset, now_ms=self._store.now_ms()
+            read_ms=read_ms, log_flushed=self.log.end, queue_offset=queue_offset, now_ms=self._host.now_ms()
         )
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from flintlog.format.timer import TIMER_METRICS
 from flintlog.store.settings.json_file import JsonFile, check_objects
 
 if TYPE_CHECKING:
-    from flintlog.store.store import Store
+    from flintlog.store.put.service_host import ServiceHost
 
 _MAP_CAPACITY = 1024
 
@@ -23,9 +23,9 @@ _MAP_CAPACITY = 1024
 class TimerMetrics:
     """Counts by topic. Only the timer's job changes them."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._file = JsonFile(store.path / CONFIG / TIMER_METRICS, store.medium, pretty=False)
+    def __init__(self, host: ServiceHost) -> None:
+        self._host = host
+        self._file = JsonFile(host.store.path / CONFIG / TIMER_METRICS, host.medium, pretty=False)
         self._counts: dict[str, int] = {}
         self._changes = 0
         self._is_changed = False
@@ -33,7 +33,7 @@ class TimerMetrics:
     def load(self, *, is_void: bool) -> None:
         """Load the saved counts; with `is_void` only the version, because all messages will be counted again."""
         found = self._file.load_figures(lambda content: check_objects(content, "dataVersion", "timingCount"))
-        self._store.report(self._file.findings)
+        self._host.report(self._file.findings)
         version = _member(found, "dataVersion")
         self._changes = _number(version.get("counter"))
         if is_void:
@@ -57,7 +57,7 @@ class TimerMetrics:
         if not self._is_changed:
             return
         self._is_changed = False
-        now_ms = self._store.now_ms()
+        now_ms = self._host.now_ms()
         ordered = concurrent_map_order(self._counts, _MAP_CAPACITY)
         self._file.save(
             {

@@ -34,7 +34,7 @@ from flintlog.services.timer.timer_queue import TimerQueue, read_pages
 from flintlog.services.timer.timer_wheel import TimerWheel
 
 if TYPE_CHECKING:
-    from flintlog.store.store import Store
+    from flintlog.store.put.service_host import ServiceHost
 
 log = logging.getLogger(__name__)
 
@@ -91,12 +91,13 @@ class SharedCheckpoint:
 class TimerRecovery:
     """Makes the files of one timer consistent. Used once, at the start."""
 
-    def __init__(self, store: Store, files: TimerFiles, queue: TimerQueue, window_ms: int) -> None:
-        self._store = store
+    def __init__(self, host: ServiceHost, files: TimerFiles, queue: TimerQueue, window_ms: int) -> None:
+        self._host = host
+        self._store = host.store
         self._files = files
         self._queue = queue
         self._window_ms = window_ms
-        self._now_ms = store.now_ms()
+        self._now_ms = host.now_ms()
 
     def run(self) -> Resumed:
         files = self._files
@@ -118,7 +119,7 @@ class TimerRecovery:
         return self._rebuild(checkpoint if has_checkpoint else None, delivered_from=log_end)
 
     def _shared_checkpoint(self) -> SharedCheckpoint | None:
-        shared = self._store.shared(TIMER_PART)
+        shared = self._host.shared(TIMER_PART)
         if shared is None:
             return None
         read_ms, queue_offset, log_end = (shared.get(name) for name in ("readMs", "queueOffset", "logEnd"))
@@ -264,7 +265,7 @@ class TimerRecovery:
         if delivered_from is None:
             return
         for topic, queue_id in targets:
-            start = first_after(self._store, topic, queue_id, delivered_from)
+            start = first_after(self._host, topic, queue_id, delivered_from)
             stop = self._store.max_offset(topic, queue_id)
             for messages, _ in read_pages(self._store, topic, queue_id, start, stop):
                 for message in messages:

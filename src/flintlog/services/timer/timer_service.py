@@ -53,7 +53,7 @@ from flintlog.store.runtime.jobs import NEVER
 from flintlog.store.runtime.service import Rewritten
 
 if TYPE_CHECKING:
-    from flintlog.store.store import Store
+    from flintlog.store.put.service_host import ServiceHost
 
 log = logging.getLogger(__name__)
 
@@ -81,15 +81,17 @@ class TimerService:
 
     wheel_slots: ClassVar[int] = DEFAULT_SLOTS
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, host: ServiceHost) -> None:
+        store = host.store
         config = store.config
+        self._host = host
         self._store = store
         self._config = config
         self._precision_ms = config.timer_precision_ms
         self._look_interval_ms = min(config.timer_precision_ms, config.timer_flush_interval_ms)
-        self._files = TimerFiles(store, self.wheel_slots)
+        self._files = TimerFiles(host, self.wheel_slots)
         self._queue = TimerQueue(store)
-        self._metrics = TimerMetrics(store)
+        self._metrics = TimerMetrics(host)
         self._chance = random.Random()
         self._read_ms = 0
         self._saved_offset = -1
@@ -114,9 +116,9 @@ class TimerService:
 
     def start(self) -> None:
         files, queue = self._files, self._queue
-        resumed = TimerRecovery(self._store, files, queue, self.window_ms).run()
+        resumed = TimerRecovery(self._host, files, queue, self.window_ms).run()
         self._metrics.load(is_void=resumed.is_rebuilt)
-        self._delivery = TimerDelivery(self._store, files, queue, self._metrics)
+        self._delivery = TimerDelivery(self._host, files, queue, self._metrics)
         self._entering = TimerEntering(files, queue, self._delivery, self._metrics, resumed, self.window_ms)
         self._read_ms = resumed.read_ms
         self._save()
@@ -135,7 +137,7 @@ class TimerService:
         self._files.flush(self._read_ms, self._entering.next_offset)
         self._delivery.unsaved_count = 0
         self._saved_offset = self._entering.next_offset
-        self._saved_at_ms = self._store.now_ms()
+        self._saved_at_ms = self._host.now_ms()
 
     # ------------------------------------------------------------------ putting
 
@@ -151,7 +153,7 @@ class TimerService:
             properties[TIMER_DELIVER_MS] = str(moment)
         if not takes_queue_offset(message.sys_flag):
             return plain(message, properties)
-        now_ms = self._store.now_ms()
+        now_ms = self._host.now_ms()
         deliver_ms = deliver_time(properties, now_ms)
         if deliver_ms is None or deliver_ms - now_ms > self._config.timer_max_delay_sec * 1000:
             return Receipt(PutStatus.WHEEL_TIMER_MSG_ILLEGAL)
@@ -178,7 +180,7 @@ class TimerService:
         """Wake the job to enter a message. Only the first put after each round wakes it."""
         if not self._is_behind:
             self._is_behind = True
-            self._store.nudge("timer")
+            self._host.nudge("timer")
 
     def put_after(
         self, message: Message, *, delay_ms: int | None = None, delay_sec: int | None = None, check: bool = True
@@ -218,7 +220,7 @@ class TimerService:
 
     def run_due(self) -> int:
         """Enter new messages, deliver due ones, and return when to be called again."""
-        now_ms = self._store.now_ms()
+        now_ms = self._host.now_ms()
         due_ms = self._due_ms(now_ms)
         if now_ms < due_ms:
             return due_ms

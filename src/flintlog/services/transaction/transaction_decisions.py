@@ -28,8 +28,8 @@ from flintlog.services.transaction.transaction_records import GROUP, HALF_TOPIC,
 from flintlog.services.transaction.transaction_table import Decision, TransactionTable, Undecided
 from flintlog.store.model.message import Receipt
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.runtime.service import Rewritten
-from flintlog.store.store import Store
 
 _WORDS: Final = {Decision.COMMIT: "committed", Decision.ROLLBACK: "rolled back"}
 
@@ -42,8 +42,10 @@ Rebuild = Callable[[StoredMessage, Half], Rewritten]
 class Decisions:
     """The transactions of one store and their decisions."""
 
-    def __init__(self, store: Store, nudge: Callable[[], None]) -> None:
+    def __init__(self, host: ServiceHost, nudge: Callable[[], None]) -> None:
+        store = host.store
         config = store.config
+        self._host = host
         self._store = store
         self._offsets = store.consumer_offsets
         self._nudge = nudge
@@ -60,7 +62,7 @@ class Decisions:
         half, op = (self._offsets.get(GROUP, topic, QUEUE_ID) for topic in (HALF_TOPIC, OP_TOPIC))
         self._saved = (-1 if half is None else half, -1 if op is None else op)
         self._table, not_noted = load_table(store, *self._saved)
-        self._ops.add(not_noted, store.now_ms())
+        self._ops.add(not_noted, self._host.now_ms())
 
     # ------------------------------------------------------------------ looking
 
@@ -175,7 +177,7 @@ class Decisions:
 
     def commit(self, transaction: Undecided) -> Receipt:
         half = transaction.half
-        receipt = self._store.put_rebuilt(records.commit(self.read(half), half), check=False)
+        receipt = self._host.put_rebuilt(records.commit(self.read(half), half), check=False)
         # Even after a flush timeout it is in the log, so a second commit must not follow.
         if receipt.physical_offset >= 0:
             with self._changed:
@@ -184,7 +186,7 @@ class Decisions:
 
     def roll_back(self, transaction: Undecided) -> Receipt:
         half_offsets = [half.queue_offset for half in transaction.halves]
-        receipt = self._store.put_rebuilt(records.op_message(half_offsets), check=False)
+        receipt = self._host.put_rebuilt(records.op_message(half_offsets), check=False)
         if receipt.physical_offset >= 0:
             with self._changed:
                 self._table.decide(transaction, Decision.ROLLBACK)
@@ -193,7 +195,7 @@ class Decisions:
 
     def give_up(self, transaction: Undecided, check_max: int) -> Receipt:
         half = transaction.half
-        receipt = self._store.put_rebuilt(records.give_up(self.read(half), half, check_max), check=False)
+        receipt = self._host.put_rebuilt(records.give_up(self.read(half), half, check_max), check=False)
         if receipt.physical_offset >= 0:
             with self._changed:
                 self._table.decide(transaction, Decision.UNKNOWN)
@@ -202,7 +204,7 @@ class Decisions:
     def copy(self, transaction: Undecided, rebuild: Rebuild) -> Receipt:
         """Put a copy at the end of the half queue; it becomes the valid half message once it is read."""
         half = transaction.half
-        receipt = self._store.put_rebuilt(rebuild(self.read(half), half), check=False)
+        receipt = self._host.put_rebuilt(rebuild(self.read(half), half), check=False)
         if receipt.physical_offset >= 0:
             transaction.copied_to = receipt.queue_offset
         return receipt
@@ -210,7 +212,7 @@ class Decisions:
     # ------------------------------------------------------------------ notes and progress
 
     def _gather(self, half_offsets: list[int]) -> None:
-        if self._ops.add(half_offsets, self._store.now_ms()):
+        if self._ops.add(half_offsets, self._host.now_ms()):
             self._nudge()
 
     def ops_due_at_ms(self) -> int:
@@ -227,7 +229,7 @@ class Decisions:
         self._store.flush()
         with self._changed:
             half_offsets = self._ops.take()
-        receipt = self._store.put_rebuilt(records.op_message(half_offsets), check=False)
+        receipt = self._host.put_rebuilt(records.op_message(half_offsets), check=False)
         with self._changed:
             if receipt.physical_offset < 0:
                 self._ops.put_back(half_offsets)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from flintlog.format.config_json import JsonObject, JsonValue
+from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.settings.json_file import JsonFile, check_objects
-from flintlog.store.store import Store
 
 METRICS_NAME: Final = "transactionMetrics"
 
@@ -20,10 +20,10 @@ METRICS_NAME: Final = "transactionMetrics"
 class TransactionMetrics:
     """Undecided transactions by topic. As in RocketMQ, a topic without any left stays with 0."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._file = JsonFile(store.path / "config" / METRICS_NAME, store.medium, pretty=False)
-        self._now_ms = store.now_ms
+    def __init__(self, host: ServiceHost) -> None:
+        self._host = host
+        self._file = JsonFile(host.store.path / "config" / METRICS_NAME, host.medium, pretty=False)
+        self._now_ms = host.now_ms
         self._metrics: dict[str, JsonObject] = {}
         self._counter = 0
         self._version_ms = 0
@@ -31,7 +31,7 @@ class TransactionMetrics:
     def load(self) -> None:
         members = ("dataVersion", "transactionCount")
         content = self._file.load_figures(lambda found: check_objects(found, *members)) or {}
-        self._store.report(self._file.findings)
+        self._host.report(self._file.findings)
         version, counts = content.get("dataVersion"), content.get("transactionCount")
         self._version_ms = self._now_ms()
         if isinstance(version, dict):

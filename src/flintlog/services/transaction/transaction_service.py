@@ -42,9 +42,9 @@ from flintlog.services.transaction.transaction_table import Decision, Undecided
 from flintlog.services.unique_key import UniqueKeys
 from flintlog.store.model.message import Message, Receipt
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.runtime.jobs import NEVER
 from flintlog.store.runtime.service import Rewritten
-from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -110,12 +110,14 @@ class Transaction:
 class TransactionService:
     """The service "transaction" of one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, host: ServiceHost) -> None:
+        store = host.store
+        self._host = host
         self._store = store
-        self._decisions = Decisions(store, partial(store.nudge, NAME))
-        self._metrics = TransactionMetrics(store)
+        self._decisions = Decisions(host, partial(host.nudge, NAME))
+        self._metrics = TransactionMetrics(host)
         self._rules = CheckRules.of(store.config)
-        self._keys = UniqueKeys(store.config.store_host, store.now_ms)
+        self._keys = UniqueKeys(store.config.store_host, host.now_ms)
         self._callback: CheckCallback | None = None
         self._next_check_ms = 0
         self._next_metrics_ms = 0
@@ -133,7 +135,7 @@ class TransactionService:
         if given:
             self._decisions.see_new(wait=True)
         key = given or self._keys.next()
-        put = partial(self._store.put_rewritten, message, lambda seen: records.prepare(seen, group, key), check=False)
+        put = partial(self._host.put_rewritten, message, lambda seen: records.prepare(seen, group, key), check=False)
         receipt = self._decisions.begin(key, put)
         if receipt is None:
             advice = "give each transaction its own UNIQ_KEY"
@@ -167,7 +169,7 @@ class TransactionService:
     # ------------------------------------------------------------------ for the store
 
     def start(self) -> None:
-        now_ms = self._store.now_ms()
+        now_ms = self._host.now_ms()
         self._metrics.load()
         self._decisions.load()
         self._next_check_ms = now_ms + self._store.config.transaction_check_interval
@@ -181,7 +183,7 @@ class TransactionService:
         """Do nothing: `begin` puts half messages itself."""
 
     def run_due(self) -> int:
-        now_ms = self._store.now_ms()
+        now_ms = self._host.now_ms()
         self._follow_clock(now_ms)
         self._decisions.see_new(wait=False)
         if now_ms >= self._next_check_ms:

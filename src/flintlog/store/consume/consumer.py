@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, Self, cast
+from typing import Final, Protocol, Self, cast
 
 import msgspec
 
@@ -33,11 +33,9 @@ from flintlog.store.filters.tags import MessageFilter, as_filter
 from flintlog.store.model.arguments import check_count, check_int64, check_offset, check_queue, plain_text
 from flintlog.store.model.message import Receipt
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.settings.groups import GroupConfig, check_group_name
 from flintlog.store.settings.topics import retry_topic
-
-if TYPE_CHECKING:
-    from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +49,7 @@ class SendBack(Protocol):
     """`flintlog.services.retry.send_back`."""
 
     def __call__(
-        self, store: Store, group: str, message: StoredMessage, delay_level: int = 0, *, check: bool = True
+        self, host: ServiceHost, group: str, message: StoredMessage, delay_level: int = 0, *, check: bool = True
     ) -> Receipt:
         """Store a message again that its group could not consume."""
 
@@ -93,7 +91,7 @@ class Consumer:
 
     def __init__(
         self,
-        store: Store,
+        host: ServiceHost,
         group: str,
         topic: str,
         filter: str | MessageFilter | None,
@@ -111,7 +109,8 @@ class Consumer:
         self.queue_ids = None if queue_ids is None else frozenset(queue_ids)
         self.moves: deque[OffsetMove] = deque(maxlen=_MOST_MOVES)
         self._untold: deque[OffsetMove] = deque(maxlen=_MOST_MOVES)
-        self._store = store
+        self._host = host
+        self._store = host.store
         self._wanted = None if filter is None else as_filter(filter)
         self._begin = start
         self._timeout_s = timeout_s
@@ -125,7 +124,7 @@ class Consumer:
         self._takes = 0
         self._is_known = False
         self._lock = threading.Lock()
-        self._wait = store.arrival_wait(self._topics)
+        self._wait = host.arrival_wait(self._topics)
         self._closed = False
 
     def check_apart(self, other: Consumer) -> None:
@@ -229,7 +228,7 @@ class Consumer:
         found = False
         for topic in self._topics:
             mine = self._ids_of(topic)
-            for queue_id in self._store.queue_ids(topic):
+            for queue_id in self._host.queue_ids(topic):
                 if (topic, queue_id) not in self._queues and (mine is None or queue_id in mine):
                     self._add_queue(topic, queue_id)
                     found = True
@@ -297,7 +296,7 @@ class Consumer:
         it was not stored: `PutFailed` then, or with `check=False` the receipt.
         """
         send_back = cast(SendBack, import_module(_RETRY_HOME).send_back)
-        receipt = send_back(self._store, self.group, message, delay_level, check=check)
+        receipt = send_back(self._host, self.group, message, delay_level, check=check)
         if receipt:
             self.acknowledge(message)
         return receipt

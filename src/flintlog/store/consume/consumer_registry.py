@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from flintlog.store.consume.consumer import Consumer
 from flintlog.store.filters.tags import MessageFilter
-
-if TYPE_CHECKING:
-    from flintlog.store.store import Store
+from flintlog.store.put.service_host import ServiceHost
 
 
 class Consumers:
     """Opens consumers, and closes them when the store does. Any thread may call."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, host: ServiceHost) -> None:
+        self._host = host
         self._open: list[Consumer] = []
         self._lock = threading.Lock()
 
@@ -39,7 +36,7 @@ class Consumers:
     ) -> Consumer:
         """A consumer that reads nothing that another one of its group reads; else `InvalidConfig`."""
         consumer = Consumer(
-            self._store, group, topic, filter, queue_ids, start, timeout_s, retries, max_unacknowledged, self._forget
+            self._host, group, topic, filter, queue_ids, start, timeout_s, retries, max_unacknowledged, self._forget
         )
         with self._lock:
             for other in self._open:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import FlintlogError, NotLeading
@@ -19,12 +18,10 @@ from flintlog.store.consume.consumer_registry import Consumers
 from flintlog.store.member.polled_mark import PolledMark
 from flintlog.store.member.state_log import PIECE_BYTES, Sharing
 from flintlog.store.model.message import Message, Receipt
+from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.put.service_runs import ServiceRuns
 from flintlog.store.settings.config_folder import ConfigFolder
 from flintlog.store.settings.shared_state import Change, Part, State
-
-if TYPE_CHECKING:
-    from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -32,25 +29,26 @@ _PIECES_A_FILE = 4
 
 
 class LedgerMember:
-    """`Leader` of one store; `take_shared` belongs to the door's thread, the rest to that which leads."""
+    """`Leader` of one store; `take_shared` belongs to the port's thread, the rest to that which leads."""
 
     def __init__(
         self,
-        store: Store,
+        host: ServiceHost,
         segments: SegmentQueue,
         folder: ConfigFolder,
         consumers: Consumers,
         services: ServiceRuns,
         put: Callable[[Message], Receipt],
     ) -> None:
+        store = host.store
         file_bytes = store.config.mapped_file_size_commit_log
         self._store = store
         self._segments = segments
         self._folder = folder
         self._consumers = consumers
         self._services = services
-        self.sharing = Sharing(store, put, piece_bytes=max(1, min(PIECE_BYTES, file_bytes // _PIECES_A_FILE)))
-        self._polled = PolledMark(store.path, store.medium)
+        self.sharing = Sharing(host, put, piece_bytes=max(1, min(PIECE_BYTES, file_bytes // _PIECES_A_FILE)))
+        self._polled = PolledMark(store.path, host.medium)
         self._is_promoted = False
         self._is_behind = False
         self._has_told_all = False

@@ -1,11 +1,11 @@
-"""What a ledger's node and its store tell each other.
+"""Between a ledger's node and its store.
 
     node ── committed(index) ──▶ the log may be read up to there; it is dispatched, and what the group shares is taken
     node ── lead(proposer)   ──▶ once everything is committed and dispatched, queue offsets are taken from the queues,
                                  puts are taken, and services begin
     node ── follow()         ──▶ no puts, no services
 
-Dispatching and taking over run in a thread of the door's own, so that a node is never held up by its store.
+Dispatching and taking over run in a thread of the port's own, so that a node is never held up by its store.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flintlog.disk.bell import Latch
-from flintlog.errors import FlintlogError, InvalidConfig
+from flintlog.errors import FlintlogError
 from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog, Proposer
 from flintlog.store.ledger.ledger_files import LedgerFiles
-from flintlog.store.member.leadership import Leader, LedgerLeading
+from flintlog.store.member.leadership import LedgerLeading
+from flintlog.store.member.ledger_member import LedgerMember
 
 if TYPE_CHECKING:
     from flintlog.store.engine import Engine
@@ -30,19 +31,15 @@ log = logging.getLogger(__name__)
 POLL_S: Final = 0.02
 
 
-class LedgerDoor:
+class NodePort:
     """One store's side of its node. `committed`, `lead` and `follow` return at once."""
 
-    def __init__(self, engine: Engine, leader: Leader, on_committed: Callable[[], None]) -> None:
-        """`on_committed` takes what the group shares from what has been dispatched, in the door's thread."""
-        ledger, commit_log = engine.parts.ledger, engine.log
-        if ledger is None or not isinstance(commit_log, LedgerCommitLog):
-            raise InvalidConfig("the log of this store is no ledger", path=engine.path)
-        self.files: LedgerFiles = ledger
-        ledger.is_read_from = True
+    def __init__(self, engine: Engine, files: LedgerFiles, commit_log: LedgerCommitLog, member: LedgerMember) -> None:
+        self.files = files
+        files.is_read_from = True
         self._engine = engine
         self._log = commit_log
-        self._committed = ledger.committed
+        self._committed = files.committed
         self._proposer: Proposer | None = None
         self._woken = Latch()
         self._is_stopped = False
@@ -50,9 +47,10 @@ class LedgerDoor:
         self.between_steps: Callable[[Callable[[], None]], None] = lambda work: work()
         """Runs something while the node does nothing, and returns when it is done."""
         self.on_failed: Callable[[Exception], None] = lambda error: None
-        """Called in the door's thread when it ends: what is committed is not dispatched any more."""
-        self._on_committed = on_committed
-        self._leading = LedgerLeading(leader)
+        """Called in the port's thread when it ends: what is committed is not dispatched any more."""
+        self.take_polled = member.take_polled
+        self._take_shared = member.take_shared
+        self._leading = LedgerLeading(member)
         self._log.on_refused = self._woken.set
         self._thread = threading.Thread(target=self._run, name="flintlog-ledger-apply", daemon=True)
         self._thread.start()
@@ -108,7 +106,7 @@ class LedgerDoor:
         self._thread.join()
         self._leading.stop()
 
-    # ------------------------------------------------------------------ the door's thread
+    # ------------------------------------------------------------------ the port's thread
 
     def _run(self) -> None:
         while not self._is_stopped:
@@ -117,7 +115,7 @@ class LedgerDoor:
             self._woken.clear()
             try:
                 self._engine.dispatcher.advance()
-                self._on_committed()
+                self._take_shared()
                 if not self._has_resigned:
                     self._tell_leading()
                     self._take_over()
@@ -139,7 +137,7 @@ class LedgerDoor:
             return
         if self._committed != self.files.end or self._engine.dispatcher.backlog_bytes:
             return
-        self._on_committed()
+        self._take_shared()
         parts = self._engine.parts
         minimum = max(0, parts.segments.min_offset)
         self._engine.dispatcher.alone(partial(parts.queues.rebuild_offsets, minimum))

@@ -32,7 +32,7 @@ from flintlog.store.settings.shared_state import (
 )
 
 if TYPE_CHECKING:
-    from flintlog.store.read.readable import Readable
+    from flintlog.store.put.service_host import ServiceHost
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +51,14 @@ class Sharing:
 
     def __init__(
         self,
-        store: Readable,
+        host: ServiceHost,
         put: Callable[[Message], Receipt],
         *,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
         self.state: State = {}
-        self._store = store
+        self._host = host
+        self._store = host.store
         self._put = put
         self._piece_bytes = piece_bytes
         self._assembly = Assembly()
@@ -130,7 +131,7 @@ class Sharing:
         return None
 
     def _piece(self, offset: int) -> tuple[Piece | None, int]:
-        entry = self._store.entry(STATE_TOPIC, STATE_QUEUE_ID, offset)
+        entry = self._host.entry(STATE_TOPIC, STATE_QUEUE_ID, offset)
         if entry is None:
             return None, -1
         try:

@@ -6,43 +6,43 @@ are made anew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import cast
 
 from flintlog.errors import InvalidConfig, ServiceNotEnabled
 from flintlog.store.put.appender import Appender
+from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.runtime.jobs import Background, Job
-from flintlog.store.runtime.service import HOMES, HasFigures, Service, make_service
-
-if TYPE_CHECKING:
-    from flintlog.store.store import Store
+from flintlog.store.runtime.service import HOMES, HasFigures, Service
 
 
 class ServiceRuns:
     """Starts and stops what `services` names. One thread starts and stops; any may ask."""
 
-    def __init__(self, store: Store, background: Background, appender: Appender) -> None:
-        self._store = store
+    def __init__(self, host: ServiceHost, background: Background, appender: Appender) -> None:
+        self._host = host
+        self._config = host.store.config
         self._background = background
         self._appender = appender
         self._services: dict[str, Service] = {}
-        self._jobs: dict[str, Job] = {}
+        self._jobs: list[Job] = []
 
     def start(self) -> None:
         """Start them all, and let puts ask for them."""
-        for name in sorted(self._store.config.services):
-            service = make_service(name, self._store)
+        for name in sorted(self._config.services):
+            service = _make(name, self._host)
             service.start()
             self._services[name] = service
-        for name, service in self._services.items():
-            self._jobs[name] = self._background.add(name, service.run_due)
+        self._jobs = [self._background.add(name, service.run_due) for name, service in self._services.items()]
         self._appender.services = self._services
 
     def stop(self) -> None:
         """Stop those that run, though one of them fails; a second call does nothing."""
         self._appender.services = {}
-        jobs, self._jobs = self._jobs, {}
-        for job in jobs.values():
+        jobs, self._jobs = self._jobs, []
+        for job in jobs:
             self._background.remove(job)
         services, self._services = self._services, {}
         with ExitStack() as stack:
@@ -56,19 +56,13 @@ class ServiceRuns:
         found = self._services.get(name)
         if found is None:
             advice = f"open the store with services={{{name!r}}}"
-            if name in self._store.config.services:
-                is_member = self._store.config.enable_dledger_commit_log
+            if name in self._config.services:
+                is_member = self._config.enable_dledger_commit_log
                 advice = (
                     "the leader of the group runs it" if is_member else "it runs in a store that is open for writing"
                 )
             raise ServiceNotEnabled(f"the service {name!r} does not run", advice=advice)
         return found
-
-    def nudge(self, name: str) -> None:
-        """A service found work that is due before the time it asked for."""
-        job = self._jobs.get(name)
-        if job is not None:
-            job.nudge()
 
     def figures(self) -> dict[str, str]:
         """The figures of those that have some."""
@@ -77,3 +71,8 @@ class ServiceRuns:
             if isinstance(service, HasFigures):
                 found.update(service.running_stats())
         return found
+
+
+def _make(name: str, host: ServiceHost) -> Service:
+    module, _, kind = HOMES[name].partition(":")
+    return cast(Callable[[ServiceHost], Service], getattr(import_module(module), kind))(host)

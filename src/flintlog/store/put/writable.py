@@ -1,43 +1,31 @@
-"""How messages come into an open store: one, a batch, from threads or asyncio, from services and pipelines.
+"""How messages come into an open store: one, a batch, from threads or asyncio, from pipelines.
 
     admit ─▶ append ─▶ finish        every put
 
 A put has two ways in: the short one of the kernel's put lane, which takes plain messages, and `appender.py` for
-everything else. After either it waits for as much durability as the configuration promises.
+everything else. After either it waits for as much durability as the configuration promises. What services put goes the
+same way (`service_host.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from flintlog.errors import InvalidConfig, PutFailed
+from flintlog.errors import InvalidConfig
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.engine import Engine
 from flintlog.store.flush.waiters import done_future
-from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
 from flintlog.store.model.arguments import check_batch
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts
-from flintlog.store.put.appender import Appender, BeforePut, Rewrite, plainly_named
+from flintlog.store.put.appender import Appender, BeforePut, plainly_named
 from flintlog.store.put.closed_batch import ClosedBatch, ClosedBatches
 from flintlog.store.read.readable import Readable
-from flintlog.store.runtime.service import Rewritten
 
 Given = TypeVar("Given", Receipt, Receipts)
 
 _OK = PutStatus.PUT_OK
-_IN_DOUBT = frozenset({PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, PutStatus.UNKNOWN_ERROR})
-"""What a ledger's group answers when a message may be in its log or not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Putting:
-    """A put that was begun: refused if `receipt` says so; else `finish`, once, gives what became of it."""
-
-    receipt: Receipt
-    finish: Callable[[], Receipt]
 
 
 class Writable(Readable):
@@ -51,7 +39,6 @@ class Writable(Readable):
         self._flushing = engine.flushing
         self._wait = engine.flushing.waiting
         self._put_lane.when_behind = engine.flushing.after_append if self._wait is None else None
-        self._is_ledger = engine.parts.ledger is not None  # then a put has no place before the group says which
         self._closed_batches = ClosedBatches(engine, self._appender)
 
     def put(self, message: Message, *, check: bool = True) -> Receipt:
@@ -101,29 +88,6 @@ class Writable(Readable):
         receipt = self._finish(receipt, message, check=False, waits=False)
         return cast("Future[Receipt]", done_future(receipt, check))
 
-    def put_rewritten(self, message: Message, rewrite: Rewrite, *, check: bool = True) -> Receipt:
-        """Store what a service makes of a message; hooks and compression come first, as in `put`."""
-        receipt = self._appender.append(self._appender.admit(message, rewrite))
-        return self._finish(receipt, message, check=check)
-
-    def put_rebuilt(self, rebuilt: Rewritten, *, wait: bool = True, check: bool = True) -> Receipt:
-        """Store a message that was made from a stored one, its property text in the order that Java would give it.
-
-        Without `wait` it is made durable by a later `flush`, which many share. In a ledger's leader it is always waited
-        for; when the group does not say what became of it, this raises, and services end until it is known.
-        """
-        receipt = self._appender.append(self._appender.admit_rebuilt(rebuilt))
-        receipt = self._settled(self._finish(receipt, rebuilt.message, check=False, waits=wait))
-        return receipt.check() if check else receipt
-
-    def put_rebuilt_soon(self, rebuilt: Rewritten) -> Putting:
-        """`put_rebuilt` without `wait` and `check`, its end left to the caller: a ledger has many under way."""
-        if not self._is_ledger:
-            done = self.put_rebuilt(rebuilt, wait=False, check=False)
-            return Putting(done, lambda: done)
-        receipt = self._appender.append(self._appender.admit_rebuilt(rebuilt))
-        return Putting(receipt, lambda: self._settled(self._finish(receipt, rebuilt.message, check=False)))
-
     def put_closed(
         self, messages: Iterable[Message], *, writer_id: str | None = None, batch_id: int = 0
     ) -> ClosedBatch | None:
@@ -133,12 +97,6 @@ class Writable(Readable):
         before the batch or after it. The messages of an iterator are held in memory until all of them have come.
         """
         return self._closed_batches.put(messages, writer_id, batch_id)
-
-    def _settled(self, receipt: Receipt) -> Receipt:
-        if receipt.status in _IN_DOUBT and isinstance(self._engine.log, LedgerCommitLog):
-            self._engine.log.doubt()
-            raise PutFailed(f"the group has not said what became of a put: {receipt.status}", receipt=receipt)
-        return receipt
 
     async def aput(self, message: Message, *, check: bool = True) -> Receipt:
         """Store one message from asyncio; a group of waiting producers is woken by one call into the loop."""

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flintlog.errors import InvalidConfig, StoreClosed
+from flintlog.errors import InvalidConfig
 from flintlog.store.engine import Engine
 from flintlog.store.filters.tags import MessageFilter, as_filter
 from flintlog.store.log.record_crc import crc_to_check
 from flintlog.store.model.arguments import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.model.stored_message import Page, QueueInfo, StoredMessage
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.queues.entries import CqUnit
 from flintlog.store.read.get_figures import GetFigures
 from flintlog.store.read.reader import MAX_PULL_BYTES, Reader
 
@@ -31,6 +30,7 @@ class Readable:
     def __init__(self, engine: Engine) -> None:
         parts = engine.parts
         self._engine = engine
+        self._check_readable = engine.check_readable
         self._queues = parts.queues
         self._reader = Reader(parts.commit_log, parts.queues, parts.index, parts.damage, engine.config)
         self._get_figures = GetFigures(engine, self._reader)
@@ -129,14 +129,6 @@ class Readable:
         queue = self._queues.get(topic, queue_id)
         return 0 if queue is None else queue.max_offset
 
-    def entry(self, topic: str, queue_id: int, offset: int) -> CqUnit | None:
-        """One entry of a queue: where its message lies, and its tags code; None where the queue has none."""
-        self._check_readable()
-        check_queue(topic, queue_id)
-        check_offset("a queue offset", offset)
-        queue = self._queues.get(topic, queue_id)
-        return None if queue is None else queue.entry(offset)
-
     def queues(self) -> list[QueueInfo]:
         """Every queue, by topic and queue id."""
         self._check_readable()
@@ -172,12 +164,6 @@ class Readable:
             check_crc=crc_to_check(self.config),
         )
 
-    def queue_ids(self, topic: str) -> list[int]:
-        """The queues of a topic that have had a message."""
-        self._check_readable()
-        check_queue(topic, 0)
-        return self._queues.queue_ids(topic)
-
     @property
     def min_physical_offset(self) -> int:
         """Where the log begins: what lies below was deleted."""
@@ -192,7 +178,3 @@ class Readable:
     def flushed_offset(self) -> int:
         """Everything below is on disk."""
         return self._engine.parts.segments.flushed_where
-
-    def _check_readable(self) -> None:
-        if not self._engine.lifecycle.is_readable:
-            raise StoreClosed("the store is not open for reading", path=self.path)

@@ -122,6 +122,12 @@ class Background:
             self._begin(job)
         return job
 
+    def nudge(self, name: str) -> None:
+        """Let the jobs of this name run as soon as possible."""
+        for job in self._jobs:
+            if job.name == name:
+                job.nudge()
+
     def start(self) -> None:
         self._is_running = True
         if isinstance(self._clock, TurnedClock):

@@ -7,22 +7,18 @@ when they want to be called:
     put       a message with delay_level or deliver_at_ms ─▶ rewrite ─▶ appended ─▶ stored
     shutdown  run_due ends ─▶ stop ─▶ the engine stops
 
-A service puts and reads through the store's public methods.
+A service gets a `ServiceHost`: the store with its public methods, and what only services may do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
+from collections.abc import Mapping
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
 from flintlog.format.properties import PARSED_MAP_CAPACITY
 from flintlog.store.model.message import Message, Receipt
-
-if TYPE_CHECKING:
-    from flintlog.store.store import Store
 
 HOMES: Final = {
     "schedule": "flintlog.services.delay.schedule:ScheduleService",
@@ -65,10 +61,3 @@ class HasFigures(Protocol):
     """A service whose figures belong to the store's, under RocketMQ's names."""
 
     def running_stats(self) -> Mapping[str, str]: ...
-
-
-def make_service(name: str, store: Store) -> Service:
-    """The service of this name, for one store."""
-    module, _, kind = HOMES[name].partition(":")
-    factory = cast("Callable[[Store], Service]", getattr(import_module(module), kind))
-    return factory(store)

@@ -66,4 +66,4 @@ class LeaderPoll:
             return
         received = await follower.ask_all()
         if self._leader() == leader:
-            await asyncio.to_thread(self._store.take_polled, lambda: follower.write_all(received))
+            await asyncio.to_thread(self._store.replication.ledger.take_polled, lambda: follower.write_all(received))

@@ -62,7 +62,7 @@ def test_only_what_is_committed_is_shown_of_what_is_written(group: ToldGroup) ->
 def test_a_put_that_waits_dispatches_itself(group: ToldGroup) -> None:
     group.lead()
     group.door.stop()
-    group.store.ledger._log.serve(group)
+    group.store.replication.ledger._log.serve(group)
     told: list[Receipt] = []
     thread = threading.Thread(target=lambda: told.append(group.store.put(Message("orders", b"x"))))
     thread.start()
@@ -107,7 +107,7 @@ def test_a_store_that_cannot_follow_its_log_says_so_and_takes_no_puts(
     def fails() -> None:
         raise ZeroDivisionError("a fault of ours")
 
-    monkeypatch.setattr(group.door, "_on_committed", fails)
+    monkeypatch.setattr(group.door, "_take_shared", fails)
     group.door.committed(-1)
     until(lambda: failed)
     assert isinstance(failed[0], ZeroDivisionError)
@@ -251,7 +251,7 @@ def test_first_entries_that_were_never_committed_give_way_to_another_leaders(
         group.door.committed(0)
         until(lambda: store.max_offset("orders", 0) == len(before) + 1)
         assert files.begin == files.end == 0
-        entry = store.entry("orders", 0, len(before))
+        entry = store._host.entry("orders", 0, len(before))
         assert entry is not None and entry.physical_offset == begin + ENTRY_HEAD_SIZE
         assert [message.body for message in store.get("orders", 0, 0).messages] == [*before, b"first"]
         group.door.stop()
@@ -260,7 +260,7 @@ def test_first_entries_that_were_never_committed_give_way_to_another_leaders(
 def test_a_plain_store_has_no_door_and_a_ledger_takes_no_bytes(tmp_path: Path, group: ToldGroup) -> None:
     plain = CONFIG.with_changes(enable_dledger_commit_log=False)
     with open_store(tmp_path / "plain", plain) as store, pytest.raises(InvalidConfig):
-        _ = store.ledger
+        _ = store.replication.ledger
     with pytest.raises(StoreClosed):
         group.store._engine.log.append_raw(0, b"x")
 

@@ -1,0 +1,141 @@
+"""What a store gives its services and consumers beyond its public methods: their puts, the clock, the disk.
+
+A service reads and puts through `store`, as every caller does. What only a service may do is here: storing a message
+that it rewrote or made from a stored one, asking to be called before its time, sharing its state with a ledger's group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from flintlog.checks.finding import Finding
+from flintlog.disk.media.medium import Medium
+from flintlog.errors import PutFailed
+from flintlog.store.dispatch.arrival_wait import ArrivalWait
+from flintlog.store.engine import Engine
+from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
+from flintlog.store.model.arguments import named_topics
+from flintlog.store.model.message import Message, PutStatus, Receipt
+from flintlog.store.put.appender import Appender, Rewrite
+from flintlog.store.queues.entries import CqUnit
+from flintlog.store.runtime.jobs import Background
+from flintlog.store.runtime.service import Rewritten
+from flintlog.store.settings.shared_state import Part, State
+
+if TYPE_CHECKING:
+    from flintlog.store.store import Store
+
+_IN_DOUBT = frozenset({PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, PutStatus.UNKNOWN_ERROR})
+"""What a ledger's group answers when a message may be in its log or not."""
+
+
+class Finish(Protocol):
+    """The end of every put; see `Writable`."""
+
+    def __call__(self, outcome: Receipt, message: Message, check: bool, waits: bool | None = True) -> Receipt: ...
+
+
+class Group(Protocol):
+    """The ledger's group of a store; see `LedgerMember`."""
+
+    def share(self, parts: State) -> None: ...
+
+    def shared(self, name: str) -> Part | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Putting:
+    """A put that was begun: refused if `receipt` says so; else `finish`, once, gives what became of it."""
+
+    receipt: Receipt
+    finish: Callable[[], Receipt]
+
+
+class ServiceHost:
+    """One open store, as its services see it. Any thread may call."""
+
+    def __init__(
+        self, store: Store, engine: Engine, appender: Appender, finish: Finish, background: Background
+    ) -> None:
+        self.store = store
+        self.medium: Medium = engine.medium
+        self.now_ms = engine.now_ms
+        self.group: Group | None = None
+        self._engine = engine
+        self._appender = appender
+        self._finish = finish
+        self._background = background
+        self._ledger = engine.log if isinstance(engine.log, LedgerCommitLog) else None
+
+    def nudge(self, name: str) -> None:
+        """Call a service now: it has work that is due before the time it asked for."""
+        self._background.nudge(name)
+
+    def report(self, findings: Sequence[Finding]) -> None:
+        """Add to what the opening found: services read their files when they start."""
+        if findings:
+            self._engine.recovery = self._engine.recovery.with_findings(findings)
+
+    # ------------------------------------------------------------------ reading
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues of a topic that have had a message."""
+        self._engine.check_readable()
+        return self._engine.parts.queues.queue_ids(topic)
+
+    def entry(self, topic: str, queue_id: int, offset: int) -> CqUnit | None:
+        """One entry of a queue: where its message lies, and its tags code; None where the queue has none."""
+        self._engine.check_readable()
+        queue = self._engine.parts.queues.get(topic, queue_id)
+        return None if queue is None else queue.entry(offset)
+
+    def arrival_wait(self, topics: Sequence[str]) -> ArrivalWait:
+        """A place to sleep until a message arrives for one of these topics; see `arrival_wait.py`."""
+        return ArrivalWait(named_topics(topics), self._engine.dispatcher.arm)
+
+    # ------------------------------------------------------------------ putting
+
+    def put_rewritten(self, message: Message, rewrite: Rewrite, *, check: bool = True) -> Receipt:
+        """Store what a service makes of a message; hooks and compression come first, as in `put`."""
+        receipt = self._appender.append(self._appender.admit(message, rewrite))
+        return self._finish(receipt, message, check)
+
+    def put_rebuilt(self, rebuilt: Rewritten, *, wait: bool = True, check: bool = True) -> Receipt:
+        """Store a message that was made from a stored one, its property text in the order that Java would give it.
+
+        Without `wait` it is made durable by a later `flush`, which many share. In a ledger's leader it is always waited
+        for; when the group does not say what became of it, this raises, and services end until it is known.
+        """
+        receipt = self._append_rebuilt(rebuilt)
+        receipt = self._settled(self._finish(receipt, rebuilt.message, check=False, waits=wait))
+        return receipt.check() if check else receipt
+
+    def put_rebuilt_soon(self, rebuilt: Rewritten) -> Putting:
+        """`put_rebuilt` without `wait` and `check`, its end left to the caller: a ledger has many under way."""
+        if self._ledger is None:
+            done = self.put_rebuilt(rebuilt, wait=False, check=False)
+            return Putting(done, lambda: done)
+        receipt = self._append_rebuilt(rebuilt)
+        return Putting(receipt, lambda: self._settled(self._finish(receipt, rebuilt.message, check=False)))
+
+    def _append_rebuilt(self, rebuilt: Rewritten) -> Receipt:
+        return self._appender.append(self._appender.admit_rebuilt(rebuilt))
+
+    def _settled(self, receipt: Receipt) -> Receipt:
+        if receipt.status in _IN_DOUBT and self._ledger is not None:
+            self._ledger.doubt()
+            raise PutFailed(f"the group has not said what became of a put: {receipt.status}", receipt=receipt)
+        return receipt
+
+    # ------------------------------------------------------------------ a ledger's group
+
+    def share(self, parts: State) -> None:
+        """In a ledger's leader, return once the group has committed these parts; otherwise do nothing."""
+        if self.group is not None:
+            self.group.share(parts)
+
+    def shared(self, name: str) -> Part | None:
+        """What the group has committed of a part; None in a store without a group."""
+        return None if self.group is None else self.group.shared(name)
