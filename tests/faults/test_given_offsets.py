@@ -134,7 +134,7 @@ def test_the_power_fails_at_each_step_of_an_opening_without_a_log(way: str, stri
     for topic in TOPICS:
         put(store, topic, 4)
     store.wait_dispatched()
-    store._engine.parts.queues.flush_all()
+    store._engine.parts.queues.sync.flush_all()
     store._engine.parts.queues.sync_names()
     found = kill(store, medium)
     for path in (*log_files(found), ROOT / "checkpoint"):

@@ -115,7 +115,7 @@ def test_putting_every_record_again_gives_the_same_bytes(case: str, golden_store
         if takes_queue_offset(row.sys_flag):
             put_entries(store, queues, topic, queue_id, row, bitmaps)
         assert index.put(hashes, row.physical_offset, row.store_timestamp)
-    queues.flush(0)
+    queues.sync.flush(0)
     index.flush()
     assert_same_files(store, tmp_path)
 

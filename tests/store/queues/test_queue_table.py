@@ -195,14 +195,12 @@ def test_min_offsets_follow_the_log_when_offsets_are_rebuilt(tmp_path: Path) -> 
     assert [(queue.min_offset, queue.max_offset) for queue in table.all()] == [(2, 3), (1, 3)]
 
 
-def test_files_expire_with_a_pause_after_each_queue_that_lost_some(tmp_path: Path) -> None:
+def test_files_whose_records_the_log_no_longer_has_are_deleted(tmp_path: Path) -> None:
     table = make_table(tmp_path)
     for number in range(24):
         put(table, "orders", 0, number * 10, number)
     put(table, "orders", 1, 240, 0)
-    pauses: list[int] = []
-    assert table.delete_expired(160, lambda: pauses.append(1)) == 2
-    assert len(pauses) == 1
+    assert table.delete_expired(160) == 2
     queue = table.get("orders", 0)
     assert queue is not None
     assert queue.min_offset == 16
@@ -245,8 +243,8 @@ def test_flush_reaches_every_queue(tmp_path: Path) -> None:
     table = make_table(tmp_path)
     put(table, "orders", 0, 0, 0)
     put(table, "orders", 1, 10, 0)
-    assert not table.flush(0)
-    assert table.flush(0)
+    assert not table.sync.flush(0)
+    assert table.sync.flush(0)
     assert [queue.segments.flushed_where for queue in table.all()] == [20, 20]
 
 
@@ -276,7 +274,7 @@ def test_opening_maps_no_queue_that_has_little_in_it(tmp_path: Path, log_end: in
     for queue_id in range(8):
         for number in range(3):
             put(table, "orders", queue_id, 10 * (queue_id + 8 * number), number)
-    table.flush_all()
+    table.sync.flush_all()
     table.shut_down()
     medium = CountingMedium(max_maps=2)
     again = reopen(tmp_path, medium=medium)
@@ -294,7 +292,7 @@ def test_opening_maps_each_file_of_other_queues_once_however_few_maps_there_may_
     for queue_id in range(8):
         for number in range(10):  # eight fill a file
             put(table, "orders", queue_id, 10 * (queue_id + 8 * number), number)
-    table.flush_all()
+    table.sync.flush_all()
     table.shut_down()
     medium = CountingMedium(max_maps=2)
     again = reopen(tmp_path, medium=medium)
@@ -310,7 +308,7 @@ def test_a_queue_is_found_alike_at_a_glance_and_mapped(tmp_path: Path, monkeypat
         for number in range(count):
             put(table, "orders", 0, 1000 + 10 * number, number)
         table.get_or_create("orders", 0)
-        table.flush_all()
+        table.sync.flush_all()
         table.shut_down()
         found = []
         for glance_bytes in (4096, 0):
@@ -324,11 +322,11 @@ def test_a_flush_looks_only_at_queues_that_were_written(tmp_path: Path, monkeypa
     table = make_table(tmp_path)
     for queue_id in range(5):
         put(table, "orders", queue_id, 10 * queue_id, 0)
-    table.flush_all()
+    table.sync.flush_all()
     for queue in table.all():
         assert isinstance(queue, ConsumeQueue)
         queue.detach()
-    table.flush_all()
+    table.sync.flush_all()
     asked: list[int] = []
 
     def note(queue: ConsumeQueue, least_pages: int) -> bool:
@@ -336,18 +334,18 @@ def test_a_flush_looks_only_at_queues_that_were_written(tmp_path: Path, monkeypa
         return True
 
     monkeypatch.setattr(ConsumeQueue, "flush", note)
-    table.flush(0)
+    table.sync.flush(0)
     assert asked == []
     put(table, "orders", 3, 50, 1)
-    table.flush(2)
-    table.flush(0)
-    table.flush(0)
+    table.sync.flush(2)
+    table.sync.flush(0)
+    table.sync.flush(0)
     assert asked == [3, 3, 3], "the lane may write it at any time"
     queue = table.get_or_create("orders", 3)
     assert isinstance(queue, ConsumeQueue)
     queue.detach()
-    table.flush(0)
-    table.flush(0)
+    table.sync.flush(0)
+    table.sync.flush(0)
     assert asked == [3, 3, 3, 3]
 
 
@@ -355,7 +353,7 @@ def test_a_remembered_first_entry_does_not_outlive_its_message(tmp_path: Path) -
     table = make_table(tmp_path)
     for number in range(10):  # eight fill a file
         put(table, "orders", 0, 10 * number, number)
-    table.flush_all()
+    table.sync.flush_all()
     table.shut_down()
     again = reopen(tmp_path)
     again.rebuild_offsets(0)
@@ -411,7 +409,7 @@ def test_a_deleted_queue_that_another_program_made_anew_stays(tmp_path: Path) ->
 def test_what_is_put_where_the_log_was_cut_is_of_no_deleted_queue(tmp_path: Path) -> None:
     """A power loss took the log's end, and with it the place up to which the deletion knew the log."""
     table = delete_five(tmp_path, 50)
-    table.end_deletions(20)
+    table.deleted.end_at(20)
     put(table, "orders", 0, 30, 0)
     again = reopen(tmp_path)
     again.finish_deletions(0)
@@ -450,5 +448,5 @@ def test_a_flush_of_more_queues_than_maps_looks_at_each_map_a_few_times(
             return try_unmap(segment)
 
         monkeypatch.setattr(MappedSegment, "try_unmap", counted)
-        store._engine.parts.queues.flush_all()
+        store._engine.parts.queues.sync.flush_all()
         assert looks <= LOOKS_PER_MAP * count

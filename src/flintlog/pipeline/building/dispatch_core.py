@@ -146,7 +146,7 @@ class DispatchCore:
             raise DamagedStore(mismatch.what, path=self._parts.paths.root, advice=advice) from None
         # A process that was killed may have left names and bytes that are not durable.
         self._parts.queues.sync_names()
-        self._parts.queues.flush_all()
+        self._parts.queues.sync.flush_all()
         self._dispatcher.start_at(max(published.end, self._first))
 
     @property
@@ -270,7 +270,7 @@ class DispatchCore:
 
     def _publish(self, start: int, end: int, written: Sequence[LogicalQueue]) -> None:
         """Make the files durable, then add a frame to the journal."""
-        self._parts.queues.flush_all()
+        self._parts.queues.sync.flush_all()
         if self._index is not None:
             self._index.flush()
         before = self.progress

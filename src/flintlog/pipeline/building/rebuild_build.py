@@ -52,7 +52,7 @@ def build_queue(task: QueueTask) -> tuple[QueueKey, int, int]:
         if not queue.put(*entry, bitmaps.get(physical_offset), messages):
             raise DiskFull(f"no room for a file of queue {topic}/{queue_id}", path=plan.staged)
         count += 1
-    table.flush_all()
+    table.sync.flush_all()
     table.shut_down()
     for folder in _QUEUE_FOLDERS:
         made = working / folder / topic / str(queue_id)

@@ -48,7 +48,8 @@ def rebuild_serially(
     )
     parts = make_parts(staged, placed, medium, lambda: 0)
     parts.segments.load()
-    parts.queues.take_deletions(load_deleted(paths.deleted, medium))
+    # The queues are built beside their store, which knows the topics that were deleted.
+    parts.queues.deleted = load_deleted(paths.deleted, medium)
     dispatcher = Dispatcher(
         parts.commit_log,
         parts.queues,
@@ -85,7 +86,7 @@ def _run(
     try:
         end = reading.run(start)
         parts.queues.truncate(end)
-        parts.queues.flush_all()
+        parts.queues.sync.flush_all()
     finally:
         dispatcher.stop()
     parts.queues.shut_down()

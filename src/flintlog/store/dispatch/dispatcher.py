@@ -416,7 +416,7 @@ class Dispatcher:
             log.warning("the record at %d is for a queue that cannot be: %s", row.physical_offset, where)
             return
         for number, place in enumerate(places):
-            if not self._queues.is_deleted(place.topic, place.queue_id, row.physical_offset):
+            if not self._queues.deleted.holds(place.topic, place.queue_id, row.physical_offset):
                 # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
                 self._put_place(row, place, None if number else record)
         queue = self._queues.get(topic, queue_id)

@@ -86,7 +86,7 @@ class GapFiller:
         low = expected or 0
         if low <= place.queue_offset < self._queues.offsets.given(*key):
             return True
-        given = self._queues.given_offset(*key)
+        given = self._queues.deleted.next_offset(*key)
         following = list(islice(self._ahead.offsets(key, row.physical_offset), FOLLOWING))
         if is_believed(given if low < given <= place.queue_offset else expected, place.queue_offset, following):
             return True

@@ -83,7 +83,7 @@ class QueueFlush:
         position = self._dispatcher.position
         if position != self._passed_at:
             with self._passing:
-                self._queues.flush(self._least_pages)
+                self._queues.sync.flush(self._least_pages)
             self._passed_at = position
         self._checkpoint.flush()
 
@@ -99,7 +99,7 @@ class QueueFlush:
             log_end = self._dispatcher.position  # before the claims: what they count is not below it in part
             (offset, timestamp), claims = self._dispatcher.claim_queues()
             self._segments.flush_all()
-            self._queues.flush_all()
+            self._queues.sync.flush_all()
             if offset >= 0 and claims is not None:
                 self._queues.covered.write(CoveredNote(offset, claims, log_end))
                 self._checkpoint.set(logics_physical_offset=offset, logics_msg_timestamp=timestamp)

@@ -119,9 +119,18 @@ class DeletedQueues:
     def all(self) -> list[DeletedQueue]:
         return list(self._known.values())
 
+    def dispatched_end(self, log_end: int) -> int:
+        """How far into a log that ends there deleted queues were built; -1 when there were none."""
+        ends = (each.log_end for each in self._known.values() if each.is_deletion and each.log_end <= log_end)
+        return max(ends, default=-1)
+
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """The least next offset of a queue; 0 when nothing is noted."""
+        return max((note.next_offset for note in self.of(topic, queue_id)), default=0)
+
     def next_offsets(self) -> dict[QueueKey, int]:
         """The least next offset of each queue that is noted."""
-        return {key: max(note.next_offset for note in notes) for key, notes in self._by_queue.items()}
+        return {key: self.next_offset(*key) for key in self._by_queue}
 
     def add(self, gone: Iterable[DeletedQueue]) -> None:
         """Write down queues that are about to go. Of one whose name is no topic's nothing will be put again."""

@@ -19,7 +19,7 @@ from flintlog import kernel
 from flintlog.store.queues.covered_queues import CoveredNote, QueueClaim
 from flintlog.store.queues.logical_queue import LogicalQueue
 from flintlog.store.queues.queue_table import QueueTable
-from flintlog.store.recovery.suspects import DAMAGED, MISSING, Doubt, RecordAt
+from flintlog.store.recovery.suspects import DAMAGED, MISSING, Doubt, RecordAt, has_lost_first_files
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Cutting:
             claim = self._claims.pop((queue.topic, queue.queue_id), None)
             if claim is None or self._is_void(claim):
                 self._cut_unnoted(queue)
-            elif self._queues.has_lost_first_files(queue, self._min):
+            elif has_lost_first_files(self._queues, queue, self._min):
                 self._doubt(MISSING, claim, "lacks its first files", self._min)
                 self._queues.drop(queue)
             elif queue.end_byte < claim.end_byte:
@@ -58,7 +58,7 @@ class _Cutting:
                 self._cut_noted(queue, claim)
         missing = [claim for claim in self._claims.values() if not self._is_void(claim)]
         if missing:
-            self._queues.reload_deleted()  # beside a running writer, some may just have been deleted
+            self._queues.deleted.load()  # beside a running writer, some may just have been deleted
         for claim in missing:
             if not self._is_void(claim):
                 self._doubt(MISSING, claim, "is not there", self._min)
@@ -66,7 +66,7 @@ class _Cutting:
 
     def _is_void(self, claim: QueueClaim) -> bool:
         """Whether the note says nothing about a queue: its records have expired, or it was deleted since."""
-        return claim.log_end <= self._min or self._queues.is_deleted(claim.topic, claim.queue_id, self._covered)
+        return claim.log_end <= self._min or self._queues.deleted.holds(claim.topic, claim.queue_id, self._covered)
 
     def _cut_unnoted(self, queue: LogicalQueue) -> None:
         queue.truncate(max(self._covered + 1, self._min))  # of what has expired nothing else knows

@@ -91,11 +91,13 @@ class QueueRecovery:
         if doubt is not None:
             return self.build_again(doubt)
         # What deleted queues held was dispatched as well.
-        return max(queues.max_physical_offset(), queues.deleted_end(self._open.marker.log_end or 0), self._min)
+        return max(
+            queues.max_physical_offset(), queues.deleted.dispatched_end(self._open.marker.log_end or 0), self._min
+        )
 
     def _unknown_deletions(self) -> Doubt | None:
         """Without the note of deleted queues their offsets would be given again, so they are taken from the log."""
-        problem = self._queues.deletions_problem
+        problem = self._queues.deleted.problem
         return None if problem is None else Doubt("damaged-note", f"deleted.json is not believed: {problem}")
 
     def _missing_queues(self, count: int, file_count: int) -> Doubt | None:
@@ -201,7 +203,7 @@ class QueueRecovery:
         """The log ends here: remove the entries of records that it does not have."""
         queues, checkpoint = self._queues, self._open.parts.checkpoint
         queues.truncate(end)
-        queues.end_deletions(end)
+        queues.deleted.end_at(end)
         if self._open.published is None:
             queues.finish_deletions(self._min)  # of such a queue the log may have given back a part, too
         if checkpoint.values.logics_physical_offset >= end:
@@ -215,6 +217,6 @@ class QueueRecovery:
         if is_derived or not opening.is_durable:
             queues.sync_names()
         if not opening.read_only:
-            queues.settle_deletions()
+            queues.deleted.settle()
         queues.rebuild_offsets(self._min)
         queues.keep_given_offsets(is_log_short=any(found.id == "short-log" for found in opening.findings))

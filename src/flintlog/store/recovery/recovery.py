@@ -93,7 +93,7 @@ class Recovery:
         self._queues.forget()
         if index is not None:
             index.destroy()
-        queues.end_deletions(0)
+        queues.deleted.end_at(0)
         queues.rebuild_offsets(opening.log_min)
         queues.keep_given_offsets(is_log_short=True)
         opening.dispatcher.start_at(0)

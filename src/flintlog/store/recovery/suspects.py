@@ -19,7 +19,7 @@ from flintlog.store.queues.batch_consume_queue import BatchConsumeQueue
 from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.queues.entries import CqUnit
 from flintlog.store.queues.entry_home import stranger
-from flintlog.store.queues.logical_queue import QueueType
+from flintlog.store.queues.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queues.queue_table import QueueTable
 
 RecordAt = Callable[[int], bytes | None]
@@ -121,6 +121,25 @@ def _is_borne_out(unit: CqUnit, before: CqUnit | None, record: bytes) -> bool:
 
 
 def find_lost_files(queues: QueueTable, commit_log_min: int) -> Doubt | None:
-    """Whether a queue lost files which the log still has the records of."""
-    missing = queues.find_lost_files(commit_log_min)
-    return None if missing is None else Doubt(MISSING, missing)
+    """The queue that lost files whose records the log still has."""
+    for queue in queues.all():
+        where = f"{queue.topic}/{queue.queue_id}"
+        if any(not queue.is_known_gap(*gap) for gap in queue.segments.gaps()):
+            return Doubt(MISSING, f"files of queue {where} are missing between others")
+        if has_lost_first_files(queues, queue, commit_log_min):
+            return Doubt(MISSING, f"the first files of queue {where} are missing")
+    return None
+
+
+def has_lost_first_files(queues: QueueTable, queue: LogicalQueue, commit_log_min: int) -> bool:
+    """Whether a queue begins after the log's first records of it.
+
+    That is known while the log has its first file: then nothing has expired. Two queues begin later by right. One was
+    deleted and made again. The log has lost the first records of the other, which then begins at the noted offset or
+    after it.
+    """
+    if commit_log_min or not queue.had_files_before:
+        return False
+    end = queue.segments.segments[0].end
+    notes = queues.deleted.of(queue.topic, queue.queue_id)
+    return not any(note.is_deletion or end > note.next_offset * queue.entry_size for note in notes)

@@ -137,7 +137,7 @@ class ExternalDispatcher(Dispatcher):
         self._side.release()
 
     def _publish(self) -> None:
-        self._queues.flush_all()
+        self._queues.sync.flush_all()
         self._leave_segment()
         self.lane.set_index(None)
         for queue in self._queues.all():
