@@ -122,3 +122,23 @@ def test_retention_does_not_call_durable_what_another_pass_is_syncing() -> None:
         assert covering.result(10)
         passing.result(10)
     store.shutdown()
+
+
+def test_a_log_that_was_never_synced_is_not_missed_by_the_opening_after_the_next(tmp_path: Path) -> None:
+    """The queues reached the disk, nothing of the log did; the first opening deletes them and stops cleanly."""
+    config = small_config("async")
+    with open_store(tmp_path, config) as store:
+        for number in range(3):
+            store.put(Message("orders", b"%d" % number))
+        store.wait_dispatched()
+    for path in (tmp_path / "commitlog").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    (tmp_path / "checkpoint").write_bytes(bytes(4096))
+    for name in ("stop.json", "queues.json"):
+        (tmp_path / "flintlog" / name).unlink(missing_ok=True)
+    (tmp_path / "abort").write_text("1")
+    for _ in range(2):
+        with open_store(tmp_path, config) as store:
+            assert [str(finding) for finding in store.recovery] == []
+    with open_store(tmp_path, config) as store:
+        assert store.put(Message("orders", b"next")).queue_offset == 3, "an offset that a queue shows was given"

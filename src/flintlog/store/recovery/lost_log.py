@@ -58,9 +58,8 @@ class LogReach:
         self.before = self._queues.covered.before_rebuild
         """What an earlier opening noted before it deleted the queues to build them again."""
         self.queue_ends: list[int] = []
-        """Where the last records of the queues end that are believed so far."""
-        self.built_end = -1
-        """The furthest of those ends."""
+        """Where the last records of queues end: of those that were found, and of those that an opening deleted."""
+        self._found_ends: list[int] = []
 
     # ------------------------------------------------------------------ by notes and queues
 
@@ -82,15 +81,19 @@ class LogReach:
 
     def add_queue_ends(self) -> None:
         """Believe the ends that were found in the queues' files."""
-        self._set_queue_ends([queue.found_log_end for queue in self._queues.all()] + self._ends_before())
+        self._set_queue_ends([queue.found_log_end for queue in self._queues.all()])
 
     def drop_queue_ends(self) -> None:
         """Believe no queue of this opening: they are damaged."""
-        self._set_queue_ends(self._ends_before())
+        self._set_queue_ends([])
+
+    def use_ends_of(self, note: CoveredNote) -> None:
+        """Judge the log's end by the queues' ends at the checkpoint: after it a crash may have left anything."""
+        self._found_ends = [claim.log_end for claim in note.queues]
 
     def _set_queue_ends(self, ends: list[int]) -> None:
-        self.queue_ends = ends
-        self.built_end = max(ends, default=-1)
+        self._found_ends = ends
+        self.queue_ends = ends + self._ends_before()
 
     def _ends_before(self) -> list[int]:
         """How far into the log the queues went that an earlier opening deleted."""
@@ -143,23 +146,30 @@ class LogReach:
             return None
         if self._stop_end is not None:
             return Reached(self._stop_end, "the last stop left")
-        by_queues = reached_by_queues(self.queue_ends, end, self._open.parts.segments.segment_size)
         note = self.note_in_force()
         if not self._open.clean and note is not None:
+            by_queues = self._reached_by(self.queue_ends, end)
             noted = max((note.covered + 1, note.log_end, *(claim.log_end for claim in note.queues)))
             if noted <= end:
                 return None  # a crash may take any record after those that were noted
             return Reached(max(noted, by_queues.end if by_queues else 0), "the checkpoint knows")
-        by_queues = by_queues if self._are_ends_believed(end) else None
+        by_queues = self._reached_by(self._believed_ends(end), end)
         if self._noted_log_end() > end:
             return Reached(max(self._noted_log_end(), by_queues.end if by_queues else 0), "an earlier opening found")
         return by_queues
 
-    def _are_ends_believed(self, end: int) -> bool:
-        """Whether queues tell how far a log reached that ends here. After the checkpoint's record a crash may have left
-        more of the queues than of the log."""
-        before = 0 if self.before is None else self.before.vouched or 0
-        return self._open.clean or max(self.vouched, before) >= max(1, end)
+    def _reached_by(self, ends: Sequence[int], end: int) -> Reached | None:
+        return reached_by_queues(ends, end, self._open.parts.segments.segment_size)
+
+    def _believed_ends(self, end: int) -> list[int]:
+        """The ends of queues that show how far a log reached which ends here.
+
+        After the checkpoint's record a crash may have left more of the queues than of the log. The queues that an
+        earlier opening deleted are judged by the stop that it found: a clean stop since then says nothing of them.
+        """
+        least, before = max(1, end), self.before
+        found = self._found_ends if self._open.clean or self.vouched >= least else []
+        return found + (self._ends_before() if before is not None and (before.vouched or 0) >= least else [])
 
     def find_short_log(self, end: int) -> Sequence[Finding]:
         """Compare the end that was found with what the stop, the queues or the checkpoint know of it."""
@@ -170,7 +180,7 @@ class LogReach:
             return note_short_log(end, self._stop_end or 0, "the last stop left")
         if self._noted_log_end() > end:
             return note_short_log(end, self._noted_log_end(), "an earlier opening found")
-        return note_short_log(end, self.built_end, "the queues know") if self._are_ends_believed(end) else ()
+        return note_short_log(end, max(self._believed_ends(end), default=-1), "the queues know")
 
 
 def refuse_without_log(checkpoint: Checkpoint, stopped_at: int | None, queues: QueueTable, *, clean: bool) -> None:

@@ -133,7 +133,7 @@ class QueueRecovery:
             return self.build_again(Doubt("damaged-note", "queues.json is damaged, or of an earlier version"))
         if note is None:
             return self._check_unnoted(covered)
-        reach.built_end = max((claim.log_end for claim in note.queues), default=-1)
+        reach.use_ends_of(note)
         queues.cut_ends(was_clean=False)
         queues.finish_deletions(self._min)
         belief = cut_to_note(queues, note, self._min, self._record_at)
