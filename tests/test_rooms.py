@@ -37,7 +37,7 @@ NOT_ALLOWED = {"derive": frozenset({"disk"}), "checks": frozenset({"disk"}), "cl
 what is for tests."""
 
 FOLDERS = {
-    "disk": ("bell", "media", "faulty", "load_medium", "segments"),
+    "disk": ("places", "bell", "media", "faulty", "load_medium", "segments"),
     "store": (
         "options", "model", "runtime", "paths", "filters", "log", "queues", "index", "ledger", "settings", "dispatch",
         "components", "stats", "flush", "recovery", "engine", "read", "put", "retention", "consume",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import FORMATS, Output, make_output
+from flintlog.disk.places import local_path
 
 if TYPE_CHECKING:
     from flintlog.maintenance.inspect.store_files import StoreFiles
@@ -36,6 +38,28 @@ def _to_config_if_given(_context: click.Context, _parameter: click.Parameter, va
     from flintlog.store.options.store_config import StoreConfig
 
     return StoreConfig.load(value)
+
+
+class LocalPath(click.Path):
+    """A path on this machine, or its `file:` URI; the URI of another file system is refused."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        return super().convert(_local(value), param, ctx)
+
+
+class LocalFile(click.File):
+    """The same for a file that is opened."""
+
+    def convert(
+        self, value: str | os.PathLike[str] | IO[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> IO[str]:
+        return super().convert(_local(value) if isinstance(value, (str, os.PathLike)) else value, param, ctx)
+
+
+def _local(value: str | os.PathLike[str]) -> str:
+    return str(local_path(value)) if value else ""  # not ".", which a `Path` makes of an empty text
 
 
 class Seconds(click.FloatRange):
@@ -67,7 +91,7 @@ def config_option(command: Command) -> Command:
     return click.option(
         "--config",
         "config",
-        type=click.Path(exists=True, dir_okay=False),
+        type=LocalPath(exists=True, dir_okay=False),
         callback=_to_config,
         help="A RocketMQ broker.conf, or JSON or TOML with options of either kind.",
     )(command)
@@ -78,7 +102,7 @@ def store_config_option(command: Command) -> Command:
     return click.option(
         "--config",
         "config",
-        type=click.Path(exists=True, dir_okay=False),
+        type=LocalPath(exists=True, dir_okay=False),
         callback=_to_config_if_given,
         help="The store's broker.conf, or JSON or TOML; without it, sizes are read from the files.",
     )(command)
@@ -86,7 +110,7 @@ def store_config_option(command: Command) -> Command:
 
 def store_argument(command: Command) -> Command:
     """Give a command the directory of a store as `store`."""
-    return click.argument("store", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="STORE")(
+    return click.argument("store", type=LocalPath(exists=True, file_okay=False, path_type=Path), metavar="STORE")(
         command
     )
 

@@ -24,13 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flintlog.derive.splits import SPLIT_BYTES
+from flintlog.disk.places import local_path
 from flintlog.errors import InvalidConfig
 from flintlog.pipeline.jobs.compact_target import Part, StoreTarget, TableTarget, Target, Written
 from flintlog.pipeline.jobs.selection import keys_by, of_topics, seen_by_consumers
 from flintlog.pipeline.reading.known_topics import no_messages_of
 from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.partitions import LogSplit, plan
-from flintlog.pipeline.reading.places import local_path
 from flintlog.pipeline.reading.rows import BODY
 from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.spark.tasks import Progress, run_on_rows
@@ -104,9 +104,10 @@ def compact(
     """Write the latest message of every key into a new store, or a new table of a form."""
     began = time.perf_counter()
     options = options or CompactOptions()
+    root = local_path(into).absolute()
     paths = (str(store),) if isinstance(store, (str, Path)) else tuple(store)
     logs = find_logs(paths, strict=options.fail_on_data_loss)
-    target = _make_target(form, local_path(into), options, with_broker=is_glob(paths))
+    target = _make_target(form, root, options, with_broker=is_glob(paths))
     ends = {log.broker: find_end(log) for log in logs}
     total = sum(ends[log.broker] - log.first for log in logs)
     range_bytes = _range_bytes(total, options.split_bytes, spark.sparkContext.defaultParallelism)

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, JobFailed, StoreInUse
 from flintlog.pipeline.building.dispatch_core import MAX_BATCH_BYTES, DispatchCore
 from flintlog.pipeline.building.dispatch_tasks import Derived, DispatchPlan
 from flintlog.pipeline.building.rebuild_scan import BuildPlan
-from flintlog.pipeline.reading.places import local_path
 from flintlog.pipeline.spark.failures import plain_errors, to_plain
 from flintlog.pipeline.spark.tasks import Progress, Refusal
 from flintlog.store.components import load_queue_types
@@ -83,7 +83,7 @@ def dispatch(
     """
     if interval_s <= 0 or max_bytes <= 0:
         raise InvalidConfig("interval_s and max_bytes are more than 0")
-    root = local_path(store)
+    root = local_path(store).absolute()
     job = _Dispatch(spark, root, config or StoreConfig(), stop or threading.Event(), progress)
     job.interval_s, job.max_bytes, job.is_once = interval_s, max_bytes, once
     return job.run()

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from flintlog.derive.splits import SPLIT_BYTES
+from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.pipeline.reading.known_topics import no_messages_of
 from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.partitions import plan
-from flintlog.pipeline.reading.places import local_path
 from flintlog.pipeline.reading.positions import next_record, stands
 from flintlog.pipeline.reading.split_partition import check_start
 from flintlog.pipeline.spark.failures import plain_errors
@@ -95,8 +95,9 @@ def export(
 
     An Iceberg table may have a `name` in a catalog; else a catalog is made beside its files.
     """
-    job = _Export(spark, store, make_table(form, local_path(into), name), options or ExportOptions(), progress)
-    with new_directory(local_path(into), lambda: job.report.rows > 0), job.opened():
+    root = local_path(into).absolute()
+    job = _Export(spark, store, make_table(form, root, name), options or ExportOptions(), progress)
+    with new_directory(root, lambda: job.report.rows > 0), job.opened():
         is_new = job.is_new()
         job.catch_up()
         if is_new and options is not None and options.topics is not None and not job.report.rows:
@@ -117,7 +118,8 @@ def follow(
     progress: Progress | None = None,
 ) -> Iterator[ExportReport]:
     """Keep a table fresh until `stop` is set: a report after every round that added something."""
-    job = _Export(spark, store, make_table(form, local_path(into), name), options or ExportOptions(), progress)
+    table = make_table(form, local_path(into).absolute(), name)
+    job = _Export(spark, store, table, options or ExportOptions(), progress)
     with job.opened():
         while not stop.is_set():
             before = job.report.batches

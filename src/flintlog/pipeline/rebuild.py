@@ -29,6 +29,7 @@ from flintlog.disk.media.leftovers import remove_leftovers
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import LockFile, Medium
 from flintlog.disk.media.overlay import OverlayMedium
+from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.format.checkpoint import Checkpoint
 from flintlog.format.index_file import IndexLayout
@@ -45,7 +46,6 @@ from flintlog.pipeline.building.staging import sync_tree
 from flintlog.pipeline.reading.known_topics import no_messages_of
 from flintlog.pipeline.reading.logs import Log, committed_end, find_logs
 from flintlog.pipeline.reading.partitions import plan as plan_log_splits
-from flintlog.pipeline.reading.places import local_path
 from flintlog.pipeline.spark.new_directory import new_directory
 from flintlog.pipeline.spark.tasks import Progress, run_tasks
 from flintlog.store.components import load_queue_types, make_parts
@@ -128,12 +128,13 @@ def rebuild(
     given.
     """
     started = time.perf_counter()
-    root = local_path(store)
+    root = local_path(store).absolute()
+    target = None if into is None else local_path(into).absolute()
     files = look_at(root) if config is None else None
     config = guessed_config(files) if files is not None else config or StoreConfig()
     doubtful = frozenset() if files is None else files.doubtful_levels
     job = _Rebuild(spark, root, config, frozenset(topics), doubtful, split_bytes, progress)
-    report = job.run_in_place() if into is None else job.run_into(local_path(into))
+    report = job.run_in_place() if target is None else job.run_into(target)
     report.seconds = time.perf_counter() - started
     return report
 

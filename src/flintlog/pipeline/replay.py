@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.places import absolute, local_path
 from flintlog.errors import InvalidConfig
 from flintlog.format.properties import KEYS
 from flintlog.format.sys_flag import COMPRESSED, COMPRESSION_MASK
 from flintlog.pipeline.jobs.replay_source import Replayed, check_source, load_replayed
 from flintlog.pipeline.jobs.selection import keys_by, of_topics, seen_by_consumers, stored_between, typed
-from flintlog.pipeline.reading.places import absolute, local_path
 from flintlog.pipeline.sink.sink import StagingArea, check_place
 from flintlog.pipeline.sink.sink_options import parse_sink_options
 from flintlog.pipeline.sink.sink_rows import KAFKA, TYPES
@@ -95,10 +95,9 @@ def replay(
     """Put the messages of a table or store into a store, once; `again` repeats a replay that was done before."""
     began = time.perf_counter()
     options = options or ReplayOptions()
-    origin = absolute(source)
+    origin, root = absolute(source), local_path(store).absolute()
     form = check_source(origin, form)
     report = ReplayReport(str(source), form, str(store), name or _name(origin, form, options))
-    root = local_path(store)
     given = {"path": str(root), **({} if config is None else {"config": absolute(config)})}
     area = StagingArea(parse_sink_options(given, is_streaming=False), report.name)
     check_place(root)

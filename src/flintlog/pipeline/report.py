@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from flintlog.disk.places import is_uri
 from flintlog.errors import DamagedStore
 from flintlog.maintenance.inspect.overview import groups as group_offsets
 from flintlog.maintenance.inspect.store_files import look_at
@@ -225,7 +226,7 @@ def _group_rows(logs: Sequence[Log], config: StoreConfig | None) -> list[tuple[o
     """Offsets of consumer groups; only stores on this machine's own file system have them."""
     rows: list[tuple[object, ...]] = []
     for log in logs:
-        if "://" in log.uri:
+        if is_uri(log.uri):
             continue
         try:
             files = look_at(Path(log.uri) if log.ledger else Path(log.uri).parent, config)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.places import absolute, local_path
 from flintlog.errors import InvalidConfig
 from flintlog.pipeline.reading.logs import find_logs
-from flintlog.pipeline.reading.places import absolute
 from flintlog.pipeline.spark.failures import plain_errors
 
 if TYPE_CHECKING:
@@ -102,12 +102,12 @@ def _ask(spark: SparkSession, stores: Sequence[str], text: str, options: Mapping
     return spark.sql(text)
 
 
-def write_answer(answer: DataFrame, target: Path, form: str) -> None:
+def write_answer(answer: DataFrame, target: str | Path, form: str) -> None:
     """Write an answer by Spark's own writer into a new directory; nothing is left of a failed one."""
-    medium = LocalMedium()
+    target, medium = local_path(target).absolute(), LocalMedium()
     if medium.exists(target):
         raise InvalidConfig("the answer goes into a new directory", path=target)
-    uri = target.absolute().as_uri()
+    uri = target.as_uri()
     try:
         with plain_errors("writing the answer"):
             if form == "csv":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog.disk.media.medium import Medium
+from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore
 from flintlog.format.names import is_number, is_segment_name
 
@@ -182,7 +183,7 @@ class StorePaths:
 
 
 def _split(text: str | None) -> tuple[Path, ...]:
-    return tuple(Path(part.strip()) for part in (text or "").split(PATH_SEPARATOR) if part.strip())
+    return tuple(local_path(part.strip()) for part in (text or "").split(PATH_SEPARATOR) if part.strip())
 
 
 def guess_paths(root: Path, medium: Medium) -> StorePaths:

@@ -23,6 +23,7 @@ from flintlog.disk.load_medium import check_medium, load_medium
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.overlay import OverlayMedium
+from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, InvalidConfig, NotLeading, StoreInUse
 from flintlog.store.consume.consumer import MAX_UNACKNOWLEDGED, Consumer
 from flintlog.store.consume.consumer_registry import Consumers
@@ -83,6 +84,7 @@ def open_store(
     if not isinstance(config, StoreConfig):
         raise InvalidConfig(f"a store is opened with a StoreConfig, not {type(config).__name__}")
     _check_path(path)
+    path = local_path(path)
     if progress is not None and not callable(progress):
         raise InvalidConfig(f"progress is called with two numbers; {type(progress).__name__} cannot be")
     now_ms = as_milliseconds(clock)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from flintlog.disk.places import absolute, is_uri, local_path
 from flintlog.errors import InvalidConfig
 from flintlog.pipeline.reading.logs import find_end, find_logs
 from flintlog.pipeline.reading.partitions import load_window, plan
-from flintlog.pipeline.reading.places import absolute, local_path
 from flintlog.pipeline.sink.sink import StagingArea
 from flintlog.pipeline.sink.sink_options import parse_sink_options
 
@@ -45,12 +45,25 @@ def test_a_sink_stages_where_the_driver_meant(tmp_path: Path, before: str) -> No
     assert config.max_index_num == 200
 
 
-def test_a_sink_refuses_another_file_system() -> None:
-    with pytest.raises(InvalidConfig, match="mounted file system"):
-        parse_sink_options({"path": "s3://bucket/store"}, is_streaming=False)
-
-
 def test_what_is_always_local_is_from_the_root_on(tmp_path: Path) -> None:
     with chdir(tmp_path):
-        assert local_path("store") == local_path(f"file:{tmp_path}/store") == tmp_path / "store"
-        assert absolute(Path("store")) == str(tmp_path / "store")
+        assert absolute("store") == absolute(f"file:{tmp_path}/store") == absolute(Path("store")) == f"{tmp_path}/store"
+
+
+@pytest.mark.parametrize("text", ["file:/x", "file:///x", "file:////x", "file://localhost/x", "FILE:/x", "/x"])
+def test_a_path_of_this_machine_however_it_is_spelt(text: str) -> None:
+    assert local_path(text) == Path("/x")
+
+
+@pytest.mark.parametrize("text", ["s3://b/x", "s3:/b/x", "abfss://a@b/x", "simplecache::s3://b/x", "file://host/x"])
+def test_a_uri_of_another_file_system(text: str) -> None:
+    assert is_uri(text)
+    assert absolute(text) == text
+    with pytest.raises(InvalidConfig, match="is a URI"):
+        local_path(text)
+
+
+@pytest.mark.parametrize("text", ["store", "a:b", "/s3://b/x", "./s3:/x", "%RETRY%group"])
+def test_a_path_with_a_colon_is_a_path(text: str) -> None:
+    assert not is_uri(text)
+    assert local_path(text) == Path(text)

@@ -10,13 +10,13 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import output_option, store_config_option
+from flintlog.cli.parameters import LocalPath, output_option, store_config_option
 
 if TYPE_CHECKING:
     from flintlog.maintenance.inspect.diff import LogDiff, Side
     from flintlog.store.options.store_config import StoreConfig
 
-_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_FOLDER = LocalPath(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command()

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from flintlog.cli.output import CsvOutput, Output, TableOutput
-from flintlog.cli.parameters import output_option
+from flintlog.cli.parameters import LocalPath, output_option
 
 TABLE_LIMIT = 200
 TABLE_CHARS = 60
@@ -19,7 +19,7 @@ Row = Mapping[str, object]
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=LocalPath(exists=True, dir_okay=False, path_type=Path))
 @click.option("--type", "kind", help="What the file is, if its name and directory do not say.")
 @click.option("--limit", type=click.IntRange(0), help=f"At most so many rows; {TABLE_LIMIT} for a table.")
 @click.option("--fields", "by_field", is_flag=True, help="A row for each field, with the byte offset of its part.")

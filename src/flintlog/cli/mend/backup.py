@@ -10,13 +10,13 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput
-from flintlog.cli.parameters import output_option, store_config_option
+from flintlog.cli.parameters import LocalPath, output_option, store_config_option
 from flintlog.cli.times import format_ms, parse_ms
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
 
-_FOLDER = click.Path(path_type=Path, file_okay=False)
+_FOLDER = LocalPath(path_type=Path, file_okay=False)
 
 
 @click.command()

@@ -20,7 +20,7 @@ from click.core import ParameterSource
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output, Row
-from flintlog.cli.parameters import config_option, output_option
+from flintlog.cli.parameters import LocalPath, config_option, output_option
 
 if TYPE_CHECKING:
     from flintlog.maintenance.inspect.forecast import Disk, Forecast
@@ -34,7 +34,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 @click.command()
-@click.argument("store", type=click.Path(file_okay=False, path_type=Path), metavar="STORE")
+@click.argument("store", type=LocalPath(file_okay=False, path_type=Path), metavar="STORE")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
 @config_option
 @output_option

@@ -13,7 +13,15 @@ from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.messages import BODY_FORMS, body_fields, to_row
 from flintlog.cli.names import GROUP, TOPIC
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import Seconds, look, output_option, store_argument, store_config_option
+from flintlog.cli.parameters import (
+    LocalFile,
+    LocalPath,
+    Seconds,
+    look,
+    output_option,
+    store_argument,
+    store_config_option,
+)
 from flintlog.cli.times import parse_ms
 from flintlog.errors import DamagedStore, DiskError, InvalidOffset
 
@@ -89,7 +97,7 @@ def _require_topic(store: Path, config: StoreConfig | None, topic: str) -> None:
 
 @click.command("export")
 @store_argument
-@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@click.argument("file", type=LocalPath(dir_okay=False, allow_dash=True), default="-")
 @click.option("--topic", type=TOPIC, help="Only messages of this topic.")
 @click.option("--queue", "queue_id", type=click.IntRange(0), help="Only messages of this queue id.")
 @click.option("--from", "start", help="Stored at or after this time.")
@@ -139,8 +147,8 @@ def _open_file(file: str) -> IO[str]:
 
 
 @click.command("import")
-@click.argument("store", type=click.Path(file_okay=False, path_type=Path), metavar="STORE")
-@click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
+@click.argument("store", type=LocalPath(file_okay=False, path_type=Path), metavar="STORE")
+@click.argument("file", type=LocalFile("r", encoding="utf-8"), default="-")
 @click.option("--topic", type=TOPIC, help="Put all of them under this topic.")
 @click.option("--create", is_flag=True, help="Make the store if there is none.")
 @click.option("--again", is_flag=True, help="Put them even if the same lines were imported before.")

@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import output_option
+from flintlog.cli.parameters import LocalPath, output_option
 from flintlog.cli.pipeline.commands import master_option, progress_bar, session
 
 
 @click.command("compact")
 @click.argument("store")
-@click.argument("into", type=click.Path(path_type=Path))
+@click.argument("into", type=LocalPath(path_type=Path))
 @click.option(
     "--format",
     "form",
@@ -29,7 +29,7 @@ from flintlog.cli.pipeline.commands import master_option, progress_bar, session
 @click.option("--keep-keyless", is_flag=True, help="Keep all messages that have no key, instead of none.")
 @click.option("--allow-data-loss", is_flag=True, help="Skip damage.")
 @click.option(
-    "--config", type=click.Path(exists=True, dir_okay=False), help="The new store's broker.conf, or JSON or TOML."
+    "--config", type=LocalPath(exists=True, dir_okay=False), help="The new store's broker.conf, or JSON or TOML."
 )
 @master_option
 @output_option

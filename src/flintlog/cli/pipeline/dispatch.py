@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import Seconds, config_option, output_option
+from flintlog.cli.parameters import LocalPath, Seconds, config_option, output_option
 from flintlog.cli.pipeline.commands import master_option, progress_bar, session
 from flintlog.cli.pipeline.export import stopped_by_signals
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("dispatch")
-@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("store", type=LocalPath(path_type=Path))
 @click.option("--once", is_flag=True, help="Dispatch what may be read now, and end.")
 @click.option("--interval", type=Seconds(0.01), default=0.1, show_default=True, help="Seconds between batches.")
 @master_option

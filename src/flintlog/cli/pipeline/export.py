@@ -13,13 +13,13 @@ import click
 
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import Seconds, output_option
+from flintlog.cli.parameters import LocalPath, Seconds, output_option
 from flintlog.cli.pipeline.commands import master_option, progress_bar, session
 
 
 @click.command("export")
 @click.argument("store")
-@click.argument("table", type=click.Path(path_type=Path))
+@click.argument("table", type=LocalPath(path_type=Path))
 @click.option(
     "--format",
     "form",

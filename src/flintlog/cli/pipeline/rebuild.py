@@ -10,7 +10,7 @@ import click
 
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import look, output_option, store_config_option
+from flintlog.cli.parameters import LocalPath, look, output_option, store_config_option
 from flintlog.cli.pipeline.commands import master_option, progress_bar, session
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 @click.command("rebuild")
-@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("store", type=LocalPath(path_type=Path))
 @click.option("--topic", "topics", multiple=True, type=TOPIC, help="Only queues of this topic; may be repeated.")
 @click.option(
-    "--into", type=click.Path(path_type=Path), help="An empty directory for the result; the store is not changed."
+    "--into", type=LocalPath(path_type=Path), help="An empty directory for the result; the store is not changed."
 )
 @master_option
 @store_config_option

@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import output_option
+from flintlog.cli.parameters import LocalPath, output_option
 from flintlog.cli.pipeline.commands import master_option, progress_bar, session
 from flintlog.cli.times import parse_ms, parse_span_ms
 
 
 @click.command("replay")
 @click.argument("source")
-@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("store", type=LocalPath(path_type=Path))
 @click.option(
     "--format", "form", type=click.Choice(["store", "parquet", "delta", "iceberg"]), help="What SOURCE is.  [detected]"
 )
@@ -32,9 +32,7 @@ from flintlog.cli.times import parse_ms, parse_span_ms
 @click.option("--name", help="The replay's name: a name is replayed once.  [derived from the other options]")
 @click.option("--again", is_flag=True, help="Put them again, even if this replay was done before.")
 @click.option("--allow-data-loss", is_flag=True, help="Skip damage.")
-@click.option(
-    "--config", type=click.Path(exists=True, dir_okay=False), help="The store's broker.conf, or JSON or TOML."
-)
+@click.option("--config", type=LocalPath(exists=True, dir_okay=False), help="The store's broker.conf, or JSON or TOML.")
 @master_option
 @output_option
 def replay(

@@ -11,7 +11,7 @@ import click
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import output_option, store_config_option
+from flintlog.cli.parameters import LocalPath, output_option, store_config_option
 from flintlog.cli.pipeline.commands import master_option, session
 from flintlog.cli.times import format_ms
 
@@ -31,7 +31,7 @@ _TABLES = (
 @click.command("report")
 @click.argument("store")
 @click.option("--topic", "topics", multiple=True, type=TOPIC, help="Only this topic; may be given more than once.")
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots to this file.")
+@click.option("--html", type=LocalPath(dir_okay=False, path_type=Path), help="Write a page with plots to this file.")
 @click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="How many keys are named.")
 @master_option
 @store_config_option

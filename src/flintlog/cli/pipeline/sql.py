@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import output_option
+from flintlog.cli.parameters import LocalPath, output_option
 from flintlog.cli.pipeline.commands import master_option, session
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _SHOWN_ROWS = 1000
 @click.command("sql")
 @click.argument("store")
 @click.argument("query")
-@click.option("--into", type=click.Path(path_type=Path), help="A new directory for the answer, written by all tasks.")
+@click.option("--into", type=LocalPath(path_type=Path), help="A new directory for the answer, written by all tasks.")
 @click.option("--as", "form", type=click.Choice(["parquet", "csv"]), default="parquet", help="Its form.  [parquet]")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the source; repeatable.")
 @click.option("--limit", type=click.IntRange(1), help=f"At most so many rows; a table shows {_SHOWN_ROWS} by default.")

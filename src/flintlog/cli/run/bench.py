@@ -9,7 +9,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import Seconds, output_option
+from flintlog.cli.parameters import LocalPath, Seconds, output_option
 
 if TYPE_CHECKING:
     from flintlog.bench.java import Java
@@ -30,7 +30,7 @@ OTHERS = ("java", "rocksdict", "sqlite", "lmdb", "file")
     help="Touch all free memory before each run: steadier on a virtual machine, where it takes some 20 s a run.",
 )
 @click.option("--rebuild-mib", type=click.IntRange(1, 1 << 20), help="Size of the log that is rebuilt.")
-@click.option("--directory", type=click.Path(file_okay=False, path_type=Path), help="Where to write: a real disk.")
+@click.option("--directory", type=LocalPath(file_okay=False, path_type=Path), help="Where to write: a real disk.")
 @output_option
 @click.pass_obj
 def bench(

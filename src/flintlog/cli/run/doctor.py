@@ -19,7 +19,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import output_option, store_config_option
+from flintlog.cli.parameters import LocalPath, output_option, store_config_option
 from flintlog.cli.run import machine
 from flintlog.errors import FlintlogError
 from flintlog.version import VERSION
@@ -46,7 +46,7 @@ class Check:
 
 
 @click.command()
-@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
+@click.argument("directory", type=LocalPath(exists=True, file_okay=False, path_type=Path), default=".")
 @store_config_option
 @output_option
 def doctor(directory: Path, config: StoreConfig | None, output: Output) -> int:

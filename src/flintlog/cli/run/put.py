@@ -12,7 +12,7 @@ import click
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import output_option, store_config_option
+from flintlog.cli.parameters import LocalPath, output_option, store_config_option
 from flintlog.errors import DamagedStore
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _COLUMNS = ("status", "message_id", "physical_offset", "queue_offset", "size")
 
 
 @click.command()
-@click.argument("store", type=click.Path(file_okay=False, path_type=Path), metavar="STORE")
+@click.argument("store", type=LocalPath(file_okay=False, path_type=Path), metavar="STORE")
 @click.argument("bodies", nargs=-1, metavar="[BODY]...")
 @click.option("--topic", required=True, type=TOPIC, help="The topic.")
 @click.option("--queue", "queue_id", type=click.IntRange(0), default=0, show_default=True, help="The queue id.")

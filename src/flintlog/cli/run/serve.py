@@ -19,7 +19,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import config_option, output_option
+from flintlog.cli.parameters import LocalPath, config_option, output_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ _LOOK_S: Final = 0.5
 
 
 @click.command()
-@click.argument("store", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("store", type=LocalPath(file_okay=False, path_type=Path))
 @click.option(
     "--role",
     type=click.Choice(["master", "slave"]),

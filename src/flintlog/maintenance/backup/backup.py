@@ -26,6 +26,7 @@ from flintlog.disk.media.durable_names import sync_names
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.lock import is_locked
 from flintlog.disk.media.medium import Medium
+from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, DiskError, StoreInUse
 from flintlog.format import names
 from flintlog.maintenance.backup.backup_batches import NAME, encode_table, parse_table
@@ -75,6 +76,7 @@ def backup(
     root: Path, target: Path, config: StoreConfig | None = None, *, medium: Medium | None = None
 ) -> BackupReport:
     """Bring the backup in `target` up to the store in `root`, which may run meanwhile."""
+    root, target = local_path(root), local_path(target)
     medium = LocalMedium() if medium is None else medium
     refuse_member(root, medium, "backed up by itself")
     files = look_at(root, config, medium)
@@ -280,6 +282,6 @@ class _Copying:
 
 def verify_backup(target: Path, *, medium: Medium | None = None) -> tuple[Manifest, list[Damage]]:
     """Read all of a backup: its manifest, and what does not match it. Nothing is restored."""
-    medium = LocalMedium() if medium is None else medium
+    target, medium = local_path(target), LocalMedium() if medium is None else medium
     manifest = load_manifest(target, medium)
     return manifest, check_files(target, manifest, medium)

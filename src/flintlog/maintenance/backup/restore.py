@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from flintlog import kernel
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
+from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, InvalidConfig, InvalidOffset
 from flintlog.maintenance.backup.backup_batches import BackupBatches
 from flintlog.maintenance.backup.backup_files import (
@@ -60,6 +61,7 @@ def restore(
 
     `at_ms`: with the messages that were stored up to then. `to_offset`: with those that begin before this offset.
     """
+    target, new = local_path(target), local_path(new)
     medium = LocalMedium() if medium is None else medium
     if medium.exists(new) and medium.listing(new):
         raise DamagedStore("there is something here already", path=new, advice="name a new directory")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from flintlog.disk.media.medium import DiskUsage, Medium
 from flintlog.disk.media.overlay import OverlayMedium
+from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, FlintlogError
 from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.store.components import Parts, make_parts
@@ -42,6 +43,7 @@ class RetentionReport:
 
 def report_retention(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> RetentionReport:
     """The report on a directory; `DamagedStore` when it holds no store."""
+    root = local_path(root)
     disk = OverlayMedium(medium)
     parts = make_parts(root, look_at(root, config, disk).config, disk, now_ms)
     parts.segments.load()

@@ -16,6 +16,7 @@ from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.lock import is_locked
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.source import MappedSource
+from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.format import names
 from flintlog.format.config_json import BATCH_TYPE
@@ -179,7 +180,7 @@ def look_at(
     Sizes that `config` does not name are read from the files, where that is safe. With `every_name` the name of each
     log file is compared with its first record.
     """
-    medium = LocalMedium() if medium is None else medium
+    root, medium = local_path(root), LocalMedium() if medium is None else medium
     if is_member_directory(root, medium):
         raise DamagedStore(_MEMBER, path=root, advice=_ABOVE)
     paths = guess_paths(root, medium) if config is None else with_found_ledger(StorePaths.of(root, config), medium)

@@ -25,6 +25,7 @@ from flintlog.checks.finding import Finding
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.ownership import take_after, take_all_after
+from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, StoreInUse
 from flintlog.format import names
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at, refuse_ledger, refuse_member
@@ -80,7 +81,7 @@ class _Journal(msgspec.Struct):
 
 def plan_repair(root: Path, config: StoreConfig | None = None, medium: Medium | None = None) -> RepairPlan:
     """What `repair` would do now."""
-    medium = LocalMedium() if medium is None else medium
+    root, medium = local_path(root), LocalMedium() if medium is None else medium
     refuse_member(root, medium, "repaired")
     files = look_at(root, config, medium, every_name=True)
     refuse_ledger(files, "repaired")
@@ -119,7 +120,7 @@ def repair(
     root: Path, config: StoreConfig | None = None, *, medium: Medium | None = None, on_step: OnStep | None = None
 ) -> RepairReport:
     """Repair the store in a directory; `StoreInUse` when it runs. `on_step` hears of each change before it is made."""
-    medium = LocalMedium() if medium is None else medium
+    root, medium = local_path(root), LocalMedium() if medium is None else medium
     refuse_member(root, medium, "repaired")
     files = look_at(root, config, medium, every_name=True)
     refuse_ledger(files, "repaired")

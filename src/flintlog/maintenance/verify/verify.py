@@ -41,6 +41,7 @@ from flintlog.derive.offset_order import Gap, find_gaps
 from flintlog.derive.stretches import Stretch
 from flintlog.disk.media.lock import is_locked
 from flintlog.disk.media.medium import Advice, Medium, RawFile
+from flintlog.disk.places import local_path
 from flintlog.errors import DiskError, FormatError
 from flintlog.format import names
 from flintlog.format.checkpoint import Checkpoint, parse_checkpoint
@@ -115,7 +116,7 @@ def verify(
 ) -> Verification:
     """Check the store in a directory; see the module. `look` takes the place of the threads."""
     while True:
-        files, derived_end = _look_beside_writer(Path(root), config, medium)
+        files, derived_end = _look_beside_writer(local_path(root), config, medium)
         verifier = _Verifier(files, derived_end, mode, threads or os.cpu_count() or 1, progress, range_bytes, look)
         try:
             answer = verifier.run()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.places import is_uri, local_path
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.pipeline.reading.logs import find_logs
 from flintlog.pipeline.spark.failures import plain_errors
@@ -48,9 +49,9 @@ class Replayed:
 def guess_form(source: str) -> str:
     """The form of the source at a path."""
     medium = LocalMedium()
-    if "://" in source:
+    if is_uri(source):
         return "store"
-    names = {info.name for info in medium.listing(Path(source))}
+    names = {info.name for info in medium.listing(local_path(source))}
     if "_delta_log" in names:
         return "delta"
     if "metadata" in names:
@@ -67,7 +68,7 @@ def check_source(source: str, form: str | None = None) -> str:
         raise InvalidConfig(f"nothing is replayed from {form}", advice=f"there are: {', '.join(FORMS)}")
     if form == "store":
         find_logs((source,), strict=False)
-    elif not LocalMedium().listing(Path(source)):
+    elif not LocalMedium().listing(local_path(source)):
         raise DamagedStore("there is no table here", path=source)
     return form
 
@@ -78,7 +79,7 @@ def load_replayed(spark: SparkSession, source: str, form: str, *, fail_on_data_l
     if form == "store":
         options = {"failOnDataLoss": str(fail_on_data_loss).lower()}
         return Replayed(load_messages(spark, (source,), options), are_bodies_plain=False)
-    root = Path(source).absolute()
+    root = local_path(source).absolute()
     if form == "parquet":
         frame, spec = _load_parquet(spark, root), _load_spec(root)
     else:

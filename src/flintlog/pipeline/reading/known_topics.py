@@ -15,6 +15,7 @@ from typing import Final
 
 from flintlog.derive.splits import Gap, Split, scan_split
 from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.places import is_uri
 from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig
 from flintlog.format.names import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE
 from flintlog.pipeline.reading.logs import Log, find_end, find_logs, open_source
@@ -34,7 +35,7 @@ _MAX_NAMES: Final = 20
 def check_topics(topics: Iterable[str], logs: Sequence[Log]) -> None:
     """`InvalidConfig` for the topics of which no store has anything."""
     missing = set(topics) - {MARKER_TOPIC}
-    if any("://" in log.uri for log in logs):
+    if any(is_uri(log.uri) for log in logs):
         return
     known = {topic for log in logs for topic in listed_topics(log)}
     missing -= known
@@ -53,7 +54,7 @@ def no_messages_of(topics: Sequence[str], paths: Sequence[str]) -> InvalidConfig
     known: set[str] = set()
     try:
         for log in find_logs(tuple(paths), strict=False):
-            if "://" not in log.uri:
+            if not is_uri(log.uri):
                 known |= listed_topics(log) | _topics_at_end(log, set())[0]
     except FlintlogError:  # there is nothing to name then
         pass

@@ -22,10 +22,10 @@ from flintlog.derive.log_files import LogFile, check_files, log_files
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.remote import RemoteMedium
 from flintlog.disk.media.source import ByteSource, MappedSource
+from flintlog.disk.places import absolute, is_uri
 from flintlog.errors import DamagedStore
 from flintlog.format.names import ABORT, COMMIT_LOG, LOCK
 from flintlog.maintenance.inspect.delay_levels import DelayLevels, load_levels
-from flintlog.pipeline.reading.places import absolute
 from flintlog.store.paths import LEDGER_PREFIX, StorePaths
 from flintlog.store.recovery import published_end as published
 from flintlog.store.recovery.published_end import WrittenLog
@@ -55,11 +55,11 @@ class Log:
 def open_source(uri: str) -> tuple[ByteSource, PurePath]:
     """The byte source for a path or URI, and the path in it."""
     place = absolute(uri)
-    if "://" not in place:
+    if not is_uri(place):
         return MappedSource(LocalMedium()), Path(place)
     from flintlog.disk.media.arrow_source import ArrowSource
 
-    return ArrowSource.from_uri(uri)
+    return ArrowSource.from_uri(place)
 
 
 def is_glob(paths: tuple[str, ...]) -> bool:

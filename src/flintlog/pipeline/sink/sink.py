@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 from flintlog.disk.media.leftovers import remove_empty
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.lock import is_locked
+from flintlog.disk.places import is_uri, local_path
 from flintlog.errors import FlintlogError, FormatError, InvalidConfig, StoreInUse
 from flintlog.format.names import COMMIT_LOG
 from flintlog.maintenance.inspect.store_files import fitting_config
@@ -174,11 +175,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def query_id(checkpoint: str) -> str:
     """The id of a query, which is kept in its checkpoint: with a new checkpoint its batches count from 0 again."""
-    path = Path(checkpoint.removeprefix("file://").removeprefix("file:")) / "metadata"
     medium = LocalMedium()
-    if "://" not in checkpoint.removeprefix("file://") and medium.exists(path):
+    if not is_uri(checkpoint) and medium.exists(local_path(checkpoint) / "metadata"):
         with suppress(FormatError):
-            return decode_json(medium.read(path, _METADATA_BYTES), _QueryMetadata).id
+            return decode_json(medium.read(local_path(checkpoint) / "metadata", _METADATA_BYTES), _QueryMetadata).id
     raise InvalidConfig(
         "the query's id cannot be read from its checkpoint", path=checkpoint, advice="set option writerId"
     )

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from flintlog.disk.places import absolute, local_path
 from flintlog.errors import FlintlogError, InvalidConfig, InvalidTopic
 from flintlog.format.topics import encode_topic
 from flintlog.pipeline.reading.options import OF_SPARK
-from flintlog.pipeline.reading.places import absolute
 from flintlog.store.options.option import did_you_mean
 from flintlog.store.options.store_config import StoreConfig
 
@@ -81,10 +81,7 @@ def _check_batch(asked: SinkOptions, is_streaming: bool) -> None:
 
 
 def _path(text: str) -> str:
-    place = absolute(text) if text else text
-    if "://" in place:
-        raise ValueError("a store is written on a mounted file system")
-    return place
+    return str(local_path(text).absolute()) if text else text
 
 
 def _text(text: str) -> str:

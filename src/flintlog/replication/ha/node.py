@@ -21,6 +21,7 @@ import os
 import threading
 from typing import Final
 
+from flintlog.disk.places import local_path
 from flintlog.errors import FlintlogError, InvalidConfig, PeerFailed, StoreClosed
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.codes import ANNOUNCE_REPLICA, COMPARE_LOG, GET_BROKER_HA_STATUS, SUCCESS
@@ -66,7 +67,7 @@ class HaNode:
         Without `compare_logs` a slave appends any bytes that follow its end, as RocketMQ's slaves do; use this for a
         master whose remoting port cannot be reached.
         """
-        self.path = path
+        self.path = local_path(path)
         self.config = config
         self.host = host
         self.port = port

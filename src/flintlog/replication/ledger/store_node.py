@@ -18,11 +18,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from flintlog.disk.media.medium import Medium
+from flintlog.disk.places import local_path
 from flintlog.errors import FlintlogError, InvalidConfig, LedgerHalted, LedgerLeftBehind, StoreClosed
 from flintlog.format.host import parse_host
 from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, RECORD_OFFSET_PLACE
@@ -128,7 +128,7 @@ class LedgerStoreNode(LedgerListeners):
             raise InvalidConfig(f"the brokers {sorted(brokers or {})} are not among the other members", path=path)
         self.group = config.dledger_group
         self._config = config.with_changes(enable_dledger_commit_log=True)
-        self._path, self._medium, self._clock = Path(path), medium, clock
+        self._path, self._medium, self._clock = local_path(path), medium, clock
         ledger_config = LedgerConfig(
             self_id,
             peers,

@@ -10,9 +10,9 @@ import json
 import os
 import re
 import tomllib
-from pathlib import Path
 
 from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.places import local_path
 from flintlog.errors import DiskError, InvalidConfig
 
 _MAX_BYTES = 1024 * 1024
@@ -23,9 +23,10 @@ _ENTRY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 
 def load_values(path: str | os.PathLike[str]) -> dict[str, object]:
     """Read a file's options."""
+    file = local_path(path)
     try:
-        text = LocalMedium().read(Path(path), _MAX_BYTES).decode("utf-8")
-        return parse_values(text, Path(path).suffix.lower())
+        text = LocalMedium().read(file, _MAX_BYTES).decode("utf-8")
+        return parse_values(text, file.suffix.lower())
     except DiskError as error:
         raise InvalidConfig(f"cannot read the config: {error.what}", path=path) from error
     except (ValueError, RecursionError) as error:
