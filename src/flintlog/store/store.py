@@ -219,12 +219,12 @@ class Store(Writable):
         engine = self._engine
         self._retention = Retention(engine.config, engine.parts, engine.lifecycle, engine.dispatcher, engine.now_ms)
         # A group that has gone back, and is not saved yet, must not lose what it went back to.
-        self._retention.before_look = self._folder.offsets.save
+        self._retention.save_offsets = self._folder.offsets.save
         if engine.flushing.queue_flush is not None:
             self._retention.covers = engine.flushing.queue_flush.cover
         if engine.parts.ledger is not None:
             self._retention.bound = self.replication.needed_from
-            self._retention.let_go = self._let_go
+            self._retention.release = self._let_go
         self._retention_job = self._background.add("retention", self._retention.run_due)
 
     def _let_go(self, end: int) -> bool:

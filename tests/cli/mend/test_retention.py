@@ -73,7 +73,7 @@ def test_expired_files_are_deleted_now_and_the_newest_never(tmp_path: Path, caps
     age(tmp_path / "store", 80)
     before = bytes_of(tmp_path / "store")
     found = rows(capsys, tmp_path / "store", *at_any_hour(tmp_path / "store"))
-    assert [row["goes"] for row in found] == ["now", "now", "now", "kept: the newest file never goes"]
+    assert [row["goes"] for row in found] == ["now", "now", "now", "kept: the newest file is never deleted"]
     assert [row["physical_offset"] for row in found] == [0, 65536, 131072, 196608]
     assert {row["bytes"] for row in found} == {65536}
     assert all(row["why"] == "expired" for row in found[:3])
@@ -169,7 +169,7 @@ def test_beside_a_running_store_the_file_made_ahead_is_none(tmp_path: Path, caps
 
 def test_other_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill_files(tmp_path / "store", files=2)
-    assert "never goes" in ask(capsys, tmp_path / "store")
+    assert "never deleted" in ask(capsys, tmp_path / "store")
     assert len(ask(capsys, tmp_path / "store", "-o", "jsonl").splitlines()) == 2
     table = list(csv.DictReader(io.StringIO(ask(capsys, tmp_path / "store", "-o", "csv"))))
     assert [row["bytes"] for row in table] == ["65536", "65536"]

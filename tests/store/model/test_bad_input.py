@@ -413,7 +413,7 @@ def test_a_path_that_is_none(path: object, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_clock_or_a_hook_that_cannot_be_called(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match="a clock tells milliseconds"):
+    with pytest.raises(InvalidConfig, match="a clock returns milliseconds"):
         open_store(tmp_path / "other", SMALL, clock="noon")  # type: ignore[arg-type]
     with pytest.raises(InvalidConfig, match="a hook is a function"):
         store.add_put_hook(5)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.store.components import Parts, make_parts
 from flintlog.store.log.disk_use import UNKNOWN_PERCENT, existing, used_percent
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.retention.find_holds import Keepers
+from flintlog.store.retention.find_holds import HoldFinder
 from flintlog.store.retention.holds import Hold
 from flintlog.store.retention.retention_rules import (
     LogFile,
@@ -69,17 +69,17 @@ def _first_stored(parts: Parts) -> list[int | None]:
 
 
 def _load_holds(parts: Parts) -> tuple[list[Hold], str | None]:
-    keepers = Keepers(parts)
+    finder = HoldFinder(parts)
     try:
-        keepers.load()
+        finder.load()
     except DamagedStore as error:
         return [], str(error)
     parts.queues.load()
     for queue in parts.queues.all():
-        if queue.topic in keepers.topics:
+        if queue.topic in finder.topics:
             queue.recover(was_clean=True)
             queue.correct_min_offset(max(0, parts.segments.min_offset))
-    return keepers.find(), None
+    return finder.find(), None
 
 
 def _usages(parts: Parts) -> tuple[DiskUsage | None, DiskUsage | None]:

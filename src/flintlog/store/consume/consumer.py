@@ -1,16 +1,16 @@
-"""A consumer: the messages of a topic, one after the other, and a memory of which are done.
+"""A consumer returns the messages of a topic one by one, and records which are acknowledged.
 
     store.consumer("billing", "orders")
-      │ poll, iterate         every queue in turn; asleep when there is nothing, woken by the next put
-      │ acknowledge           this one is done; the group's offset follows the lowest that is not
-      │ send_back             this one failed; try again later, or give it up to the dead letters
+      │ poll, iterate         every queue in turn; sleeps when there is nothing, until the next put
+      │ acknowledge           the message is done; the group's offset is the lowest that is not acknowledged
+      │ send_back             the message failed; it is stored again for another try, or as a dead letter
       └ close
 
-At least once: what was not acknowledged is given again to whoever opens the group next, and only acknowledged
-messages (or such that a filter does not want) are passed over. A group's queue belongs to one consumer at a time;
-threads may share a consumer, and consumers may share a topic by `queue_ids`.
+Delivery is at least once: messages that were not acknowledged are returned again to the next consumer of the group.
+Only acknowledged messages and those that a filter rejects are skipped. A queue of a group belongs to one consumer at a
+time; threads may share a consumer, and consumers may share a topic by `queue_ids`.
 
-Sleeping costs the puts of other topics nothing, see `arrival_wait.py`.
+A sleeping consumer does not slow puts of other topics, see `arrival_wait.py`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SendBack(Protocol):
 
 
 class QueuePosition(msgspec.Struct, frozen=True):
-    """How far a consumer is in one queue: committed for its group, next to be read, and the queue's end."""
+    """A consumer's position in one queue: committed for its group, next to be read, and the queue's end."""
 
     topic: str
     queue_id: int
@@ -68,8 +68,9 @@ class Consumer:
     """Reads a topic for a group; made by `Store.consumer`. Any thread may call.
 
     `start` is where a group begins that has not read the topic yet: "earliest", "latest", or a time in milliseconds.
-    `poll` and iteration give the group's retries too (all of them, whatever the filter says) unless `retries=False`.
-    With `timeout_s`, iteration ends when that long nothing came; without, when the consumer or its store is closed.
+    `poll` and iteration return the group's retries too (all of them, without the filter) unless `retries=False`.
+    With `timeout_s`, iteration ends when no message arrives for that long; without it, when the consumer or its store
+    is closed.
 
     A worker:
 
@@ -108,7 +109,7 @@ class Consumer:
         self.topic = topic = plain_text(topic)
         self.queue_ids = None if queue_ids is None else frozenset(queue_ids)
         self.moves: deque[OffsetMove] = deque(maxlen=_MOST_MOVES)
-        self._untold: deque[OffsetMove] = deque(maxlen=_MOST_MOVES)
+        self._unreported: deque[OffsetMove] = deque(maxlen=_MOST_MOVES)
         self._host = host
         self._store = host.store
         self._wanted = None if filter is None else as_filter(filter)
@@ -141,7 +142,7 @@ class Consumer:
         return self.queue_ids if topic == self.topic else None
 
     def start(self) -> None:
-        """Find out where the group is; a group that is new is written down, so that it is not new after a crash."""
+        """Load the group's offsets. A new group is saved at once, so that it is not new after a crash."""
         config = self._group_config()
         if not config.consume_enable:
             raise InvalidConfig(f"group {self.group!r} may not consume", advice="change its consume_enable")
@@ -169,7 +170,7 @@ class Consumer:
     # ------------------------------------------------------------------ reading
 
     def poll(self, timeout_s: float | None = 0.0) -> ReceivedMessage | None:
-        """The next message; None when none came in time (None: for ever) or the consumer was closed."""
+        """The next message; None when none arrived in time (`None` waits forever) or the consumer was closed."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             message = self._take()
@@ -179,7 +180,7 @@ class Consumer:
             if left_s is not None and left_s <= 0:
                 return None
             self._wait.arm()
-            # Whatever came before arming is found here; whatever comes from now on wakes.
+            # A message that arrived before arming is found here; a later one wakes this thread.
             if not self._has_more() and not self._closed:
                 self._wait.wait(left_s)
 
@@ -191,7 +192,7 @@ class Consumer:
         try:
             with self._lock:
                 message = None if self._closed else self._take_in_turn()
-            self._tell_moves()
+            self._report_moves()
             return message
         except StoreClosed:
             if self._closed:
@@ -224,7 +225,7 @@ class Consumer:
             return True
 
     def _find_queues(self) -> bool:
-        """Take in queues that are new; whether there were any."""
+        """Add new queues. Returns whether there were any."""
         found = False
         for topic in self._topics:
             mine = self._ids_of(topic)
@@ -252,7 +253,7 @@ class Consumer:
         self._turns.append(queue)
 
     def _first_offset(self, topic: str, queue_id: int) -> int:
-        """Where to begin in a queue; one that came after the group did is read from its beginning."""
+        """Where to begin in a queue; a queue that is newer than the group is read from its beginning."""
         begin = "earliest" if self._is_known or topic != self.topic else self._begin
         return self._offset_of(begin, topic, queue_id)
 
@@ -265,17 +266,17 @@ class Consumer:
     def _note_move(self, move: OffsetMove) -> None:
         self.moves.append(move)
         if self._store.config.offset_moved_event and not self._store.read_only:
-            self._untold.append(move)
+            self._unreported.append(move)
 
-    def _tell_moves(self) -> None:
+    def _report_moves(self) -> None:
         """Put the events, without the lock: a put may wait for a listener that polls this consumer."""
-        while self._untold:
-            put_offset_moved(self._store, self.group, self._untold.popleft())
+        while self._unreported:
+            put_offset_moved(self._store, self.group, self._unreported.popleft())
 
-    # ------------------------------------------------------------------ answering
+    # ------------------------------------------------------------------ acknowledging
 
     def acknowledge(self, message: ReceivedMessage) -> None:
-        """The message is done. Its group's offset moves on when all before it are done too."""
+        """The message is done. Its group's offset advances when all messages before it are done too."""
         if not isinstance(message, ReceivedMessage):
             raise InvalidMessage(f"a message that was received is acknowledged, not {type(message).__name__}")
         with self._lock:
@@ -290,10 +291,10 @@ class Consumer:
     ack = acknowledge
 
     def send_back(self, message: ReceivedMessage, delay_level: int = 0, *, check: bool = True) -> Receipt:
-        """The message failed: store it again for a later try, or with the dead letters, and acknowledge it.
+        """The message failed: store it again for a later try, or as a dead letter, and acknowledge it.
 
-        See `flintlog.services.retry.send_back`; a later try needs the service "schedule". It is not acknowledged when
-        it was not stored: `PutFailed` then, or with `check=False` the receipt.
+        See `flintlog.services.retry.send_back`; a later try needs the service "schedule". If it could not be stored, it
+        is not acknowledged: this raises `PutFailed`, or with `check=False` returns the receipt.
         """
         send_back = cast(SendBack, import_module(_RETRY_HOME).send_back)
         receipt = send_back(self._host, self.group, message, delay_level, check=check)
@@ -304,7 +305,7 @@ class Consumer:
     # ------------------------------------------------------------------ position
 
     def positions(self) -> list[QueuePosition]:
-        """How far this is in each queue, its retries among them."""
+        """The position in each queue, including those of retries."""
         committed = self._store.consumer_offsets
         with self._lock:
             self._find_queues()
@@ -319,13 +320,13 @@ class Consumer:
             ]
 
     def lag(self) -> int:
-        """How many messages are visible and not acknowledged, wanted or not."""
+        """The number of visible messages that are not acknowledged, including those that the filter rejects."""
         return sum(max(0, place.max_offset - place.committed) for place in self.positions())
 
     def reset(self, place: str | int) -> None:
-        """Go on at another place in all queues of the topic: "earliest", "latest", or a time in milliseconds.
+        """Continue at another place in all queues of the topic: "earliest", "latest", or a time in milliseconds.
 
-        What is handed out now can no longer be acknowledged.
+        Messages that were returned before can no longer be acknowledged.
         """
         _check_place(place)
         with self._lock:
@@ -336,7 +337,7 @@ class Consumer:
         self._keep_position()
 
     def seek(self, queue_id: int, offset: int) -> None:
-        """Go on at an offset of one queue of the topic, or as near to it as the queue has messages."""
+        """Continue at an offset of one queue of the topic, or as near to it as the queue has messages."""
         check_queue(self.topic, queue_id)
         check_offset("a queue offset", offset)
         with self._lock:
@@ -349,7 +350,7 @@ class Consumer:
         self._keep_position()
 
     def rewind(self) -> None:
-        """Give everything again that was handed out and not acknowledged."""
+        """Return all messages again that are not acknowledged."""
         with self._lock:
             for queue in self._turns:
                 queue.seek(queue.floor)
@@ -367,7 +368,7 @@ class Consumer:
     # ------------------------------------------------------------------ the end
 
     def close(self) -> None:
-        """End: whoever polls gets None. What was not acknowledged is for the next consumer of the group."""
+        """Close: `poll` returns None from now on. Messages that are not acknowledged remain for the group."""
         self._closed = True
         self._wait.wake()
         for queue in tuple(self._turns):

@@ -1,11 +1,10 @@
-"""One queue as a consumer reads it: what is fetched, what is handed out, what is acknowledged.
+"""The state of one queue in a consumer: what was fetched, returned and acknowledged.
 
-    ── acknowledged ──│─ handed out, some acknowledged ─│─ fetched ─│─ not looked at ──▶
-                    floor                             buffer    next_offset
+    ── acknowledged ──│─ returned, some acknowledged ─│─ fetched ─│─ not read ──▶
+                    floor                           buffer    next_offset
 
-Invariant: `floor` is the lowest offset that was not acknowledged (or, with nothing handed out, the next one to hand
-out), and only it is committed. So after a crash everything that was not acknowledged is given again, and some of what
-was may be.
+Invariant: `floor` is the lowest offset that is not acknowledged (or the next one to return, if all are), and only it is
+committed. So after a crash all messages that were not acknowledged are returned again, and maybe some that were.
 """
 
 from __future__ import annotations
@@ -36,31 +35,31 @@ log = logging.getLogger(__name__)
 
 PAGE_MESSAGES: Final = 32
 _MOST_PAGES: Final = 64
-"""How many pages without a message that is wanted are passed before another queue has its turn."""
+"""Number of pages without a matching message after which another queue has its turn."""
 
 _MOVED: Final = frozenset({GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.NO_MESSAGE_IN_QUEUE})
 
 
 class ReceivedMessage(StoredMessage, gc=False):
-    """A message as its consumer gets it; `source` and `offset` say for which queue it has to be acknowledged."""
+    """A message from a consumer, with the queue and the offset at which it is acknowledged."""
 
     source: tuple[str, int] = ("", 0)
     offset: int = -1
 
     @property
     def topic(self) -> str:
-        """The topic that the message was put to: also when it comes from its group's retry topic."""
+        """The topic that the message was put to, also if this is a retry."""
         stored = self._parts().topic
         return self.properties.get(RETRY_TOPIC, stored) if stored.startswith(RETRY_PREFIX) else stored
 
     @property
     def stored_topic(self) -> str:
-        """The topic that the record carries."""
+        """The topic in the record: for a retry, the group's retry topic."""
         return self._parts().topic
 
 
 class OffsetMove(msgspec.Struct, frozen=True):
-    """A consumer could not go on where it was: messages are gone, damaged, or were never there."""
+    """A consumer skipped or went back, because messages were deleted, are damaged, or never existed."""
 
     topic: str
     queue_id: int
@@ -98,18 +97,18 @@ class ConsumerQueue:
 
     @property
     def floor(self) -> int:
-        """Everything below is acknowledged, was not wanted, or is gone."""
+        """Every message before it was acknowledged, rejected by the filter, or deleted."""
         if self._pending:
             return self._pending[0]
         return self._buffer[0].offset if self._buffer else self.next_offset
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is unacknowledged that no more is handed out."""
+        """Whether so many messages are unacknowledged that no more are returned."""
         return len(self._pending) >= self._most_pending
 
     def take(self) -> ReceivedMessage | None:
-        """The next message, if there is one and it may be handed out."""
+        """The next message, if there is one and the queue is not full."""
         if self.is_full:
             return None
         if not self._buffer and not self._fetch():
@@ -120,7 +119,7 @@ class ConsumerQueue:
         return message
 
     def acknowledge(self, offset: int) -> None:
-        """One message is done; asked twice, or about one that is not handed out, this changes nothing."""
+        """One message is done. Does nothing if it was acknowledged already, or was not returned."""
         if offset not in self._open:
             return
         self._open.remove(offset)
@@ -130,24 +129,24 @@ class ConsumerQueue:
         self.commit()
 
     def commit(self) -> None:
-        """Tell the group's offsets how far this is."""
+        """Commit the floor for the group."""
         self._offsets.advance(self._key, self.source[1], self.floor)
 
     def seek(self, offset: int) -> None:
-        """Go on at an offset; what is handed out now can no longer be acknowledged."""
+        """Continue at an offset; messages that were returned before can no longer be acknowledged."""
         self._buffer.clear()
         self._pending.clear()
         self._open.clear()
         self.next_offset = offset
 
     def has_more(self) -> bool:
-        """Whether there is something to look at, wanted or not."""
+        """Whether there are messages to read, matching or not."""
         return not self.is_full and (bool(self._buffer) or self._store.max_offset(*self.source) != self.next_offset)
 
     # ------------------------------------------------------------------ fetching
 
     def _fetch(self) -> bool:
-        """Look at pages until one has something; whether the buffer has."""
+        """Read pages until one has a matching message. Returns whether the buffer has one."""
         before = self.next_offset
         for _ in range(_MOST_PAGES):
             start = self.next_offset
@@ -158,12 +157,12 @@ class ConsumerQueue:
         return bool(self._buffer)
 
     def _fetch_page(self, start: int) -> bool:
-        """Look at one page; whether it went anywhere."""
+        """Read one page. Returns whether `next_offset` moved."""
         try:
             page = self._store.get(*self.source, start, PAGE_MESSAGES, self._wanted, group=self._group)
         except DamagedRecord as damage:
-            behind = start + 1 if damage.next_queue_offset is None else damage.next_queue_offset
-            self._move(start, behind, str(damage))
+            following = start + 1 if damage.next_queue_offset is None else damage.next_queue_offset
+            self._move(start, following, str(damage))
             return True
         if page.status in _MOVED and page.next_offset != start:
             self._move(start, self._corrected(page), page.status.name)
@@ -173,12 +172,12 @@ class ConsumerQueue:
         return page.next_offset != start
 
     def _corrected(self, page: Page) -> int:
-        """Where to go on. A queue that ends before the offset was deleted and made anew: all of it is unread.
+        """Where to continue. A queue that ends before the offset was deleted and created again, so all of it is unread.
 
-        (RocketMQ goes on at its end. A read-only store may just not see yet what its writer's groups have consumed.)
+        (RocketMQ continues at its end. So does a read-only store, which may not see yet what its writer's groups read.)
         """
-        is_anew = page.status is GetStatus.OFFSET_OVERFLOW_BADLY and not self._store.read_only
-        return page.min_offset if is_anew else page.next_offset
+        is_new = page.status is GetStatus.OFFSET_OVERFLOW_BADLY and not self._store.read_only
+        return page.min_offset if is_new else page.next_offset
 
     def _move(self, requested: int, offset: int, reason: str) -> None:
         topic, queue_id = self.source
@@ -191,7 +190,7 @@ class ConsumerQueue:
 
     def _receive(self, page: Page, start: int) -> list[ReceivedMessage]:
         messages = page.messages
-        # With as many messages as offsets, each message's offset is known without looking into it.
+        # If there are as many messages as offsets, the offsets are known without parsing the messages.
         offsets = (
             list(range(start, page.next_offset))
             if page.next_offset - start == len(messages)
@@ -202,13 +201,13 @@ class ConsumerQueue:
             for message, offset in zip(messages, offsets, strict=True)
         ]
         if isinstance(self._wanted, TagFilter):
-            # The store compares only hashes of tags and leaves the text to the consumer.
+            # The store compares only hashes of tags; the consumer compares the text.
             return [message for message in received if self._wanted.matches_text(message.tags)]
         return received
 
 
 def offset_in(message: StoredMessage, topic: str) -> int:
-    """The offset of a message in a queue of this topic: its own, its batch's, or that of a queue it was sent to too."""
+    """The offset of a message in a queue of this topic: its own, its batch's, or that in a light queue."""
     properties = message.properties
     if message.topic == topic:
         return int(properties.get(INNER_BASE, message.queue_offset))

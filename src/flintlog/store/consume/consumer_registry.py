@@ -1,7 +1,7 @@
-"""The consumers of one store: who reads which queues for which group.
+"""The open consumers of one store.
 
-Invariant: a queue of a group has one consumer at a time. What is committed for it is the lowest offset that was not
-acknowledged, and two who each know half of what is handed out would commit past each other's unfinished messages.
+Invariant: a queue of a group has one consumer at a time. A consumer commits the lowest offset that it has not
+acknowledged; two consumers of one queue would commit past each other's unacknowledged messages.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Consumers:
         retries: bool,
         max_unacknowledged: int,
     ) -> Consumer:
-        """A consumer that reads nothing that another one of its group reads; else `InvalidConfig`."""
+        """Open a consumer; `InvalidConfig` if another one of its group reads one of its queues."""
         consumer = Consumer(
             self._host, group, topic, filter, queue_ids, start, timeout_s, retries, max_unacknowledged, self._forget
         )
@@ -55,7 +55,7 @@ class Consumers:
                 self._open.remove(consumer)
 
     def close(self) -> None:
-        """End them all: whoever polls gets None."""
+        """Close all consumers."""
         with self._lock:
             left = list(self._open)
         for consumer in left:

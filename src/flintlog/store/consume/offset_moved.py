@@ -1,12 +1,12 @@
-"""The message by which RocketMQ tells that a consumer's offset had to be corrected.
+"""The message with which RocketMQ reports that a consumer's offset was corrected.
 
     topic OFFSET_MOVED_EVENT, queue 0, tag and key: the group
 
     {"consumerGroup":"billing","messageQueue":{"brokerName":"…","queueId":3,"topic":"orders"},
      "offsetNew":9,"offsetRequest":5}                                                            one line
 
-Brokers up to 4.x put it at each such pull; 5.5.0 has the code still and calls it nowhere. Here it is put when
-`offset_moved_event` says so.
+Brokers up to 4.x put it at each such pull; 5.5.0 still has the code, but never calls it. Here the option
+`offset_moved_event` turns it on.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def encode_offset_moved(group: str, move: OffsetMove, broker_name: str) -> bytes
 
 
 def put_offset_moved(store: Store, group: str, move: OffsetMove) -> None:
-    """Put the event; that it cannot be put does not stop the consumer."""
+    """Put the event. A failure is only logged, so that the consumer continues."""
     message = Message(
         OFFSET_MOVED_EVENT,
-        # A broker's name is its host's, unless it is given another.
+        # A broker's name is by default its host's.
         encode_offset_moved(group, move, platform.node()),
         tags=group,
         keys=[group],

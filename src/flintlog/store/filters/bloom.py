@@ -1,9 +1,9 @@
-"""Bloom filters over consumer groups: which filters a message passes, as bits in the queue's extension.
+"""Bloom filters over consumer groups: the filters that a message passes, as bits in the queue's extension.
 
-While a message is dispatched, its properties are tried against the SQL filter of every group that subscribed to
-the topic; each group whose filter passes sets its bits. Reading for that group can then skip an entry whose bits
-are not all set, without touching the log. All filters share one size, by the allowed rate of false hits and the
-number of groups:
+When a message is dispatched, its properties are checked against the SQL filter of every group that subscribed to the
+topic, and each group whose filter passes sets its bits. A reader of that group can then skip an entry whose bits are
+not all set, without reading the log. All filters have one size, which follows from the allowed rate of false positives
+and the number of groups:
 
     bits per group  k = ceil(log_0.5 rate)
     bits in all     m = ceil(groups · log2(1 / rate) · log2 e), rounded up to whole bytes
@@ -29,7 +29,7 @@ _C2 = 0x4CF5_AD43_2745_937F
 
 
 class BloomFilter:
-    """The size of the bit maps of a store, and where a group's bits lie.
+    """The size of a store's bitmaps, and the positions of a group's bits.
 
     >>> BloomFilter(20, 64).positions("g1#T")
     (61, 89, 117)
@@ -55,7 +55,7 @@ class BloomFilter:
 
     def _position(self, combined: int) -> int:
         combined &= _MASK_32
-        # A number that is negative as a Java int is inverted
+        # Java inverts a number that is negative as an int
         return (combined ^ _MASK_32 if combined & 0x8000_0000 else combined) % self.bit_count
 
 
@@ -65,10 +65,10 @@ def _log(base: float, number: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """The SQL filter of one consumer group, with its bits: a filter that needs to read fewer messages.
+    """The SQL filter of one consumer group, with its bits, so that it reads fewer messages.
 
-    A message stored before the filter was there (`born_timestamp`) was not tried against it, and a bit map of
-    another size was made with other settings: both are let through to the second question.
+    A message that was stored before the filter existed (`born_timestamp`) was not checked against it, and a bitmap of
+    another size was made with other settings. The entries of both pass, and the message itself is checked.
     """
 
     condition: Sql92
@@ -82,7 +82,7 @@ class GroupFilter:
         return GroupFilter(condition, bloom.positions(f"{group}#{topic}"), bloom.bit_count, born_timestamp)
 
     def matches_entry(self, tags_code: int | None, ext: Extension | None) -> bool:
-        """False only for a message that was tried and did not pass."""
+        """False only for a message that was checked at dispatch and did not pass."""
         if ext is None or ext.store_timestamp <= self.born_timestamp:
             return True
         bitmap = ext.bitmap
@@ -101,7 +101,7 @@ class _Properties:
 
 
 def filter_bitmap(bloom: BloomFilter, filters: Iterable[GroupFilter], properties: Mapping[str, str]) -> bytes:
-    """The bit map of a message: the bits of every filter that it passes."""
+    """The bitmap of a message: the bits of every filter that it passes."""
     bitmap = bytearray(bloom.bit_count // 8)
     message = _Properties(properties)
     for group_filter in filters:

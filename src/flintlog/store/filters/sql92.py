@@ -12,8 +12,8 @@
 
 A condition is true, false or unknown; a message passes only if it is true. NOT binds tighter than `=`, so
 `NOT a = 1` means `(NOT a) = 1`. Like RocketMQ, the parser stops at the first word that cannot continue a
-complete condition and ignores the rest (`ignored` says what that was); `strict=True` makes that an error.
-The parser turns each rule directly into closures; how values compare is said in `sql92_values`.
+complete condition and ignores the rest (`ignored` is that text); `strict=True` makes it an error.
+The parser turns each rule directly into closures; `sql92_values` compares values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from flintlog.store.filters.sql92_values import Evaluate, Incomparable, Truth, V
 from flintlog.store.filters.tags import Extension, HasProperties
 
 MAX_DEPTH = 64
-"""How deep conditions may nest, the innermost comparison included, and how long a chain like `a = b = c` may be."""
+"""Maximum depth of nested conditions, including the innermost comparison, and length of a chain like `a = b = c`."""
 
 _ORDERS: dict[str, Callable[[int, int], bool]] = {
     ">": operator.gt,
@@ -59,7 +59,7 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A part of the expression: its value by the message, and what is known before there is a message."""
+    """A part of the expression: how to evaluate it, and its value if that does not depend on the message."""
 
     kind: _Kind
     position: int
@@ -89,7 +89,7 @@ class Sql92:
                     f"{parser.token.text!r} cannot follow a complete condition", offset=parser.token.position
                 )
         except InvalidFilter as error:
-            error.expression = expression  # so that it can show the place
+            error.expression = expression  # so that the error can show the position
             raise
         self.expression = expression
 
@@ -110,11 +110,11 @@ class Sql92:
             raise InvalidFilter(f"{self.expression!r} cannot be answered: {error}") from error
 
     def matches_entry(self, tags_code: int | None, ext: Extension | None = None) -> bool:
-        """A queue entry knows no properties, so it never rules a message out."""
+        """Always true: a queue entry has no properties."""
         return True
 
     def matches_message(self, stored: HasProperties) -> bool:
-        """Only a condition that is exactly true passes; one that cannot be answered does not."""
+        """Whether the condition is true; unknown and incomparable do not match."""
         try:
             return self._condition(stored.properties) is True
         except Incomparable:
@@ -122,7 +122,7 @@ class Sql92:
 
 
 class _Parser:
-    """Recursive descent, one word ahead; `token` is the word to come."""
+    """A recursive descent parser with one word of lookahead, `token`."""
 
     def __init__(self, expression: str) -> None:
         if not isinstance(expression, str):
@@ -276,7 +276,7 @@ def _number(token: Token) -> int | float:
         return int(whole)
     fraction = float(token.text)
     if fraction == 0 or math.isinf(fraction):
-        # Java refuses every double below the least positive one, and so zero
+        # Java refuses every double below the smallest positive one, and so also zero
         raise InvalidFilter(
             f"{token.text} is out of the range of a double", offset=token.position, advice="write 0 for zero"
         )
@@ -321,7 +321,7 @@ def _equal(left: _Node, right: _Node) -> Truth:
 
 
 def _property_is(name: str, text: Value) -> Truth:
-    """The commonest filter of all, without the general way of comparing."""
+    """A property and a text: the most common filter, without the general comparison."""
 
     def evaluate(properties: Mapping[str, str]) -> bool | None:
         value = properties.get(name)
@@ -340,7 +340,7 @@ def _ordered(symbol: str, left: _Node, right: _Node) -> Truth:
 
     def evaluate(properties: Mapping[str, str]) -> bool | None:
         value = first(properties)
-        if value is None:  # without asking the right side, which might not be comparable in itself
+        if value is None:  # without evaluating the right side, which may raise `Incomparable`
             return None
         sign = order(value, second(properties))
         return None if sign is None else holds(sign, 0)
@@ -349,7 +349,7 @@ def _ordered(symbol: str, left: _Node, right: _Node) -> Truth:
 
 
 def _property_exceeds(symbol: str, name: str, number: int) -> Truth:
-    """A property and a whole number, without the general way of comparing."""
+    """A property and a whole number, without the general comparison."""
     holds, parse_whole = _ORDERS[symbol], values.parse_whole
 
     def evaluate(properties: Mapping[str, str]) -> bool | None:
@@ -372,8 +372,8 @@ def _among(node: _Node, texts: frozenset[str]) -> Truth:
 
 
 def _text_test(word: str, node: _Node, part: str, inverted: bool) -> Truth:
-    """False for what is no text and for an empty part, in the NOT form too."""
-    if part == "":  # then not even a value that cannot be compared matters
+    """False if the value is no text or the part is empty, also with NOT."""
+    if part == "":  # without evaluating the operand, which may raise `Incomparable`
         return lambda properties: False
     holds, operand = _TEXT_TESTS[word], node.evaluate
 

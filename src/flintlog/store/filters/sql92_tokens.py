@@ -8,7 +8,7 @@
     symbol      = <> > >= < <= ( , ) + -
 
 Between words: blanks, tabs, line ends, form feeds, `/* comments */`, and `-- comments` that a line end closes.
-Words are read one at a time: text behind the last word that is looked at need not consist of words.
+Words are read one at a time, so text after the last word that the parser needs is not checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEYWORDS = frozenset(
 )
 
 _SKIPPED = re.compile(r"(?:[ \t\n\r\f]|--[^\n\r]*[\n\r]|/\*(?s:.*?)\*/)*")
-# A fraction stands before a whole number, because the longest word wins
+# Fraction before whole number, because the longest word wins
 _WORD = re.compile(
     r"(?P<fraction>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)"
     r"|(?P<whole>0|[1-9][0-9]*[lL]?)"
@@ -43,7 +43,7 @@ class Token:
 
 
 def read_token(expression: str, position: int) -> Token:
-    """The first word at or after `position`; of kind "end" behind the last one."""
+    """The first word at or after `position`; of kind "end" after the last one."""
     skipped = _SKIPPED.match(expression, position)
     start = position if skipped is None else skipped.end()
     if start == len(expression):

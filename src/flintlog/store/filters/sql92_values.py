@@ -1,7 +1,7 @@
 """The values of a filter expression, and how Java compares them.
 
-A property is always text, a literal is text, a whole number, a fraction or a truth value, and a missing
-property is `None`. Comparing two different kinds converts one of them:
+A property is always text. A literal is text, a whole number, a fraction or a truth value. A missing property is `None`.
+Comparing two different kinds converts one of them:
 
     text with whole number    the text is read as Java reads an int or a long, whichever the number is
     text with fraction        the text is read as Java reads a double
@@ -10,9 +10,8 @@ property is `None`. Comparing two different kinds converts one of them:
     whole number, fraction    both as double
     truth value with text     not possible
 
-A value that cannot be converted raises `Incomparable`; a filter takes that as "does not match".
-A whole number from the expression is an int for Java if it lies within 31 bits, and then a property beyond
-that range cannot be compared with it.
+A value that cannot be converted raises `Incomparable`, and the filter does not match. A whole number in the expression
+is an int for Java if it fits 31 bits; a property beyond that range cannot be compared with it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ _FRACTION = re.compile(
     r"|(?P<hexadecimal>0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
     r"|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
 )
-# String.trim: everything up to and including the space
 _LAST_BMP_LETTER = "\uffff"
 
 
@@ -48,7 +46,7 @@ def parse_whole(text: str, like: int) -> int:
     """`text` as the Java type of the number `like`: Integer.valueOf or Long.valueOf."""
     if len(text) <= 9 and text.isascii() and text.isdigit():  # the usual case, without the expression below
         return int(text)
-    # Java looks at UTF-16 units, so it knows the digits of every script, but only those that are one unit
+    # Java reads UTF-16 units: it accepts the digits of every script, but only those of one unit
     if _WHOLE.fullmatch(text) is None or max(text) > _LAST_BMP_LETTER:
         raise Incomparable(f"{text!r} is not a whole number")
     try:
@@ -147,29 +145,23 @@ def truth_of(value: Value) -> bool | None:
 
 def all_of(terms: list[Truth]) -> Truth:
     """AND in three values, from left to right, until one is false."""
-
-    def evaluate(properties: Mapping[str, str]) -> bool | None:
-        result: bool | None = True
-        for term in terms:
-            value = term(properties)
-            if value is False:
-                return False
-            if value is None:
-                result = None
-        return result
-
-    return evaluate
+    return _first_decisive(terms, decisive=False)
 
 
 def any_of(terms: list[Truth]) -> Truth:
     """OR in three values, from left to right, until one is true."""
+    return _first_decisive(terms, decisive=True)
+
+
+def _first_decisive(terms: list[Truth], *, decisive: bool) -> Truth:
+    """The decisive value if a term has it, else unknown if a term is unknown, else the other value."""
 
     def evaluate(properties: Mapping[str, str]) -> bool | None:
-        result: bool | None = False
+        result: bool | None = not decisive
         for term in terms:
             value = term(properties)
-            if value is True:
-                return True
+            if value is decisive:
+                return decisive
             if value is None:
                 result = None
         return result

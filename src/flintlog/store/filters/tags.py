@@ -1,9 +1,9 @@
-"""Which messages of a queue a reader wants.
+"""Filters: which messages of a queue a reader gets. A filter by tags is here, one by SQL in `sql92.py`.
 
-RocketMQ asks a filter twice: about the queue entry, which carries only the hash of the tags and is there
-without reading the log, and about the message itself. A filter by tags answers the first question; two tags
-may share a hash, and like RocketMQ's store it leaves the comparison of the text to the consumer. A filter by
-SQL answers the second. Any object with the two methods of `MessageFilter` is a filter.
+RocketMQ asks a filter twice: about the queue entry, which has only a hash of the tags but needs no read of the log, and
+about the message itself. A tag filter answers the first question. Two tags may share a hash; as in RocketMQ, the store
+leaves the comparison of the text to the consumer. An SQL filter answers the second question. Any object with the two
+methods of `MessageFilter` is a filter.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ from typing import Protocol, runtime_checkable
 from flintlog.errors import InvalidFilter
 from flintlog.format.java import TRIMMED, string_hash
 
-# String.trim: everything up to and including the space, and nothing that only Unicode calls a space
-
 
 class HasProperties(Protocol):
-    """What a filter looks at in a stored message."""
+    """The part of a stored message that a filter reads."""
 
     @property
     def properties(self) -> Mapping[str, str]: ...
 
 
 class Extension(Protocol):
-    """What a filter looks at in the extension of a queue entry, where there is one."""
+    """The parts of a queue entry's extension that a filter reads."""
 
     @property
     def store_timestamp(self) -> int: ...
@@ -36,17 +34,17 @@ class Extension(Protocol):
 
 @runtime_checkable
 class MessageFilter(Protocol):
-    """RocketMQ's two questions. An entry that may match must be let through; a message is judged for good."""
+    """RocketMQ's two questions. An entry that may match must pass; the answer about a message is final."""
 
     def matches_entry(self, tags_code: int | None, ext: Extension | None) -> bool:
-        """False only if the message cannot match; the tags code is None when its extension is lost."""
+        """False only if the message cannot match. The tags code is None when its extension is lost."""
 
     def matches_message(self, stored: HasProperties) -> bool:
         """Whether the message is wanted."""
 
 
 class TagFilter:
-    """Tags separated by `||`, of which a message must carry one; `*`, or nothing, stands for all messages.
+    """Tags separated by `||`, of which a message must have one; `*`, or nothing, stands for all messages.
 
     >>> sorted(TagFilter("paid || shipped").tags)
     ['paid', 'shipped']
@@ -71,17 +69,17 @@ class TagFilter:
         return hash((self.codes, self.tags))
 
     def matches_entry(self, tags_code: int | None, ext: Extension | None = None) -> bool:
-        """By the lower 32 bits of the tags code; a missing code may be any."""
+        """Compares the lower 32 bits of the tags code; a missing code passes."""
         if self.codes is None or tags_code is None:
             return True
         return ((tags_code + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000 in self.codes
 
     def matches_message(self, stored: HasProperties) -> bool:
-        """The store does not compare the text of tags; see `matches_text`."""
+        """Always true: the store does not compare the text of tags; see `matches_text`."""
         return True
 
     def matches_text(self, tags: str | None) -> bool:
-        """The consumer's own check, against tags that share a hash."""
+        """The consumer's check, which sorts out tags that share a hash."""
         return self.codes is None or tags in self.tags
 
 
@@ -101,7 +99,7 @@ MATCH_ALL = TagFilter("*")
 
 
 def as_filter(value: str | MessageFilter | None) -> MessageFilter:
-    """The filter that a caller means: tags as a text, any filter object, or all messages by None."""
+    """The filter of a caller's argument: tags as a text, a filter object, or None for all messages."""
     if value is None:
         return MATCH_ALL
     if isinstance(value, str):

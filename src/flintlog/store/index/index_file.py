@@ -1,7 +1,7 @@
-"""One index file, mapped: keys in, physical offsets out. The bytes are described in `format/index_file.py`.
+"""One mapped index file, from keys to physical offsets. `format/index_file.py` describes the bytes.
 
-Invariant: all state is in the file's own header and slots, so the kernel's lane, `put` and a reader of the
-bytes agree at any time. An entry is reachable only after it is complete.
+Invariant: all state is in the file's own header and slots, so the kernel's lane, `put` and a reader of the bytes always
+agree. An entry is reachable only after it is complete.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _MS_PER_S = 1000
 
 
 class IndexFile:
-    """One file of the index. Written by the dispatching thread; read by any."""
+    """One file of the index. The dispatching thread writes it; any thread may read it."""
 
     def __init__(self, path: Path, layout: IndexLayout, medium: Medium, raw: RawFile | None = None) -> None:
-        """`raw` is the file when it was just created; otherwise it is opened when first looked at."""
+        """`raw` is a file that was just created; without it the file is opened at the first access."""
         self.path = path
         self.layout = layout
         self._medium = medium
@@ -41,12 +41,12 @@ class IndexFile:
 
     @property
     def name(self) -> str:
-        """When it was created, yyyyMMddHHmmssSSS."""
+        """The time of creation, yyyyMMddHHmmssSSS."""
         return self.path.name
 
     @property
     def header(self) -> IndexHeader:
-        """The header as it stands now."""
+        """The current header."""
         return parse_index_header(self._file().buffer)
 
     @property
@@ -61,13 +61,13 @@ class IndexFile:
     def _file(self, writable: bool = False) -> RawFile:
         raw = self._raw
         if raw is None or (writable and not self._is_writable):
-            # The old map is not closed: a query may be in it. It goes with the last one who uses it.
+            # The old map is not closed, because a query may be reading it. It is freed with its last user.
             raw = self._raw = self._medium.open(self.path, writable)
             self._is_writable = writable
         return raw
 
     def start_after(self, previous: IndexHeader) -> None:
-        """Begin where the file before ended; the first key overwrites the begin, but is timed against this."""
+        """Begin where the previous file ended. The first key's time is relative to that, then replaces it."""
         self._set_header(_after(previous))
 
     def _set_header(self, header: IndexHeader) -> None:
@@ -83,17 +83,19 @@ class IndexFile:
     def collect(
         self, found: list[int], key_hash: int, max_count: int, begin: int, end: int, below: int | None = None
     ) -> None:
-        """Append the offsets of a key hash and time, newest first, until there are `max_count`; only those before
-        `below`, if that is given."""
+        """Append the offsets of a key hash and time, newest first, until there are `max_count`.
+
+        With `below`, only offsets before that.
+        """
         buffer = self._file().buffer
         header = parse_index_header(buffer)
-        # One bit of a record's store time can set the begin before 1970: then no time of the file can be told.
+        # A damaged store time can put the begin before 1970. Then the times of all entries are unknown.
         is_timed = header.begin_timestamp >= 0
         if is_timed and not _overlaps(header, begin, end):
             return
         count = header.next_entry
         number = parse_slot(buffer, self.layout, self.layout.slot_of(key_hash))
-        for _ in range(count):  # a damaged chain may run in a circle
+        for _ in range(count):  # a damaged chain may be a cycle
             if not 0 < number <= count or count <= 1 or len(found) >= max_count or number >= self.layout.index_count:
                 return
             entry = parse_index_entry(buffer, self.layout, number)
@@ -107,7 +109,7 @@ class IndexFile:
             number = entry.previous_entry
 
     def count_below(self, physical_offset: int) -> int:
-        """The index count that the file had before the record at this offset was indexed."""
+        """The index count from before the record at this offset was indexed."""
         buffer = self._file().buffer
         count = min(parse_index_header(buffer).next_entry, self.layout.index_count)
         while count > 1 and parse_index_entry(buffer, self.layout, count - 1).physical_offset >= physical_offset:
@@ -121,10 +123,10 @@ class IndexFile:
         return parse_index_entry(self._file().buffer, self.layout, count - 1).physical_offset
 
     def roll_back(self, count: int, end_timestamp: int, previous: IndexHeader | None) -> None:
-        """Take the newest keys out until the index count is `count`, leaving the bytes as if they had never come.
+        """Remove the newest keys until the index count is `count`. The bytes are then as if they had not been added.
 
-        `end_timestamp` is the store time of the newest record left (an entry keeps only seconds); `previous`
-        the header of the file before, whose end this file started with.
+        `end_timestamp` is the store time of the newest record that stays (an entry has only seconds); `previous` is the
+        header of the previous file, with whose end this file began.
         """
         buffer = self.buffer
         header = parse_index_header(buffer)
@@ -146,7 +148,7 @@ class IndexFile:
         self._set_header(IndexHeader(*begin, used, count))
 
     def flush(self) -> None:
-        """Make the file durable; one without keys says from now on that its next entry is the first."""
+        """Make the file durable. As in RocketMQ, the header of a file without keys gets the count 1."""
         if not self._is_writable:
             return
         header = self.header
@@ -157,13 +159,13 @@ class IndexFile:
         self._file(writable=True).sync()
 
     def close(self) -> None:
-        """Unmap; it comes back when someone looks at it."""
+        """Unmap the file. The next access maps it again."""
         raw, self._raw, self._is_writable = self._raw, None, False
         if raw is not None:
             raw.close()
 
     def delete(self) -> None:
-        """Unlink; the map goes with the last query that is in it."""
+        """Delete the file. Queries that are reading it keep its map."""
         self.is_deleted = True
         self._medium.remove(self.path)
 
@@ -173,6 +175,6 @@ def _after(previous: IndexHeader) -> IndexHeader:
 
 
 def _overlaps(header: IndexHeader, begin: int, end: int) -> bool:
-    """Whether any message of the file may be of this time."""
+    """Whether the file may have messages of this time."""
     first, last = header.begin_timestamp, header.end_timestamp
     return (begin < first and end > last) or first <= begin <= last or first <= end <= last

@@ -1,13 +1,12 @@
-"""The message index: from a key of a topic to the messages that carry it.
+"""The message index: from a key of a topic to the messages that have it.
 
-Files are filled one after another; each has room for a fixed number of keys. A full file is made durable
-before the next one is made, and the checkpoint then remembers its end time. After a crash a file is believed if it
-does not reach beyond that time and a later file has keys: time alone does not tell two files that were filled
-within one millisecond apart. The others are thrown away and built again from the log.
+Files are filled one after another; each has room for a fixed number of keys. A full file is made durable before the
+next one is created, and the checkpoint then records its end time. After a crash a file is believed if it does not reach
+beyond that time and a later file has keys; the time alone could not distinguish two files that were filled within one
+millisecond. The other files are deleted and built again from the log.
 
-Invariant: files are sorted by name (their time of creation, always growing), only the last takes keys, and
-keys come in the log's order. Key texts are not stored: an offset that is found may be that
-of a message of another key with the same hash.
+Invariant: files are sorted by name (their time of creation, always growing), only the last one gets keys, and keys are
+in log order. Key texts are not stored: an offset that is found may belong to another key with the same hash.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from flintlog.derive.index_plan import count_believed, name_after
 from flintlog.disk.media.medium import FileInfo, Medium
@@ -28,20 +27,12 @@ from flintlog.store.index.index_file import IndexFile
 MAX_QUERY_COUNT: Final = 64
 
 
-class IndexAnswer(NamedTuple):
-    """What a query found, newest first, and how far the index goes."""
-
-    physical_offsets: list[int]
-    last_update_timestamp: int
-    last_update_offset: int
-
-
 def _run_now(task: Callable[[], None]) -> None:
     task()
 
 
 class IndexService:
-    """All index files of a store. `put`, `roll`, `truncate` belong to the dispatching thread; any may query."""
+    """All index files of a store. Only the dispatching thread calls `put`, `roll`, `truncate`; any may query."""
 
     def __init__(
         self,
@@ -55,8 +46,7 @@ class IndexService:
         max_query_count: int = MAX_QUERY_COUNT,
         read_only: bool = False,
     ) -> None:
-        """`on_full` gets the end time of each file that was filled and flushed; `run` runs that flush,
-        at once unless given: it may hand it to a thread."""
+        """`on_full` gets the end time of each file that was filled and flushed. `run` runs that flush."""
         self.directory = directory
         self.layout = layout
         self.max_query_count = max_query_count
@@ -81,19 +71,19 @@ class IndexService:
 
     @property
     def last_header(self) -> IndexHeader:
-        """How far the index goes; zeros when there is none."""
+        """The header of the last file; zeros when there is none."""
         files = self._files
         return files[-1].header if files else IndexHeader()
 
     def load(
-        self, last_exit_ok: bool, index_safe_timestamp: int, vouch_to: Callable[[int], None] | None = None
+        self, last_exit_ok: bool, index_safe_timestamp: int, lower_safe_time: Callable[[int], None] | None = None
     ) -> list[str]:
-        """Find the files; after a crash, drop those that reach beyond the time known to be safe. Their names.
+        """Find the files; after a crash, delete those that reach beyond the safe time. Returns their names.
 
-        Before that `vouch_to` is called with the time up to which the files that are kept reach.
+        Before a deletion, `lower_safe_time` is called with the end time of the last file that is kept.
         """
         found = self._listed()
-        empty = [info for info in found if info.size == 0]  # a crash while a file was made
+        empty = [info for info in found if info.size == 0]  # from a crash while a file was created
         for info in found:
             self._check_size(info)
         files = [IndexFile(self.directory / info.name, self.layout, self._medium) for info in found if info.size]
@@ -102,18 +92,18 @@ class IndexService:
         if not self.read_only:
             for info in empty:
                 self._medium.remove(self.directory / info.name)
-            if unsafe and vouch_to is not None:
-                vouch_to(files[believed - 1].header.end_timestamp if believed else 0)
+            if unsafe and lower_safe_time is not None:
+                lower_safe_time(files[believed - 1].header.end_timestamp if believed else 0)
             for file in unsafe:
                 file.delete()
             if unsafe:
-                # The last file that is left will be changed: one that came back behind it would vouch for it.
+                # The last kept file will change. If a deleted later file reappeared, that would be believed unchanged.
                 self._medium.sync_directory(self.directory)
         self._files = tuple(file for file in files if file not in unsafe)
         return [file.name for file in unsafe]
 
     def take_over(self) -> None:
-        """Make durable what was found: a process that was killed leaves bytes and names that are only in memory."""
+        """Make the files durable: a killed process may have left bytes and names that are only in memory."""
         for file in self._files:
             self._medium.sync(file.path)
         if self._files:
@@ -128,7 +118,7 @@ class IndexService:
             )
 
     def put(self, hashes: Iterable[int], physical_offset: int, store_timestamp: int) -> bool:
-        """Index the keys of one record; False when no file could be made."""
+        """Index the keys of one record; False when no file could be created."""
         if physical_offset < self.last_header.end_physical_offset:
             return True
         for key_hash in hashes:
@@ -144,15 +134,15 @@ class IndexService:
         return self._files[-1] if self.roll() else None
 
     def lane_buffer(self) -> tuple[memoryview | None, int, int]:
-        """What a lane's `set_index` takes: the file that has room, if there is one."""
+        """The arguments of a lane's `set_index`: the file that has room, if there is one."""
         files = self._files
         buffer = files[-1].buffer if files and not files[-1].is_full and not self.read_only else None
         return buffer, self.layout.slot_count, self.layout.index_count
 
     def roll(self) -> bool:
-        """Make sure that the last file has room; False when none could be made (`create_failure` says why).
+        """Make sure that the last file has room; False when none could be created (`create_failure` is the reason).
 
-        Raises when the full file could not be made durable: then it is not left behind.
+        Raises when the full file could not be made durable. Then no next file is created.
         """
         if self.read_only:
             raise StoreClosed("the index was opened read-only", path=self.directory)
@@ -160,7 +150,7 @@ class IndexService:
         if full is not None and not full.is_full:
             return True
         if full is not None:
-            self._run(lambda: self._seal(full))  # before the next file is there: it says that this one is whole
+            self._run(lambda: self._seal(full))  # first, because the next file's existence proves that this is whole
         path = self.directory / self._next_name()
         try:
             self._medium.make_directories(self.directory)
@@ -176,7 +166,7 @@ class IndexService:
             with self._lock:
                 self._files = (*self._files, file)
         except BaseException:
-            # A signal's handler raised: a file that no list has would be in the way of the next one.
+            # A signal handler may raise here. A file that is not in the list would block the next one.
             if all(each.path != path for each in self._files):
                 self._medium.remove(path)
             raise
@@ -188,34 +178,32 @@ class IndexService:
             self._on_full(full.header.end_timestamp)
 
     def _next_name(self) -> str:
-        """The local time of now, or just behind the last file's when the clock has not moved on."""
+        """The local time, or just after the last file's name when the clock has not advanced."""
         name = index_file_name(self._now_ms())
         last = self._files[-1].name if self._files else ""
         return name if name > last else name_after(last)
 
     def query_offsets(
         self, topic: str, key: str, max_count: int, begin: int, end: int, index_type: str | None = None
-    ) -> IndexAnswer:
-        """The offsets under a key and time, newest first. Times are whole seconds from the file's begin."""
-        files = self._files
-        last = files[-1].header if files else IndexHeader()
+    ) -> list[int]:
+        """The offsets of a key and time, newest first. Times are whole seconds from the file's begin."""
         key_hash = index_hash(index_key(topic, key, index_type))
         max_count = min(max_count, self.max_query_count)
         found: list[int] = []
-        for file in reversed(files):
+        for file in reversed(self._files):
             try:
                 file.collect(found, key_hash, max_count, begin, end, self._below)
                 begins_before = 0 <= file.header.begin_timestamp < begin
             except DiskError:
                 if not file.is_deleted:
                     raise
-                break  # expired meanwhile, and so is what is older
+                break  # it expired meanwhile, and so did all older files
             if begins_before or len(found) >= max_count:
                 break
-        return IndexAnswer(found, last.end_timestamp, last.end_physical_offset)
+        return found
 
     def follow(self, name: str, below: int) -> None:
-        """Another process writes the files: up to `name`, and the keys of records before `below`, they count."""
+        """Read files that another process writes: those up to `name`, and keys of records before `below`."""
         known = {file.name: file for file in self._files}
         if name not in known or self._files[-1].name != name:
             names = [info.name for info in self._listed() if info.size]
@@ -227,16 +215,16 @@ class IndexService:
         self._below = below
 
     def stop_following(self) -> None:
-        """The files are this process's again: all that they hold counts."""
+        """This process writes the files again: read all of them."""
         self._below = None
 
     def let_go(self) -> None:
-        """Unmap the files, so that another process may write them; a look maps them again, for reading."""
+        """Unmap the files, so that another process may write them. The next access maps them again, for reading."""
         for file in self._files:
             file.close()
 
     def delete_expired(self, commit_log_min: int) -> int:
-        """Delete leading files, never the last, whose messages the log no longer has; how many."""
+        """Delete the first files, but never the last, whose messages the log no longer has. Returns how many."""
         expired: list[IndexFile] = []
         for file in self._files[:-1]:
             if file.header.end_physical_offset >= commit_log_min:
@@ -246,9 +234,9 @@ class IndexService:
         return len(expired)
 
     def truncate(self, physical_offset: int, store_time_of: Callable[[int], int]) -> None:
-        """Take out the keys of records at or behind an offset; files that get empty go, but for the first.
+        """Remove the keys of records at or after an offset; delete files that get empty, except the first.
 
-        `store_time_of` gives the store time of a record that stays, by its physical offset.
+        `store_time_of` returns the store time of a record that stays, by its physical offset.
         """
         while self._files:
             file = self._files[-1]
@@ -259,7 +247,7 @@ class IndexService:
             self._drop([file])
 
     def roll_back(self, name: str, count: int, store_time_of: Callable[[int], int]) -> None:
-        """Set the index back to a file and its index count, as it was published."""
+        """Roll the index back to a file and its index count, as they were published."""
         while self._files and self._files[-1].name > name:
             self._drop([self._files[-1]])
         if self._files and self._files[-1].name == name:
@@ -272,15 +260,15 @@ class IndexService:
         last = file.last_offset_at(count)
         file.roll_back(count, 0 if last is None else store_time_of(last), previous)
 
-    def _drop(self, gone: Iterable[IndexFile]) -> None:
-        dropped = list(gone)
+    def _drop(self, files: Iterable[IndexFile]) -> None:
+        dropped = list(files)
         with self._lock:
             self._files = tuple(file for file in self._files if file not in dropped)
         for file in dropped:
             file.delete()
 
     def flush(self) -> None:
-        """Make every file durable that was written."""
+        """Make every written file durable."""
         for file in self._files:
             file.flush()
 

@@ -1,8 +1,8 @@
-"""The last index file after power was lost: its published entries are durable, its slots may be ahead of them.
+"""Repair of the last index file after power was lost: its published entries are durable, its slots may be newer.
 
-Entries never change once they are published, but a slot is written again with every key that falls into it. A slot that
-reached the disk while the entry it names did not leads nowhere. So slots are compared with the entries that count, and
-where they do not agree they are made anew from them: the newest entry of each slot is the last that names it.
+Published entries never change, but a slot is rewritten with every key that falls into it. A slot may have reached the
+disk while the entry that it names did not. So slots are compared with the published entries. If they do not agree, all
+slots are built again from the entries: a slot names the newest entry of its hash.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from flintlog.store.index.index_service import IndexService
 
 
 def mend_tail(index: IndexService, count: int, store_time_of: Callable[[int], int]) -> bool:
-    """Make the last file what it was when it had `count` published; whether anything had to be done."""
+    """Restore the last file to its state with `count` published entries. Returns whether it had to be changed."""
     if not index.files:
         return False
     file = index.files[-1]
     _, fault_count, _ = kernel.check_chains(file.buffer, file.layout.slot_count, max(count, 1))
-    is_right = not fault_count and not _has_stray_bytes(file, count)
-    if not is_right:
-        _remake(file, count, store_time_of)
+    is_damaged = bool(fault_count) or _has_stray_bytes(file, count)
+    if is_damaged:
+        _rebuild(file, count, store_time_of)
     file.flush()
-    return not is_right
+    return is_damaged
 
 
 def _has_stray_bytes(file: IndexFile, count: int) -> bool:
@@ -41,12 +41,12 @@ def _has_stray_bytes(file: IndexFile, count: int) -> bool:
     return kernel.written_end(file.buffer, start, file.layout.file_size) > start
 
 
-def _remake(file: IndexFile, count: int, store_time_of: Callable[[int], int]) -> None:
+def _rebuild(file: IndexFile, count: int, store_time_of: Callable[[int], int]) -> None:
     buffer, layout = file.buffer, file.layout
     first_entry = layout.entry_position(0)
     buffer[HEADER_SIZE:first_entry] = bytes(first_entry - HEADER_SIZE)
-    behind = layout.entry_position(max(count, 1))
-    buffer[behind : layout.file_size] = bytes(layout.file_size - behind)
+    end = layout.entry_position(max(count, 1))
+    buffer[end : layout.file_size] = bytes(layout.file_size - end)
     used = 0
     for number in range(1, count):
         entry = parse_index_entry(buffer, layout, number)

@@ -1,7 +1,7 @@
-"""What callers hand in, checked: a wrong argument gets an error that names it, never a bare TypeError.
+"""Checks of callers' arguments: a wrong one raises an error that names it, never a bare TypeError.
 
-The checks of a message's values are the kernel's, on the way into the log. Here are those that would fail before it
-gets there (types that cannot be compared or hashed), and those of questions to a store.
+The kernel checks a message's values when it encodes the record. This module checks types that would fail before that
+(because they cannot be compared or hashed), and the arguments of reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBERS = ("queue_id", "flag", "sys_flag", "reconsume_times", "prepared_transac
 
 
 def check_types(message: Message) -> None:
-    """Raise for a field of the wrong type; what remains wrong the kernel finds."""
+    """Raise for a field of the wrong type. The kernel checks the values."""
     encode_topic(message.topic)
     check_body(message.body)
     for name in _NUMBERS:
@@ -37,7 +37,7 @@ def check_types(message: Message) -> None:
 
 def check_body(body: object) -> None:
     try:
-        memoryview(body)  # type: ignore[arg-type]  # that is the question
+        memoryview(body)  # type: ignore[arg-type]  # the type is what is checked
     except TypeError:
         raise InvalidMessage(f"a body is bytes, not {type(body).__name__}") from None
     except ValueError:
@@ -45,7 +45,7 @@ def check_body(body: object) -> None:
 
 
 def check_batch(messages: Iterable[Message]) -> list[Message]:
-    """The messages of a batch, if they are some."""
+    """The messages of a batch as a list; raises if there are none, or if one cannot be in a batch."""
     if isinstance(messages, (Message, str, bytes)) or not isinstance(messages, Iterable):
         raise InvalidMessage(f"a batch is a sequence of messages, not {type(messages).__name__}")
     batch = list(messages)
@@ -61,7 +61,7 @@ def check_batch(messages: Iterable[Message]) -> list[Message]:
 
 
 def check_encoded_batch(batch: Message) -> int:
-    """How many messages an encoded batch holds, if it is one."""
+    """The number of messages in an encoded batch; raises if it is none."""
     if type(batch) is not Message:
         raise InvalidMessage(f"an encoded batch is a Message, not {type(batch).__name__}")
     check_types(batch)
@@ -95,7 +95,7 @@ def check_count(what: str, count: int) -> None:
 
 
 def check_queue(topic: str, queue_id: int) -> None:
-    """Raise unless a queue could have this name; whether it exists is another question."""
+    """Raise unless a queue could have this topic and id. It need not exist."""
     if not isinstance(topic, str):
         raise InvalidTopic(f"a topic is text, not {type(topic).__name__}")
     if not isinstance(queue_id, int) or not 0 <= queue_id <= INT32_MAX:
@@ -112,19 +112,19 @@ def check_text(what: str, text: str) -> None:
 
 
 def plain_text(text: str) -> str:
-    """A text of the caller's own type as a plain one: his compares as it likes, and JSON and the kernel take none."""
+    """A plain `str` from a subclass of it, which may compare in its own way, and which JSON and the kernel refuse."""
     return text if type(text) is str else str.__str__(text)
 
 
 def check_topics(topics: Iterable[str] | None) -> list[str] | None:
-    """The topics to choose from, if they are some; one text would be read as its letters."""
+    """The topics as a list of plain texts, or None; a single text is refused, because it iterates over its letters."""
     return None if topics is None else named_topics(topics)
 
 
 def named_topics(topics: Iterable[str]) -> list[str]:
     if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
         raise InvalidTopic("topics is a sequence of names", advice='write topics=["orders"]')
-    named = list(topics)  # an iterator can be gone through once
+    named = list(topics)  # an iterator can be consumed only once
     for topic in named:
         encode_topic(topic)
     return [plain_text(topic) for topic in named]

@@ -1,9 +1,9 @@
 """Message bodies as RocketMQ's clients compress them.
 
-The sys flag says that a body is compressed and how: ZLIB (a zlib stream), LZ4 (the frame format with independent
-blocks: RocketMQ's reader knows no others) or ZSTD (frames). A body comes from whoever could write to the store,
-so it is never unpacked beyond a limit, whatever its own headers promise: output grows in small steps
-and the first step over the limit ends it.
+The sys flag says whether a body is compressed and how: ZLIB (a zlib stream), LZ4 (the frame format with independent
+blocks: RocketMQ's reader knows no others) or ZSTD (frames). A body may come from an untrusted producer, so it is never
+unpacked beyond a limit, whatever its headers say: it is unpacked in small steps, and the first step over the limit
+raises.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def compress(body: bytes, codec: Codec, level: int = DEFAULT_LEVEL) -> tuple[byt
 
 
 def decompress(body: bytes, sys_flag: int, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-    """The plain body of a message: as it is if the sys flag does not say otherwise, or if there is nothing.
+    """The plain body of a message; the body itself if it is not compressed or empty.
 
-    BodyTooLarge if there is more than `limit_bytes`, FormatError if the bytes are no compressed body.
+    Raises BodyTooLarge if it unpacks to more than `limit_bytes`, FormatError if it is no compressed body.
     """
     if not is_compressed(sys_flag) or not body:
         return body
@@ -79,7 +79,7 @@ def _pack_zlib(body: bytes, level: int) -> bytes:
 
 def _pack_lz4(body: bytes, level: int) -> bytes:
     frame = _extra("lz4.frame", "lz4")
-    # RocketMQ takes no notice of the level here
+    # RocketMQ ignores the level for LZ4
     packed: bytes = frame.compress(body, block_linked=False, store_size=False)
     return packed
 
@@ -124,7 +124,7 @@ def _unpack_lz4(body: bytes, limit_bytes: int) -> Iterator[bytes]:
 
 def _unpack_zstd(body: bytes, limit_bytes: int) -> Iterator[bytes]:
     zstandard = _extra("zstandard", "zstd")
-    # So few bytes at a time that they cannot stand for much more than the limit
+    # Few enough bytes at a time that they cannot unpack to much more than the limit
     step = 64 + limit_bytes // _ZSTD_MAX_EXPANSION
     rest = memoryview(body)
     while True:

@@ -13,10 +13,9 @@ from flintlog.store.model.message import Message
 
 
 def encoded_batch(messages: Sequence[Message]) -> Message:
-    """The messages as the body of one, for `Store.put_encoded`.
+    """One message whose body is all of these, for `Store.put_encoded`.
 
-    Hosts, times and flags of the store's own kind come from the first message; each keeps its body, flag, tags, keys
-    and properties.
+    Its hosts, times and sys flag are those of the first message; each keeps its body, flag, tags, keys and properties.
     """
     batch = check_batch(messages)
     first = batch[0]

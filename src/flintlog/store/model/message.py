@@ -1,7 +1,6 @@
-"""What goes into a store.
+"""`Message`, which a producer puts, and `Receipt`, which it gets back. Readers get a `StoredMessage`.
 
-`Message` is what a producer hands over and `Receipt` what it gets back; what a reader sees is in
-`stored_message.py`. Both are small structs: they are made once a message, on the hottest path there is.
+Both are small structs, because every put makes one of each.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class PutStatus(IntEnum):
 
 
 class _Addressed(msgspec.Struct, gc=False):
-    """The two parts of a message that are given by position."""
+    """The two positional arguments of a message."""
 
     topic: str
     body: bytes | bytearray | memoryview
@@ -78,14 +77,14 @@ _ADVICE = {
     PutStatus.SLAVE_NOT_AVAILABLE: _MAYBE,
     PutStatus.UNKNOWN_ERROR: _MAYBE,
     PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH: "a ledger's group may store it nevertheless; a master has not stored it",
-    PutStatus.WHEEL_TIMER_MSG_ILLEGAL: "its time does not parse, is over, or lies beyond timer_max_delay_sec",
+    PutStatus.WHEEL_TIMER_MSG_ILLEGAL: "its time does not parse, is over, or is beyond timer_max_delay_sec",
     PutStatus.WHEEL_TIMER_NOT_ENABLE: "timer_wheel_enable is off",
     PutStatus.WHEEL_TIMER_FLOW_CONTROL: "too many messages wait for that moment: try a neighbouring one",
 }
 
 
 class Receipt(msgspec.Struct, gc=False, frozen=True):
-    """What became of one put. True only for PUT_OK."""
+    """The result of one put. True only for PUT_OK."""
 
     status: PutStatus
     physical_offset: int = -1
@@ -103,7 +102,7 @@ class Receipt(msgspec.Struct, gc=False, frozen=True):
 
     @property
     def end_offset(self) -> int:
-        """The physical offset just behind the record: what a flush must reach."""
+        """The physical offset just after the record, which a flush must reach."""
         return self.physical_offset + self.size
 
     def with_status(self, status: PutStatus) -> Receipt:
@@ -125,7 +124,7 @@ class Receipt(msgspec.Struct, gc=False, frozen=True):
 
 
 class Receipts(Sequence[Receipt]):
-    """The receipts of one batch, made when they are looked at: a batch is one write."""
+    """The receipts of one batch, which is one write. Each is made when it is accessed."""
 
     __slots__ = ("_first_queue_offset", "_offsets", "_status", "_store_host", "_store_timestamp")
 

@@ -1,7 +1,7 @@
-"""What comes out of a store.
+"""`StoredMessage`, which readers get, and `Page`, the answer to one `get`.
 
-A `StoredMessage` keeps the bytes of its record and decodes a part when that part is asked for: readers
-that forward bodies, or look at one property, pay for nothing else. A `Page` is the answer to one `get`.
+A `StoredMessage` keeps the bytes of its record and decodes a part when that part is accessed. So a reader that forwards
+bodies, or looks at one property, pays for nothing else.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class GetStatus(IntEnum):
 
 
 class StoredMessage(msgspec.Struct, gc=False):
-    """One record as it stands in the log; every field of the format is an attribute."""
+    """One record of the log; every field of the format is an attribute."""
 
     record: bytes
     delay_levels_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS
@@ -136,7 +136,7 @@ class StoredMessage(msgspec.Struct, gc=False):
         return self._parts().topic
 
     def plain_body(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-        """The body as its producer had it: decompressed if it is compressed, but never beyond the limit."""
+        """The producer's body, decompressed if it is compressed; raises if that is longer than the limit."""
         return decompress(self.body, self.sys_flag, limit_bytes)
 
     @property
@@ -147,7 +147,7 @@ class StoredMessage(msgspec.Struct, gc=False):
         return self._properties
 
     def _property_bytes(self) -> bytes:
-        # Found like the body, without parsing what lies before: many readers look at properties alone.
+        # Without parsing the parts before them, because many readers need only the properties.
         record = self.record
         place = BODY_SIZE_AT + HOST_SHIFT[record[HOST_BITS_AT] >> 4 & 3]
         place += 4 + int(_I32(record, place)[0])
@@ -184,7 +184,7 @@ class StoredMessage(msgspec.Struct, gc=False):
 
 
 class Page(msgspec.Struct, gc=False):
-    """The answer to one `get`: RocketMQ's status, where to go on, and the messages."""
+    """The answer to one `get`: RocketMQ's status, the next offset to get, and the messages."""
 
     status: GetStatus
     next_offset: int

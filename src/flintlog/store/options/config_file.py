@@ -1,7 +1,7 @@
-"""Config files: RocketMQ's broker.conf (Java properties), JSON or TOML, told apart by the name's ending.
+"""Config files: RocketMQ's broker.conf (Java properties), JSON or TOML, by the name's suffix.
 
-`load_values` gives names and values as they stand; which names exist is `StoreConfig`'s business. JSON and TOML are
-flat: an object in them is taken only where an option is a mapping.
+`load_values` returns names and values as they are in the file; `StoreConfig` knows which names exist. JSON and TOML are
+flat: they may contain an object only where an option is a mapping.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def load_values(path: str | os.PathLike[str]) -> dict[str, object]:
 
 
 def parse_values(text: str, suffix: str) -> dict[str, object]:
-    """Parse a config text by the ending of its file's name; properties unless `.json` or `.toml`."""
+    """Parse a config text by its file's suffix; properties unless `.json` or `.toml`."""
     if suffix == ".json":
         values = json.loads(text)
         if not isinstance(values, dict):

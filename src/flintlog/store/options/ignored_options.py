@@ -1,8 +1,8 @@
 """Why options of RocketMQ have no effect on a store here.
 
-`from_rocketmq` takes every name that RocketMQ knows, so that a broker's file can be used as it is. A name that nothing
-here reads is listed in `StoreConfig.ignored`, with its reason. Names of `MessageStoreConfig` have one each; those of
-the other classes share the reason of their class.
+`from_rocketmq` accepts every name that RocketMQ knows, so that a broker's file can be used as it is. A name that
+nothing here reads is listed in `StoreConfig.ignored`, with a reason. Each name of `MessageStoreConfig` has its own
+reason; the names of another class share one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIRST_OFFSETS: Final = "the first offset of a batch queue is corrected whenever
 _COMPACTION: Final = "the store compacts no topic: `flintlog pipeline compact` does"
 _DELIVERY: Final = "a delay level delivers in order, many messages with one flush"
 _TIMER_COUNTS: Final = "the timer's counts are not compared with its wheel every day"
-_TIMER_THREADS: Final = "one job delivers what is due, in order"
+_TIMER_THREADS: Final = "one job delivers due messages, in order"
 _TIMER_RETRIES: Final = "a delivery that the store refuses is always tried again"
 _WHEEL: Final = "the wheel is always saved in place"
 _PUT_LOCK: Final = "`useReentrantLockWhenPutMessage` alone chooses the lock of puts"

@@ -1,12 +1,12 @@
-"""What an option is, the table of all options, and the page that documents them.
+"""The declaration of an option, the table of all options, and the page that documents them.
 
 An option is declared once, as a field of `StoreConfig` or of the structs it builds on:
 
     flush_interval_commit_log: Annotated[int, option("flushIntervalCommitLog", unit="ms", low=1, about="...")] = 500
 
 The field gives name, type and default; `option(...)` gives RocketMQ's name, the unit, the bounds and one sentence.
-`read_options` turns such a class into the table that validation, `from_rocketmq` and the documentation share, so
-that none of them can disagree. `python -m flintlog.store.options.option` prints the page of options.
+`read_options` turns such a class into a table. Validation, `from_rocketmq` and the documentation all use that table.
+`python -m flintlog.store.options.option` prints the page of options.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from inspect import get_annotations
 from types import NoneType
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
@@ -26,28 +26,19 @@ LONG_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
-    """What the declaration of an option adds to its field."""
+class Declaration:
+    """What the declaration of an option adds to its field; `group` begins a new group of the page at this option."""
 
-    rocketmq: str | None
+    rocketmq: str | None = None
+    _: KW_ONLY
     about: str
-    unit: str | None
-    low: float | None
-    high: float | None
-    group: str | None
+    unit: str | None = None
+    low: float | None = None
+    high: float | None = None
+    group: str | None = None
 
 
-def option(
-    rocketmq: str | None = None,
-    *,
-    about: str,
-    unit: str | None = None,
-    low: float | None = None,
-    high: float | None = None,
-    group: str | None = None,
-) -> Remark:
-    """Declare an option; `group` opens a new group of the page at this option."""
-    return Remark(rocketmq, about, unit, low, high, group)
+option = Declaration
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +58,7 @@ class Option:
     group: str
 
     def complaint(self, value: object) -> str | None:
-        """Say why `value` cannot be this option's, or None when it can."""
+        """Why this option cannot have `value`; None when it can."""
         if value is None:
             return None if self.optional else f"expected {self.kind}"
         if self.choices:
@@ -82,7 +73,7 @@ class Option:
 
 
 def _has_kind(value: object, kind: str) -> bool:
-    """Tell whether a value has the kind that an option asks for; a boolean is no number."""
+    """Whether a value has an option's kind; a boolean is no number."""
     if kind == "int":
         return isinstance(value, int) and not isinstance(value, bool)
     if kind == "float":
@@ -97,7 +88,7 @@ def _has_kind(value: object, kind: str) -> bool:
 
 
 def _read_type(declared: object) -> tuple[str, bool, tuple[str, ...]]:
-    """Split a field's type into its kind, whether None is allowed, and the words it may be."""
+    """Split a field's type into its kind, whether None is allowed, and the allowed words."""
     if get_origin(declared) is Literal:
         return "str", False, get_args(declared)
     parts = [part for part in get_args(declared) if part is not NoneType]
@@ -117,7 +108,7 @@ def _read_default(field: msgspec.structs.FieldInfo) -> object:
 
 
 def read_options(owner: type[msgspec.Struct]) -> dict[str, Option]:
-    """Build the table of a class: every field whose type carries an `option(...)`, its own before inherited ones."""
+    """Build the table of a class: every field whose type has an `option(...)`, its own before inherited ones."""
     table: dict[str, Option] = {}
     defaults = {field.name: field for field in msgspec.structs.fields(owner)}
     group = ""
@@ -127,19 +118,19 @@ def read_options(owner: type[msgspec.Struct]) -> dict[str, Option]:
         hint = hints[name]
         if get_origin(hint) is not Annotated:
             continue
-        declared, remark = get_args(hint)[:2]
+        declared, declaration = get_args(hint)[:2]
         kind, optional, choices = _read_type(declared)
-        group = remark.group or group
-        high = INT_MAX if kind == "int" and remark.high is None else remark.high
+        group = declaration.group or group
+        high = INT_MAX if kind == "int" and declaration.high is None else declaration.high
         table[name] = Option(
-            name, remark.rocketmq, kind, optional, choices, remark.unit, remark.low, high,
-            _read_default(defaults[name]), remark.about, group,
+            name, declaration.rocketmq, kind, optional, choices, declaration.unit, declaration.low, high,
+            _read_default(defaults[name]), declaration.about, group,
         )  # fmt: skip
     return table
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Advise on a misspelt option, or None when no known one is near."""
+    """Advice on a misspelt option; None when no known name is similar."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)
     return f"did you mean {by_lower[near[0]]}?" if near else None

@@ -1,9 +1,9 @@
-"""RocketMQ's own names and text values, brought to ours.
+"""Translation of RocketMQ's option names and text values to ours.
 
 `rocketmq_options.json` holds the settable names of RocketMQ's configuration classes with type and default, as the
-5.5.0 jars report them. A name that is in none of them is an error. A name that is there, but has no effect on a store
-here, is handed back as ignored, with its reason. Its value must have RocketMQ's type: a typing error is one
-everywhere.
+5.5.0 jars report them. A name that is not in it is an error. A name that is in it, but has no effect on a store here,
+is returned as ignored, with its reason. Its value must have RocketMQ's type all the same, because a typing error should
+not go unnoticed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Known:
     default: str | None
 
     def accepts(self, text: str) -> bool:
-        """Whether the text has its type. Where RocketMQ's own default has not, a setter takes words for numbers."""
+        """Whether the text has the option's type. If RocketMQ's own default has not, a setter parses words there."""
         return self._has_type(text) or (self.default is not None and not self._has_type(self.default))
 
     def _has_type(self, text: str) -> bool:
@@ -59,7 +59,7 @@ _JAVA_TYPES: Mapping[str, tuple[str, int | None]] = {
 
 @cache
 def rocketmq_names() -> Mapping[str, Known]:
-    """Every name that RocketMQ knows, as the first class that has it declares it."""
+    """Every name that RocketMQ knows; if several classes have it, as the first declares it."""
     text = resources.files("flintlog.store.options").joinpath("rocketmq_options.json").read_text("utf-8")
     known: dict[str, Known] = {}
     for owner, names in json.loads(text).items():
@@ -94,7 +94,7 @@ def parse_options(values: Mapping[str, str], table: Mapping[str, Option]) -> tup
 
 
 def _parse_composed(values: Mapping[str, str]) -> dict[str, object]:
-    """Options of ours that are another word, or made of several, in RocketMQ."""
+    """Options of ours that have other words in RocketMQ, or consist of several options there."""
     parsed: dict[str, object] = {}
     if "flushDiskType" in values:
         parsed["flush"] = _translate("flushDiskType", values["flushDiskType"].strip(), _FLUSH)
@@ -138,7 +138,7 @@ def _parse_int(text: str) -> int:
 
 
 def _parse_bool(text: str) -> bool:
-    # RocketMQ takes everything but "true" for false; a typing error must not switch off a safeguard in silence.
+    # RocketMQ reads every word but "true" as false. A typing error must not silently switch off a safeguard.
     if text.lower() not in ("true", "false"):
         raise ValueError(text)
     return text.lower() == "true"
@@ -166,7 +166,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 
 
 def advise(name: str, table: Mapping[str, Option], known: Iterable[str]) -> str | None:
-    """Advise on a name that is no option: why RocketMQ's is none here, or which known one was meant."""
+    """Advice on a name that is no option: why RocketMQ's has no effect here, or a similar known name."""
     ignored = {theirs.lower(): theirs for theirs in ignored_names(table)}
     theirs = ignored.get(name.replace("_", "").lower())
     if theirs is None:

@@ -1,7 +1,7 @@
 """Options of the services around a store: delays, timer, transactions, groups, replication, DLedger.
 
-Each field is one option; `option.py` says how to read a declaration. The lines are laid out by hand, two or three
-an option, because a formatter would make a page of each.
+Each field is one option; `option.py` explains a declaration. The lines are formatted by hand, two or three an option,
+because a formatter would make a page of each.
 """
 
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ from flintlog.store.options.option import LONG_MAX, option
 
 
 class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the services read; the store itself does not."""
+    """Options that services read, and the store itself does not."""
 
     # fmt: off
     message_delay_level: Annotated[str, option("messageDelayLevel", group="Delayed messages",
@@ -26,7 +26,7 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     timer_precision_ms: Annotated[int, option("timerPrecisionMs", unit="ms", low=1,
         about="Length of one slot of the wheel: 100, 200, 500 or 1000, to which other values are lowered.")] = 1000
     timer_roll_window_slot: Annotated[int, option("timerRollWindowSlot", unit="slots", low=2,
-        about="Slots after which a message that is due later is entered again.")] = 3600 * 24 * 2
+        about="Slots after which a message that is due even later is entered again.")] = 3600 * 24 * 2
     timer_max_delay_sec: Annotated[int, option("timerMaxDelaySec", unit="s", low=1,
         about="Longest delay that a message may ask for.")] = 3600 * 24 * 3
     mapped_file_size_timer_log: Annotated[int, option("mappedFileSizeTimerLog", unit="bytes", low=52,
@@ -59,11 +59,11 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
         "flushConsumerOffsetInterval", unit="ms", low=1, group="Groups and filters",
         about="Pause between two writes of the groups' offsets.")] = 5000
     enable_calc_filter_bit_map: Annotated[bool, option("enableCalcFilterBitMap",
-        about="Dispatch works out which SQL filters a message passes and keeps that in extension files.")] = False
+        about="Dispatch evaluates which SQL filters a message passes and stores that in extension files.")] = False
     expect_consumer_num_use_filter: Annotated[int, option("expectConsumerNumUseFilter", unit="count", low=1,
-        about="Filters that the bitmap is laid out for.")] = 32
+        about="Number of filters that the bitmap is sized for.")] = 32
     max_error_rate_of_bloom_filter: Annotated[int, option("maxErrorRateOfBloomFilter", unit="percent", low=1, high=99,
-        about="Share of wrong passes that the bitmap may have.")] = 20
+        about="Share of false positives that the bitmap may have.")] = 20
     broker_role: Annotated[Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"], option(
         "brokerRole", group="Roles and replication",
         about="Whether the store takes puts itself, and whether those wait for a replica.")] = "ASYNC_MASTER"
@@ -72,13 +72,13 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     ha_master_address: Annotated[str | None, option("haMasterAddress",
         about="Host and port of the master that a slave follows.")] = None
     ha_send_heartbeat_interval: Annotated[int, option("haSendHeartbeatInterval", unit="ms", low=1,
-        about="Silence after which either side sends a sign of life.")] = 1000 * 5
+        about="Silence after which either side sends a heartbeat.")] = 1000 * 5
     ha_housekeeping_interval: Annotated[int, option("haHousekeepingInterval", unit="ms", low=1,
         about="Silence after which a connection is closed.")] = 1000 * 20
     ha_transfer_batch_size: Annotated[int, option("haTransferBatchSize", unit="bytes", low=1,
         about="Most log bytes of one packet.")] = 1024 * 32
     ha_max_gap_not_in_sync: Annotated[int, option("haMaxGapNotInSync", unit="bytes", low=0,
-        about="Distance behind the master beyond which a slave counts as out of sync.")] = 1024 * 1024 * 256
+        about="Bytes that a slave may lag behind the master and still count as in sync.")] = 1024 * 1024 * 256
     ha_flow_control_enable: Annotated[bool, option("haFlowControlEnable",
         about="The master limits the rate at which it sends.")] = False
     max_ha_transfer_byte_in_second: Annotated[int, option(
@@ -106,5 +106,5 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     dledger_self_id: Annotated[str | None, option("dLegerSelfId",
         about="This member's id.")] = None
     ledger_index_file_size: Annotated[int, option(unit="bytes", low=32,
-        about="Size of one index file of a new ledger, a multiple of 32; Java opens only what it would have "
-        "made itself.")] = 5 * 1024 * 1024 * 32
+        about="Size of one index file of a new ledger, a multiple of 32; Java opens only files of its own "
+        "default size.")] = 5 * 1024 * 1024 * 32

@@ -1,12 +1,11 @@
-"""`StoreConfig`: everything that can be set about a store, checked when it is made.
+"""`StoreConfig`: all options of a store, checked when the config is made.
 
     StoreConfig(flush="async", mapped_file_size_commit_log=1 << 20)       our names
     StoreConfig.from_rocketmq({"mappedFileSizeCommitLog": "1048576"})     RocketMQ's names and text values
     StoreConfig.load("broker.conf")                                       a file with either
 
-A config never changes: `with_changes` makes another one. Its attributes are plain values, so that the hottest code may
-read them. A config that exists is valid: each value has its type and lies in its bounds, and consume queue files hold
-whole entries.
+A config never changes: `with_changes` makes another one. Its attributes are plain values, so that hot code may read
+them. Invariant: each value has its type and is within its bounds, and consume queue files hold whole entries.
 
 Reasons and costs: docs/decisions/0003.
 """
@@ -45,7 +44,7 @@ _ASK_FOR_RETENTION = frozenset(
 
 
 class _ConfigMeta(msgspec.StructMeta):
-    """Makes an unknown option an `InvalidConfig` that names the one that was meant."""
+    """Raises `InvalidConfig` for an unknown option, with a similar name as advice."""
 
     def __call__(self, *args: object, **values: object) -> object:
         unknown = values.keys() - set(self.__struct_fields__)
@@ -56,14 +55,14 @@ class _ConfigMeta(msgspec.StructMeta):
 
 
 def _with_retention(values: dict[str, object]) -> dict[str, object]:
-    """Whoever says when files are to go wants them to go: it would be strange to have to say so twice."""
+    """Turn retention on when one of its own options is given."""
     if "retention" in values or not values.keys() & _ASK_FOR_RETENTION:
         return values
     return {**values, "retention": "on"}
 
 
 class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta):
-    """The options of one store. `StoreConfig()` is safe: what a put acknowledged is on disk.
+    """The options of one store. `StoreConfig()` is safe: an acknowledged message is on disk.
 
     >>> StoreConfig(flush="async").with_changes(max_message_size=1024).max_message_size
     1024
@@ -78,16 +77,16 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
     services: Annotated[frozenset[str], option(
         about="Services that run with the store: `schedule`, `timer`, `transaction`.")] = frozenset()
     dispatch: Annotated[Literal["embedded", "external"], option(
-        about="Whether the store builds its queues and index itself or leaves that to a job outside.")] = "embedded"
+        about="Whether the store builds its queues and index itself or another process does.")] = "embedded"
     dispatch_poll_ms: Annotated[int, option(unit="ms", low=1, high=60_000,
         about='How often a store with `dispatch="external"` looks at what was published.')] = 10
     dispatch_patience_ms: Annotated[int, option(unit="ms", low=0, high=86_400_000,
-        about="How long a store waits for a dispatcher outside: until it lets the store open or stop, or until one "
-        "is there at all when `wait_dispatched` needs it.")] = 60_000
+        about="How long a store waits for the external dispatcher: to open or stop, or for one to start when "
+        "`wait_dispatched` needs it.")] = 60_000
     topic_queue_types: Annotated[Mapping[str, str], option(
         about='Topics with another kind of queue, as `{"topic": "BatchCQ"}`.')] = msgspec.field(default_factory=dict)
     medium: Annotated[str, option(
-        about="What keeps the files: `local`, or a name of the entry point group `flintlog.media`.")] = "local"
+        about="Where the files are: `local`, or a name of the entry point group `flintlog.media`.")] = "local"
     put_lock: Annotated[Literal["blocking", "spinning"], option(
         about="How puts wait for each other (`useReentrantLockWhenPutMessage` of RocketMQ).")] = "blocking"
     retention: Annotated[Literal["on", "off"], option(
@@ -95,18 +94,18 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
         "Off keeps everything. Naming `file_reserved_time`, `delete_when` or a limit of disk usage turns it on; "
         "`from_rocketmq` has it on.")] = "off"
     protect_unconsumed: Annotated[bool, option(
-        about="Retention by age keeps what somebody still needs: messages that a configured group has not consumed, "
+        about="Retention by age keeps messages that are still needed: those that a configured group has not consumed, "
         "delayed and timed messages that were not delivered, undecided transactions.")] = False
     offset_moved_event: Annotated[bool, option(
         about="A consumer whose offset had to be corrected puts a message to `OFFSET_MOVED_EVENT`.")] = False
     warm_ahead_bytes: Annotated[int, option(unit="bytes", low=0,
-        about="How far ahead of the writer the pages of the log are made ready, and under sync flush written once with "
+        about="How far ahead of the writer the pages of the log are allocated, and under sync flush written once with "
         "zeros; 0 turns it off.")] = 16 * 1024 * 1024
     max_mapped_files: Annotated[int, option(unit="files", low=16, high=1_000_000,
-        about="Most files that are mapped at once; those least recently used are given back first.")] = 4096
+        about="Most files that are mapped at once; the least recently used are unmapped first.")] = 4096
     # fmt: on
     ignored: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Names of RocketMQ that were given and have no effect here, each with its reason."""
+    """RocketMQ's names that were given and have no effect here, each with its reason."""
 
     def __post_init__(self) -> None:
         self._normalise()
@@ -122,7 +121,7 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
         check_host("store_host", self.store_host)
 
     def _normalise(self) -> None:
-        """Bring values to the form in which they are used, as RocketMQ's own setters and getters do."""
+        """Convert and round values as RocketMQ's own setters and getters do."""
         put = msgspec.structs.force_setattr
         services: object = self.services
         if isinstance(services, (set, list, tuple)) and all(isinstance(name, str) for name in services):
@@ -139,12 +138,12 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:
-        """Waiting times of the delay levels; level 1 comes first."""
+        """Waiting times of the delay levels, level 1 first."""
         return parse_delay_levels("message_delay_level", self.message_delay_level)
 
     @property
     def waits_for_replicas(self) -> bool:
-        """Whether a put is acknowledged only when other nodes hold it too."""
+        """Whether a put is acknowledged only when other nodes have it too."""
         return self.broker_role == "SYNC_MASTER" and self.in_sync_replicas > 1
 
     def with_changes(self, **values: object) -> Self:

@@ -1,7 +1,7 @@
 """Options of the store itself, with RocketMQ's names in Python's case, and its defaults.
 
-Each field is one option; `option.py` says how to read a declaration. The lines are laid out by hand, two or three
-an option, because a formatter would make a page of each.
+Each field is one option; `option.py` explains a declaration. The lines are formatted by hand, two or three an option,
+because a formatter would make a page of each.
 """
 
 from typing import Annotated
@@ -11,16 +11,16 @@ from flintlog.store.options.service_options import ServiceOptions
 
 
 class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
-    """What the store reads: files, flushing, dispatch, queues, index, reading, retention."""
+    """Options that the store reads: files, flushing, dispatch, queues, index, reading, retention."""
 
     # fmt: off
     store_path_commit_log: Annotated[str | None, option("storePathCommitLog", group="Places",
-        about="Where the commit log lies, several directories separated by commas; the root's "
-        "`commitlog` when absent.")] = None
+        about="Directory of the commit log, or several separated by commas; by default the root's "
+        "`commitlog`.")] = None
     store_path_dledger_commit_log: Annotated[str | None, option("storePathDLedgerCommitLog",
-        about="Where the ledger's commit log lies, several directories separated by commas.")] = None
+        about="Directory of the ledger's commit log, or several separated by commas.")] = None
     read_only_commit_log_store_paths: Annotated[str | None, option("readOnlyCommitLogStorePaths",
-        about="Those commit log directories, separated by commas, that are read but get no new file.")] = None
+        about="Commit log directories, separated by commas, that are read but get no new file.")] = None
     mapped_file_size_commit_log: Annotated[int, option(
         "mappedFileSizeCommitLog", unit="bytes", low=128, group="Commit log",
         about="Size of one commit log file.")] = 1024 * 1024 * 1024
@@ -29,18 +29,18 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
     auto_message_version_on_topic_len: Annotated[bool, option("autoMessageVersionOnTopicLen",
         about="Topics over 127 bytes are stored in records of version 2 instead of being refused.")] = True
     enabled_append_prop_crc: Annotated[bool, option("enabledAppendPropCRC",
-        about="Each record ends with a checksum over all of it, kept as a property; reading looks at it.")] = False
+        about="Each record ends with a checksum over all of it, stored as a property; reading checks it.")] = False
     force_verify_prop_crc: Annotated[bool, option("forceVerifyPropCRC",
         about="A record without that checksum is treated as damaged when it is checked.")] = False
     os_page_cache_busy_time_out_millis: Annotated[int, option(
         "osPageCacheBusyTimeOutMills", unit="ms", low=0, high=LONG_MAX,
         about="A put that holds the log for longer than this makes later puts fail as busy.")] = 1000
     read_uncommitted: Annotated[bool, option("readUnCommitted",
-        about="Messages become visible as soon as they are written, even when the flush is still to come.")] = False
+        about="Messages become visible as soon as they are written, even before the flush.")] = False
     flush_interval_commit_log: Annotated[int, option("flushIntervalCommitLog", unit="ms", low=1, group="Flushing",
         about="Pause between two asynchronous flushes of the commit log.")] = 500
     flush_commit_log_timed: Annotated[bool, option("flushCommitLogTimed",
-        about="The asynchronous flush sleeps its whole pause: nothing but a close wakes it.")] = True
+        about="The asynchronous flush sleeps its whole pause; only a close wakes it.")] = True
     flush_commit_log_least_pages: Annotated[int, option("flushCommitLogLeastPages", unit="pages", low=0,
         about="Fewest dirty pages for which an asynchronous flush writes.")] = 4
     flush_commit_log_thorough_interval: Annotated[int, option("flushCommitLogThoroughInterval", unit="ms", low=0,
@@ -71,8 +71,8 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
     wake_commit_when_put_message: Annotated[bool, option("wakeCommitWhenPutMessage",
         about="Every put wakes the thread that writes gathered records.")] = True
     write_without_mmap: Annotated[bool, option("writeWithoutMmap",
-        about="Records are never gathered in memory of the pool, as in RocketMQ. There they are then written with file "
-        "calls; here through the mapping, as they always are.")] = False
+        about="Records are never gathered in the buffer pool, as in RocketMQ. RocketMQ then writes with file calls; "
+        "here records are always written through the mapping.")] = False
     warm_mapped_file_enable: Annotated[bool, option("warmMapedFileEnable",
         about="A new commit log file is touched page by page and locked in memory before it is used.")] = False
     flush_least_pages_when_warm_mapped_file: Annotated[int, option(
@@ -143,22 +143,22 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
     delete_consume_queue_files_interval: Annotated[int, option("deleteConsumeQueueFilesInterval", unit="ms", low=0,
         about="Pause between the cleaning of two consume queues.")] = 100
     destroy_mapped_file_interval_forcibly: Annotated[int, option("destroyMapedFileIntervalForcibly", unit="ms", low=0,
-        about="How long a deleted file waits for its readers before it is taken away from them.")] = 1000 * 120
+        about="How long the deletion of a file waits for its readers before the file is unmapped.")] = 1000 * 120
     redelete_hung_file_interval: Annotated[int, option("redeleteHangedFileInterval", unit="ms", low=0,
-        about="Pause before a deletion that readers held up is tried again.")] = 1000 * 120
+        about="Pause before a deletion that had to wait for readers is tried again.")] = 1000 * 120
     clean_file_forcibly_enable: Annotated[bool, option("cleanFileForciblyEnable",
-        about="A disk that fills up makes files go before they expire.")] = True
+        about="Files are deleted before they expire when a disk fills up.")] = True
     disk_max_used_space_ratio: Annotated[int, option("diskMaxUsedSpaceRatio", unit="percent", low=0, high=100,
-        about="Disk usage above which expired files go at any hour; taken as at least 10 and at most 95.")] = 75
+        about="Disk usage above which expired files are deleted at any hour; raised to 10 or lowered to 95.")] = 75
     disk_space_clean_forcibly_ratio: Annotated[int, option(
         "diskSpaceCleanForciblyRatio", unit="percent", low=0, high=100,
-        about="Disk usage above which files go before they expire; taken as at least 30 and at most 85.")] = 85
+        about="Disk usage above which files are deleted before they expire; raised to 30 or lowered to 85.")] = 85
     disk_space_warning_level_ratio: Annotated[int, option("diskSpaceWarningLevelRatio", unit="percent", low=0, high=100,
-        about="Disk usage above which puts are refused; taken as at least 35 and at most 90.")] = 90
+        about="Disk usage above which puts are refused; raised to 35 or lowered to 90.")] = 90
     disk_fall_recorded: Annotated[bool, option("diskFallRecorded",
-        about="The distance of readers behind the end of the log is recorded.")] = True
+        about="The distance from readers to the end of the log is recorded.")] = True
     logical_disk_space_clean_forcibly_threshold: Annotated[float, option(
         "logicalDiskSpaceCleanForciblyThreshold", unit="ratio", low=0.0, high=1.0,
-        about="Share of the store's part of a shared disk above which files go before they expire.")] = 0.8
+        about="Share of the store's part of a shared disk above which files are deleted before they expire.")] = 0.8
     replicas_per_disk_partition: Annotated[int, option("replicasPerDiskPartition", unit="count", low=1,
         about="Number of stores among which one disk is divided.")] = 1

@@ -1,4 +1,4 @@
-"""Checks of those options whose values have a form of their own: hosts, hours, delay levels, words."""
+"""Checks of options whose values are more than a number or a word: hosts, hours, delay levels, lists of words."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def check_words(name: str, words: Iterable[str], allowed: frozenset[str]) -> Non
 
 
 def check_hours(name: str, text: str) -> None:
-    """Refuse what is not a list of hours such as `04` or `02;14`."""
+    """Refuse anything but a list of hours such as `04` or `02;14`."""
     for part in text.split(";"):
         if part.strip() and not (part.strip().isascii() and part.strip().isdecimal() and int(part) < 24):
             raise InvalidConfig(f"option {name} = {text!r}", advice="expected hours from 0 to 23, separated by ;")
 
 
 def check_host(name: str, text: str) -> None:
-    """Refuse what is not `ip:port` or `[v6]:port`; records hold addresses, never names."""
+    """Refuse anything but `ip:port` or `[v6]:port`; records hold addresses, never names."""
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     try:

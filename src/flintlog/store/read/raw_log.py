@@ -1,10 +1,10 @@
-"""The log as bytes, for those who copy it from one store to another.
+"""The log as bytes, to copy it from one store to another.
 
     master    read(offset)  ─▶ bytes of one segment, up to the readable end ─▶ a slave
     slave     append(offset, data)  ─▶ whole records at the log's end ─▶ queues, index ─▶ its new end
 
-The readable end is what dispatch may see: under sync flush only what is on disk is handed out, so a master that loses
-its power never comes back with a log that ends before that of its slave.
+Dispatch uses the same readable end: under sync flush only bytes that are on disk can be read. So a master that loses
+power never restarts with a log that ends before its slave's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DIGEST_BYTES: Final = 1024 * 1024
 
 
 class RawLog:
-    """The bytes of an open store's log. Any thread may read; one appends."""
+    """The bytes of an open store's log. Any thread may read; one thread appends."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -31,17 +31,17 @@ class RawLog:
 
     @property
     def start(self) -> int:
-        """Where the log begins; 0 when there is none yet."""
+        """Where the log begins; 0 when there is no file yet."""
         return max(0, self._segments.min_offset)
 
     @property
     def end(self) -> int:
-        """Where what may be read ends."""
+        """The readable end."""
         return max(self.start, self._engine.readable_end())
 
     @property
     def is_empty(self) -> bool:
-        """Whether no file was made yet."""
+        """Whether no file was created yet."""
         return not self._segments.segments
 
     @property
@@ -49,7 +49,7 @@ class RawLog:
         return self._segments.segment_size
 
     def read(self, offset: int, most_bytes: int) -> bytes:
-        """Bytes from `offset` on, of one segment; none when the log does not go on there."""
+        """Bytes from `offset` on, of one segment; none when the log has none there."""
         segment = self._segments.find(offset)
         if segment is None:
             return b""
@@ -61,9 +61,9 @@ class RawLog:
             return bytes(selected.view)
 
     def append(self, offset: int, data: bytes, *, damage: Sequence[tuple[int, int]] = ()) -> int:
-        """Write whole records at the log's end; the new end. Under sync flush they are on disk when this returns.
+        """Append whole records. Returns the new end. Under sync flush they are on disk when this returns.
 
-        `damage`: ranges that the other log holds damaged; dispatch and reading go around them here as they do there.
+        `damage` are ranges that are damaged in the other log too; dispatch and reading skip them here as they do there.
         """
         if not self._engine.is_replica:
             raise StoreClosed("only a slave takes bytes of another log", path=self._engine.path)
@@ -79,7 +79,7 @@ class RawLog:
         return self.end
 
     def record_start(self, offset: int) -> int:
-        """The last place at or below `offset` where a record, a blank or the log's end is."""
+        """The last offset, at or before `offset`, of a record, a blank or the log's end."""
         segment = self._segments.find(offset)
         if segment is None:
             return min(offset, self.end)
@@ -90,14 +90,14 @@ class RawLog:
             place, stop = 0, min(offset - segment.base, len(selected.view))
             while place < stop:
                 place = kernel.scan(selected.view, place, stop, segment.base).end
-                behind = self._engine.parts.damage.end_of(segment.base + place)
-                if behind is None or behind - segment.base > stop:
+                damage_end = self._engine.parts.damage.end_of(segment.base + place)
+                if damage_end is None or damage_end - segment.base > stop:
                     break
-                place = behind - segment.base
+                place = damage_end - segment.base
         return segment.base + place
 
     def ask_for_cut(self, end: int) -> None:
-        """The next opening shall end the log at `end`; what lies behind is kept aside then."""
+        """Make the next opening cut the log at `end` and set the bytes after it aside."""
         if not self.start <= end <= self.end:
             raise InvalidOffset(f"the log holds {self.start} to {self.end}", offset=end)
         PendingCut(self._engine.parts.paths, self._engine.medium).ask(end)

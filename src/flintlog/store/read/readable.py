@@ -1,6 +1,6 @@
-"""What can be asked of an open store: messages by queue, key, time, id and place, and how far its queues go.
+"""The reading methods of `Store`: messages by queue, key, time, id and offset, and the ends of queues.
 
-Nothing here changes a message. Arguments are checked here; `reader.py` finds the answers.
+They check their arguments and pass them to `reader.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Readable:
-    """The questions of `Store`. Any thread may ask."""
+    """The reading methods of `Store`. Any thread may call them."""
 
     def __init__(self, engine: Engine) -> None:
         parts = engine.parts
@@ -42,7 +42,7 @@ class Readable:
 
     @property
     def config(self) -> StoreConfig:
-        """The options that it was opened with."""
+        """The options that the store was opened with."""
         return self._engine.config
 
     def get(
@@ -58,7 +58,7 @@ class Readable:
     ) -> Page:
         """Messages of one queue from an offset on, with RocketMQ's status and limits.
 
-        `group` is the consumer group that asks: its figures are counted in `broker_stats`.
+        `group` is the reading consumer group; `broker_stats` counts its figures.
         """
         self._check_readable()
         check_queue(topic, queue_id)
@@ -82,9 +82,9 @@ class Readable:
         max_count: int | None = None,
         index_type: str | None = None,
     ) -> list[StoredMessage]:
-        """Messages that carry a key, stored between two times; `index_type="T"` looks for a tag instead.
+        """Messages that have a key, stored between two times; `index_type="T"` looks for a tag instead.
 
-        Without `max_count` they are `default_query_max_num` at most, and never more than `max_msgs_num_batch`.
+        Without `max_count` at most `default_query_max_num` of them, and never more than `max_msgs_num_batch`.
         """
         self._check_readable()
         check_queue(topic, 0)
@@ -166,7 +166,7 @@ class Readable:
 
     @property
     def min_physical_offset(self) -> int:
-        """Where the log begins: what lies below was deleted."""
+        """Where the log begins; everything before was deleted."""
         return max(0, self._engine.log.min_offset)
 
     @property

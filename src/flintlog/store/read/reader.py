@@ -1,8 +1,8 @@
-"""Reading a store: by queue, by key, by place, by id, by time.
+"""Reading a store: by queue, key, offset, id and time.
 
-Every answer is RocketMQ's: the same status, the same next offset, the same limits on count and bytes. What it adds
-is honesty about damage: a record whose body does not match its CRC is never handed out. A page ends before
-it; asking for it alone raises `DamagedRecord`, which names the place and where to go on.
+Every answer is RocketMQ's: the same status, the same next offset, the same limits on count and bytes. In addition,
+damage is detected: a record whose body does not match its CRC is never returned. A page ends before it; a get that
+begins at it raises `DamagedRecord`, which has its offset and the next offset to get.
 
 Readers take no lock: queues and the log only grow at their ends, and a range is held while it is read.
 """
@@ -44,7 +44,7 @@ _NOWHERE = "its entry points to no record"
 
 @dataclass(slots=True)
 class _Pull:
-    """One `get` under way."""
+    """The state of one `get`."""
 
     offset: int
     max_count: int
@@ -58,7 +58,7 @@ class _Pull:
 
 
 class Reader:
-    """Answers questions about a store; see the module."""
+    """Reads a store; see the module."""
 
     def __init__(
         self,
@@ -112,14 +112,14 @@ class Reader:
         return Page(pull.status, pull.next_offset, low, high, pull.messages)
 
     def message_count(self, topic: str, queue_id: int, page: Page) -> int:
-        """How many messages a page has; an inner batch, which is one record, has several."""
+        """The number of messages of a page; an inner batch is one record with several messages."""
         queue = self._queues.get(topic, queue_id)
         if queue is None or queue.type is not QueueType.BATCH:
             return len(page.messages)
         return sum(stated_count(message.properties) or 1 for message in page.messages)
 
     def on_disk_only(self, page: Page) -> tuple[int, int]:
-        """How many messages of a page, and bytes, lie further back than what memory is taken to hold."""
+        """Number and bytes of a page's messages that are too far from the log's end to be in memory, by estimate."""
         in_memory_from = self._log.max_offset - self._memory_bytes
         if not page.messages or page.messages[0].physical_offset >= in_memory_from:
             return 0, 0
@@ -127,7 +127,7 @@ class Reader:
         return len(sizes), sum(sizes)
 
     def last_examined(self, topic: str, queue_id: int, page: Page) -> int:
-        """Where in the log the last entry lies that a page looked at."""
+        """The physical offset of the last entry that a page looked at."""
         if page.messages and page.messages[-1].queue_offset == page.next_offset - 1:
             return page.messages[-1].physical_offset
         queue = self._queues.get(topic, queue_id)
@@ -138,7 +138,7 @@ class Reader:
             return next((unit.physical_offset for unit in entries), self._log.max_offset)
 
     def _correct(self, old: int, new: int) -> int:
-        """A slave does not correct offsets unless told to: its queues may be behind its master's."""
+        """A slave does not correct offsets, unless configured to, because its queues may lag behind its master's."""
         config = self._config
         return old if config.broker_role == "SLAVE" and not config.offset_check_in_slave else new
 
@@ -150,7 +150,7 @@ class Reader:
             if entries is None:
                 pull.status = GetStatus.OFFSET_FOUND_NULL
                 following = queue.roll_next(pull.next_offset)
-                if following <= pull.next_offset:  # for batches: a consumer would go round in a circle
+                if following <= pull.next_offset:  # in a batch queue; a consumer would ask for it forever
                     following = queue.after(None, pull.next_offset)
                 pull.next_offset = self._correct(pull.next_offset, following)
                 return
@@ -158,12 +158,12 @@ class Reader:
             with entries:
                 self._pull_entries(queue, entries, pull, message_filter)
             if pull.next_offset == before and isinstance(queue, BatchConsumeQueue):
-                pull.next_offset = queue.after(None, before)  # the file has no batch of this offset, nor of a later one
+                pull.next_offset = queue.after(None, before)  # the file has no batch with this offset or a later one
 
     def _plain_page(
         self, queue: ConsumeQueue, offset: int, low: int, high: int, most: int, max_bytes: int
     ) -> Page | None:
-        """A whole page in one call of the kernel: 20-byte entries of one file, records of one segment, all intact."""
+        """A page in one call of the kernel, if entries are in one file, records in one segment, and all are intact."""
         place = offset * ENTRY_SIZE
         entries = queue.segments.find(place)
         view = None if entries is None else entries.peek()
@@ -229,9 +229,9 @@ class Reader:
 
     def _take(self, queue: LogicalQueue, pull: _Pull, unit: CqUnit, message_filter: MessageFilter | None) -> bool:
         """Look at one entry; False ends the page before it."""
-        behind = unit.queue_offset + unit.batch_count
+        following = unit.queue_offset + unit.batch_count
         if message_filter is not None and not message_filter.matches_entry(unit.tags_code, unit.extension):
-            pull.next_offset = behind
+            pull.next_offset = following
             return True
         record = self._log.record_at(unit.physical_offset, unit.size)
         if record is None and self._is_of_missing_file(unit):
@@ -239,7 +239,7 @@ class Reader:
                 pull.status = GetStatus.MESSAGE_WAS_REMOVING
             size = self._log.segments.segment_size
             pull.skip_until = unit.physical_offset - unit.physical_offset % size + size
-            pull.next_offset = behind
+            pull.next_offset = following
             return True
         levels = self._delay_levels_ms if queue.topic == SCHEDULE_TOPIC else ()
         seen = None if record is None else self._scan(record, unit.physical_offset, levels)
@@ -251,10 +251,10 @@ class Reader:
             fault = stranger(queue, unit, row, seen.queues[0], record)
         if row is None or fault is not None:
             return self._pass_damage(queue, pull, unit, str(fault))
-        pull.next_offset = behind
+        pull.next_offset = following
         stored = StoredMessage(record, self._delay_levels_ms)
         if message_filter is not None:
-            # The entry passed; its tags code, or the extension's, may be what is damaged.
+            # The entry passed, but its tags code may be damaged.
             if row.tags_code != unit.tags_code and not message_filter.matches_entry(row.tags_code, unit.extension):
                 return True
             if not message_filter.matches_message(stored):
@@ -267,7 +267,7 @@ class Reader:
         return True
 
     def _was_given(self, unit: CqUnit, offset: int) -> bool:
-        """Whether a batch has an offset that its entry does not cover.
+        """Whether a batch contains an offset that its entry does not cover.
 
         In a ledger, RocketMQ's entry of an inner batch covers only the first of its offsets.
         """
@@ -279,7 +279,7 @@ class Reader:
         return any(place.queue_offset <= offset < place.queue_offset + place.given_count for place in places)
 
     def _pass_damage(self, queue: LogicalQueue, pull: _Pull, unit: CqUnit, fault: str) -> bool:
-        """End the page before a damaged entry or record; alone it is an error that says where to go on."""
+        """End the page before a damaged entry or record; raise if it is the first one."""
         if pull.messages:
             return False
         offset = pull.next_offset
@@ -288,17 +288,17 @@ class Reader:
             pull.messages.append(StoredMessage(other[1], self._delay_levels_ms))
             pull.status, pull.next_offset = GetStatus.FOUND, other[0].queue_offset + other[0].batch_count
             return False
-        behind = queue.after(unit, offset)
+        following = queue.after(unit, offset)
         damaged = DamagedRecord(
             f"message {offset} of the queue is damaged: {fault}",
             offset=unit.physical_offset,
-            advice=f"everything else is intact; go on at queue offset {behind}",
+            advice=f"everything else is intact; go on at queue offset {following}",
         )
-        damaged.next_queue_offset = behind
+        damaged.next_queue_offset = following
         raise damaged
 
     def _other_batch(self, queue: BatchConsumeQueue, offset: int) -> tuple[CqUnit, bytes] | None:
-        """The batch of an offset that two entries claim, one of them damaged."""
+        """The intact batch with an offset that two entries claim, one of which is damaged."""
         for unit in queue.covering(offset):
             record = self._log.record_at(unit.physical_offset, unit.size)
             if record is None:
@@ -311,15 +311,15 @@ class Reader:
         return None
 
     def _is_of_missing_file(self, unit: CqUnit) -> bool:
-        """Whether the log's file that an entry points into is gone, expired or lost, and others go on behind it.
+        """Whether an entry points into a log file that expired or was lost, while later files exist.
 
-        An entry that points anywhere else where nothing is was damaged itself. To pass what it seems to share
-        a file with would pass messages that are there.
+        Any other entry that points to no record is damaged itself. Skipping the rest of the file that it names would
+        skip messages that exist.
         """
         segments = self._log.segments
         segment = segments.find(unit.physical_offset)
-        is_gone = segment is None or not segment.available
-        return is_gone and 0 <= unit.physical_offset < segments.max_offset
+        is_missing = segment is None or not segment.available
+        return is_missing and 0 <= unit.physical_offset < segments.max_offset
 
     def _scan(self, record: bytes, physical_offset: int, levels_ms: tuple[int, ...] = ()) -> Scan:
         return kernel.scan(
@@ -327,7 +327,7 @@ class Reader:
         )
 
     def _fault_in(self, seen: Scan, physical_offset: int) -> str | None:
-        """What is wrong with a record that should lie at this offset."""
+        """What is wrong with the record at this offset."""
         if seen.count == 1 and seen.reason is ScanStop.LIMIT:
             return None
         known = self._damage.at(physical_offset)
@@ -338,14 +338,14 @@ class Reader:
     def query(
         self, topic: str, key: str, begin: int, end: int, max_count: int, index_type: str | None
     ) -> list[StoredMessage]:
-        """Messages that carry a key. The index knows hashes only, so what it names is compared with its own keys."""
+        """Messages that have a key. The index has only hashes, so each message's own keys are compared."""
         if self._index is None:
             return []
         text = index_key(topic, key, index_type)
         last = end
         found: list[StoredMessage] = []
         for _ in range(QUERY_ROUNDS):
-            offsets = self._index.query_offsets(topic, key, max_count, begin, last, index_type).physical_offsets
+            offsets = self._index.query_offsets(topic, key, max_count, begin, last, index_type)
             if not offsets:
                 break
             for place, offset in enumerate(sorted(offsets)):
@@ -361,7 +361,7 @@ class Reader:
                 break
         return found
 
-    # ------------------------------------------------------------------ by place, id and time
+    # ------------------------------------------------------------------ by offset, id and time
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         check_offset("a physical offset", physical_offset)

@@ -1,10 +1,10 @@
-"""Whoever still needs the log: consumer groups, delay levels, timers, transactions.
+"""Finds the messages that are still needed: by consumer groups, delay levels, timers, transactions.
 
     load      the files of the `config` folder
-    find      what each of them needs, the oldest first: by age nothing goes from there on
+    find      the first message that each of them needs, the oldest first
 
-Everything is read from the directory, so the answer is the same whichever services run, and is given for a
-directory that is not open at all.
+Everything is read from the directory. So the answer does not depend on which services run, and a directory need not be
+open.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from flintlog.store.retention.waiting_timers import WaitingTimers
 _OWN_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC})
 
 
-class Keepers:
-    """Those who need messages of one store. Used by one thread at a time."""
+class HoldFinder:
+    """Finds the holds of one store. Used by one thread at a time."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -30,18 +30,18 @@ class Keepers:
         self._delays: dict[int, int] = {}
 
     def load(self) -> None:
-        """Read how far everybody is; `DamagedStore` when that cannot be known."""
+        """Read how far each group and delay level is; `DamagedStore` when a file cannot be read."""
         paths, medium = self._parts.paths, self._parts.medium
         self._readers = load_readers(paths, medium)
         self._delays = load_delay_offsets(paths, medium)
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics whose queues `find` looks into."""
+        """The topics whose queues `find` reads."""
         return self._readers.topics | _OWN_TOPICS
 
     def find(self) -> list[Hold]:
-        """What is needed, in the order of the log; `load` first."""
+        """The holds, in log order; call `load` first."""
         parts = self._parts
         queues = parts.queues.all()
         return in_log_order(

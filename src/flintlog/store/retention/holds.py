@@ -1,7 +1,7 @@
-"""A hold: somebody still needs a message, so by age nothing of the log may go from there on.
+"""A hold: a message that is still needed. Retention by age deletes nothing of the log from there on.
 
 Holds come from groups that have not consumed (`unconsumed.py`) and from messages that wait in the store's own topics
-(`undelivered.py`, `waiting_timers.py`). One a reader and queue is enough: what follows in the log is kept with it.
+(`undelivered.py`, `waiting_timers.py`). One hold per reader and queue is enough, because it keeps all later messages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flintlog.store.queues.logical_queue import LogicalQueue
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The first message that somebody still needs; `group` is None unless a consumer group needs it."""
+    """The first message that is still needed; `group` is None unless a consumer group needs it."""
 
     physical_offset: int
     why: str
@@ -27,7 +27,7 @@ class Hold:
 
 
 def first_entry(queue: LogicalQueue | None, offset: int) -> CqUnit | None:
-    """The entry at an offset, or the first that the queue still has; None when all before its end is done with."""
+    """The first entry at or after an offset that the queue still has; None when there is none."""
     if queue is None:
         return None
     offset = max(offset, queue.min_offset)
@@ -40,12 +40,12 @@ def first_entry(queue: LogicalQueue | None, offset: int) -> CqUnit | None:
 
 
 def in_log_order(holds: Sequence[Hold]) -> list[Hold]:
-    """What holds the most first."""
+    """The holds, the one that keeps the most first."""
     return sorted(holds, key=lambda each: (each.physical_offset, each.why, each.topic, each.queue_id))
 
 
 def say_time(moment_ms: int) -> str:
-    """A time for a person; its number when it is no time of a calendar."""
+    """A time as text; its number when no calendar has it."""
     try:
         return datetime.fromtimestamp(moment_ms / 1000).isoformat(" ", "seconds")
     except (OverflowError, ValueError, OSError):

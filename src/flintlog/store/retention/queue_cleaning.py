@@ -1,9 +1,9 @@
-"""Deleting whole queues: those whose messages are all gone, and those of topics that nobody wants any more.
+"""Deletes whole queues: those whose messages were all deleted, and those of topics that are not used any more.
 
-Both are asked for by hand. No offset is given twice: what is put into a queue later goes on behind what it had, in
-later runs too (`deleted_queues.py`). RocketMQ begins at 0 again, and a group that has consumed the queue takes as many
-new messages for read. Inside the put lock and with dispatch standing still nothing is on its way into a queue, so
-none is deleted under a message that was just acknowledged.
+Both happen only when a caller asks for it. No offset is reused: later messages of a deleted queue get offsets after its
+old ones, also after a restart (`deleted_queues.py`). RocketMQ begins at 0 again, and a group that had consumed the
+queue skips as many new messages. A queue is deleted under the put lock while dispatch stands still, so no acknowledged
+message can be on its way into it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def clean_expired_queues(engine: Engine) -> list[tuple[str, int]]:
-    """Delete the queues none of whose records the log still has, but for those of system topics; which."""
+    """Delete the queues of which the log has no record left, except those of system topics. Returns them."""
     queues, minimum = engine.parts.queues, max(0, engine.log.min_offset)
     gone: list[tuple[str, int]] = []
     for queue in queues.all():
@@ -38,18 +38,18 @@ def clean_expired_queues(engine: Engine) -> list[tuple[str, int]]:
 def _remove_expired(engine: Engine, topic: str, queue_id: int, minimum: int) -> bool:
     queues = engine.parts.queues
     with engine.log.lock():
-        is_expired = queues.is_expired(topic, queue_id, minimum)  # asked again: now nobody can put into it
+        is_expired = queues.is_expired(topic, queue_id, minimum)  # checked again, now that no put can change it
         if is_expired:
             queues.remove(topic, queue_id)
         return is_expired
 
 
 def clean_unused_topics(engine: Engine, retained: Collection[str]) -> list[str]:
-    """Delete the queues of all topics that are neither retained nor system topics nor light queues; which topics."""
+    """Delete the queues of all topics except retained ones, system topics and light queues. Returns the topics."""
     queues = engine.parts.queues
     named = check_topics(retained)
     if named is None:
-        raise InvalidTopic("it must be said which topics are retained", advice="an empty list retains none")
+        raise InvalidTopic("the retained topics must be named", advice="an empty list retains none")
     unused = sorted({queue.topic for queue in queues.all()} - set(named))
     gone = [topic for topic in unused if not is_system_topic(topic) and not topic.startswith(LMQ_PREFIX)]
     for topic in gone:

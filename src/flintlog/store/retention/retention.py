@@ -1,18 +1,17 @@
-"""Retention at work: expired files of the log go, then what was derived from them.
+"""Deletes expired files of the log, then the queue and index files that were derived from them.
 
     round     every `clean_resource_interval`, the first a minute after the opening
-      disks     how full they are: flags that refuse puts, or take them again
-      log       at most `delete_file_batch_max` files, the oldest first, with a pause after each
-      held      a first file that a reader held is tried again, and taken from it after a while
-      queues    queue files whose records are gone, when the log's beginning has moved, with a pause after each queue
-      index     index files whose records are gone
+      disks     how full they are: set or clear the flags that refuse puts
+      log       delete at most `delete_file_batch_max` files, the oldest first, with a pause after each
+      held      retry a first file that a reader held; after a while delete it under the reader
+      queues    if the log's beginning moved, delete queue files without records, with a pause after each queue
+      index     delete index files without records
 
-What each step does follows from `retention_rules.py`. The log goes first: whatever a crash interrupts, queues and index
-then point at records that are gone, which readers and the next opening know how to pass; the other way round they
-would lack records that are there.
+`retention_rules.py` has the rules. The log is deleted first. After a crash in between, queues and index point to
+deleted records, which readers and the next opening skip. In the other order they would lack existing records.
 
-A pause is not slept: the round is put aside, and goes on when the time that `run_due` returned has come. Rounds run in
-the store's background job, one at a time.
+A pause does not sleep: `run_due` returns when to continue the round. Rounds run in the store's background job, one at a
+time.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from flintlog.store.components import Parts
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.log.disk_use import existing, path_percent
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.retention.find_holds import Keepers
+from flintlog.store.retention.find_holds import HoldFinder
 from flintlog.store.retention.retention_rules import RetentionRules, Space, is_delete_hour, judge_space
 from flintlog.store.runtime.clock import Milliseconds
 from flintlog.store.runtime.lifecycle import Flag, Lifecycle
@@ -37,7 +36,7 @@ log = logging.getLogger(__name__)
 
 FIRST_ROUND_MS: Final = 60_000
 MANUAL_ROUNDS: Final = 20
-"""For how many rounds a deletion by hand lasts, as in RocketMQ."""
+"""Rounds for which a deletion that a caller asked for lasts, as in RocketMQ."""
 
 
 class Retention:
@@ -58,16 +57,16 @@ class Retention:
                 advice="open it with retention='on', or name an age: file_reserved_time, in hours",
             )
         self.rules = rules
-        self.before_look: Callable[[], object] = lambda: None
-        """Called before it is read from the files how far groups are; an error keeps everything."""
+        self.save_offsets: Callable[[], object] = lambda: None
+        """Called before the groups' offsets are read from the files; if it raises, nothing is deleted."""
         self.bound: Callable[[], int | None] = lambda: None
-        """From where on nothing may go, however full the disk is: what a ledger's group needs to go on."""
-        self.let_go: Callable[[int], bool] = lambda end: True
-        """Called before a file that ends there is deleted; False keeps it."""
+        """The offset from which on nothing may be deleted, however full the disk is: a ledger's group needs it."""
         self.covers: Callable[[int], bool] = lambda end: True
-        """Called before that: whether queues keep their next offsets without the records of the file."""
-        self._keepers = Keepers(parts)
-        self._said: str | None = None
+        """Whether queues keep their next offsets without the file that ends there; False keeps the file."""
+        self.release: Callable[[int], bool] = lambda end: True
+        """Called before the file that ends there is deleted; False keeps it."""
+        self._hold_finder = HoldFinder(parts)
+        self._logged: str | None = None
         self._config = config
         self._parts = parts
         self._lifecycle = lifecycle
@@ -81,15 +80,15 @@ class Retention:
         self._followed_to = 0
 
     def delete_expired_files(self) -> None:
-        """Let expired files go in the next rounds, whatever the hour; the first is due at once."""
+        """Delete expired files in the next rounds, at any hour; the first round is due at once."""
         self._manual_rounds = MANUAL_ROUNDS
         self._is_asked = True
 
     def run_due(self) -> int:
-        """Go on with the round, or begin the next if its time has come; when to be called again."""
+        """Continue the round, or begin the next if it is due. Returns when to be called again."""
         now_ms = self._now_ms()
         if self._round is None:
-            # Further ahead it can only be if the clock was turned back.
+            # It can only be later than that if the clock was turned back.
             longest_ms = max(FIRST_ROUND_MS, self._config.clean_resource_interval)
             self._next_round_ms = min(self._next_round_ms, now_ms + longest_ms)
             if now_ms < self._next_round_ms and not self._is_asked:
@@ -108,7 +107,7 @@ class Retention:
         return self._next_round_ms
 
     def _steps(self) -> Iterator[int]:
-        """One round; each pause that it wants is a value."""
+        """One round; yields the pauses."""
         space = self._look_at_disks()
         is_manual = self._manual_rounds > 0
         if is_manual:
@@ -130,7 +129,7 @@ class Retention:
         return space
 
     def _own_share(self) -> float | None:
-        """How much of its part of a divided disk the store has used."""
+        """The used share of the store's part of a disk that stores divide."""
         if self.rules.stores_a_disk <= 1:
             return None
         parts = self._parts
@@ -160,7 +159,7 @@ class Retention:
         count = 0
         while count < config.delete_file_batch_max:
             first = segments.first
-            if not self._goes(first, below, at_once=at_once):
+            if not self._may_delete(first, below, at_once=at_once):
                 break
             deleted = segments.delete_expired(
                 self.rules.reserved_ms,
@@ -178,29 +177,29 @@ class Retention:
         if space.deletes and not count:
             log.warning("%s, and no file could be deleted", space.why)
 
-    def _goes(self, first: Segment | None, below: int | None, *, at_once: bool) -> bool:
-        """Whether the oldest file is to be deleted now, and may be."""
+    def _may_delete(self, first: Segment | None, below: int | None, *, at_once: bool) -> bool:
+        """Whether the oldest file is due and nothing needs it."""
         if first is None or first is self._parts.segments.last or (below is not None and first.end > below):
             return False
-        return (at_once or self._is_first_expired()) and self.covers(first.end) and self.let_go(first.end)
+        return (at_once or self._is_first_expired()) and self.covers(first.end) and self.release(first.end)
 
     def _is_first_expired(self) -> bool:
         first = self._parts.segments.first
         return first is not None and first.modified_ms + self.rules.reserved_ms <= self._now_ms()
 
     def _protected_from(self) -> int | None:
-        """From where on somebody still needs the log, if that is kept."""
+        """The first offset that is still needed; None if there is none, or if such messages are not protected."""
         if not self.rules.protects_unconsumed:
             return None
         if not self._is_first_expired():
-            return 0  # nothing goes by age, so nobody has to be asked
-        self.before_look()
-        self._keepers.load()
-        holds = self._keepers.find()
+            return 0  # nothing has expired, so the holds need not be found
+        self.save_offsets()
+        self._hold_finder.load()
+        holds = self._hold_finder.find()
         why = holds[0].why if holds else None
-        if why != self._said:
-            self._said = why
-            log.info("expired files are kept: %s", why) if why else log.info("nobody needs what has expired")
+        if why != self._logged:
+            self._logged = why
+            log.info("expired files are kept: %s", why) if why else log.info("expired files are not needed any more")
         return holds[0].physical_offset if holds else None
 
     def _retry_held(self) -> None:
@@ -212,10 +211,10 @@ class Retention:
         if self._parts.segments.retry_delete_first(now_ms=now_ms, force_after_ms=force_after_ms):
             log.info("a file of the log that a reader held is deleted")
 
-    # ------------------------------------------------------------------ what follows the log
+    # ------------------------------------------------------------------ queues and index
 
     def _follow_log(self) -> Iterator[int]:
-        """Delete what was derived from records that are gone."""
+        """Delete the queue and index files of deleted records."""
         parts = self._parts
         minimum = parts.segments.min_offset
         if minimum <= self._followed_to:

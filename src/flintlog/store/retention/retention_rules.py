@@ -1,16 +1,14 @@
-"""What retention deletes, when and why: the rules alone, without a disk.
+"""The rules of retention, without a disk: which files are deleted, when and why.
 
-A file of the log goes when it is old enough *and* something asks for it:
-
-    an hour of `delete_when`                                    expired files go
-    a disk above `disk_max_used_space_ratio` (75 %)             expired files go, at any hour
-    a disk above `disk_space_clean_forcibly_ratio` (85 %)       files go whatever their age, the oldest first
+    an hour of `delete_when`                                    expired files are deleted
+    a disk above `disk_max_used_space_ratio` (75 %)             expired files are deleted at any hour
+    a disk above `disk_space_clean_forcibly_ratio` (85 %)       files of any age are deleted, the oldest first
     a disk above `disk_space_warning_level_ratio` (90 %)        the same, and puts are refused
-    somebody asks for it (`Store.delete_expired_files`)         expired files go
+    a call of `Store.delete_expired_files`                      expired files are deleted
 
-A disk that was above 90 % takes puts again only when it is at 85 % or below. Percentages are rounded up to whole ones.
-Of several log paths the emptiest counts, because new files go there; the queues' disk is judged by the same limits.
-Files go in the log's order, never the last one, so the first that must stay keeps all behind it.
+After a disk was above 90 %, puts are refused until it is at 85 % or below. Percentages are rounded up. Of several log
+paths the emptiest counts, because new files are created there. The queues' disk has the same limits. Files are deleted
+in log order, and never the last one, so a file that is kept keeps all later ones.
 """
 
 from __future__ import annotations
@@ -27,12 +25,12 @@ from flintlog.store.retention.holds import Hold
 
 HOUR_MS: Final = 3_600_000
 _HOURS_TO_LOOK: Final = 49
-"""Two days: on the day that a clock is put forward one hour of the day does not exist."""
+"""Two days, because one hour does not exist on the day when the clock is put forward."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """The options of retention, as they are used."""
+    """The options of retention, converted and clamped."""
 
     reserved_ms: int
     hours: tuple[int, ...]
@@ -64,7 +62,7 @@ class RetentionRules:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What the disks ask for. A flag that is None stays as it was."""
+    """What follows from how full the disks are. A flag that is None stays as it is."""
 
     log_is_full: bool | None
     queues_are_full: bool | None
@@ -75,7 +73,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One file of the log, as far as retention cares."""
+    """The facts about a log file that retention needs."""
 
     path: Path
     base: int
@@ -89,14 +87,14 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """What will become of a file: `goes_at_ms` is None when it stays as far as can be seen."""
+    """When a file will be deleted: `goes_at_ms` is None when no time can be foreseen."""
 
     file: LogFile
     expires_at_ms: int | None
     goes_at_ms: int | None
     why: str
     holds: tuple[Hold, ...]
-    """Who still needs something in it or before it."""
+    """The holds in this file or an earlier one."""
 
 
 def parse_hours(text: str) -> tuple[int, ...]:
@@ -117,7 +115,7 @@ def judge_space(
 ) -> Space:
     """What follows from how full the disks are.
 
-    `own_share` is the store's own part of the space that is its own, where several stores divide a disk.
+    `own_share` is the used share of the store's part, if several stores divide a disk.
     """
     log_percent = min(log_percents, default=UNKNOWN_PERCENT)
     if log_percent > rules.forced_above_percent:
@@ -130,7 +128,7 @@ def judge_space(
         return _judge_share(rules, own_share)
     for name, percent in (("log", log_percent), ("queues", queue_percent)):
         if percent < 0:
-            return Space(False, False, True, False, f"how full the disk of the {name} is cannot be told")
+            return Space(False, False, True, False, f"the usage of the disk of the {name} is unknown")
         if percent > rules.expired_above_percent:
             return Space(False, False, True, False, f"the disk of the {name} is {percent} % full")
     return Space(False, False, False, False, "")
@@ -144,12 +142,12 @@ def _judge_share(rules: RetentionRules, own_share: float) -> Space:
 
 
 def is_delete_hour(now_ms: int, hours: Sequence[int]) -> bool:
-    """Whether the local time lies in one of these hours."""
+    """Whether the local time is in one of these hours."""
     return datetime.fromtimestamp(now_ms / 1000).hour in hours
 
 
 def next_delete_time(at_ms: int, hours: Sequence[int]) -> int | None:
-    """The first moment from `at_ms` on that lies in one of these hours; None when there is none."""
+    """The first time from `at_ms` on that is in one of these hours; None when there is none."""
     if is_delete_hour(at_ms, hours):
         return at_ms
     start = datetime.fromtimestamp(at_ms / 1000).replace(minute=0, second=0, microsecond=0)
@@ -169,9 +167,9 @@ def plan_files(
     holds: Sequence[Hold] = (),
     to_free_bytes: int = 0,
 ) -> Iterator[PlannedFile]:
-    """What will become of each file of the log, the oldest first, if nothing changes but the time.
+    """When each file of the log will be deleted, the oldest first, if nothing but the time changes.
 
-    `to_free_bytes` is what must go before a disk that makes files go at once no longer does.
+    `to_free_bytes` is how much must be deleted before the disk is below the limit for deletion at any age.
     """
     kept_by: str | None = None
     expired_at_ms = now_ms
@@ -180,16 +178,16 @@ def plan_files(
         expires_at_ms = file.modified_ms + rules.reserved_ms
         expired_at_ms = max(expired_at_ms, expires_at_ms)
         if number == len(files) - 1:
-            yield PlannedFile(file, expires_at_ms, None, "the newest file never goes", needed)
+            yield PlannedFile(file, expires_at_ms, None, "the newest file is never deleted", needed)
         elif space.at_once and rules.may_force and to_free_bytes > 0:
             to_free_bytes -= file.size
-            yield PlannedFile(file, expires_at_ms, now_ms, f"{space.why}: the oldest files go at any age", needed)
+            yield PlannedFile(file, expires_at_ms, now_ms, f"{space.why}: files of any age are deleted", needed)
         else:
-            kept_by = kept_by or _keeper(needed, rules)
+            kept_by = kept_by or _reason_to_keep(needed, rules)
             yield _plan_by_age(file, rules, space, now_ms, expired_at_ms, needed, kept_by)
 
 
-def _keeper(holds: Sequence[Hold], rules: RetentionRules) -> str | None:
+def _reason_to_keep(holds: Sequence[Hold], rules: RetentionRules) -> str | None:
     if not holds or not rules.protects_unconsumed:
         return None
     reasons = dict.fromkeys(each.why for each in holds)

@@ -1,15 +1,15 @@
-"""What groups have not consumed yet: the oldest message of each queue that a group has still to read.
+"""Messages that groups have not consumed: for each group and queue, the oldest one.
 
-Which topics a group reads is told by what RocketMQ and this store keep in the `config` folder:
+A group reads these topics, by the files of the `config` folder:
 
-    consumerOffset.json, or           an offset of any queue: it reads the whole topic, and where it has none it has
-    lmqConsumerOffset.json            consumed nothing. A consumer that is opened writes one down at once
-    consumerFilter.json               a registered filter; a dead one only if its group is still configured
+    consumerOffset.json, or           topics with an offset of any queue: the group reads the whole topic, and has
+    lmqConsumerOffset.json            consumed nothing of queues without one. An opened consumer saves one at once
+    consumerFilter.json               topics with a registered filter; a dead filter only if its group is configured
     subscriptionGroup.json            the topics in its `subscriptionDataSet`
     its name                          %RETRY%<group>
 
-A group that is configured, may consume, and of which none of these names a topic but its own retries may read any:
-nobody knows, so it needs every message of every ordinary topic. See docs/services.md.
+If a group is configured, may consume, and these files name no topic but its own retries, its topics are unknown. Then
+every message of every ordinary topic is kept for it. See docs/services.md.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ GroupOffsets: TypeAlias = dict[tuple[str, str], dict[int, int]]
 """(topic, group) → queue id → the queue offset that the group reads next."""
 
 _TRANSACTIONS: Final = frozenset({(HALF_TOPIC, TRANSACTION_GROUP), (OP_TOPIC, TRANSACTION_GROUP)})
-"""How far transactions are decided is kept as if a group consumed; `undelivered.py` knows what it means."""
+"""Transactions save how far they are decided as offsets of a group; `undelivered.py` uses them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Who reads what. `offsets` has an entry for each topic of each group, also when it has consumed nothing."""
+    """The topics of all groups. `offsets` has an entry for each of them, also when nothing was consumed."""
 
     offsets: GroupOffsets
     transactions: GroupOffsets
@@ -51,7 +51,7 @@ class Readers:
 
 
 def load_readers(paths: StorePaths, medium: Medium) -> Readers:
-    """What the files say; `DamagedStore` when one of them cannot be read, nor its backup."""
+    """Read the files; `DamagedStore` when neither a file nor its backup can be read."""
     offsets = _load_offsets(paths, medium)
     transactions = {pair: offsets.pop(pair) for pair in _TRANSACTIONS if pair in offsets}
     groups = _load_groups(paths, medium)
@@ -60,14 +60,14 @@ def load_readers(paths: StorePaths, medium: Medium) -> Readers:
     reading = {group for topic, group in offsets if topic != retry_topic(group)}
     for group in sorted(reading | groups.keys()):
         offsets.setdefault((retry_topic(group), group), {})
-    homeless = (name for name, group in groups.items() if name not in reading and group.get("consumeEnable", True))
-    return Readers(offsets, transactions, tuple(sorted(homeless)))
+    unknown = (name for name, group in groups.items() if name not in reading and group.get("consumeEnable", True))
+    return Readers(offsets, transactions, tuple(sorted(unknown)))
 
 
 def _load_offsets(paths: StorePaths, medium: Medium) -> GroupOffsets:
     file = JsonFile(paths.consumer_offsets, medium)
     file = load_from(file, JsonFile(paths.other_consumer_offsets, medium))
-    content = file.load(lambda told: parse_offsets(told, file.path)) or {}
+    content = file.load(lambda loaded: parse_offsets(loaded, file.path)) or {}
     found: GroupOffsets = {}
     for key, offsets in parse_offsets(content, file.path).items():
         topic, separator, group = key.partition(SEPARATOR)
@@ -84,8 +84,8 @@ def _load_groups(paths: StorePaths, medium: Medium) -> dict[str, JsonObject]:
 
 def _subscribed(groups: Mapping[str, JsonObject]) -> Iterator[tuple[str, str]]:
     for name, group in groups.items():
-        told = group.get("subscriptionDataSet")
-        for subscription in told if isinstance(told, list | tuple) else ():
+        subscriptions = group.get("subscriptionDataSet")
+        for subscription in subscriptions if isinstance(subscriptions, list | tuple) else ():
             topic = subscription.get("topic") if isinstance(subscription, dict) else None
             if isinstance(topic, str):
                 yield topic, name
@@ -102,7 +102,7 @@ def _load_filters(paths: StorePaths, medium: Medium, groups: Iterable[str]) -> I
 
 
 def _load_table(file: JsonFile, member: str) -> list[tuple[str, JsonObject]]:
-    content = file.load(lambda told: check_objects(told, member)) or {}
+    content = file.load(lambda loaded: check_objects(loaded, member)) or {}
     return list(_objects(content.get(member)))
 
 
@@ -113,7 +113,7 @@ def _objects(table: JsonValue) -> Iterator[tuple[str, JsonObject]]:
 
 
 def find_unconsumed(queues: Iterable[LogicalQueue], readers: Readers, log_begin: int) -> Iterator[Hold]:
-    """What each group has still to read; at most one hold a queue and group."""
+    """The first unconsumed message of each queue and group."""
     groups: dict[str, list[tuple[str, dict[int, int]]]] = {}
     for (topic, group), by_queue in readers.offsets.items():
         groups.setdefault(topic, []).append((group, by_queue))

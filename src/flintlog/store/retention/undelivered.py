@@ -1,11 +1,11 @@
-"""Messages that wait in the store's own topics, as its files tell it: delayed ones and undecided transactions.
+"""Messages that wait in the store's own topics: delayed ones and undecided transactions.
 
-    SCHEDULE_TOPIC_XXXX/<level - 1>    from the offset that `config/delayOffset.json` has for the level on
+    SCHEDULE_TOPIC_XXXX/<level - 1>    from the level's offset in `config/delayOffset.json` on
     RMQ_SYS_TRANS_HALF_TOPIC/0         from the saved offset on, the first that no op message names
 
-So it does not matter whether the services run in this process, or in any. The files may be some seconds behind what
-was delivered and decided, and never ahead of it. An op message lies behind the half messages that it names, so it goes
-after them and needs no hold of its own.
+They are found from the files, so it does not matter whether the services run. The files may be some seconds older than
+what was delivered and decided, but never newer. An op message is stored after the half messages that it names, so it is
+deleted after them and needs no hold of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _OFFSETS: Final = re.compile(r"[0-9]{1,18}")
 def load_delay_offsets(paths: StorePaths, medium: Medium) -> dict[int, int]:
     """How far each delay level was delivered; `DamagedStore` when neither the file nor its backup can be read."""
     path = paths.delay_offsets
-    return parse_delay_offsets(JsonFile(path, medium).load(lambda told: parse_delay_offsets(told, path)) or {}, path)
+    content = JsonFile(path, medium).load(lambda loaded: parse_delay_offsets(loaded, path)) or {}
+    return parse_delay_offsets(content, path)
 
 
 def find_delayed(queues: Iterable[LogicalQueue], offsets: dict[int, int]) -> Iterator[Hold]:

@@ -1,12 +1,12 @@
-"""The first timed message that still waits, as the timer's files tell it.
+"""The first timed message that still waits, from the timer's files.
 
-    entered       a unit of the timer log whose slot the checkpoint has not read yet; units are in the order of the
-                  commit log, so the first of them points at the oldest message. One that was rolled stands behind
+    entered       a unit of the timer log whose slot is after the checkpoint's read time; units are in the order of
+                  the commit log, so the first of them points to the oldest message. Rolled messages come later
     not entered   the timer's queue, from the checkpoint's offset on
-    no telling    without a checkpoint, or a timer log that reaches as far as it says, the whole queue waits: whoever
-                  starts the timer next makes its files anew from there
+    unknown       without a checkpoint, or if the timer log ends before the checkpoint's position, the whole queue
+                  waits: the timer's next start builds its files again from it
 
-Units that are over stay over, so a later look goes on where the last one ended.
+A unit that is over stays over, so the next search begins where the last one ended.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from flintlog.store.components import Parts
 from flintlog.store.retention.holds import Hold, first_entry, say_time
 
 _QUEUE_ID: Final = 0
-_NO_TELLING: Final = "timers wait, and it is not known which were delivered"
+_UNKNOWN: Final = "timers wait, and it is not known which were delivered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _LogFile:
 
 
 class WaitingTimers:
-    """Looks for the first message that waits; kept by whoever looks again and again."""
+    """Finds the first message that waits. It remembers where the last search ended."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -67,7 +67,7 @@ class WaitingTimers:
             return
         entry = first_entry(queue, checkpoint.queue_offset if checkpoint is not None and covers else 0)
         if entry is not None:
-            why = self._why(entry.physical_offset) if covers else _NO_TELLING
+            why = self._why(entry.physical_offset) if covers else _UNKNOWN
             yield Hold(entry.physical_offset, why, TIMER_TOPIC, _QUEUE_ID, entry.queue_offset)
 
     def _load_checkpoint(self) -> TimerCheckpoint | None:
@@ -92,7 +92,7 @@ class WaitingTimers:
 
     def _first_waiting(self, files: list[_LogFile], checkpoint: TimerCheckpoint) -> TimerUnit | None:
         if checkpoint.read_ms < self._read_ms or checkpoint.log_flushed < self._over_before:
-            self._over_before = 0  # the files were made anew
+            self._over_before = 0  # the files were built again
         self._read_ms = checkpoint.read_ms
         for file in files:
             found = self._find_in(file, checkpoint.read_ms)
@@ -111,7 +111,7 @@ class WaitingTimers:
         log_begin = self._parts.segments.min_offset
         raw = self._parts.medium.open(file.path)
         try:
-            # There may be millions of units that are over: only one that waits is made a value.
+            # There may be millions of units that are over, so only the one that waits is parsed.
             with memoryview(raw.buffer)[start:end] as view:
                 for number, (size, _, _, entered_ms, delay_ms, offset, *_) in enumerate(UNIT.iter_unpack(view)):
                     if size != UNIT_SIZE:
@@ -126,7 +126,7 @@ class WaitingTimers:
         return None
 
     def _why(self, physical_offset: int) -> str:
-        """Until when a message waits; a unit would know only when it is looked at next, if it rolls."""
+        """The reason of a hold with the delivery time, which is in the message; a rolled unit has an earlier time."""
         data = self._parts.commit_log.record_at(physical_offset)
         try:
             text = "" if data is None else parse_record(data).property_map().get(TIMER_OUT_MS, "")
@@ -137,7 +137,7 @@ class WaitingTimers:
 
 
 def _covers(files: list[_LogFile], checkpoint: TimerCheckpoint) -> bool:
-    """Whether the timer log has what the checkpoint vouches for."""
+    """Whether the timer log reaches the checkpoint's position."""
     if checkpoint.log_flushed == 0:
         return checkpoint.queue_offset == 0
     return bool(files) and files[0].base <= checkpoint.log_flushed <= files[-1].base + files[-1].size

@@ -1,7 +1,6 @@
-"""Time, as the store sees it: milliseconds from a function that may be replaced.
+"""The store's time: milliseconds from a function that tests may replace.
 
-Only the store's notion of time is injected (store timestamps, expiry, delays). Waiting for a disk or for
-another thread is real time and is not.
+It is used for store timestamps, expiry and delays. Waiting for a disk or another thread uses real time.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ Milliseconds: TypeAlias = Callable[[], int]
 
 @runtime_checkable
 class Clock(Protocol):
-    """Anything that can tell the time in milliseconds since 1970."""
+    """An object with the time in milliseconds since 1970."""
 
     def now_ms(self) -> int: ...
 
 
 @runtime_checkable
 class TurnedClock(Clock, Protocol):
-    """A clock that somebody turns by hand, and that says so."""
+    """A clock that a test moves by hand. It calls back after each move."""
 
     def on_turn(self, callback: Callable[[], None]) -> None: ...
 
@@ -36,23 +35,23 @@ def system_now_ms() -> int:
 
 
 def as_milliseconds(clock: Clock | Milliseconds | None) -> Milliseconds:
-    """One function that tells the time, from whatever was given as `clock=`."""
+    """The time function of a `clock=` argument."""
     if clock is None:
         return system_now_ms
     if isinstance(clock, Clock):
         return clock.now_ms
     if not callable(clock):
-        raise InvalidConfig(f"a clock tells milliseconds, which {type(clock).__name__} does not")
+        raise InvalidConfig(f"a clock returns milliseconds, which {type(clock).__name__} does not")
     return clock
 
 
 def check_reading(now_ms: Milliseconds) -> None:
-    """Raise when a clock tells something else than milliseconds; asked once, when a store is opened."""
+    """Raise when a clock does not return milliseconds. Called once, when a store is opened."""
     now = now_ms()
     if not isinstance(now, int) or not -(1 << 63) <= now < 1 << 63:
-        raise InvalidConfig(f"a clock tells whole milliseconds that fit 64 bits, not {now!r:.80}")
+        raise InvalidConfig(f"a clock returns whole milliseconds that fit 64 bits, not {now!r:.80}")
 
 
 def given_clock(now_ms: Milliseconds) -> Milliseconds | None:
-    """None for the system's clock, which the kernel reads by itself."""
+    """The function; None for the system's clock, which the kernel reads itself."""
     return None if now_ms is system_now_ms else now_ms

@@ -1,9 +1,9 @@
-"""What a forked child has of its parent's stores: nothing.
+"""Closes the parent's stores in a forked child.
 
 A child shares the parent's maps, but not its threads, its positions and its put lock. Both would append at the same
 place, and a `with` block that ends in the child would mark the parent's running store as cleanly stopped. So every
-store that was opened for writing is closed in the child, at once and without touching its files; the child opens
-its own, read-only if the parent goes on.
+store that was opened for writing is closed in the child, at once and without touching its files. The child may open
+its own store, read-only while the parent's is open.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from weakref import WeakSet
 
 
 class Inherited(Protocol):
-    """Something that a child must not go on with."""
+    """A store, or another object that a child must not use."""
 
     def leave_to_parent(self) -> None:
-        """Called in the child, where no other thread is and any lock may be held for ever."""
+        """Called in the child, which has no other thread, and where any lock may be held forever."""
 
 
-# The only state of this module, for the interpreter takes a function once and never gives it back.
+# A global, because a function that was registered with `os.register_at_fork` cannot be removed.
 _open: WeakSet[Inherited] = WeakSet()
 
 
 def close_in_children(inherited: Inherited) -> None:
-    """From now on, until it is collected."""
+    """Call its `leave_to_parent` in each forked child, until it is garbage collected."""
     _open.add(inherited)
 
 

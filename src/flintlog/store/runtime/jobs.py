@@ -1,16 +1,14 @@
-"""Work that is done when its time has come, beside the puts.
+"""Background jobs of a store, run when they are due.
 
-A job is a function that does everything due now and says when it wants to be called again. Whose thread that is
-depends on the clock:
+A job is a function that does everything due now and returns when to call it again. The thread that calls it depends on
+the clock:
 
-    the system's clock        a thread a job, asleep until the job is due or nudged
-    another clock             the same, but it looks every few milliseconds of real time: nobody says when it moves
-    a clock turned by hand    no thread: whoever turns the clock runs the jobs before the turning returns
+    the system's clock        a thread per job, which sleeps until the job is due or nudged
+    another clock             the same, but it reads the clock every few milliseconds of real time
+    a clock turned by hand    no thread: the thread that turns the clock runs the jobs before `turn` returns
 
-A clock that was turned back makes every job due once, because what it had asked for was told by the old time; a thread
-sees that within a minute.
-
-So a test that advances a fake clock finds everything done, and takes no real seconds.
+So a test that advances a fake clock finds all due work done, without waiting. A clock that was turned back makes every
+job due once, because the old due times mean nothing any more; a thread notices that within a minute.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from flintlog.store.runtime.clock import Clock, Milliseconds, TurnedClock, as_mi
 log = logging.getLogger(__name__)
 
 NEVER: Final = 1 << 62
-"""The answer of a job that waits for a nudge."""
+"""Returned by a job that waits for a nudge."""
 
 RETRY_MS: Final = 10_000
 _LOOK_S: Final = 0.01
@@ -38,7 +36,7 @@ RunDue = Callable[[], int]
 
 
 class Job:
-    """One function and the time at which it is due. Any thread may nudge it; one at a time runs it."""
+    """One function and its due time. Any thread may nudge it; one thread at a time runs it."""
 
     def __init__(self, name: str, run_due: RunDue, now_ms: Milliseconds) -> None:
         self.name = name
@@ -52,7 +50,7 @@ class Job:
         self._stopped = False
 
     def nudge(self) -> None:
-        """Something changed: run as soon as possible, whatever was said before."""
+        """Make the job due at once."""
         self._nudged = True
         self._wake.set()
 
@@ -65,7 +63,7 @@ class Job:
         return self._nudged or now_ms >= self.due_at_ms
 
     def run(self) -> None:
-        """Do what is due. An error of the store is raised after the job was put off, so that it is tried again."""
+        """Do what is due. If it raises, the job is due again after `RETRY_MS`."""
         with self._running:
             if self._stopped:
                 return
@@ -74,7 +72,7 @@ class Job:
             self.due_at_ms = self._run_due()
 
     def run_forever(self, look_s: float | None) -> None:
-        """The life of the job's thread. `look_s`: how often the clock is looked at, when it is not the system's."""
+        """The loop of the job's thread. `look_s` is how often to read a clock that is not the system's."""
         while not self._stopped:
             if self.is_due:
                 self._run_and_log()
@@ -90,7 +88,7 @@ class Job:
                 return  # its own callback shut the store down
             log.error("%s did not do its work and will try again: %s", self.name, failure)
         except Exception:
-            # A callback of the user's may raise anything; the thread must live on to try again.
+            # A user's callback may raise anything; the thread must survive to try again.
             log.exception("%s did not do its work and will try again", self.name)
 
     def stop(self) -> None:
@@ -98,7 +96,7 @@ class Job:
         self._wake.set()
 
     def wait(self) -> None:
-        """Return when a run that has begun is over."""
+        """Wait for a run in progress to end."""
         with self._running:
             pass
 
@@ -115,7 +113,7 @@ class Background:
         self._is_running = False
 
     def add(self, name: str, run_due: RunDue) -> Job:
-        """A job that is due at once; before `start` it only waits in line."""
+        """Add a job that is due at once, or at `start` if that was not called yet."""
         job = Job(name, run_due, self._now_ms)
         self._jobs.append(job)
         if self._is_running:
@@ -145,7 +143,7 @@ class Background:
         thread.start()
 
     def remove(self, job: Job) -> None:
-        """End a job; it does not run any more when this returns. After `stop` there is nothing left to end."""
+        """Stop a job and wait for its run in progress. After `stop` this does nothing."""
         if not self._is_running:
             return
         self._jobs = [other for other in self._jobs if other is not job]
@@ -157,7 +155,7 @@ class Background:
             thread.join()
 
     def run_due(self) -> None:
-        """Run jobs in the calling thread until none is due; a job may make another one due."""
+        """Run jobs in the calling thread until none is due. A job may make another one due."""
         if not self._turning.acquire(blocking=False):
             return
         try:
@@ -180,7 +178,7 @@ class Background:
         return not self._is_running
 
     def stop(self) -> None:
-        """Return when no job runs any more. A second call does nothing."""
+        """Stop all jobs and wait for those in progress. A second call does nothing."""
         if not self._is_running:
             return
         self._is_running = False

@@ -1,7 +1,7 @@
-"""The states of a store, and the flags that say what it may not do now.
+"""The states of a store, and the flags that forbid reading or writing.
 
-States only move forward; the numbers are RocketMQ's. A flag is a problem: a store is writeable when none of
-those that forbid writing is set, and every flag says why.
+States only move forward; the numbers are RocketMQ's. Each flag is a problem. A store is writeable while no flag that
+forbids writing is set.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flintlog.errors import StoreClosed
 
 
 class State(IntEnum):
-    """How far a store has come, with RocketMQ's numbers."""
+    """The states in order, with RocketMQ's numbers."""
 
     INIT = 0
     LOAD_BEGIN = 10
@@ -32,7 +32,7 @@ class State(IntEnum):
 
 
 class Flag(IntFlag):
-    """What is wrong with a running store, with RocketMQ's bits."""
+    """Problems of a running store, with RocketMQ's bits."""
 
     NOT_READABLE = 1
     NOT_WRITEABLE = 2
@@ -47,7 +47,7 @@ _FORBID_WRITING = ~Flag.NOT_READABLE
 
 
 class Lifecycle:
-    """State and flags of one store; any thread may look. `on_change`, if set, hears of each change."""
+    """State and flags of one store; any thread may read them. `on_change`, if set, is called after each change."""
 
     def __init__(self, on_change: Callable[[], None] | None = None) -> None:
         self.state = State.INIT
@@ -65,7 +65,7 @@ class Lifecycle:
             self._update()
 
     def end(self) -> None:
-        """Over, from whatever state; the lock may be that of a thread that a fork left behind."""
+        """Shut down from any state. The lock is replaced: after a fork, a thread of the parent may have held it."""
         self._lock = threading.Lock()
         self.state = State.SHUTDOWN_OK
         self._update()

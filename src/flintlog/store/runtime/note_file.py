@@ -4,16 +4,16 @@
                                                                                 (a blank line)
                               {"opened":null,"closed":{"etl":7}} 8c7f3a01       the same line again
 
-A note decides what is cut from a log and which offsets are given next, so a wrong bit in it must not pass for content.
-The first line with the right checksum is the note: one damaged bit or byte costs nothing.
+Notes decide what is cut from a log and which offsets come next, so a flipped bit must be detected. The first line with
+the right checksum is the note, so one damaged bit or byte loses nothing.
 
     CHECKED       a line has the right checksum
     UNCHECKED     the whole file is one JSON value without a checksum: an earlier version wrote it
-    DAMAGED       neither, for whatever reason
+    DAMAGED       neither
     MISSING       there is no file
 
-Each owner says what it does in each case. Invariant: no damage of a few bits makes a checked note look like an
-unchecked one, because what follows the first value is no JSON. A new content replaces the file as a whole.
+Each owner decides what it does in each case. Invariant: a few damaged bits cannot make a checked note look like an
+unchecked one, because the file as a whole is not JSON. Saving replaces the whole file.
 
 Reasons and costs: docs/decisions/0012.
 """
@@ -38,11 +38,11 @@ log = logging.getLogger(__name__)
 Content = TypeVar("Content")
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-"""A place in a log or queue, or a count of such: what Java's `long` holds, and not negative."""
+"""An offset or a count that fits Java's `long` and is not negative."""
 
 
 class Trust(Enum):
-    """How far a note that was read can be believed."""
+    """Whether a note that was read can be believed; see the module."""
 
     MISSING = "missing"
     CHECKED = "checked"
@@ -52,7 +52,7 @@ class Trust(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[Content]):
-    """What was read: a content if it is CHECKED or UNCHECKED, else None."""
+    """A note that was read; it has a content if it is CHECKED or UNCHECKED."""
 
     content: Content | None
     trust: Trust
@@ -65,12 +65,12 @@ class Loaded(Generic[Content]):
 
     @property
     def checked(self) -> Content | None:
-        """The content, if its checksum says that it is what was written."""
+        """The content, if its checksum is right."""
         return self.content if self.trust is Trust.CHECKED else None
 
 
 class NoteFile(Generic[Content]):
-    """One note. Belongs to the thread that its owner says; `kind` is the type of its content."""
+    """One note, whose content has the type `kind`. Its owner makes sure that one thread at a time uses it."""
 
     def __init__(self, path: Path, medium: Medium, kind: type[Content]) -> None:
         self.path = path
@@ -78,7 +78,7 @@ class NoteFile(Generic[Content]):
         self._kind = kind
 
     def load(self) -> Loaded[Content]:
-        """Read the note. Only the disk's own errors are raised."""
+        """Read the note. Raises only errors of the disk."""
         if not self._medium.exists(self.path):
             return Loaded(None, Trust.MISSING)
         found = parse_note(self._medium.read(self.path), self._kind)
@@ -87,7 +87,7 @@ class NoteFile(Generic[Content]):
         return found
 
     def load_or_refuse(self, what: str, advice: str) -> Loaded[Content]:
-        """Read a note that its owner cannot do without: a damaged one raises `DamagedStore`, `what` names it."""
+        """Read a note that its owner needs: if it is damaged, raise `DamagedStore` in which `what` names it."""
         found = self.load()
         if found.trust is Trust.DAMAGED:
             raise DamagedStore(f"{what} is damaged: {found.problem}", path=self.path, advice=advice)
@@ -99,7 +99,7 @@ class NoteFile(Generic[Content]):
         self._medium.replace(self.path, encode_note(content))
 
     def remove(self) -> None:
-        """Remove the note, durably; nothing happens when there is none."""
+        """Remove the note, durably, if there is one."""
         if self._medium.exists(self.path):
             self._medium.remove(self.path)
             self._medium.sync_directory(self.path.parent)
@@ -117,7 +117,7 @@ def encode_note(content: object) -> bytes:
 
 
 def parse_note(data: bytes, kind: type[Content]) -> Loaded[Content]:
-    """What a note's bytes say.
+    """Parse the bytes of a note.
 
     >>> parse_note(b'{"end":4} 072c38ac\\n{"end":5} 072c38ac\\n', dict).content
     {'end': 5}
@@ -130,7 +130,7 @@ def parse_note(data: bytes, kind: type[Content]) -> Loaded[Content]:
 
 
 def decode_json(data: bytes | str, kind: type[Content]) -> Content:
-    """The value of a JSON text of ours; `FormatError` for anything that is none, whatever is wrong with it."""
+    """Decode a JSON text of this type; raises `FormatError` for any other text."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:

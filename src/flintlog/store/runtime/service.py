@@ -1,7 +1,6 @@
-"""The seam between a store and its services: delay levels, timer, transactions.
+"""The interface between a store and its services: delay levels, timer, transactions.
 
-A service is found by its name in the configuration, as a medium is. The store does not know what services do, only
-when they want to be called:
+A service is found by its name in the configuration, as a medium is. The store only knows when to call it:
 
     open      recovery ─▶ Store ─▶ service made ─▶ start ─▶ puts are taken, run_due is called in its job
     put       a message with delay_level or deliver_at_ms ─▶ rewrite ─▶ appended ─▶ stored
@@ -28,9 +27,9 @@ HOMES: Final = {
 
 
 class Rewritten(msgspec.Struct, frozen=True):
-    """A message as a service wants it stored: all its properties in `properties`, TAGS and KEYS among them as text.
+    """The message that is to be stored, with all its properties in `properties`: TAGS and KEYS too, as text.
 
-    `capacity` is that of the Java HashMap whose order the property text gets.
+    The order of the property text is that of a Java HashMap with this `capacity`.
     """
 
     message: Message
@@ -38,26 +37,26 @@ class Rewritten(msgspec.Struct, frozen=True):
 
 
 class Service(Protocol):
-    """What runs beside a store. Its files are its own; only `run_due` may put messages on its own account."""
+    """A service. It owns its files; only `run_due` may put messages of its own."""
 
     def start(self) -> None:
-        """The store is open and nobody else puts yet: load what was saved."""
+        """Load the service's files. The store is open, and no caller can put yet."""
 
     def rewrite(self, message: Message) -> Rewritten | Receipt:
-        """A message that asks for this service, as it is to be stored; a receipt refuses it, as an error does."""
+        """Rewrite a message that asks for this service. A receipt, or an error, refuses the put."""
 
     def stored(self, receipt: Receipt) -> None:
-        """A rewritten message is in the log, perhaps not yet visible."""
+        """Called after a rewritten message was appended; it may not be visible yet."""
 
     def run_due(self) -> int:
-        """Do everything that is due now; the time, in milliseconds, at which to be called again."""
+        """Do everything that is due now. Returns when to be called again, in milliseconds."""
 
     def stop(self) -> None:
-        """The store closes: save. Nothing of the service runs any more."""
+        """Save; the store closes. `run_due` is not called any more."""
 
 
 @runtime_checkable
 class HasFigures(Protocol):
-    """A service whose figures belong to the store's, under RocketMQ's names."""
+    """A service with figures of its own for `Store.stats`, under RocketMQ's names."""
 
     def running_stats(self) -> Mapping[str, str]: ...

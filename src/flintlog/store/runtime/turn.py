@@ -1,8 +1,8 @@
-"""Whose turn it is: a lock for work that a put does in its caller's thread.
+"""A lock for work that a put does in its caller's thread.
 
-A signal's handler may raise in that thread, after any call. Between a built-in lock's `acquire`, if it must not wait,
-and the `try` that gives the lock back, an exception would leave it taken for ever. (`with lock:` has no such gap, but
-waits.) A turn is taken by a look and an assignment, and given back by an assignment:
+A signal handler may raise in that thread, after any call. An exception between a non-blocking `acquire` of a built-in
+lock and the `try` that releases it would leave the lock taken forever. (`with lock:` has no such gap, but waits.)
+A turn is taken by a comparison and an assignment, and released by an assignment:
 
     if turn.take():
         try: ...
@@ -10,11 +10,11 @@ waits.) A turn is taken by a look and an assignment, and given back by an assign
             turn.owner = None
             turn.ring()
 
-CPython switches threads and runs handlers at calls, at the entry of functions and at jumps backward, so nothing comes
-between the look and the assignment, nor between the assignment and the `try`. `tests/signals` holds both.
+CPython switches threads and runs handlers at calls, at function entry and at backward jumps. So nothing can happen
+between the comparison and the assignment, nor between the assignment and the `try`. `tests/signals` tests both.
 
-Work that waits for its turn is given to `run` as a function. A context manager would not do: the entry of `__exit__` is
-such a point, and one that is a generator keeps the turn for as long as somebody has the exception's traceback.
+Work that waits for the turn is passed to `run` as a function. A context manager would be unsafe there: a handler may
+run at the entry of `__exit__`, and a generator keeps the turn as long as the exception's traceback is referenced.
 
 Reasons and costs: docs/decisions/0010.
 """
@@ -31,11 +31,11 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 LOOK_AGAIN_S: Final = 0.02
-"""A waiter looks this often by itself: the owner that gave the turn back may have been interrupted before it rang."""
+"""How often a waiter looks by itself, because an owner may be interrupted between releasing the turn and `ring`."""
 
 
 def to_the_end(work: Callable[[], object]) -> None:
-    """Do this, and all of it once more if an exception comes in between: half of it must not stay. It is repeatable."""
+    """Run repeatable work; if an exception interrupts it, run it again, so that it is never left half done."""
     try:
         work()
     except BaseException:
@@ -44,7 +44,7 @@ def to_the_end(work: Callable[[], object]) -> None:
 
 
 class Turn:
-    """Taken by one thread at a time; see the module. `owner` is that thread, None while it is free."""
+    """Taken by one thread at a time; see the module. `owner` is that thread, or None."""
 
     __slots__ = ("_bell", "_waiting", "owner")
 
@@ -55,7 +55,7 @@ class Turn:
         self._waiting = 0
 
     def take(self, patience_s: float | None = 0) -> bool:
-        """Take it, waiting for so long at most, or without end; whether it was taken."""
+        """Take the turn, waiting for so long at most (None: forever). Returns whether it was taken."""
         me = get_ident()
         deadline = None if patience_s is None else time.monotonic() + patience_s
         while True:
@@ -65,17 +65,17 @@ class Turn:
             left = LOOK_AGAIN_S if deadline is None else min(LOOK_AGAIN_S, deadline - time.monotonic())
             if left <= 0:
                 return False
-            self._waiting = 2  # for two rings: one may wake another than the one who set it
+            self._waiting = 2  # two rings, because the first may wake another waiter
             self._bell.acquire(timeout=left)
 
     def ring(self) -> None:
-        """It was given back: wake one who waits for it."""
+        """Wake one waiter; called after releasing the turn."""
         if self._waiting and self._bell.locked():
             self._waiting -= 1
             self._bell.release()
 
     def run(self, work: Callable[[], T]) -> T:
-        """Wait for the turn and do this in it."""
+        """Wait for the turn and run this in it."""
         self.take(None)
         try:
             return work()
@@ -84,7 +84,7 @@ class Turn:
             self.ring()
 
     def __enter__(self) -> None:
-        """For threads of the store's own, in which no handler runs."""
+        """Only for the store's own threads, in which no signal handler runs."""
         self.take(None)
 
     def __exit__(
