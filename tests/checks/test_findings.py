@@ -14,7 +14,7 @@ from flintlog import kernel
 from flintlog.checks import queue_judgement
 from flintlog.checks.derived_files import DataFile, DerivedFiles, QueueFilesView
 from flintlog.checks.judge import LogFacts, RangeResult, check_range, judge, open_index, plan_ranges
-from flintlog.checks.log_judgement import LogJudgement, judge_log
+from flintlog.checks.log_judgement import LogJudgement
 from flintlog.checks.range_check import LogRange
 from flintlog.derive.offset_order import Gap, find_gaps
 from flintlog.derive.stretches import Stretch, Stretches
@@ -116,7 +116,7 @@ def judged(segments: dict[int, bytes], *, known_end: int | None = None, clean: b
         results += [check_range(view, part, None, None) for part in plan_ranges(view, file, file.size, 500)]
     return [
         f"{finding.id}@{finding.physical_offset}+{finding.size}"
-        for finding in judge_log(results, files, LogFacts(clean, known_end=known_end)).findings
+        for finding in judge(results, files, None, None, LogFacts(clean, known_end=known_end)).findings
     ]
 
 

@@ -1,23 +1,21 @@
 """The files that follow from the log, as the checks see them: names, places and a way to read bytes.
 
-Nothing here opens a file: whoever runs the checks (a process over mapped files, a Spark task over a remote source)
-hands in `read`. Everything else is plain values that can be sent elsewhere.
+Nothing here opens a file. The caller (a process over mapped files, a Spark task over a remote source) passes `read`;
+everything else is plain values that can be sent to another machine.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flintlog.errors import DiskError, FormatError
 from flintlog.format.queue_entry import QueueKey
-from flintlog.format.queue_extension import ExtensionUnit, parse_extension_unit
+from flintlog.format.queue_extension import MAX_UNIT_SIZE, ExtensionUnit, parse_extension_unit
 
 Read = Callable[[str, int, int], memoryview]
 """(file, start, stop) → these bytes; `DiskError` when the file does not hold them."""
-
-_UNIT_BYTES = 32767
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +51,14 @@ class QueueFilesView:
 
     def unit(self, read: Read, address: int) -> ExtensionUnit | None:
         """The extension unit at a real offset of the extension files; None when none is there."""
-        for file in self.extension:
-            if file.base <= address < file.end:
-                start = address - file.base
-                try:
-                    return parse_extension_unit(read(file.path, start, min(file.size, start + _UNIT_BYTES)))
-                except (FormatError, DiskError):
-                    return None
-        return None
+        file = file_at(self.extension, address)
+        if file is None:
+            return None
+        start = address - file.base
+        try:
+            return parse_extension_unit(read(file.path, start, min(file.size, start + MAX_UNIT_SIZE)))
+        except (FormatError, DiskError):
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +91,16 @@ class DerivedFiles:
     light_queues: bool = True
     delay_levels_ms: tuple[int, ...] = field(default=())
     ledger: LedgerView | None = None
-    """The ledger that the log is, or ends with."""
+    """The ledger that holds the log, or the end of it."""
     deleted: Mapping[QueueKey, DeletedPart] = field(default_factory=dict)
-    """The queues that were deleted: their records are still in the log, and have no entries."""
+    """The queues that were deleted. Their records are still in the log and must have no entries."""
     doubtful_levels: frozenset[int] = frozenset()
     """Delay levels whose length is not known."""
+
+
+def file_at(files: Iterable[DataFile], offset: int) -> DataFile | None:
+    """The file that holds an offset; None when none does."""
+    return next((file for file in files if file.base <= offset < file.end), None)
 
 
 def pieces_of(

@@ -1,8 +1,7 @@
-"""Whether the index holds the keys of a scanned range of the log: all of them, and no others.
+"""Compares the index with the keys of a scanned range of the log: it must hold all of them, and no others.
 
-Both are in the log's order, so the kernel goes along them together; only where they part is anything looked at
-entry by entry. Keys of one record that stand there twice are no fault: Java puts those of the last record in again
-when it recovers.
+Both are in the log's order, so the kernel compares them in one pass, and only where they differ are they compared
+entry by entry. Repeated keys of one record are no fault: Java indexes those of the last record again when it recovers.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ class MissingKeys:
 
 @dataclass(slots=True)
 class IndexTally:
-    """What was seen of the index along a range of the log."""
+    """The result of comparing the index with a range of the log."""
 
     odd: list[OddEntry] = field(default_factory=list)
     odd_count: int = 0
     rekeyed: list[int] = field(default_factory=list)
-    """Where records are that were indexed by other keys than they have."""
+    """Physical offsets of records that were indexed by other keys than they have."""
     missing: list[MissingKeys] = field(default_factory=list)
     key_count: int = 0
     matched_first: int = -1
@@ -76,7 +75,7 @@ class IndexTally:
             self.matched_first = physical_offset
 
     def merge(self, later: IndexTally) -> None:
-        """Add what a later range saw."""
+        """Add the tally of a later range."""
         self.rekeyed += later.rekeyed[: MAX_ODD_ENTRIES - len(self.rekeyed)]
         self.odd += later.odd[: MAX_ODD_ENTRIES - len(self.odd)]
         self.odd_count += later.odd_count
@@ -95,7 +94,7 @@ class IndexWalk:
     """Goes along the index entries of one range of the log, scan by scan."""
 
     def __init__(self, sequence: IndexSequence, start: int, stop: int, tally: IndexTally) -> None:
-        """`start` and `stop` are physical offsets; entries of records that begin in between are looked at."""
+        """Compare the entries of records that begin in [start, stop), physical offsets."""
         self._sequence = sequence
         self._at = sequence.find(start)
         self._stop = max(self._at, sequence.find(stop))
@@ -115,7 +114,6 @@ class IndexWalk:
             row, key, goes_on = self._along(scan, row, key)
             if not goes_on and row < scan.count:
                 row, key = self._sort_out(scan, row, key)
-
         self._remember(scan, scan.count - 1)
 
     def _remember(self, scan: Scan, row: int) -> None:
@@ -134,14 +132,14 @@ class IndexWalk:
         return physical_offset == self._before[0] and key_hash in self._before[1]
 
     def finish(self) -> None:
-        """What is left in the range belongs to no record."""
+        """The entries that are left in the range belong to no record."""
         while self._at < self._stop:
             if not self._is_repeat(self._at):
                 self._odd(self._at, "no record with a key begins there")
             self._at += 1
 
     def _along(self, scan: Scan, row: int, key: int) -> tuple[int, int, bool]:
-        """As far as both agree within one file; whether there may be more in the next."""
+        """Go as far as both agree within one file; the last value is whether the next file may go on."""
         sequence = self._sequence
         file = sequence.file_at(self._at)
         first = entry = file.entry_of(self._at)
@@ -162,10 +160,10 @@ class IndexWalk:
             last = scan.row(scan.count - 1)
             self._tally.add_missing(first.physical_offset, last.physical_offset, count)
 
-    # ------------------------------------------------------------------ where they part
+    # ------------------------------------------------------------------ where they differ
 
     def _sort_out(self, scan: Scan, row: int, key: int) -> tuple[int, int]:
-        """See to the record at which log and index part; where to go on."""
+        """Judge the record at which log and index differ; returns where to go on."""
         record = scan.row(row)
         self._at -= key  # the keys of this record that matched
         ahead = self._sequence.physical_offset(self._at)
@@ -181,8 +179,8 @@ class IndexWalk:
         following = position + 1
         if following >= self._stop:
             return True
-        behind = self._sequence.physical_offset(following)
-        return not physical_offset <= behind < self._sequence.physical_offset(position)
+        following_offset = self._sequence.physical_offset(following)
+        return not physical_offset <= following_offset < self._sequence.physical_offset(position)
 
     def _pass_missing(self, scan: Scan, row: int, until: int) -> tuple[int, int]:
         """The index goes on with a later record: those before it are missing."""
@@ -217,7 +215,7 @@ class IndexWalk:
             if key_hash not in expected:
                 other[position] = key_hash
             elif seconds != right:
-                self._odd(position, f"its time is {seconds} s behind the file's begin and should be {right}")
+                self._odd(position, f"its time is {seconds} s after the file's begin and should be {right}")
         lacking = set(expected) - {key_hash for _, key_hash, _ in found}
         if not odd and _is_rekeyed(other.values(), lacking):
             self._tally.add_rekeyed(record.physical_offset)

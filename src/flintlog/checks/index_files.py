@@ -1,10 +1,10 @@
-"""The index files of a store as one sequence of entries, and what can be said of each file alone.
+"""The index files of a store as one sequence of entries, and the checks of each file by itself.
 
     file 0: entry 1 … n0-1 | file 1: entry 1 … n1-1 | …            position = number of entries before it
     └── physical offsets never fall ──────────────────┘
 
 Keys are indexed in the log's order, so the entries of a range of the log are one stretch of positions, found by
-bisection. A damaged entry must not lead the search astray: a probe counts only if it fits between its neighbours.
+bisection. A damaged entry must not mislead the search, so a probe counts only if it fits between its neighbours.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from flintlog.derive.index_plan import count_believed
 from flintlog.format.index_file import (
     ENTRY_SIZE,
     INDEX_ENTRY,
-    INDEXED_OFFSET,
     IndexHeader,
     IndexLayout,
     parse_index_header,
@@ -49,7 +48,7 @@ class IndexFileView:
         return self.first_position + max(0, self.count - 1)
 
     def begin_of(self, entry: int) -> int:
-        """What the time of an entry is counted from."""
+        """The timestamp from which the time of an entry counts."""
         return self.first_begin_timestamp if entry == 1 else self.begin_timestamp
 
     def entry_of(self, position: int) -> int:
@@ -99,7 +98,7 @@ class IndexSequence:
         return self.entry(position)[1]
 
     def find(self, physical_offset: int) -> int:
-        """The first position whose record begins at or behind an offset."""
+        """The first position whose record begins at or after an offset."""
         low, high = 0, len(self)
         while low < high:
             probe = self._trusted((low + high) // 2, low, high)
@@ -109,7 +108,7 @@ class IndexSequence:
                 low = probe + 1
             else:
                 high = probe
-        # Probes may have stepped aside from the middle: what is left is at most a few damaged entries wide.
+        # Probes may have stepped aside from the middle, past a few damaged entries.
         while low < len(self) and self.physical_offset(low) < physical_offset and self._is_trusted(low):
             low += 1
         while low > 0 and self.physical_offset(low - 1) >= physical_offset and self._is_trusted(low - 1):
@@ -138,9 +137,9 @@ def open_index(
     is_running: bool = False,
     data_end: Callable[[str], int] | None = None,
 ) -> tuple[IndexSequence, list[Finding]]:
-    """The sequence of these files, oldest first, and what is wrong with their headers and unused parts.
+    """The sequence of these files, oldest first, and findings about their headers and unused parts.
 
-    `data_end` tells from where on nothing was ever written to a file: that part need not be read.
+    `data_end` says from where on nothing was ever written to a file: that part need not be read.
     """
     findings: list[Finding] = []
     files: list[IndexFileView] = []
@@ -165,7 +164,7 @@ def _read_header(
     is_running: bool,
     stop: int,
 ) -> tuple[int, IndexHeader]:
-    """How many entries a file has, and the header that they call for."""
+    """How many entries a file has, and the header that fits them."""
     header = parse_index_header(view)
     first = layout.entry_position(1)
     end = kernel.written_end(view, first, max(first, stop))
@@ -177,7 +176,7 @@ def _read_header(
         count = written
     elif written > count:
         at = layout.entry_position(count)
-        evidence = f"bytes behind the {count - 1} entries that the header counts"
+        evidence = f"bytes after the {count - 1} entries that the header counts"
         findings.append(Finding("stray-index-bytes", WARNING, evidence, REBUILD, path, at, None, end - at))
     stray = kernel.written_end(view, layout.entry_position(0), first)
     if stray > layout.entry_position(0):
@@ -190,8 +189,7 @@ def _read_header(
 
 def _reaches(view: memoryview, layout: IndexLayout, written: int, header: IndexHeader) -> bool:
     """Whether the last written entry is the one that the header calls the last: then its count is what is wrong."""
-    found: int = INDEXED_OFFSET.unpack_from(view, layout.entry_position(written - 1))[0]
-    return found == header.end_physical_offset
+    return layout.physical_offset_of(view, written - 1) == header.end_physical_offset
 
 
 def _right_header(
@@ -199,10 +197,9 @@ def _right_header(
 ) -> IndexHeader:
     if count <= 1:
         return header
-    first = INDEXED_OFFSET.unpack_from(view, layout.entry_position(1))[0]
-    last = INDEXED_OFFSET.unpack_from(view, layout.entry_position(count - 1))[0]
+    first, last = layout.physical_offset_of(view, 1), layout.physical_offset_of(view, count - 1)
     begin, end = store_time_at(first), store_time_at(last)
-    if begin is None or end is None:  # expired, damaged, or the entry is: the header's word has to do
+    if begin is None or end is None:  # expired or damaged: the header cannot be checked
         return header
     return IndexHeader(begin, end, first, last, header.used_slot_count, count)
 

@@ -1,32 +1,29 @@
-"""One definition of the checks: what a store must fulfil, from ranges of its log to findings.
+"""The one definition of the checks: from ranges of a store's log to findings.
 
     plan_ranges ─▶ check_range (anywhere, in any order) ─▶ judge (once, with all results)
     open_index  ─▶ check_index_file (a file each)       ─┘
 
 Threads of one process run it over mapped files (`flintlog.maintenance.verify.verify`), Spark over ranges on its
-executors. What is checked: every record's magic, lengths, CRC and own offset; every record's queue entry and keys, and
-that queues and index hold no others; that queue offsets have no gaps; that every chain of the index is whole; that
-checkpoint, consumer offsets and timer lie inside the log; that a ledger's entries follow each other and its index has
-them all.
+executors. It checks every record's magic, lengths, CRC and own offset; every record's queue entry and keys, and that
+queues and index hold no others; that queue offsets have no gaps; and that every chain of the index is whole. Other
+modules of this folder check what lies beside: checkpoint, consumer offsets, the timer, a ledger's entries and index.
 
-Nothing here opens a file, and what is in memory does not grow with the log.
+Nothing here opens a file, and the memory that it needs does not grow with the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from flintlog.checks.damaged_properties import damaged_properties
 from flintlog.checks.derived_files import DataFile, DerivedFiles
-from flintlog.checks.finding import ERROR, WARNING, Finding
+from flintlog.checks.finding import ERROR, WARNING, Finding, damaged_properties
 from flintlog.checks.index_check import IndexTally
 from flintlog.checks.index_files import REBUILD, IndexSequence, check_index_file, open_index
-from flintlog.checks.log_judgement import LogFacts, LogJudgement, judge_log
-from flintlog.checks.log_ranges import join_ranges, plan_ranges
-from flintlog.checks.queue_judgement import judge_queues
-from flintlog.checks.range_check import LogRange, RangeResult, check_range
-from flintlog.checks.unused_ends import excuse_unused_ends
+from flintlog.checks.log_judgement import EmptyEnd, LogFacts, LogJudgement, judge_log
+from flintlog.checks.queue_judgement import QueueJudgement, judge_queues
+from flintlog.checks.range_check import LogRange, RangeResult, check_range, join_ranges, plan_ranges
 from flintlog.derive.stretches import QueueTally
 from flintlog.format.index_file import parse_index_header
 from flintlog.format.names import FAR
@@ -51,7 +48,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class Judgement:
-    """All findings about log, queues and index, and what is only worth a note."""
+    """All findings about log, queues and index. Notes are about states that the next opening puts right."""
 
     log: LogJudgement
     queues: Mapping[QueueKey, QueueTally]
@@ -61,7 +58,7 @@ class Judgement:
 
 
 def merge_queues(results: Sequence[RangeResult]) -> dict[QueueKey, QueueTally]:
-    """What all ranges saw of each queue; the results are in the order of the log."""
+    """The tallies of each queue over all ranges; the results are in the order of the log."""
     merged: dict[QueueKey, QueueTally] = {}
     for result in results:
         for key, tally in result.queues.items():
@@ -86,32 +83,54 @@ def judge(
     checkpoint's: up to there an opening believes queues and index after an unclean stop.
     """
     log = judge_log(results, files, facts)
-    queues = merge_queues(results)
-    judgement = Judgement(log, queues, list(log.findings), list(log.notes))
-    dispatched_to = FAR
+    tallies = merge_queues(results)
+    queues = QueueJudgement(dispatched_to=FAR)
     if derived is not None:
-        queue_judgement = judge_queues(
-            queues,
-            derived,
-            log,
-            facts,
-            logics_physical_offset=logics_physical_offset,
-            known_topics=known_topics,
-            files=files,
+        queues = judge_queues(
+            tallies, derived, log, facts, logics_physical_offset=logics_physical_offset, known_topics=known_topics
         )
-        if not facts.is_running and derived.ledger is None:
-            odd = [each.physical_offset for result in results for each in result.index.odd]
-            excuse_unused_ends(log, files, derived.read, queue_judgement, queues, odd)
-            judgement.findings = list(log.findings)
-        judgement.findings += queue_judgement.findings
-        judgement.notes += queue_judgement.notes
-        dispatched_to = queue_judgement.dispatched_to
+    # A finding about queues may be the trace of a lost message.
+    is_decidable = derived is not None and derived.ledger is None and not facts.is_running and not queues.findings
+    for empty in list(log.empty_ends):
+        log.settle(empty, is_unused=is_decidable and _is_unused(empty, queues, tallies, results))
+    log.sort_findings()
+    judgement = Judgement(log, tallies, [*log.findings, *queues.findings], list(queues.notes))
     if index is not None:
-        _judge_index(judgement, results, index, facts, dispatched_to, index_safe_timestamp)
-        _judge_rekeyed(judgement, results, files, facts)
+        _judge_index(judgement, results, index, facts, queues.dispatched_to, index_safe_timestamp)
+        _judge_rekeyed(judgement, results, facts)
         if not facts.is_running and facts.cut_at is None:
             _judge_end_of_index(judgement, index, files[-1].end if files else 0)
     return judgement
+
+
+def _is_unused(
+    empty: EmptyEnd,
+    queues: QueueJudgement,
+    tallies: Mapping[QueueKey, QueueTally],
+    results: Sequence[RangeResult],
+) -> bool:
+    """Whether no message was in the empty end of a log file.
+
+    Queues are built in the log's order: if a later record has an entry, every message before it got its own. So no
+    message is lost if no entry of a queue or of the index points there, and no queue lacks an offset there.
+    """
+    odd = (each.physical_offset for result in results for each in result.index.odd)
+    is_known = any(empty.start <= at < empty.end for at in (*queues.lost, *odd))
+    return (
+        not is_known
+        and queues.dispatched_to >= empty.end
+        and not any(_skips_offsets(tally, empty) for tally in tallies.values())
+    )
+
+
+def _skips_offsets(tally: QueueTally, empty: EmptyEnd) -> bool:
+    """Whether a queue's offsets after an empty end do not follow those before it."""
+    return any(
+        left.last_physical_offset < empty.start
+        and right.first_physical_offset >= empty.end
+        and right.first != left.stop
+        for left, right in pairwise(tally.records.in_log_order())
+    )
 
 
 def _judge_index(
@@ -137,7 +156,7 @@ def _judge_index(
 
 
 def _judge_missing_keys(judgement: Judgement, tally: IndexTally, facts: LogFacts, dispatched_to: int) -> None:
-    # After a clean stop whoever opens the store indexes from the first record on that has no queue entry.
+    # After a clean stop an opening indexes from the first record on that has no queue entry.
     late_from = dispatched_to if facts.is_clean else tally.matched_last
     for missing in tally.missing:
         if facts.is_late(missing.first_physical_offset):
@@ -150,33 +169,23 @@ def _judge_missing_keys(judgement: Judgement, tally: IndexTally, facts: LogFacts
             f"{missing.key_count} keys of the messages from {missing.first_physical_offset} "
             f"to {missing.last_physical_offset} are not in the index"
         )
+        at, count = missing.first_physical_offset, missing.key_count
         judgement.findings.append(
-            Finding(
-                "missing-index-entries",
-                WARNING,
-                evidence,
-                REBUILD,
-                None,
-                None,
-                missing.first_physical_offset,
-                missing.key_count,
-            )
+            Finding("missing-index-entries", WARNING, evidence, REBUILD, physical_offset=at, size=count)
         )
 
 
-def _judge_rekeyed(
-    judgement: Judgement, results: Sequence[RangeResult], files: Sequence[DataFile], facts: LogFacts
-) -> None:
+def _judge_rekeyed(judgement: Judgement, results: Sequence[RangeResult], facts: LogFacts) -> None:
     known = {found.physical_offset for found in judgement.findings if found.id == "damaged-properties"}
     for result in results:
         for at in result.index.rekeyed:
             if at not in known and not facts.is_late(at) and not judgement.log.is_damaged(at):
                 evidence = "the index has other keys for it than it names"
-                judgement.findings.append(damaged_properties(files, at, evidence))
+                judgement.findings.append(damaged_properties(judgement.log.files, at, evidence))
 
 
 def _judge_end_of_index(judgement: Judgement, index: IndexSequence, files_end: int) -> None:
-    """Tell that the log lost files which the index knows of, if nobody has.
+    """Report that the log lost files with messages that the index has, unless that is reported already.
 
     The index is believed if its last entry and its header agree.
     """
@@ -187,18 +196,17 @@ def _judge_end_of_index(judgement: Judgement, index: IndexSequence, files_end: i
     end = judgement.log.end
     evidence = f"the index knows a message at {last}, and the files of the log end at {files_end}"
     remedy = "is a disk of the log not mounted? restore the messages from a replica or a backup"
-    judgement.findings.append(Finding("short-log", ERROR, evidence, remedy, None, None, end, last - end))
+    judgement.findings.append(Finding("short-log", ERROR, evidence, remedy, physical_offset=end, size=last - end))
 
 
 def _judge_odd_entries(judgement: Judgement, tally: IndexTally, believed: frozenset[str], facts: LogFacts) -> None:
-    """`believed` are the files that the next opening keeps as they are: what runs ahead there stays."""
+    """`believed` are the files that the next opening keeps as they are, with entries after the log's end."""
     log = judgement.log
-    may_run_ahead = not facts.is_clean or facts.is_running or facts.cut_at is not None
     ahead = 0
     for odd in tally.odd:
         if facts.is_late(odd.physical_offset):
             continue
-        if odd.physical_offset >= log.end and may_run_ahead and odd.file not in believed:
+        if odd.physical_offset >= log.end and facts.may_run_ahead and odd.file not in believed:
             ahead += 1
         elif not log.is_damaged(odd.physical_offset):
             judgement.findings.append(
@@ -207,4 +215,4 @@ def _judge_odd_entries(judgement: Judgement, tally: IndexTally, believed: frozen
     if tally.odd_count > len(tally.odd):
         judgement.notes.append(f"{tally.odd_count - len(tally.odd)} more index entries are wrong and are not listed")
     if ahead:
-        judgement.notes.append(f"{ahead} index entries point behind the log's end; the next opening drops them")
+        judgement.notes.append(f"{ahead} index entries point after the log's end; the next opening drops them")

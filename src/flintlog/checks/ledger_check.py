@@ -1,30 +1,23 @@
-"""What a range of a ledger's data files says about its entries, against the ledger's index.
+"""Compares the entries in a range of a ledger's data files with the ledger's index.
 
     data    … [ head i | record ] [ head i+1 | record ] …          head: index, term, position, size
     index   …   i   i+1   …                                         32 bytes each, at index x 32
 
 Entries are kept as runs: consecutive indexes whose terms never fall. A healthy ledger is one run, however many ranges
-saw a part of it. The index is compared run by run, bytes against bytes; only where these differ is anything looked at
-record by record.
+hold a part of it. The index is compared run by run as bytes, and record by record only where these differ.
 """
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, field, replace
 
 from flintlog.checks.derived_files import LedgerView, Read, pieces_of
 from flintlog.derive.stretches import Stretch, Stretches
-from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, ENTRY_MAGIC, INDEX_RECORD, INDEX_RECORD_SIZE
-from flintlog.kernel import Scan
+from flintlog.format.ledger_entry import ENTRY_HEAD, ENTRY_HEAD_SIZE, ENTRY_MAGIC, INDEX_RECORD, INDEX_RECORD_SIZE
+from flintlog.kernel import ROW_PLACE, Scan
 
 MAX_HEADS = 100
-"""So many heads that are wrong in themselves are named."""
-
-_HEAD = struct.Struct("!iiqqqqi4x")
-"""Magic, size, index, term, position; then channel and sums, which are always 0, as two numbers."""
-_PLACE = struct.Struct("<q24xi20x")
-"""Physical offset and size, of a row of a scan."""
+"""At most this many heads with wrong constants are reported."""
 
 
 @dataclass(slots=True)
@@ -45,9 +38,9 @@ class EntryRun:
 
 @dataclass(slots=True)
 class LedgerTally:
-    """What the data files said about entries. `absent`, `wrong`: those without an index record, or with another.
+    """The entries of the data files. `absent` have no index record, `wrong` have another one.
 
-    `odd_heads`: where an entry lies whose head has something else in the fields that are always 0.
+    `odd_heads` are the positions of entries whose head has another value in the fields that are always 0.
     """
 
     runs: list[EntryRun] = field(default_factory=list)
@@ -56,7 +49,7 @@ class LedgerTally:
     odd_heads: list[int] = field(default_factory=list)
 
     def add(self, run: EntryRun) -> None:
-        """Append a run that lies behind all others in the log."""
+        """Append a run that lies after all others in the log."""
         last = self.runs[-1] if self.runs else None
         if last is not None and run.follows(last) and run.position >= last.end:
             last.stop, last.last_term, last.end = run.stop, run.last_term, run.end
@@ -64,7 +57,7 @@ class LedgerTally:
             self.runs.append(run)
 
     def merge(self, later: LedgerTally) -> None:
-        """Add what a later range of the log saw, which stays as it is."""
+        """Add the tally of a later range of the log, without changing it."""
         for run in later.runs:
             self.add(replace(run))
         self.absent.extend(map(replace, later.absent))
@@ -75,19 +68,19 @@ class LedgerTally:
 def compare_entries(
     view: memoryview, base: int, scan: Scan, ledger: LedgerView, read: Read, tally: LedgerTally
 ) -> None:
-    """Take the heads of a scan's records, and compare the index with them."""
-    unpack_head, pack_record = _HEAD.unpack_from, INDEX_RECORD.pack  # looked up once: this runs for every entry
+    """Compare the index with the heads of a scan's records."""
+    unpack_head, pack_record = ENTRY_HEAD.unpack_from, INDEX_RECORD.pack  # looked up once: this runs for every entry
     run: EntryRun | None = None
     expected: list[bytes] = []
     stop = last_term = end = -1
-    for offset, record_size in _PLACE.iter_unpack(scan.rows):
+    for offset, record_size in ROW_PLACE.iter_unpack(scan.rows):
         position = offset - ENTRY_HEAD_SIZE
         if position < base:
             continue
-        magic, size, index, term, its_position, zeros, zero = unpack_head(view, position - base)
+        magic, size, index, term, its_position, channel, chain_crc, body_crc, _ = unpack_head(view, position - base)
         if magic != ENTRY_MAGIC or its_position != position or size != record_size + ENTRY_HEAD_SIZE:
-            continue  # the head is damaged, and told as a damaged range
-        if (zeros or zero) and len(tally.odd_heads) < MAX_HEADS:
+            continue  # the head is damaged, and reported as a damaged range
+        if (channel or chain_crc or body_crc) and len(tally.odd_heads) < MAX_HEADS:
             tally.odd_heads.append(position)
         if index != stop or term < last_term:
             _close(run, stop, last_term, end, expected, ledger, read, tally)
@@ -107,13 +100,13 @@ def _close(
     read: Read,
     tally: LedgerTally,
 ) -> None:
-    """End a run with what was seen last, and compare its index records."""
+    """End a run after its last entry, and compare its index records."""
     if run is None:
         return
     run.stop, run.last_term, run.end = stop, last_term, end
     tally.add(run)
     if run.first < 0:
-        return  # nowhere in an index
+        return  # no index has a place for it
     wanted = memoryview(b"".join(expected))
     start, at = run.first * INDEX_RECORD_SIZE, run.first
     for file, place, actual in pieces_of(ledger.index, read, start, start + len(wanted)):

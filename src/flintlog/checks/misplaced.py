@@ -1,10 +1,10 @@
-"""A record of which one bit of its topic, queue id or queue offset is wrong, where its queue still knows better.
+"""Mends a record with one wrong bit in its topic, queue id or queue offset, if its queue still has its place.
 
     records     … 29 | names another place | 31 …        the queue has no record for 30, and this one lies between
     entries     … 29 | points at that one  | 31 …        and its entry for 30 points at exactly this record
 
-Two witnesses and a single bit: which bit it is follows from the entry. Such a record can be mended where it is, and
-every message keeps its place.
+The gap and the entry agree on the record's place, and the record differs from it by one bit. The entry says which bit.
+Mending it in the log keeps every message at its place.
 """
 
 from __future__ import annotations

@@ -1,13 +1,16 @@
-"""Whether the queues hold what a scanned range of the log says they should.
+"""Compares the queues with the records of a scanned range of the log.
 
 An entry's place follows from the record's queue offset, so the entries of a run of records are compared with one
-stretch of the queue's bytes; only where these differ is anything looked at entry by entry. A batch queue is
-dense and is searched by physical offset instead. Nothing is remembered but stretches, see `stretches.py`.
+stretch of the queue's bytes, and entry by entry only where these differ. Entries of a batch queue follow each other
+without gaps; they are searched by physical offset instead. Only stretches are kept in memory (`stretches.py`).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import MutableMapping
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from flintlog import kernel
@@ -15,8 +18,8 @@ from flintlog.checks.derived_files import DerivedFiles, QueueFilesView
 from flintlog.derive.entries import places_of
 from flintlog.derive.stretches import QueueTally, Stretch
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
-from flintlog.format.batch_queue_entry import BatchQueueEntry, encode_batch_queue_entry
-from flintlog.format.queue_entry import ENTRY_SIZE, PHYSICAL_OFFSET, PREFILL_ENTRY, QUEUE_ENTRY, QueueKey
+from flintlog.format.batch_queue_entry import BatchQueueEntry, encode_batch_queue_entry, parse_batch_queue_entry
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, QUEUE_ENTRY, QueueKey, physical_offset_at
 from flintlog.format.queue_extension import is_extension_address, parse_extension_address
 from flintlog.format.record import SCHEDULE_TOPIC, store_time_of
 from flintlog.kernel import QueueRun, Row, Scan
@@ -75,7 +78,7 @@ def compare_run(
         _absent(tally, expected, at - start, begin - start, run)
         wanted = expected[begin - start : begin - start + len(actual)]
         if not queue.extension and bytes(actual) == bytes(wanted):
-            tally.matched_to = max(tally.matched_to, PHYSICAL_OFFSET.unpack_from(wanted, len(wanted) - ENTRY_SIZE)[0])
+            tally.matched_to = max(tally.matched_to, physical_offset_at(wanted, len(wanted) - ENTRY_SIZE))
         else:
             _compare_entries(derived, queue, file.path, place, actual, wanted, begin // ENTRY_SIZE, tally, log)
         at = begin + len(actual)
@@ -85,8 +88,8 @@ def compare_run(
 def _absent(tally: QueueTally, expected: memoryview, begin: int, end: int, run: QueueRun) -> None:
     """The queue has no file for these entries."""
     if begin < end:
-        first = PHYSICAL_OFFSET.unpack_from(expected, begin)[0]
-        last = PHYSICAL_OFFSET.unpack_from(expected, end - ENTRY_SIZE)[0]
+        first = physical_offset_at(expected, begin)
+        last = physical_offset_at(expected, end - ENTRY_SIZE)
         offset = run.first_queue_offset
         tally.absent.add(Stretch(offset + begin // ENTRY_SIZE, offset + end // ENTRY_SIZE, first, last))
 
@@ -135,7 +138,7 @@ def _is_retagged(found: int, right: int) -> bool:
 
 
 def _is_of_doubtful_level(derived: DerivedFiles, queue: QueueFilesView) -> bool:
-    """Whether nobody knows when the messages of a queue are delivered but the queue itself."""
+    """Whether only the queue itself says when its messages are delivered."""
     return queue.topic == SCHEDULE_TOPIC and queue.queue_id + 1 in derived.doubtful_levels
 
 
@@ -144,7 +147,7 @@ def _is_extended(
 ) -> bool:
     """Whether an entry names the right record and an extension unit with its tags code and store time.
 
-    What filters its bitmap was made of, nobody knows any more.
+    The unit's bitmap is not compared: the filters that it was made of are not stored.
     """
     if found[:2] != right[:2] or not is_extension_address(found[2]):
         return False
@@ -158,7 +161,7 @@ def _is_extended(
 def _compare_special(
     view: memoryview, base: int, row: Row, key: QueueKey, derived: DerivedFiles, tallies: Tallies
 ) -> None:
-    """A record with more than the one entry of its own, or one of a batch queue."""
+    """Compare a record that has more than one entry, or belongs to a batch queue."""
     start = row.physical_offset - base
     places = places_of(
         *key,
@@ -190,7 +193,7 @@ def _compare_batch(
     derived: DerivedFiles, key: QueueKey, entry: BatchQueueEntry, given_count: int, tally: QueueTally
 ) -> None:
     at, stop = entry.physical_offset, entry.end_offset
-    # RocketMQ's ledger goes on behind all offsets that it gave, and after a start behind those that the entry covers.
+    # RocketMQ's ledger goes on after all offsets that it gave, and after a restart after those that the entry covers.
     tally.records.add(Stretch(entry.base_offset, stop, at, at, also_next=entry.base_offset + given_count))
     tally.entry_count += 1
     queue = derived.queues.get(key)
@@ -200,12 +203,11 @@ def _compare_batch(
         return
     file, position = place
     found = bytes(derived.read(file, position, position + BATCH_ENTRY_SIZE))
-    # The compacted offset is written by compaction, whenever that comes by.
-    right = encode_batch_queue_entry(entry)
-    if (found[:38], found[42:]) == (right[:38], right[42:]):
+    # Compaction may have written the compacted offset.
+    if replace(parse_batch_queue_entry(found), compacted_offset=entry.compacted_offset) == entry:
         tally.matched_to = max(tally.matched_to, at)
     else:
-        evidence = f"the batch entry is {found.hex()} and should be {right.hex()}"
+        evidence = f"the batch entry is {found.hex()} and should be {encode_batch_queue_entry(entry).hex()}"
         tally.wrong.add(Stretch(entry.base_offset, entry.end_offset, at, at, evidence, file, position))
 
 
@@ -214,17 +216,8 @@ def _find_batch(derived: DerivedFiles, queue: QueueFilesView, physical_offset: i
     for file in queue.files:
         view = derived.read(file.path, 0, file.size)
         count = -(-kernel.written_end(view, 0, len(view)) // BATCH_ENTRY_SIZE)
-        low, high = 0, min(count, len(view) // BATCH_ENTRY_SIZE)
-        while low < high:
-            middle = (low + high) // 2
-            if PHYSICAL_OFFSET.unpack_from(view, middle * BATCH_ENTRY_SIZE)[0] < physical_offset:
-                low = middle + 1
-            else:
-                high = middle
-        position = low * BATCH_ENTRY_SIZE
-        if (
-            position + BATCH_ENTRY_SIZE <= len(view)
-            and PHYSICAL_OFFSET.unpack_from(view, position)[0] == physical_offset
-        ):
-            return file.path, position
+        places = range(0, min(count * BATCH_ENTRY_SIZE, len(view) - BATCH_ENTRY_SIZE + 1), BATCH_ENTRY_SIZE)
+        number = bisect_left(places, physical_offset, key=partial(physical_offset_at, view))
+        if number < len(places) and physical_offset_at(view, places[number]) == physical_offset:
+            return file.path, places[number]
     return None

@@ -1,15 +1,18 @@
-"""One range of the log, looked at alone: its records, their queue entries, their keys.
+"""Checks one range of the log by itself: its records, their queue entries, their keys.
 
     range:  [ record | record | … | bad place | record … ]        a range begins at a record or at its file's begin
 
-A range knows its own bytes. Whether a bad place at its end is damage (an intact record follows somewhere) or the torn
-end of the log is for whoever puts the ranges together: see `judge.py`. The result of a range is small and can be
-sent from another process or machine.
+Ranges begin where `derive.ranges.cut_batches` cuts. A body may hold bytes that look like a record at their own place.
+Then the range before ends inside a record, says so (`cut_inside_record_at`), and both are checked again as one.
+
+A range knows only its own bytes. Whether a bad place at its end is damage (an intact record follows somewhere) or the
+torn end of the log is decided when all results are joined (`log_judgement.py`). A result is small and can be sent from
+another process or machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flintlog import kernel
@@ -19,15 +22,15 @@ from flintlog.checks.index_check import IndexTally, IndexWalk
 from flintlog.checks.index_files import IndexSequence
 from flintlog.checks.ledger_check import LedgerTally, compare_entries
 from flintlog.checks.queue_check import compare_queues
+from flintlog.derive.ranges import cut_batches
 from flintlog.derive.stretches import QueueTally
 from flintlog.format.ledger_entry import blank_at, size_at
 from flintlog.format.queue_entry import QueueKey
+from flintlog.format.record import END_RESERVE, stated_size
 from flintlog.kernel import Crc, Scan, ScanStop
 
 SCAN_ROWS = 32768
-_SIZE_BYTES = 4
-_BLANK_BYTES = 8
-"""A blank: its size, and its magic."""
+END_SLACK_BYTES = 4096
 
 REASONS: Mapping[ScanStop, str] = {
     ScanStop.NO_RECORD: "no record begins here",
@@ -42,16 +45,16 @@ _PASSED = {
     ScanStop.BAD_CRC: "the body does not match its CRC",
     ScanStop.NO_RECORD_CRC: REASONS[ScanStop.NO_RECORD_CRC],
 }
-"""Faults of a record whose queue and keys are known all the same."""
+"""Faults of a record whose queue and keys are still known."""
 _SUMS = (*_PASSED, ScanStop.BAD_RECORD_CRC)
 """Faults of a record whose lengths are right."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Bytes [start, stop) of a log file; `is_last` when nothing but zeros, if anything, lies behind in the file.
+    """Bytes [start, stop) of a log file; `is_last` when the file has only zeros after it, or ends with it.
 
-    A range that `is_cut` ends where the log does, whatever lies behind.
+    A range that `is_cut` ends where the log does. Bytes after it do not count.
     """
 
     file: DataFile
@@ -71,10 +74,10 @@ class LogRange:
 
 @dataclass(frozen=True, slots=True)
 class BadPlace:
-    """Physical offsets [start, end) in which no record could be read; `end` is None when the range has none behind it.
+    """Physical offsets [start, end) where no record could be read; `end` is None when none follows in the range.
 
-    `written_end` is the place behind the last byte there that is not zero. `record_end` is where the record ends that
-    begins there, if its lengths are right and nothing is written behind it; -1 otherwise.
+    `written_end` is the place after the last byte there that is not zero. `record_end` is where the record ends that
+    begins there, if its lengths are right and nothing is written after it; -1 otherwise.
     """
 
     start: int
@@ -86,7 +89,7 @@ class BadPlace:
 
 @dataclass(slots=True)
 class RangeResult:
-    """What one range holds. Physical offsets throughout; -1 where there is none."""
+    """The result of one range. Physical offsets throughout; -1 where there is none."""
 
     range: LogRange
     record_count: int = 0
@@ -98,13 +101,26 @@ class RangeResult:
     cut_inside_record_at: int = -1
     zeros_from: int = -1
     blank_to: int = -1
-    """Up to where the blank at the file's end says that it goes, if the file ends before."""
+    """The end that the blank at the file's end states, if the file ends before it."""
     bad_places: list[BadPlace] = field(default_factory=list)
     damaged_bodies: list[tuple[int, int]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     queues: dict[QueueKey, QueueTally] = field(default_factory=dict)
     index: IndexTally = field(default_factory=IndexTally)
     entries: LedgerTally = field(default_factory=LedgerTally)
+
+
+def plan_ranges(view: memoryview, file: DataFile, data_end: int, range_bytes: int) -> Iterator[LogRange]:
+    """The ranges of one log file; from `data_end` on nothing was ever written."""
+    # A record may end in zeros (no properties), so it may end after `data_end`.
+    stop = min(file.size, data_end + END_SLACK_BYTES)
+    for start, end in cut_batches(view, 0, stop, file.base, range_bytes):
+        yield LogRange(file, start, end, is_last=end == stop)
+
+
+def join_ranges(first: LogRange, second: LogRange) -> LogRange:
+    """Two neighbours of one file as one range."""
+    return LogRange(first.file, first.start, second.stop, second.is_last, second.is_cut)
 
 
 def check_range(
@@ -116,7 +132,7 @@ def check_range(
     delay_levels_ms: Sequence[int] = (),
     checked_crc: Crc = Crc.BODY,
 ) -> RangeResult:
-    """Look at one range of the log; `view` holds its whole file. Without `derived` or `index` these are left out."""
+    """Check one range of the log; `view` holds its whole file. Without `derived` or `index` these are not compared."""
     return _RangeCheck(view, log_range, derived, index, tuple(delay_levels_ms), checked_crc).run()
 
 
@@ -190,7 +206,7 @@ class _RangeCheck:
             result.index.key_count += len(scan.hashes)
 
     def _stopped(self, place: int, reason: ScanStop) -> int | None:
-        """See why no record begins at a place; where to go on, or None at the end of what can be read."""
+        """Find out why no record begins at a place; returns where to go on, or None when nothing more can be read."""
         view, stop = self._view, self._stop
         if reason is ScanStop.BLANK:
             self._check_blank(place)
@@ -202,20 +218,20 @@ class _RangeCheck:
         if written == place:
             self._result.zeros_from = self._base + place
             return None
-        if reason in _PASSED and self._goes_on_behind(place):
+        if reason in _PASSED and self._is_followed(place):
             return self._pass_damaged_body(place, _PASSED[reason])
-        if reason is ScanStop.BAD_RECORD_CRC and self._goes_on_behind(place):
+        if reason is ScanStop.BAD_RECORD_CRC and self._is_followed(place):
             return self._pass_damaged_record(place)
-        if reason is ScanStop.SHORT and _SIZE_BYTES <= len(view) - place < _BLANK_BYTES:
-            # The half of a blank's head, if it ends where the next file begins: no record ends so late in a file.
-            self._result.blank_to = self._base + place + int.from_bytes(view[place : place + _SIZE_BYTES], "big")
+        if reason is ScanStop.SHORT and len(view) - place < END_RESERVE and (size := stated_size(view, place)):
+            # The first half of a blank, if it ends where the next file begins: no record ends so late in a file.
+            self._result.blank_to = self._base + place + size
         found = kernel.find_record(view, place + 1, stop, self._base)
         if found < 0 and self._was_blank(place):
             self._note_blank(place, "the blank at the file's end has a damaged magic")
             return None
         end = None if found < 0 else self._base + found
-        behind = place + size_at(view, place) if reason in _SUMS else -1
-        record_end = self._base + behind if written <= behind <= stop else -1
+        following = place + size_at(view, place) if reason in _SUMS else -1
+        record_end = self._base + following if written <= following <= stop else -1
         self._result.bad_places.append(
             BadPlace(self._base + place, end, REASONS.get(reason, reason.name), self._base + written, record_end)
         )
@@ -232,18 +248,18 @@ class _RangeCheck:
             )
 
     def _was_blank(self, place: int) -> bool:
-        """Whether what begins here ends with the file: a record never does, because a blank has to fit after it."""
-        size = int.from_bytes(self._view[place : place + _SIZE_BYTES], "big")
-        return size == self._range.file.size - place >= _BLANK_BYTES
+        """Whether the size here reaches to the file's end. A record never does: a blank has to fit after it."""
+        return stated_size(self._view, place) == self._range.file.size - place >= END_RESERVE
 
     def _note_blank(self, place: int, evidence: str) -> None:
         remedy = "none is needed to read it; repair writes it again"
-        file, size = self._range.file.path, _BLANK_BYTES
+        file, size = self._range.file.path, END_RESERVE
         self._result.findings.append(
             Finding("damaged-blank", WARNING, evidence, remedy, file, place, self._base + place, size)
         )
 
-    def _goes_on_behind(self, place: int) -> bool:
+    def _is_followed(self, place: int) -> bool:
+        """Whether a record or a blank begins where this record ends, or the range ends there."""
         following = place + size_at(self._view, place)
         if following >= self._stop:
             return following == self._stop
@@ -251,7 +267,7 @@ class _RangeCheck:
         return seen.count > 0 or seen.reason is ScanStop.BLANK
 
     def _pass_damaged_record(self, place: int) -> int:
-        """Its topic, queue, offset or keys may be what is wrong: nothing is said of its entries."""
+        """Pass a record whose topic, queue, offset or keys may be wrong: its entries are not compared."""
         end = place + size_at(self._view, place)
         evidence = REASONS[ScanStop.BAD_RECORD_CRC]
         self._result.bad_places.append(BadPlace(self._base + place, self._base + end, evidence, self._base + end))

@@ -1,6 +1,6 @@
-"""Whether what refers to the log from aside lies inside it: checkpoint, consumer offsets, delay levels.
+"""Checks the small files that refer to the log and its queues: checkpoint, consumer offsets, delay levels.
 
-These files are small, so they are checked once, by whoever judged the log. The timer's are `timer_check`'s.
+They are checked once, after the log was judged. The timer's files have a module of their own, `timer_check`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from flintlog.format.record import SCHEDULE_TOPIC
 
 RecordStartsAt = Callable[[int], bool]
 MaxOffset = Callable[[QueueKey], "int | None"]
-"""The queue offset behind a queue's last message; None when there is no such queue."""
+"""The queue offset after a queue's last message; None when there is no such queue."""
 
 
 def check_checkpoint(
     data: bytes | None, path: str, log: LogJudgement, facts: LogFacts, starts_at: RecordStartsAt
 ) -> tuple[Checkpoint, list[Finding]]:
-    """The checkpoint, as far as it can be read, and what is wrong with it."""
+    """The checkpoint, as far as it can be read, and the findings about it."""
     remedy = "repair writes one; until then the next opening reads more of the log"
     if data is None:
         if not log.record_count:
@@ -114,11 +114,11 @@ def check_delay_offsets(table: JsonObject, path: str, max_offset: MaxOffset) -> 
     return findings
 
 
-def _check_offset(path: str, who: str, key: QueueKey, offset: int, max_offset: MaxOffset) -> list[Finding]:
+def _check_offset(path: str, reader: str, key: QueueKey, offset: int, max_offset: MaxOffset) -> list[Finding]:
     end = max_offset(key) or 0
     if offset <= end:
         return []
-    evidence = f"{who} is at {offset} of {key[0]}/{key[1]}, which ends at {end}"
+    evidence = f"{reader} is at {offset} of {key[0]}/{key[1]}, which ends at {end}"
     return [Finding("offset-beyond-queue", WARNING, evidence, "set the offset back to the queue's end", path)]
 
 

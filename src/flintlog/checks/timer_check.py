@@ -1,19 +1,20 @@
 """Whether the timer's files agree: every slot's chain is whole, every unit points at its record, the checkpoint fits.
 
-    timercheck ──▶ timer log [ unit unit unit … ]  up to `log_flushed`; behind that an opening looks for itself
+    timercheck ──▶ timer log [ unit unit unit … ]  up to `log_flushed`; an opening reads the rest by itself
     timerwheel     slot ──last──▶ unit ──previous──▶ unit ──▶ … ──▶ first;  as many as the slot says
                                    └──▶ the record in the log, of the size that the unit says
 
-Slots whose time was delivered are never read again and may point at units that are gone: of them only their own place
-is looked at. A chain whose begin was deleted with the oldest files is followed as far as it goes.
+Slots whose time is over are never read again and may point at units that were deleted: only their own place is
+checked. A chain whose begin was deleted with the oldest files is followed as far as it goes.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from flintlog.checks.derived_files import DataFile, Read
+from flintlog.checks.derived_files import DataFile, Read, file_at
 from flintlog.checks.finding import WARNING, Finding
 from flintlog.checks.log_judgement import LogFacts, LogJudgement
 from flintlog.errors import FormatError
@@ -49,7 +50,7 @@ _ZEROS = bytes(_CHUNK_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class TimerFilesView:
-    """The timer's files as far as they are there; `precision_ms` is 0 when nobody named it."""
+    """The timer's files as far as they are there; `precision_ms` is 0 when it is not known."""
 
     log: tuple[DataFile, ...]
     wheel: DataFile | None
@@ -68,7 +69,7 @@ def check_timer(
     *,
     is_quick: bool = False,
 ) -> list[Finding]:
-    """What is wrong with the timer's files. `is_quick`: of the timer log only the last file, and the slots to come."""
+    """Findings about the timer's files. `is_quick` checks only the last file of the timer log."""
     return _TimerCheck(timer, read, record_head, log, facts).run(max_offset, is_quick=is_quick)
 
 
@@ -82,7 +83,7 @@ class _TimerCheck:
     findings: list[Finding] = field(default_factory=list)
     bad_units: set[int] = field(default_factory=set)
     end: int = 0
-    """The place behind the last unit."""
+    """The place after the last unit."""
 
     def run(self, max_offset: MaxOffset, *, is_quick: bool) -> list[Finding]:
         checkpoint = self._parse_checkpoint()
@@ -102,44 +103,38 @@ class _TimerCheck:
         data, path = self.timer.check, self.timer.check_path
         if data is None:
             if any(self._units(file) for file in self.timer.log):
-                self._tell("damaged-timer", "the timer has a log and no timercheck", ITSELF, path)
+                self._report("damaged-timer", "the timer has a log and no timercheck", ITSELF, path)
             return None
         try:
             return parse_timer_checkpoint(data)
         except FormatError as error:
-            self._tell("damaged-checkpoint", f"timercheck: {error.what}", ITSELF, path)
+            self._report("damaged-checkpoint", f"timercheck: {error.what}", ITSELF, path)
             return None
 
     def _check_checkpoint(self, checkpoint: TimerCheckpoint, max_offset: MaxOffset) -> None:
         path, flushed = self.timer.check_path, checkpoint.log_flushed
         if flushed > self.end and not self.facts.is_running:
             evidence = f"timercheck vouches for {flushed} bytes of the timer log, which ends at {self.end}"
-            self._tell("timer-beyond-log", evidence, ITSELF, path, 8)
-        elif flushed and self._file_of(flushed - 1) is not None and not self._is_border(flushed):
+            self._report("timer-beyond-log", evidence, ITSELF, path, 8)
+        elif flushed and file_at(self.timer.log, flushed - 1) is not None and not self._is_border(flushed):
             evidence = f"timercheck vouches for {flushed} bytes of the timer log, which is inside a unit"
-            self._tell("damaged-timer", evidence, AGAIN, path, 8)
+            self._report("damaged-timer", evidence, AGAIN, path, 8)
         end = max_offset((TIMER_TOPIC, 0)) or 0
         if checkpoint.queue_offset > end and not self.facts.is_running:
             evidence = f"timercheck is at {checkpoint.queue_offset} of {TIMER_TOPIC}/0, which ends at {end}"
-            self._tell("timer-beyond-log", evidence, ITSELF, path, 16)
+            self._report("timer-beyond-log", evidence, ITSELF, path, 16)
 
     def _is_border(self, position: int) -> bool:
-        file = self._file_of(position - 1)
+        file = file_at(self.timer.log, position - 1)
         return file is not None and (position == file.end or (position - file.base) % UNIT_SIZE == 0)
 
     # ------------------------------------------------------------------ timer log
 
     def _units(self, file: DataFile) -> int:
-        """How many places of a file are written, from its begin on."""
+        """How many units are written in a file."""
         view, count = self.read(file.path, 0, file.size), units_per_file(file.size)
-        low, high = 0, count
-        while low < high:  # units are appended: what is not written is behind what is
-            middle = (low + high) // 2
-            if any(view[middle * UNIT_SIZE : (middle + 1) * UNIT_SIZE]):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        # Units are appended, so all written ones come first.
+        return bisect_left(range(count), 1, key=lambda unit: not any(view[unit * UNIT_SIZE : (unit + 1) * UNIT_SIZE]))
 
     def _log_end(self) -> int:
         for file in reversed(self.timer.log):
@@ -161,28 +156,28 @@ class _TimerCheck:
                 if position >= vouched:
                     return  # an opening cuts what it does not believe
                 self.bad_units.add(position)
-                self._tell("damaged-timer", error.what, AGAIN, file.path, place)
+                self._report("damaged-timer", error.what, AGAIN, file.path, place)
                 continue
             if self._is_beyond(unit):
                 stop = unit.physical_offset + unit.size
                 evidence = f"a timer unit refers to [{unit.physical_offset}, {stop}) of the log"
-                self._tell("timer-beyond-log", f"{evidence}, which ends at {self.log.end}", ITSELF, file.path, place)
+                self._report("timer-beyond-log", f"{evidence}, which ends at {self.log.end}", ITSELF, file.path, place)
                 self.bad_units.add(position)
             elif position < vouched and not self._is_sound(unit, position):
                 self.bad_units.add(position)
                 evidence = f"the timer unit at {position} is of no record of the log, or of no slot: {unit}"
-                self._tell("damaged-timer", evidence, AGAIN, file.path, place)
+                self._report("damaged-timer", evidence, AGAIN, file.path, place)
 
     def _is_beyond(self, unit: TimerUnit) -> bool:
-        is_behind = unit.physical_offset + unit.size > self.log.end
-        return is_behind and not (self.facts.is_running or self.log.is_damaged(unit.physical_offset))
+        ends_after_log = unit.physical_offset + unit.size > self.log.end
+        return ends_after_log and not (self.facts.is_running or self.log.is_damaged(unit.physical_offset))
 
     def _is_sound(self, unit: TimerUnit, position: int) -> bool:
         if unit.previous >= position or (unit.previous != NO_UNIT and not self._is_place(unit.previous)):
             return False
         at = unit.physical_offset
         if at < self.log.min_offset or self.log.is_damaged(at, at + unit.size):
-            return True  # the record is gone, which is no fault of the timer's
+            return True  # the log lost the record: no fault of the timer
         head = self.record_head(at)
         if head is None:
             return True
@@ -191,17 +186,14 @@ class _TimerCheck:
 
     def _is_place(self, position: int) -> bool:
         """Whether a unit may be there: in a file, or in one that was deleted."""
-        file = self._file_of(position)
+        file = file_at(self.timer.log, position)
         if file is None:
-            return bool(self.timer.log) and 0 <= position < self.timer.log[0].base
+            return self._is_deleted(position)
         number, rest = divmod(position - file.base, UNIT_SIZE)
         return not rest and number < units_per_file(file.size)
 
-    def _file_of(self, position: int) -> DataFile | None:
-        return next((file for file in self.timer.log if file.base <= position < file.end), None)
-
     def _unit_at(self, position: int) -> TimerUnit | None:
-        file = self._file_of(position)
+        file = file_at(self.timer.log, position)
         if file is None or not self._is_place(position):
             return None
         place = position - file.base
@@ -215,7 +207,7 @@ class _TimerCheck:
     def _check_wheel(self, wheel: DataFile, checkpoint: TimerCheckpoint, vouched: int) -> None:
         count = wheel.size // SLOT_SIZE
         if wheel.size % SLOT_SIZE or not count:
-            self._tell("damaged-timer", f"the wheel has {wheel.size} bytes, which are no slots", AGAIN, wheel.path)
+            self._report("damaged-timer", f"the wheel has {wheel.size} bytes, which are no slots", AGAIN, wheel.path)
             return
         precision_ms = self.timer.precision_ms or self._precision_ms(wheel)
         for place, slot in _slots(wheel, self.read):
@@ -226,10 +218,10 @@ class _TimerCheck:
                 wrong = self._wrong_chain(slot, precision_ms, vouched)
             if wrong:
                 evidence = f"slot {place // SLOT_SIZE} of the wheel {wrong}: {slot}"
-                self._tell("damaged-timer", evidence, AGAIN, wheel.path, place)
+                self._report("damaged-timer", evidence, AGAIN, wheel.path, place)
 
     def _precision_ms(self, wheel: DataFile) -> int:
-        """What a slot's time is counted in, by the first slot that has a unit; 0 when none has."""
+        """The unit of a slot's time, by the first slot that has a timer unit; 0 when none has."""
         for _, slot in _slots(wheel, self.read):
             unit = self._unit_at(slot.last) if slot.time > 0 else None
             if unit is not None and unit.slot_ms > 0:
@@ -237,12 +229,12 @@ class _TimerCheck:
         return 0
 
     def _wrong_chain(self, slot: Slot, precision_ms: int, vouched: int) -> str:
-        """What is wrong with the chain of a slot that is still to come; nothing, if a bad unit explains it."""
+        """Why the chain of a slot that is still to come is wrong; empty if it is right, or a bad unit explains it."""
         if slot.time == 0 and not (slot.first or slot.last or slot.number):
             return ""
         if slot.last >= vouched:
-            # After an unclean stop the wheel may be further than the checkpoint: an opening sees to that.
-            return "points behind the timer log's end" if self.facts.is_clean else ""
+            # After an unclean stop the wheel may be ahead of the checkpoint: an opening puts that right.
+            return "points after the timer log's end" if self.facts.is_clean else ""
         number, position = 0, slot.last
         while position != NO_UNIT:
             unit = self._unit_at(position)
@@ -265,7 +257,7 @@ class _TimerCheck:
     def _is_deleted(self, position: int) -> bool:
         return bool(self.timer.log) and 0 <= position < self.timer.log[0].base
 
-    def _tell(self, kind: str, evidence: str, remedy: str, path: str, place: int | None = None) -> None:
+    def _report(self, kind: str, evidence: str, remedy: str, path: str, place: int | None = None) -> None:
         if len(self.findings) < MAX_FINDINGS:
             self.findings.append(Finding(kind, WARNING, evidence, remedy, path, place))
 

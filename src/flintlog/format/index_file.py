@@ -99,6 +99,10 @@ class IndexLayout:
         """Where an entry lies in the file."""
         return HEADER_SIZE + SLOT_SIZE * self.slot_count + ENTRY_SIZE * entry
 
+    def physical_offset_of(self, buffer: Buffer, entry: int) -> int:
+        """The physical offset that an entry of a file holds."""
+        return int(INDEXED_OFFSET.unpack_from(buffer, self.entry_position(entry))[0])
+
 
 @dataclass(frozen=True, slots=True)
 class IndexImage:

@@ -65,6 +65,11 @@ def encode_queue_entry(entry: QueueEntry) -> bytes:
 PREFILL: Final = encode_queue_entry(PREFILL_ENTRY)
 
 
+def physical_offset_at(buffer: bytes | bytearray | memoryview, position: int = 0) -> int:
+    """The physical offset of the entry at a position, of a batch queue too."""
+    return int(PHYSICAL_OFFSET.unpack_from(buffer, position)[0])
+
+
 def parse_queue_entry(buffer: bytes | bytearray | memoryview, position: int = 0) -> QueueEntry:
     """The entry at a position of the buffer."""
     if not 0 <= position <= len(buffer) - ENTRY_SIZE:

@@ -81,6 +81,7 @@ _STORE_TIMES: Final = struct.Struct("!56xq"), struct.Struct("!68xq")
 
 _HEAD = struct.Struct("!5i2qiq")
 _MIDDLE = struct.Struct("!iqi")
+_I32 = struct.Struct("!i")
 _I64 = struct.Struct("!q")
 _I16 = struct.Struct("!h")
 _TOPIC_SIZES: Final = {MAGIC_V1: struct.Struct("!b"), MAGIC_V2: struct.Struct("!h")}
@@ -292,6 +293,11 @@ def parse_blank(buffer: Buffer, position: int = 0) -> int | None:
         return None
     remaining, magic = SIZE_AND_MAGIC.unpack_from(buffer, position)
     return remaining if magic == BLANK_MAGIC else None
+
+
+def stated_size(buffer: Buffer, position: int) -> int | None:
+    """The size with which a record or a blank begins; None where fewer than 4 bytes are left."""
+    return int(_I32.unpack_from(buffer, position)[0]) if 0 <= position <= len(buffer) - _I32.size else None
 
 
 def store_time_of(view: Buffer, position: int = 0) -> int:

@@ -22,6 +22,8 @@ from typing import Final, NamedTuple, TypeAlias
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap | array  # type: ignore[type-arg]  # any item type will do
 
 ROW: Final = struct.Struct("<qqqqiiiiii")
+ROW_PLACE: Final = struct.Struct("<q24xi20x")
+"""Of a row, physical offset and size alone."""
 KEY: Final = struct.Struct("<qqi")
 """One key of one record: physical offset, store timestamp, hash."""
 LINK: Final = struct.Struct("<i")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flintlog.checks.finding import Finding
 from flintlog.checks.judge import LogFacts, RangeResult
-from flintlog.checks.ledger_judgement import MemberFiles, given_up_from, judge_ledger, merge_entries
+from flintlog.checks.ledger_judgement import LedgerJudge, MemberFiles, given_up_from, merge_entries
 from flintlog.checks.log_judgement import LogJudgement
 from flintlog.format import names
 from flintlog.maintenance.inspect.store_files import StoreFiles
@@ -33,8 +33,8 @@ def check_member(
         return [], []
     member = _member(files, files.paths.ledger)
     ends = [(file, written_end(file.path)) for file in files.ledger.index]
-    told = judge_ledger(merge_entries(results), files.ledger, member, ends, log, facts, files.read)
-    return told.findings, told.notes
+    judged = LedgerJudge(merge_entries(results), files.ledger, member, ends, log, facts, files.read).run()
+    return judged.findings, judged.notes
 
 
 def _member(files: StoreFiles, directory: Path) -> MemberFiles:
