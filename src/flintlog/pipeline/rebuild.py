@@ -217,6 +217,7 @@ class _Rebuild:
         """Raise unless the log exists, and the existing files have the sizes that the new ones will have."""
         find_logs((str(self._root),))
         probe = make_parts(self._root, self._config, OverlayMedium(self._medium), lambda: 0)
+        probe.queues.set_types({**load_queue_types(self._paths.topics, self._medium), **self._config.topic_queue_types})
         probe.segments.load()
         probe.queues.load()
         if probe.index is not None:

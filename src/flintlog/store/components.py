@@ -57,7 +57,10 @@ class Parts:
 
 
 def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> Parts:
-    """Everything that a store on this medium is made of; no file is touched yet."""
+    """Everything that a store on this medium is made of; no file is touched yet.
+
+    Queues have the kinds that the configuration names; those of `topics.json` are set once it is loaded.
+    """
     paths = StorePaths.of(root, config)
     checkpoint = CheckpointFile(paths.checkpoint, medium)
     lane = Lane(delay_levels_ms=config.delay_levels_ms, lmq=config.enable_lmq and config.enable_multi_dispatch)
@@ -86,7 +89,7 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         segments=segments,
         commit_log=_make_log(config, segments, lane, offsets, now_ms),
         lane=lane,
-        queues=_make_queues(root, config, medium, now_ms, paths, offsets),
+        queues=_make_queues(root, config, medium, now_ms, offsets),
         index=_make_index(config, medium, now_ms, paths, checkpoint, segments),
         checkpoint=checkpoint,
         damage=DamageMap(),
@@ -149,17 +152,14 @@ def _make_queues(
     config: StoreConfig,
     medium: Medium,
     now_ms: Milliseconds,
-    paths: StorePaths,
     offsets: QueueOffsets,
 ) -> QueueTable:
-    types = dict(load_queue_types(paths.topics, medium))
-    types.update(config.topic_queue_types)
     files = QueueFiles(
         consume_queue=config.mapped_file_size_consume_queue,
         batch_consume_queue=config.mapped_file_size_batch_consume_queue,
         extension=config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
     )
-    return QueueTable(root, medium, files, offsets, topic_queue_types=types, now_ms=now_ms)
+    return QueueTable(root, medium, files, offsets, topic_queue_types=config.topic_queue_types, now_ms=now_ms)
 
 
 def _make_index(

@@ -23,7 +23,6 @@ from flintlog.store.dispatch.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.dispatch.dispatcher import BitmapHook, Dispatcher
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
 from flintlog.store.dispatch.external.handshake import DispatchSide
-from flintlog.store.filters.bloom import BloomFilter
 from flintlog.store.flush.flush_stages import Flushing
 from flintlog.store.flush.put_timing import PutWaits
 from flintlog.store.options.store_config import StoreConfig
@@ -37,9 +36,7 @@ from flintlog.store.recovery.swap import finish_swap
 from flintlog.store.runtime.clock import Milliseconds
 from flintlog.store.runtime.forking import close_in_children
 from flintlog.store.runtime.lifecycle import Flag, Lifecycle, State
-from flintlog.store.settings.json_file import JsonFile
-from flintlog.store.settings.preflight import refuse_broken
-from flintlog.store.settings.subscriptions import Subscriptions
+from flintlog.store.settings.config_files import ConfigFiles
 from flintlog.store.stats.figures import Figures
 
 log = logging.getLogger(__name__)
@@ -62,11 +59,14 @@ class Engine:
         self.dispatcher = self._make_dispatcher()
         self.figures = Figures(config, parts, self.dispatcher, now_ms, read_only=read_only)
         self.is_left_to_parent = False
-        self.subscriptions = Subscriptions(
-            JsonFile(parts.paths.consumer_filter, medium, before_save=self.check_open),
-            BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
+        self.settings = ConfigFiles(
+            parts.paths,
+            config,
+            medium,
             now_ms,
             read_only=read_only,
+            check_open=self.check_open,
+            flush=self.flush,
         )
         self.use_bitmap_hook(None)
         waits = PutWaits(self.figures.counters, self.figures.broker)
@@ -82,7 +82,7 @@ class Engine:
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
         self._closing = threading.Lock()
-        notes = Notes(self._side, self._marker, self.batch_notes, self.subscriptions)
+        notes = Notes(self._side, self._marker, self.batch_notes)
         self._loader = Loader(config, parts, self.dispatcher, self.lifecycle, notes, read_only=read_only)
 
     def _make_dispatcher(self) -> Dispatcher:
@@ -122,8 +122,9 @@ class Engine:
             raise DamagedStore("there is no such directory", path=self.path)
         try:
             self._take_dispatch()
+            self.settings.load()
+            self.parts.queues.set_types(self.settings.queue_types)
             if not self.read_only:
-                refuse_broken(paths, self.config, medium)
                 finish_swap(paths, medium)
             self._loader.load()
             self.recovery = self._loader.recover(progress)
@@ -279,7 +280,7 @@ class Engine:
     def use_bitmap_hook(self, hook: BitmapHook | None) -> None:
         """Who makes the bitmaps of queue extensions: a hook of the user's, or the registered subscriptions."""
         if hook is None and self.config.enable_calc_filter_bit_map:
-            hook = self.subscriptions.bitmap_of
+            hook = self.settings.subscriptions.bitmap_of
         self.dispatcher.bitmap_hook = hook
 
     def readable_end(self) -> int:

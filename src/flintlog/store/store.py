@@ -202,7 +202,7 @@ class Store(Writable):
         self.shutdown()
 
     def _load_config_folder(self) -> None:
-        self._host.report(self._folder.load())
+        self._host.report(self._folder.settle())
 
     def _start_services(self) -> None:
         if self.read_only:
@@ -309,7 +309,7 @@ class Store(Writable):
     @property
     def subscriptions(self) -> Subscriptions:
         """The SQL filters that consumer groups registered; one of them given to `get` reads only what can pass."""
-        return self._engine.subscriptions
+        return self._engine.settings.subscriptions
 
     @property
     def broker_stats(self) -> BrokerStats:

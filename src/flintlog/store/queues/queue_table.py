@@ -47,7 +47,6 @@ class QueueTable:
         now_ms: Callable[[], int],
         read_only: bool = False,
     ) -> None:
-        """`topic_queue_types` is read whenever a queue is made, so it may grow."""
         self.root = root
         self.offsets = QueueOffsets() if offsets is None else offsets
         self.deleted = DeletedQueues(root / "flintlog" / "deleted.json", medium, read_only=read_only)
@@ -86,6 +85,10 @@ class QueueTable:
                 f"topic {topic!r} has queues of type {found.type.value}, and is to have {kind}",
                 advice="delete the topic first, or take another name",
             )
+
+    def set_types(self, types: Mapping[str, str]) -> None:
+        """Give the queues that topics will have their kinds; a topic that is not named has simple ones."""
+        self._types = types
 
     def set_type(self, topic: str, kind: str) -> None:
         """Give the queues that a topic will have a kind."""

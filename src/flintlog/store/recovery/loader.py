@@ -39,8 +39,7 @@ from flintlog.store.recovery.stop_marker import StopMarker
 from flintlog.store.runtime.clock import Milliseconds
 from flintlog.store.runtime.lifecycle import Lifecycle, State
 from flintlog.store.runtime.note_file import damaged_note
-from flintlog.store.settings.preflight import refuse_broken
-from flintlog.store.settings.subscriptions import Subscriptions
+from flintlog.store.settings.config_files import ConfigFiles
 
 _LOOKS = 3
 
@@ -48,7 +47,9 @@ _LOOKS = 3
 def try_loading(path: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> None:
     """Raise what loading this directory would raise, and change nothing in it."""
     probe = make_parts(path, config, OverlayMedium(medium), now_ms)
-    refuse_broken(probe.paths, config, medium)
+    settings = ConfigFiles(probe.paths, config, medium, now_ms)
+    settings.load()
+    probe.queues.set_types(settings.queue_types)
     refuse_misnamed(_find_misnamed(probe))
     probe.segments.load()
     probe.queues.load()
@@ -63,7 +64,6 @@ class Notes:
     side: DispatchSide
     marker: StopMarker
     batches: BatchNotes
-    subscriptions: Subscriptions
 
 
 class Loader:
@@ -121,8 +121,6 @@ class Loader:
         parts.queues.load()
         move_to(State.LOAD_CONSUME_QUEUE_OK)
         parts.checkpoint.load()
-        if self._config.enable_calc_filter_bit_map:
-            self._load_subscriptions()  # before recovery, which may dispatch
         self._load_marker()
         if parts.segments.first is None and parts.ledger is None:
             stopped_at = self._notes.marker.log_end if self.was_clean else None
@@ -191,13 +189,6 @@ class Loader:
             return self._notes.marker.log_end != parts.segments.readable_limit
         noted = self._medium.read(paths.writer) if self._medium.exists(paths.writer) else None
         return self._medium.read(paths.abort) != noted
-
-    def _load_subscriptions(self) -> None:
-        try:
-            self._notes.subscriptions.load()
-        except DamagedStore:
-            if not self._read_only:
-                raise  # one that is only read goes on without, and says so once its config folder is loaded
 
     def _load_marker(self) -> None:
         """A damaged marker says nothing of the stop: it is taken for an unclean one."""

@@ -1,13 +1,7 @@
-"""A store's `config` folder: topics, groups, and how far groups have consumed.
+"""A running store's `config` folder: `store.topics`, `store.groups` and `store.consumer_offsets`.
 
-    config/topics.json               store.topics
-    config/subscriptionGroup.json    store.groups
-    config/consumerOffset.json       store.consumer_offsets; lmqConsumerOffset.json in a store with light queues
-    config/consumerFilter.json       store.subscriptions
-
-Loading comes after recovery, because offsets are compared with what the queues hold. In the place of a file that does
-not parse its `.bak` is used, and that is a finding; when neither parses, opening for writing fails and nothing is
-changed, while a read-only opening says so and goes on without.
+The files were loaded before recovery (`config_files.py`). What depends on the queues is done after it: offsets beyond
+the end of their queue are brought back.
 """
 
 from __future__ import annotations
@@ -19,16 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from flintlog.checks.finding import Finding
-from flintlog.errors import DamagedStore, NotLeading, SyncFailed
+from flintlog.errors import NotLeading, SyncFailed
 from flintlog.format.config_json import JsonObject, JsonValue
 from flintlog.store.runtime.forking import close_in_children
 from flintlog.store.runtime.jobs import Background, Job
-from flintlog.store.settings.config_table import ConfigTable
-from flintlog.store.settings.consumer_offsets import ConsumerOffsets
-from flintlog.store.settings.groups import GROUP_EXTRAS, SYSTEM_GROUPS, GroupConfig, Groups
-from flintlog.store.settings.json_file import JsonFile, broken_finding
+from flintlog.store.settings.groups import Groups
+from flintlog.store.settings.json_file import JsonFile
 from flintlog.store.settings.shared_state import OFFSETS, Change, Part, State
-from flintlog.store.settings.topics import SYSTEM_TOPICS, TopicConfig, Topics
+from flintlog.store.settings.topics import Topics
 
 if TYPE_CHECKING:
     from flintlog.store.engine import Engine
@@ -37,41 +29,23 @@ log = logging.getLogger(__name__)
 
 
 class ConfigFolder:
-    """The four files and what stands in them."""
+    """The settings of one store while it runs, alone or as one of a ledger's group."""
 
     def __init__(self, engine: Engine, background: Background, *, on_queue_type: Callable[[], None]) -> None:
         """`on_queue_type` is called when a topic got another kind of queue."""
-        paths, medium, config, now_ms = engine.parts.paths, engine.parts.medium, engine.config, engine.now_ms
+        paths = engine.parts.paths
         self._engine = engine
         self._background = background
         self._saving: Job | None = None
         self._starting = threading.Lock()
-        topics_file = JsonFile(paths.topics, medium, before_save=engine.check_open)
-        groups_file = JsonFile(paths.groups, medium, before_save=engine.check_open)
-        offsets_file = JsonFile(paths.consumer_offsets, medium, before_save=engine.check_open)
-        self._topic_table = ConfigTable(topics_file, TopicConfig, "topicConfigTable", now_ms, predefined=SYSTEM_TOPICS)
-        self._group_table = ConfigTable(
-            groups_file,
-            GroupConfig,
-            "subscriptionGroupTable",
-            now_ms,
-            predefined=SYSTEM_GROUPS,
-            entry_extras=GROUP_EXTRAS,
-            file_extras={"forbiddenTable": {}},
-        )
-        self.offsets = ConsumerOffsets(
-            offsets_file,
-            now_ms,
-            config.flush_consumer_offset_interval,
-            flush=engine.flush,
-            on_change=self._save_in_time,
-            is_light=paths.is_light,
-            other=JsonFile(paths.other_consumer_offsets, medium),
-        )
+        self._files = files = engine.settings
+        self._on_queue_type = on_queue_type
+        self.offsets = files.offsets
+        self.offsets.on_change = self._save_in_time
         if not engine.read_only:
             close_in_children(self.offsets)
         self.topics = Topics(
-            self._topic_table,
+            files.topics,
             read_only=engine.read_only,
             queues=engine.parts.queues,
             on_queue_type=on_queue_type,
@@ -81,36 +55,25 @@ class ConfigFolder:
             is_member=engine.parts.ledger is not None,
         )
         self.groups = Groups(
-            self._group_table,
+            files.groups,
             read_only=engine.read_only,
             remove_offsets=self.offsets.remove_group,
             forget=engine.figures.broker.forget_group,
             is_light=paths.is_light,
         )
-        self._files = (
-            (topics_file, self._topic_table.load),
-            (groups_file, self._group_table.load),
-            (offsets_file, self.offsets.load),
-            (engine.subscriptions.file, engine.subscriptions.load),
-        )
-        self._shared_files = {"topics": topics_file, "subscriptionGroup": groups_file}
+        self._shared_files = {"topics": files.topics_file, "subscriptionGroup": files.groups_file}
         self._delay_path = paths.delay_offsets
-        self._is_loaded = False
 
-    def load(self) -> list[Finding]:
-        """Read the files; what was not as it should be."""
-        findings: list[Finding] = []
-        for file, load in self._files:
-            try:
-                load()
-            except DamagedStore as broken:
-                if not self._engine.read_only:
-                    raise
-                findings.append(broken_finding(file.path, broken))
-            else:
-                findings += file.findings
-        self._is_loaded = True
-        findings += self._taken_over()
+    def load(self) -> None:
+        """Read the files again: another process or the group has changed them."""
+        self._files.load()
+        self._engine.parts.queues.set_types(self._files.queue_types)
+        self._on_queue_type()
+        self.settle()
+
+    def settle(self) -> list[Finding]:
+        """Bring what was loaded in line with the queues; everything that was found."""
+        findings = [*self._files.findings, *self._taken_over()]
         if not self._engine.read_only and not self._engine.is_replica and self._engine.parts.ledger is None:
             findings += self._bring_back_offsets()
         return findings
@@ -183,7 +146,7 @@ class ConfigFolder:
         """Take what the group has committed."""
         if change.is_whole or OFFSETS in change.parts:
             self.offsets.adopt(change.parts.get(OFFSETS, {}), is_whole=change.is_whole)
-        for name, table in (("topics", self._topic_table), ("subscriptionGroup", self._group_table)):
+        for name, table in (("topics", self._files.topics), ("subscriptionGroup", self._files.groups)):
             content = change.parts.get(name)
             if content is not None and self._shared_files[name].adopt(cast(JsonObject, content)):
                 table.load()
@@ -199,9 +162,9 @@ class ConfigFolder:
         return {**found, OFFSETS: offsets} if offsets else found
 
     def save(self) -> None:
-        """The store stops: write what is not written yet, unless what is there could not be read."""
+        """The store stops: write what is not written yet."""
         self.offsets.close()
-        if not self._is_loaded or self._engine.read_only:
+        if self._engine.read_only:
             return
         try:
             self.offsets.save()

@@ -15,7 +15,7 @@ Java's own order of entries depends on the past of its table; ours is that of a 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar, cast
 
 import msgspec
@@ -93,10 +93,15 @@ class ConfigTable(Generic[E]):
 
     def load(self) -> None:
         """Take what the file holds; when no file has the right shape this raises, and nothing is changed."""
-        content = self.file.load(self._parse_all)
+        found: dict[str, tuple[JsonObject, E]] = {}
+
+        def parse(content: JsonObject) -> None:
+            nonlocal found
+            found = self._parse_all(content)
+
+        content = self.file.load(parse)
         if content is None:
             return
-        found = self._parse_all(content)
         content.pop(self._member, None)
         self.version = parse_data_version(content.pop("dataVersion", None), self._now_ms())
         self._beside.update(content)
@@ -120,6 +125,11 @@ class ConfigTable(Generic[E]):
             return entry, msgspec.convert(entry, self._kind, strict=False)
         except msgspec.ValidationError as error:
             raise DamagedStore(f"the entry {name!r} of {self._member}: {error}", path=self.file.path) from error
+
+    @property
+    def by_name(self) -> Mapping[str, E]:
+        """Every entry, by its name in the file."""
+        return self._entries
 
     def get(self, name: str) -> E | None:
         return self._entries.get(name)

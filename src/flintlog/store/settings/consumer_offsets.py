@@ -71,20 +71,20 @@ class ConsumerOffsets:
         interval_ms: int,
         *,
         flush: Callable[[], None],
-        on_change: Callable[[], None] | None = None,
         is_light: bool = False,
         other: JsonFile | None = None,
     ) -> None:
-        """`flush` makes the log durable. `on_change`: there is something to save, and there was nothing before.
+        """`flush` makes the log durable.
 
         `is_light`: the file is that of a store with light queues. `other` is read when there is no such file.
         """
         self.taken_from: JsonFile | None = None
-        self._file = file
+        self.file = file
         self._now_ms = now_ms
         self._interval_ms = interval_ms
         self._flush = flush
-        self._on_change = on_change
+        self.on_change: Callable[[], None] | None = None
+        """Called when there is something to save, and there was nothing before."""
         self._version = DataVersion(timestamp=now_ms())
         self._beside: JsonObject = {"pullOffsetTable": {}}
         self._table: OffsetTable = {}
@@ -105,18 +105,24 @@ class ConsumerOffsets:
     @property
     def path(self) -> Path:
         """The file that they are saved in."""
-        return self._file.path
+        return self.file.path
 
     def load(self) -> None:
         """Take what the file holds; when no file has the right shape this raises, and nothing is changed."""
-        file = load_from(self._file, self._other)
-        content = file.load(lambda told: parse_offsets(told, file.path))
+        file = load_from(self.file, self._other)
+        table: OffsetTable = {}
+
+        def parse(content: JsonObject) -> None:
+            nonlocal table
+            table = parse_offsets(content, file.path)
+
+        content = file.load(parse)
         if content is None:
             return
-        self._table = parse_offsets(content, file.path)
+        self._table = table
         self._version = parse_data_version(content.get("dataVersion"), self._now_ms())
         self._beside.update({name: value for name, value in content.items() if name not in _MEMBERS})
-        if file is not self._file:
+        if file is not self.file:
             self.taken_from = file
             self._changed_at_ms = self._now_ms()  # to be saved where it will be looked for
 
@@ -163,8 +169,8 @@ class ConsumerOffsets:
                 return False
             offsets[queue_id] = offset
             is_first = self._note_change(key)
-        if is_first and self._on_change is not None:
-            self._on_change()
+        if is_first and self.on_change is not None:
+            self.on_change()
         return True
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -230,8 +236,8 @@ class ConsumerOffsets:
         return True
 
     def _tell(self, is_first: bool) -> None:
-        if is_first and self._on_change is not None:
-            self._on_change()
+        if is_first and self.on_change is not None:
+            self.on_change()
 
     # ------------------------------------------------------------------ keeping
 
@@ -264,7 +270,7 @@ class ConsumerOffsets:
             self._flush()
             with self._saving:
                 if number > self._written:
-                    self._file.save(content)
+                    self.file.save(content)
                     self._written = number
         except BaseException:
             with self._lock:

@@ -1,23 +1,19 @@
-"""The config files that hold what nobody else knows: what they must look like before a store is opened for writing.
+"""The shapes of config files: what their readers accept.
 
-Recovery cuts what a crash has left, and builds queues of the kind that `topics.json` names. With one of these files
-broken the store is not opened; so they are looked at before any of that, and the store is left as it was.
+For commands and slaves that check a content without opening a store. An opening checks by loading (`config_files.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore
 from flintlog.format.config_json import JsonObject
-from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.paths import StorePaths
 from flintlog.store.settings.config_table import ConfigTable
-from flintlog.store.settings.consumer_offsets import load_from, parse_offsets
+from flintlog.store.settings.consumer_offsets import parse_offsets
 from flintlog.store.settings.groups import GroupConfig
 from flintlog.store.settings.json_file import JsonFile, check_objects
 from flintlog.store.settings.topics import TopicConfig
@@ -26,22 +22,6 @@ Check = Callable[[JsonFile, JsonObject], object]
 """Raises `DamagedStore` or `FormatError` for a content that the file's reader would not take."""
 
 _DELAYS: Final = "offsetTable"
-
-
-def refuse_broken(paths: StorePaths, config: StoreConfig, medium: Medium) -> None:
-    """Raise if one of the files, and its backup, cannot be used; nothing is changed."""
-    for file, check in _files(paths, config, medium):
-        file.load(partial(check, file))
-
-
-def _files(paths: StorePaths, config: StoreConfig, medium: Medium) -> Iterator[tuple[JsonFile, Check]]:
-    yield JsonFile(paths.topics, medium), check_topics
-    yield JsonFile(paths.groups, medium), check_groups
-    offsets = (JsonFile(path, medium) for path in (paths.consumer_offsets, paths.other_consumer_offsets))
-    yield load_from(*offsets), check_offsets
-    yield JsonFile(paths.consumer_filter, medium), check_filters
-    if "schedule" in config.services:
-        yield JsonFile(paths.delay_offsets, medium), check_delay_offsets
 
 
 def check_shape(path: Path, medium: Medium, content: JsonObject) -> None:

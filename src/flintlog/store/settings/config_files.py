@@ -1,0 +1,107 @@
+"""The files of a store's `config` folder: each is read once, before anything is recovered.
+
+    config/topics.json               topics; they name the kind of queue that recovery builds
+    config/subscriptionGroup.json    groups
+    config/consumerOffset.json       offsets; lmqConsumerOffset.json in a store with light queues
+    config/consumerFilter.json       subscriptions; recovery may evaluate them
+    config/delayOffset.json          checked here, and read by the delay service
+
+If a file does not parse or has another shape, its `.bak` is used, and that is a finding. If neither can be used,
+opening for writing fails before anything is changed; a read-only opening reports it and goes on without the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flintlog.checks.finding import Finding
+from flintlog.disk.media.medium import Medium
+from flintlog.errors import DamagedStore
+from flintlog.format.config_json import BATCH_TYPE, SIMPLE_TYPE
+from flintlog.store.filters.bloom import BloomFilter
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.paths import StorePaths
+from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.settings.config_table import ConfigTable
+from flintlog.store.settings.consumer_offsets import ConsumerOffsets
+from flintlog.store.settings.groups import GROUP_EXTRAS, SYSTEM_GROUPS, GroupConfig
+from flintlog.store.settings.json_file import JsonFile, broken_finding
+from flintlog.store.settings.preflight import parse_delay_offsets
+from flintlog.store.settings.subscriptions import Subscriptions
+from flintlog.store.settings.topics import SYSTEM_TOPICS, TopicConfig
+
+
+class ConfigFiles:
+    """The tables of one store's config folder. Loaded by the thread that opens the store."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        config: StoreConfig,
+        medium: Medium,
+        now_ms: Milliseconds,
+        *,
+        read_only: bool = False,
+        check_open: Callable[[], None] = lambda: None,
+        flush: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`check_open` may refuse a save by an error. `flush` makes the log durable before offsets are saved."""
+        self.findings: list[Finding] = []
+        """What the last load reports: files in whose place the backup was used, and unusable files."""
+        self.topics_file = JsonFile(paths.topics, medium, before_save=check_open)
+        self.groups_file = JsonFile(paths.groups, medium, before_save=check_open)
+        self.topics = ConfigTable(self.topics_file, TopicConfig, "topicConfigTable", now_ms, predefined=SYSTEM_TOPICS)
+        self.groups = ConfigTable(
+            self.groups_file,
+            GroupConfig,
+            "subscriptionGroupTable",
+            now_ms,
+            predefined=SYSTEM_GROUPS,
+            entry_extras=GROUP_EXTRAS,
+            file_extras={"forbiddenTable": {}},
+        )
+        self.offsets = ConsumerOffsets(
+            JsonFile(paths.consumer_offsets, medium, before_save=check_open),
+            now_ms,
+            config.flush_consumer_offset_interval,
+            flush=flush,
+            is_light=paths.is_light,
+            other=JsonFile(paths.other_consumer_offsets, medium),
+        )
+        self.subscriptions = Subscriptions(
+            JsonFile(paths.consumer_filter, medium, before_save=check_open),
+            BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
+            now_ms,
+            read_only=read_only,
+        )
+        self._delays = JsonFile(paths.delay_offsets, medium)
+        self._has_delays = "schedule" in config.services and not read_only
+        self._given_types = config.topic_queue_types
+        self._read_only = read_only
+
+    def load(self) -> None:
+        """Read the files. `DamagedStore` unless the store is only read; then nothing was changed."""
+        self.findings = []
+        self._load(self.topics_file, self.topics.load)
+        self._load(self.groups_file, self.groups.load)
+        self._load(self.offsets.file, self.offsets.load)
+        self._load(self.subscriptions.file, self.subscriptions.load)
+        if self._has_delays:
+            self._delays.load(lambda content: parse_delay_offsets(content, self._delays.path))
+
+    def _load(self, file: JsonFile, load: Callable[[], None]) -> None:
+        try:
+            load()
+        except DamagedStore as broken:
+            if not self._read_only:
+                raise
+            self.findings.append(broken_finding(file.path, broken))
+        else:
+            self.findings += file.findings
+
+    @property
+    def queue_types(self) -> dict[str, str]:
+        """The kind of queue of each topic that names one; the configuration's count first."""
+        named = {name: topic.queue_type for name, topic in self.topics.by_name.items()}
+        found = {name: kind for name, kind in named.items() if kind in (SIMPLE_TYPE, BATCH_TYPE)}
+        return {**found, **self._given_types}
