@@ -21,7 +21,7 @@ from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.testing import FakeClock
 from tests.faults.world import ROOT, files_below, small_config
 from tests.flips.serving import BATCH_TOPIC, Served, look
-from tests.store.told_group import ToldGroup
+from tests.store.scripted_group import ScriptedGroup
 
 LOG_FILE_BYTES = 512
 SEALED = "sealed"
@@ -243,7 +243,7 @@ def _write_state(medium: FaultyMedium) -> None:
 
 
 def _fill_ledger(store: Store, clock: FakeClock) -> None:
-    group = ToldGroup(store)
+    group = ScriptedGroup(store)
     group.is_quick = True
     group.lead()
     for number in range(LEDGER_ENTRIES):
@@ -252,7 +252,7 @@ def _fill_ledger(store: Store, clock: FakeClock) -> None:
         if number == 1:
             _checkpoint(store)
     store.wait_dispatched()
-    group.door.stop()
+    group.port.stop()
 
 
 _KINDS: dict[str, tuple[StoreConfig, Callable[[Store, FakeClock], None]]] = {

@@ -11,7 +11,7 @@ import pytest
 from flintlog import Message
 from flintlog.replication.ledger.core.interface import Role
 from flintlog.replication.ledger.core.messages import ResponseCode
-from flintlog.store.member.leadership import LedgerLeading
+from flintlog.store.member.leadership import Leadership
 from flintlog.testing.free_ports import ledger_addresses
 from tests.replication.ledger_group import Group
 from tests.replication.ledger_nodes import ThreadedNode, fast_config, wait_until
@@ -124,7 +124,7 @@ def test_a_leader_goes_on_after_it_was_interrupted_while_it_resigned(interrupter
 
 def resign_interrupted(interrupter: Interrupter, point: int) -> int:
     """How many points there are."""
-    leading = LedgerLeading(Idle())
+    leading = Leadership(Idle())
     leading.ask(leads=True, serves=True)
     wait_until(lambda: leading.is_ready)
     interrupter.run(leading.resign, point)

@@ -33,8 +33,9 @@ from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.partitions import LogSplit, plan
 from flintlog.pipeline.reading.rows import BODY
 from flintlog.pipeline.spark.failures import plain_errors
-from flintlog.pipeline.spark.tasks import Progress, run_on_rows
+from flintlog.pipeline.spark.tasks import run_on_rows
 from flintlog.pipeline.sql import load_messages
+from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

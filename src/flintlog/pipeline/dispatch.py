@@ -26,12 +26,13 @@ from flintlog.pipeline.building.dispatch_core import MAX_BATCH_BYTES, DispatchCo
 from flintlog.pipeline.building.dispatch_tasks import Derived, DispatchPlan
 from flintlog.pipeline.building.rebuild_scan import BuildPlan
 from flintlog.pipeline.spark.failures import plain_errors, to_plain
-from flintlog.pipeline.spark.tasks import Progress, Refusal
+from flintlog.pipeline.spark.tasks import Refusal
 from flintlog.store.components import load_queue_types
 from flintlog.store.dispatch.external.dispatch_claim import is_wanted, load_owner
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
 from flintlog.store.queues.deleted_queues import load_deleted
+from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -32,10 +32,11 @@ from flintlog.pipeline.reading.positions import next_record, stands
 from flintlog.pipeline.reading.split_partition import check_start
 from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.spark.new_directory import new_directory
-from flintlog.pipeline.spark.tasks import Progress, run_tasks
+from flintlog.pipeline.spark.tasks import run_tasks
 from flintlog.pipeline.tables.parquet_table import TableSpec
 from flintlog.pipeline.tables.table import Table, make_table
 from flintlog.pipeline.tables.table_write import ExportTask, WrittenFile
+from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

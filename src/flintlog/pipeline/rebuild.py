@@ -47,7 +47,7 @@ from flintlog.pipeline.reading.known_topics import no_messages_of
 from flintlog.pipeline.reading.logs import Log, committed_end, find_logs
 from flintlog.pipeline.reading.partitions import plan as plan_log_splits
 from flintlog.pipeline.spark.new_directory import new_directory
-from flintlog.pipeline.spark.tasks import Progress, run_tasks
+from flintlog.pipeline.spark.tasks import run_tasks
 from flintlog.store.components import load_queue_types, make_parts
 from flintlog.store.dispatch.external.handshake import without_dispatcher
 from flintlog.store.log.checkpoint import CheckpointFile
@@ -55,6 +55,7 @@ from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths, with_found_ledger
 from flintlog.store.queues.deleted_queues import load_deleted
 from flintlog.store.recovery.swap import begin_swap, finish_swap, rebuild_room
+from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

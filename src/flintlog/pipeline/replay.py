@@ -32,9 +32,10 @@ from flintlog.pipeline.sink.sink_options import parse_sink_options
 from flintlog.pipeline.sink.sink_rows import KAFKA, TYPES
 from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.spark.new_directory import new_directory
-from flintlog.pipeline.spark.tasks import Progress, watched
+from flintlog.pipeline.spark.tasks import watched
 from flintlog.store.paths import StorePaths
 from flintlog.store.recovery.batch_notes import parse_closed, parse_opened_start
+from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

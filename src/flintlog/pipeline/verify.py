@@ -31,7 +31,8 @@ from flintlog.kernel import Crc
 from flintlog.maintenance.verify.verify import Mode, Verification
 from flintlog.maintenance.verify.verify import verify as verify_files
 from flintlog.pipeline.reading.logs import open_source
-from flintlog.pipeline.spark.tasks import Progress, run_tasks
+from flintlog.pipeline.spark.tasks import run_tasks
+from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -29,12 +29,12 @@ from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
 from flintlog.store.recovery.batch_notes import BatchNotes
 from flintlog.store.recovery.loader import Loader, Notes, try_loading
-from flintlog.store.recovery.opening import Progress
 from flintlog.store.recovery.recovery_report import RecoveryReport
 from flintlog.store.recovery.stop_marker import StopMarker
 from flintlog.store.recovery.swap import finish_swap
 from flintlog.store.runtime.clock import Milliseconds
 from flintlog.store.runtime.forking import close_in_children
+from flintlog.store.runtime.jobs import Progress
 from flintlog.store.runtime.lifecycle import Flag, Lifecycle, State
 from flintlog.store.settings.config_files import ConfigFiles
 from flintlog.store.stats.figures import Figures

@@ -39,12 +39,11 @@ from flintlog.store.paths import StorePaths, find_member, refuse_files_for_folde
 from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.put.service_runs import ServiceRuns
 from flintlog.store.put.writable import Writable
-from flintlog.store.recovery.opening import Progress
 from flintlog.store.recovery.recovery_report import RecoveryReport
 from flintlog.store.retention.queue_cleaning import clean_expired_queues, clean_unused_topics
 from flintlog.store.retention.retention import Retention
 from flintlog.store.runtime.clock import Clock, Milliseconds, TurnedClock, as_milliseconds, check_reading
-from flintlog.store.runtime.jobs import Background, Job
+from flintlog.store.runtime.jobs import Background, Job, Progress
 from flintlog.store.runtime.service import Service
 from flintlog.store.settings.config_folder import ConfigFolder
 from flintlog.store.settings.consumer_offsets import ConsumerOffsets

@@ -16,7 +16,7 @@ from flintlog.cli import main
 from flintlog.cli.top import top
 from flintlog.cli.top.top_frame import print_frame
 from flintlog.cli.top.top_view import SORTS, View
-from flintlog.maintenance.inspect.live import GroupPulse, Pulse, TopicPulse
+from flintlog.maintenance.inspect.live import GroupSnapshot, Snapshot, TopicSnapshot
 
 Golden = Callable[[str], Path]
 _WRITER = Path(__file__).parents[1] / "top_writer.py"
@@ -35,24 +35,24 @@ def written(tmp_path: Path) -> Iterator[Path]:
         assert writer.wait(60) == 0
 
 
-def pulse(**changes: object) -> Pulse:
+def snapshot(**changes: object) -> Snapshot:
     topics = (
-        TopicPulse("a", 4, 100, 1.0, 9000.0, 7, 1_700_000_000_000),
-        TopicPulse("b", 2, 900, 5.0, 50.0, None, None),
-        TopicPulse("%RETRY%c", 1, 0, 0.0, 0.0, 0, None),
+        TopicSnapshot("a", 4, 100, 1.0, 9000.0, 7, 1_700_000_000_000),
+        TopicSnapshot("b", 2, 900, 5.0, 50.0, None, None),
+        TopicSnapshot("%RETRY%c", 1, 0, 0.0, 0.0, 0, None),
     )
-    groups = (GroupPulse("near", "b", 2, 0, 2.0), GroupPulse("far", "a", 4, 7, 0.5))
+    groups = (GroupSnapshot("near", "b", 2, 0, 2.0), GroupSnapshot("far", "a", 4, 7, 0.5))
     told: dict[str, object] = {
         "path": "orders-store", "at_ms": 1_700_000_000_000, "span_s": 1.0, "is_running": True,
         "messages_a_second": 6.0, "bytes_a_second": 9050.0, "min_offset": 0, "max_offset": 123_456, "messages": 1000,
         "files": 12, "bytes": 5 << 20, "disk_bytes": 100 << 30, "disk_free_bytes": 20 << 30, "disk_used_ratio": 0.8,
         "topics": topics, "groups": groups,
     }  # fmt: skip
-    return Pulse(**{**told, **changes})  # type: ignore[arg-type]
+    return Snapshot(**{**told, **changes})  # type: ignore[arg-type]
 
 
 def names(sort: str, filter: str = "") -> list[str]:
-    return [topic.topic for topic in View(sort=sort, filter=filter).topics(pulse())]
+    return [topic.topic for topic in View(sort=sort, filter=filter).topics(snapshot())]
 
 
 def test_a_frame_in_a_pipe(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,17 +119,17 @@ def test_orders() -> None:
 
 def test_a_filter_takes_topics_and_groups_by_a_part_of_a_name() -> None:
     assert names("name", "retry") == ["%RETRY%c"]
-    groups = View(filter="FAR").groups(pulse())
+    groups = View(filter="FAR").groups(snapshot())
     assert [group.group for group in groups] == ["far"]
-    assert [group.group for group in View().groups(pulse())] == ["far", "near"]
+    assert [group.group for group in View().groups(snapshot())] == ["far", "near"]
 
 
 def test_a_frame_word_for_word() -> None:
     view = View()
     for rate in (1.0, 3.0, 6.0):
-        view.add(pulse(messages_a_second=rate))
+        view.add(snapshot(messages_a_second=rate))
     stream = io.StringIO()
-    print_frame(pulse(), view, stream)
+    print_frame(snapshot(), view, stream)
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     assert lines[0] == "flintlog top  running  2023-11-14 22:13:20Z  orders-store"
     assert lines[3].split("  ")[0] == "6 msg/s" and lines[3].split()[-4:] == ["123,456", "80", "%", "━━━━━━━━──"]
@@ -141,23 +141,23 @@ def test_a_frame_word_for_word() -> None:
 def test_a_terminal_without_blocks_gets_plain_marks() -> None:
     view = View(can_draw=False)
     for rate in (1.0, 6.0):
-        view.add(pulse(messages_a_second=rate))
+        view.add(snapshot(messages_a_second=rate))
     stream = io.StringIO()
-    print_frame(pulse(groups=()), view, stream)
+    print_frame(snapshot(groups=()), view, stream)
     drawn = "".join(line for line in stream.getvalue().splitlines() if "msg/s" in line or "%" in line)
     assert "########.." in drawn and "@" in drawn and "█" not in drawn and "━" not in drawn
 
 
 def test_names_that_would_act_on_a_terminal_do_not() -> None:
     stream = io.StringIO()
-    print_frame(pulse(topics=(TopicPulse("\x1b[31mred", 1, 1, 1.0, 1.0, None, None),)), View(), stream)
+    print_frame(snapshot(topics=(TopicSnapshot("\x1b[31mred", 1, 1, 1.0, 1.0, None, None),)), View(), stream)
     assert "?[31mred" in stream.getvalue() and "\x1b" not in stream.getvalue()
 
 
 def test_a_long_list_is_cut_and_says_so() -> None:
-    topics = tuple(TopicPulse(f"t{number}", 1, 1, 1.0, 1.0, None, None) for number in range(60))
+    topics = tuple(TopicSnapshot(f"t{number}", 1, 1, 1.0, 1.0, None, None) for number in range(60))
     stream = io.StringIO()
-    print_frame(pulse(topics=topics), View(), stream, rows=50)
+    print_frame(snapshot(topics=topics), View(), stream, rows=50)
     assert "and 10 topics more" in stream.getvalue()
 
 
@@ -166,5 +166,5 @@ def test_a_long_list_is_cut_and_says_so() -> None:
     [("TBW102", True), ("rmq_sys_wheel_timer", True), ("%DLQ%g", True), ("SCHEDULE_TOPIC_OF_MINE", False)],
 )
 def test_only_topics_that_are_not_the_users_are_dim(topic: str, is_dim: bool) -> None:
-    name = View().topic_cells(TopicPulse(topic, 1, 0, 0.0, 0.0, 0, None), 0)[0]
+    name = View().topic_cells(TopicSnapshot(topic, 1, 0, 0.0, 0.0, 0, None), 0)[0]
     assert (name.style == "dim") is is_dim

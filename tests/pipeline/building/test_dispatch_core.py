@@ -12,7 +12,7 @@ from flintlog import Message, StoreConfig, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.errors import DamagedStore, StoreInUse
 from flintlog.pipeline.building.dispatch_core import DispatchCore
-from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal, Progress, Readable, ReadableEnd
+from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal, Published, ReadableEnd, ReadableEndFile
 from flintlog.testing import FakeClock
 
 ROOT = Path("/store")
@@ -62,8 +62,8 @@ def log_alone() -> tuple[FaultyMedium, int, Files]:
     for name in ("consumequeue", "index"):
         medium.remove_tree(ROOT / name)
     medium.sync_directory(ROOT)
-    DispatchJournal(ROOT / "dispatch", medium).begin(Progress(1, 1, 0, {}, "", 0))
-    ReadableEnd(ROOT / "dispatch", medium).publish(Readable(1, end))
+    DispatchJournal(ROOT / "dispatch", medium).begin(Published(1, 1, 0, {}, "", 0))
+    ReadableEndFile(ROOT / "dispatch", medium).publish(ReadableEnd(1, end))
     return medium, end, expected
 
 
@@ -93,13 +93,13 @@ def test_the_bytes_are_those_of_the_embedded_dispatcher(batch_bytes: int) -> Non
 
 def test_it_goes_no_further_than_the_store_lets_it_and_follows_into_new_files() -> None:
     medium, end, expected = log_alone()
-    readable = ReadableEnd(ROOT / "dispatch", medium)
+    readable = ReadableEndFile(ROOT / "dispatch", medium)
     with open_store(ROOT, CONFIG, medium=medium.kill(), read_only=True) as store:
         ends = [row for batch in store.scan(include_body=False) for row in batch.column("physical_offset").to_pylist()]
-    readable.publish(Readable(1, ends[20]))
+    readable.publish(ReadableEnd(1, ends[20]))
     with open_core(medium) as core:
         for stop in (ends[20], ends[21], ends[90], end):
-            readable.publish(Readable(1, stop))
+            readable.publish(ReadableEnd(1, stop))
             while core.advance(BATCH_BYTES):
                 pass
             assert core.progress.end == stop
@@ -130,7 +130,7 @@ def test_stopped_at_any_sync_and_started_again_nothing_is_missing_or_double(kind
             run(medium)
         if not after:
             break
-        ReadableEnd(ROOT / "dispatch", after[0]).publish(Readable(1, end))  # as a store that opens
+        ReadableEndFile(ROOT / "dispatch", after[0]).publish(ReadableEnd(1, end))  # as a store that opens
         run(after[0])
         assert files(after[0]) == expected, step
         step += 7
@@ -152,13 +152,13 @@ def test_a_second_dispatcher_is_kept_out_and_one_that_lost_its_claim_publishes_n
 
 def test_it_reads_nothing_of_an_epoch_that_is_not_its_own() -> None:
     medium, end, expected = log_alone()
-    readable = ReadableEnd(ROOT / "dispatch", medium)
+    readable = ReadableEndFile(ROOT / "dispatch", medium)
     with open_core(medium) as core:
-        readable.publish(Readable(2, end))
+        readable.publish(ReadableEnd(2, end))
         assert not core.advance()
-        readable.publish(Readable(1, -1))
+        readable.publish(ReadableEnd(1, -1))
         assert not core.advance()
-        readable.publish(Readable(1, end))
+        readable.publish(ReadableEnd(1, end))
         while core.advance(BATCH_BYTES):
             pass
     assert files(medium) == expected

@@ -20,7 +20,7 @@ from flintlog.maintenance.repair.repair import repair
 from flintlog.maintenance.verify.verify import verify
 from flintlog.pipeline.building.dispatch_core import DispatchCore
 from flintlog.store.dispatch.external.dispatch_claim import Claim
-from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal, Progress, ReadableEnd
+from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal, Published, ReadableEndFile
 from flintlog.store.model.stored_message import Arrival
 from flintlog.store.queues.consume_queue import ConsumeQueue
 
@@ -69,7 +69,7 @@ def embedded_twin(root: Path, twin: Path, config: StoreConfig = SIZES) -> tuple[
     return derived(twin)
 
 
-def published(root: Path) -> Progress | None:
+def published(root: Path) -> Published | None:
     return DispatchJournal(root / "dispatch", LocalMedium()).load()
 
 
@@ -374,7 +374,7 @@ def test_a_repair_takes_the_files_from_the_dispatcher_and_leaves_no_journal(tmp_
     entry = copy / "consumequeue" / "orders" / "0" / ("0" * 20)
     entry.write_bytes(b"\xff" * 8 + entry.read_bytes()[8:])
     with dispatching(copy, EXTERNAL):
-        seen: list[Progress | None] = []
+        seen: list[Published | None] = []
         report = repair(copy, EXTERNAL, on_step=lambda _: seen.append(published(copy)))
         assert report.steps
         assert seen[0] is None
@@ -389,7 +389,7 @@ def test_what_may_be_read_is_shown_again_after_the_store_had_its_files(tmp_path:
         store.topics.create("orders")
         store.topics.delete("orders")
         assert store._host.queue_ids("orders") == []  # what was not dispatched yet went along
-        readable = ReadableEnd(tmp_path / "dispatch", LocalMedium()).load()
+        readable = ReadableEndFile(tmp_path / "dispatch", LocalMedium()).load()
         assert readable is not None
         assert readable.end == store.max_physical_offset
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.store.told_group import CONFIG, PATIENCE_S, ToldGroup, until
+from tests.store.scripted_group import CONFIG, PATIENCE_S, ScriptedGroup, until
 
 from flintlog import Message, Store, encoded_batch, open_store
 from flintlog.errors import DiskFull, InvalidConfig, InvalidTopic, NotLeading, PutFailed
@@ -27,15 +27,15 @@ class Member:
 
     def __init__(self, path: Path, *, clock: FakeClock | None = None) -> None:
         self.store: Store = open_store(path, WITH_LEVELS, clock=clock)
-        self.group = ToldGroup(self.store)
+        self.group = ScriptedGroup(self.store)
         self.group.is_quick = True
 
     def lead(self) -> None:
         self.group.lead()
-        until(lambda: self.group.door.is_ready)
+        until(lambda: self.group.port.is_ready)
 
     def close(self) -> None:
-        self.group.door.stop()
+        self.group.port.stop()
         self.store.shutdown()
 
     @property
@@ -89,7 +89,7 @@ def test_a_save_that_the_group_does_not_confirm_is_made_again(member: Member) ->
         offsets.save()
     assert not offsets.path.exists()
     group.refusal = None
-    until(lambda: group.door.is_ready)
+    until(lambda: group.port.is_ready)
     assert offsets.save()
     assert not offsets.save()
     assert member.state_count() == 1
@@ -111,7 +111,7 @@ def test_what_was_not_committed_is_forgotten_when_another_leads(member: Member) 
     offsets.save()
     consumer = member.store.consumer("audit", "orders")
     offsets.commit("billing", "orders", 0, 3)
-    member.group.door.follow()
+    member.group.port.follow()
     until(lambda: offsets.get("billing", "orders", 0) == 1)
     assert consumer.poll(PATIENCE_S) is None  # closed
     with pytest.raises(NotLeading):
@@ -127,7 +127,7 @@ def test_a_leader_that_only_paused_forgets_nothing(member: Member) -> None:
     member.group.refusal = PutStatus.SERVICE_NOT_AVAILABLE
     member.store.put(Message("orders", b"refused"), check=False)
     member.group.refusal = None
-    until(lambda: member.group.door.is_ready)
+    until(lambda: member.group.port.is_ready)
     assert offsets.get("billing", "orders", 0) == 1
     offsets.save()
     assert member.state_count() == 1
@@ -155,11 +155,11 @@ def test_a_change_of_a_truncated_leader_is_never_taken(tmp_path: Path) -> None:
     saving.start()
     until(lambda: group.asked)
     ((_, end, answer),), group.asked = group.asked, []
-    group.door.follow()
+    group.port.follow()
     answer.set_result(ProposalAnswer(PutStatus.UNKNOWN_ERROR))
     saving.join(PATIENCE_S)
     assert len(errors) == 1
-    group.door.files.truncate(end - 1)
+    group.port.files.truncate(end - 1)
     group.is_quick = True
     until(lambda: store.consumer_offsets.get("billing", "orders", 0) == 0)
     member.lead()
@@ -188,11 +188,11 @@ def test_a_delivery_that_nobody_confirmed_is_not_made_again(member: Member, cloc
         answer.set_result(ProposalAnswer(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, is_written=True))
     group.asked = []
     turning.join(PATIENCE_S)
-    assert not group.door.is_ready
+    assert not group.port.is_ready
     assert store.put(Message("orders", b"not now"), check=False).status is PutStatus.SERVICE_NOT_AVAILABLE
     group.is_quick = True
     group.commit()
-    until(lambda: group.door.is_ready)
+    until(lambda: group.port.is_ready)
     clock.advance(1_000)
     assert member.bodies == [b"before", b"first", b"second"]
 
@@ -204,15 +204,15 @@ def test_a_delivery_that_was_lost_is_made_again(member: Member, clock: FakeClock
     _advance(clock, 2_000)
     assert member.bodies == []
     group.refusal = None
-    until(lambda: group.door.is_ready)
+    until(lambda: group.port.is_ready)
     clock.advance(1_000)
     assert member.bodies == [b"first"]
 
 
 def test_a_deposed_leader_delivers_nothing(member: Member, clock: FakeClock) -> None:
     member.store.put(Message("orders", b"first", delay_level=1)).check()
-    member.group.door.follow()
-    until(lambda: not member.group.door.is_ready)
+    member.group.port.follow()
+    until(lambda: not member.group.port.is_ready)
     _advance(clock, 5_000)
     assert member.bodies == []
     assert member.group.asked == []
@@ -225,13 +225,13 @@ def test_what_could_not_be_written_is_taken_with_the_next_change(
     tmp_path: Path, member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A follower's disk is full when a topic comes; it comes again with whatever comes next."""
-    store, files = member.store, member.group.door.files
+    store, files = member.store, member.group.port.files
     store.topics.create("first")
     store.topics.create("second")
     store.groups.create("billing")
     entries = [files.entry(index) for index in range(files.end + 1)]
     follower = Member(tmp_path / "follower")
-    follower.group.door.files.append(entries[:1])
+    follower.group.port.files.append(entries[:1])
     follower.group.commit()
     until(lambda: "first" in follower.store.topics)
     full = [DiskFull("no room")]
@@ -243,11 +243,11 @@ def test_what_could_not_be_written_is_taken_with_the_next_change(
 
     written = follower.store._host.medium.replace
     monkeypatch.setattr(follower.store._host.medium, "replace", replace)
-    follower.group.door.files.append(entries[1:2])
+    follower.group.port.files.append(entries[1:2])
     follower.group.commit()
     until(lambda: not full)
     assert "second" not in follower.store.topics
-    follower.group.door.files.append(entries[2:])
+    follower.group.port.files.append(entries[2:])
     follower.group.commit()
     until(lambda: "billing" in follower.store.groups)
     assert "second" in follower.store.topics

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.store.told_group import CONFIG, ToldGroup
+from tests.store.scripted_group import CONFIG, ScriptedGroup
 
 from flintlog import InvalidTopic, Message, Store, encoded_batch, open_store
 from flintlog.store.runtime.service import Rewritten
@@ -54,13 +54,13 @@ NAMES = pytest.mark.parametrize("name", [STATE_TOPIC, Unequal(STATE_TOPIC)], ids
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with open_store(tmp_path / "store", CONFIG.with_changes(services={"schedule"})) as store:
-        group = ToldGroup(store)
+        group = ScriptedGroup(store)
         group.is_quick = True
         group.lead()
         yield store
         assert all(store.max_offset(info.topic, info.queue_id) == 0 for info in store.queues())
         assert store.max_physical_offset == 0
-        group.door.stop()
+        group.port.stop()
 
 
 @NAMES

@@ -23,8 +23,8 @@ from tests.store.misnamed_scenes import (
     renamed,
     swapped,
 )
+from tests.store.scripted_group import CONFIG as LEDGER
 from tests.store.small_store import ASYNC, SMALL, bytes_of, read_all
-from tests.store.told_group import CONFIG as LEDGER
 
 from flintlog import DamagedStore, Message, StoreConfig, open_store
 from flintlog.checks.finding import ERROR

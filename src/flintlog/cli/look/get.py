@@ -17,7 +17,7 @@ from flintlog.cli.times import format_ms
 from flintlog.errors import FormatError
 
 if TYPE_CHECKING:
-    from flintlog.maintenance.inspect.log_reader import Damage, LogReader, Wanted
+    from flintlog.maintenance.inspect.log_reader import DamagedPlace, LogReader, Wanted
     from flintlog.maintenance.inspect.store_files import StoreFiles
     from flintlog.store.model.stored_message import StoredMessage
     from flintlog.store.options.store_config import StoreConfig
@@ -107,7 +107,7 @@ class _Finder:
         self._files = files
         self._reader: LogReader = LogReader(files, lambda *place: self._passed_over.append(place))
         self._passed_over: list[tuple[int, int, str]] = []
-        self.damage: list[Damage] = []
+        self.damage: list[DamagedPlace] = []
 
     def at(self, physical_offset: int, is_right: Callable[[StoredMessage], bool] | None = None) -> list[StoredMessage]:
         """The message at an offset, if it is the right one; damage counts unless its head can be read and is wrong."""

@@ -64,16 +64,16 @@ def top(
 def _show_once(watch: Watch, view: View, interval_s: float, output: Output) -> None:
     watch.look()
     time.sleep(interval_s)
-    pulse = watch.look()
-    view.add(pulse)
+    snapshot = watch.look()
+    view.add(snapshot)
     if isinstance(output, TableOutput):
         from flintlog.cli.top.top_frame import print_frame
 
-        print_frame(pulse, view, output.stream)
+        print_frame(snapshot, view, output.stream)
         return
-    record = asdict(pulse)
-    record["topics"] = [asdict(topic) for topic in view.topics(pulse)]
-    record["groups"] = [asdict(group) for group in view.groups(pulse)]
+    record = asdict(snapshot)
+    record["topics"] = [asdict(topic) for topic in view.topics(snapshot)]
+    record["groups"] = [asdict(group) for group in view.groups(snapshot)]
     output.record(record)
 
 

@@ -21,7 +21,7 @@ from flintlog.cli.drawing import show_count
 from flintlog.cli.top.top_tiles import headline, rate_chart, tiles
 from flintlog.cli.top.top_view import GROUP_COLUMNS, RIGHT, TOPIC_COLUMNS, View
 from flintlog.errors import FlintlogError
-from flintlog.maintenance.inspect.live import Pulse, Watch
+from flintlog.maintenance.inspect.live import Snapshot, Watch
 
 ROWS = 500
 CHART_HEIGHT = 5
@@ -126,8 +126,8 @@ class TopApp(App[None]):
         self._watch = watch
         self._view = view
         self._interval_s = interval_s
-        self._pulse: Pulse | None = None
-        self._shown: Pulse | None = None
+        self._snapshot: Snapshot | None = None
+        self._shown: Snapshot | None = None
         self._is_paused = False
         self._trouble = ""
 
@@ -157,50 +157,50 @@ class TopApp(App[None]):
 
     def _look(self) -> None:
         begin = time.monotonic()
-        pulse, trouble = None, ""
+        snapshot, trouble = None, ""
         try:
-            pulse = self._watch.look()
+            snapshot = self._watch.look()
         except FlintlogError as error:
             trouble = error.what  # a file may be deleted during the look; the next look sees the rest
         rest = max(self._interval_s, REST_FACTOR * (time.monotonic() - begin))
-        self.call_from_thread(self._take, pulse, trouble, rest)
+        self.call_from_thread(self._take, snapshot, trouble, rest)
 
-    def _take(self, pulse: Pulse | None, trouble: str, rest_s: float) -> None:
+    def _take(self, snapshot: Snapshot | None, trouble: str, rest_s: float) -> None:
         # The first rate needs a second look, so that one is made soon, whatever the interval.
-        is_first = self._pulse is None and pulse is not None
+        is_first = self._snapshot is None and snapshot is not None
         self._trouble = trouble
-        if pulse is not None:
-            self._pulse = pulse
-            self._view.add(pulse)
+        if snapshot is not None:
+            self._snapshot = snapshot
+            self._view.add(snapshot)
         if not self._is_paused:
-            self._shown = self._pulse
+            self._shown = self._snapshot
             self._draw()
         self.set_timer(min(rest_s, 1.0) if is_first else rest_s, self.look)
 
     # ------------------------------------------------------------------ drawing
 
     def _draw(self) -> None:
-        pulse, view = self._shown, self._view
-        if pulse is None:
+        snapshot, view = self._shown, self._view
+        if snapshot is None:
             self.query_one("#headline", Static).update(Text(self._trouble))
             return
         notice = "paused" if self._is_paused else self._trouble
-        self.query_one("#headline", Static).update(headline(pulse, notice))
-        for number, tile in enumerate(tiles(pulse, view)):
+        self.query_one("#headline", Static).update(headline(snapshot, notice))
+        for number, tile in enumerate(tiles(snapshot, view)):
             widget = self.query_one(f"#tile-{number}", Static)
             widget.border_title = tile.title
             widget.update(Text.assemble(tile.figure, "\n", tile.about))
         self._draw_chart()
-        topics, groups = view.topics(pulse), view.groups(pulse)
+        topics, groups = view.topics(snapshot), view.groups(snapshot)
         remark = f"by {view.sort}" + (f", with “{view.filter}”" if view.filter else "")
         count = show_count(len(topics)) + (f", {ROWS} shown" if len(topics) > ROWS else "")
         longest = max((len(topic.topic) for topic in topics[:ROWS]), default=0)
         room = self.size.width - longest - OTHER_COLUMNS_WIDTH
-        cells = [view.topic_cells(topic, pulse.at_ms, room) for topic in topics[:ROWS]]
+        cells = [view.topic_cells(topic, snapshot.at_ms, room) for topic in topics[:ROWS]]
         self.query_one("#topics", Table).show(cells, f"{count}, {remark}")
         table = self.query_one("#groups", Table)
         table.display = bool(groups)
-        table.show([view.group_cells(group, pulse) for group in groups[:ROWS]], show_count(len(groups)))
+        table.show([view.group_cells(group, snapshot) for group in groups[:ROWS]], show_count(len(groups)))
 
     def _draw_chart(self) -> None:
         chart = self.query_one("#chart", Static)
@@ -221,7 +221,7 @@ class TopApp(App[None]):
 
     def action_pause(self) -> None:
         self._is_paused = not self._is_paused
-        self._shown = self._shown if self._is_paused else self._pulse
+        self._shown = self._shown if self._is_paused else self._snapshot
         self._draw()
 
     def action_help(self) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 from flintlog.cli.drawing import bar, chart, show_bytes, show_count
 from flintlog.cli.times import format_ms
 from flintlog.cli.top.top_view import View
-from flintlog.maintenance.inspect.live import Pulse
+from flintlog.maintenance.inspect.live import Snapshot
 
 BAR_WIDTH = 10
 _WARM, _GOOD, _BAD = "#ffb454", "#7fd962", "#f26d78"
@@ -25,39 +25,39 @@ class Tile:
     about: Text
 
 
-def tiles(pulse: Pulse, view: View) -> list[Tile]:
+def tiles(snapshot: Snapshot, view: View) -> list[Tile]:
     """Messages, volume, log and disk."""
     return [
         Tile(
             "messages",
-            Text(f"{show_count(pulse.messages_a_second)} msg/s", style=f"bold {_WARM}"),
-            Text(f"{show_count(pulse.messages)} in {_plural(len(pulse.topics), 'topic')}", style="dim"),
+            Text(f"{show_count(snapshot.messages_a_second)} msg/s", style=f"bold {_WARM}"),
+            Text(f"{show_count(snapshot.messages)} in {_plural(len(snapshot.topics), 'topic')}", style="dim"),
         ),
         Tile(
             "volume",
-            Text(f"{show_bytes(pulse.bytes_a_second)}/s", style=f"bold {_WARM}"),
+            Text(f"{show_bytes(snapshot.bytes_a_second)}/s", style=f"bold {_WARM}"),
             Text(f"most {show_bytes(max((rate or 0 for rate in view.byte_rates), default=None))}/s", style="dim"),
         ),
         Tile(
             "log end",
-            Text(f"{pulse.max_offset:,}", style="bold"),
-            Text(f"{_plural(pulse.files, 'file')}, {show_bytes(pulse.bytes)}", style="dim"),
+            Text(f"{snapshot.max_offset:,}", style="bold"),
+            Text(f"{_plural(snapshot.files, 'file')}, {show_bytes(snapshot.bytes)}", style="dim"),
         ),
-        Tile("disk", _disk(pulse, view), Text(_room(pulse), style="dim")),
+        Tile("disk", _disk(snapshot, view), Text(_room(snapshot), style="dim")),
     ]
 
 
-def headline(pulse: Pulse, notice: str = "") -> Text:
+def headline(snapshot: Snapshot, notice: str = "") -> Text:
     """The store's state, the time and the path."""
-    state, style = ("running", _GOOD) if pulse.is_running else ("not running", "dim")
+    state, style = ("running", _GOOD) if snapshot.is_running else ("not running", "dim")
     parts = [
         Text("flintlog top", style=f"bold {_WARM}"),
         Text(state, style=style),
-        Text(str(format_ms(pulse.at_ms))[:-5].replace("T", " ") + "Z", style="dim"),
+        Text(str(format_ms(snapshot.at_ms))[:-5].replace("T", " ") + "Z", style="dim"),
     ]
     if notice:
         parts.append(Text(notice, style=f"bold {_BAD}"))
-    parts.append(Text(pulse.path, style="bold"))  # last, because the end of the line may be cut
+    parts.append(Text(snapshot.path, style="bold"))  # last, because the end of the line may be cut
     return Text("  ").join(parts)
 
 
@@ -76,8 +76,8 @@ def rate_chart(view: View, width: int, height: int) -> Text:
     return drawn
 
 
-def _disk(pulse: Pulse, view: View) -> Text:
-    ratio = pulse.disk_used_ratio
+def _disk(snapshot: Snapshot, view: View) -> Text:
+    ratio = snapshot.disk_used_ratio
     if ratio is None:
         return Text("not known", style="dim")
     style = _BAD if ratio >= _FULL else _WARM if ratio >= _NEARLY_FULL else _GOOD
@@ -85,10 +85,10 @@ def _disk(pulse: Pulse, view: View) -> Text:
     return Text.assemble((f"{ratio * 100:.0f} % ", f"bold {style}"), (filled, style), (rest, "dim"))
 
 
-def _room(pulse: Pulse) -> str:
-    if pulse.disk_free_bytes is None:
+def _room(snapshot: Snapshot) -> str:
+    if snapshot.disk_free_bytes is None:
         return ""
-    return f"{show_bytes(pulse.disk_free_bytes)} free"
+    return f"{show_bytes(snapshot.disk_free_bytes)} free"
 
 
 def _plural(count: int, what: str) -> str:

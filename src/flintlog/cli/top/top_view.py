@@ -1,4 +1,4 @@
-"""How `flintlog top` shows a pulse: order, filter, history and the cells of its two tables.
+"""How `flintlog top` shows live figures: order, filter, history and the cells of its two tables.
 
 Everything here is plain values and styled text; the full screen (`top_app`) and the single frame (`top_frame`) lay it
 out.
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from flintlog.cli.drawing import NOTHING, chart, show_age, show_bytes, show_count, show_wait
 from flintlog.format.topics import is_user_topic
-from flintlog.maintenance.inspect.live import GroupPulse, Pulse, TopicPulse
+from flintlog.maintenance.inspect.live import GroupSnapshot, Snapshot, TopicSnapshot
 
 HISTORY = 600
 TOPIC_HISTORY = 60
@@ -23,7 +23,7 @@ TOPIC_COLUMNS = ("topic", "queues", "msg/s", "bytes/s", "messages", "lag", "last
 GROUP_COLUMNS = ("group", "topic", "queues", "lag", "done/s", "caught up in")
 RIGHT = frozenset({"queues", "msg/s", "bytes/s", "messages", "lag", "last", "done/s", "trend"})
 
-_Key = Callable[[TopicPulse], tuple[float | str, ...]]
+_Key = Callable[[TopicSnapshot], tuple[float | str, ...]]
 SORTS: Mapping[str, _Key] = {
     "rate": lambda topic: (-(topic.messages_a_second or 0), -topic.messages, topic.topic),
     "bytes": lambda topic: (-(topic.bytes_a_second or 0), -topic.messages, topic.topic),
@@ -45,16 +45,16 @@ class View:
     byte_rates: deque[float | None] = field(default_factory=lambda: deque(maxlen=HISTORY))
     _of_topics: dict[str, deque[float | None]] = field(default_factory=dict)
 
-    def add(self, pulse: Pulse) -> None:
+    def add(self, snapshot: Snapshot) -> None:
         """Remember the rates of a look; the first look has none."""
-        if pulse.span_s is None:
+        if snapshot.span_s is None:
             return
-        self.rates.append(pulse.messages_a_second)
-        self.byte_rates.append(pulse.bytes_a_second)
-        known = {topic.topic for topic in pulse.topics}
+        self.rates.append(snapshot.messages_a_second)
+        self.byte_rates.append(snapshot.bytes_a_second)
+        known = {topic.topic for topic in snapshot.topics}
         for gone in self._of_topics.keys() - known:
             del self._of_topics[gone]
-        for topic in pulse.topics:
+        for topic in snapshot.topics:
             own = self._of_topics.setdefault(topic.topic, deque(maxlen=TOPIC_HISTORY))
             own.append(topic.messages_a_second)
 
@@ -63,19 +63,19 @@ class View:
         names = list(SORTS)
         self.sort = names[(names.index(self.sort) + 1) % len(names)]
 
-    def topics(self, pulse: Pulse) -> list[TopicPulse]:
+    def topics(self, snapshot: Snapshot) -> list[TopicSnapshot]:
         """The topics that pass the filter, in order."""
-        return sorted((topic for topic in pulse.topics if self._passes(topic.topic)), key=SORTS[self.sort])
+        return sorted((topic for topic in snapshot.topics if self._passes(topic.topic)), key=SORTS[self.sort])
 
-    def groups(self, pulse: Pulse) -> list[GroupPulse]:
+    def groups(self, snapshot: Snapshot) -> list[GroupSnapshot]:
         """The groups that pass the filter by their own or their topic's name, the one furthest behind first."""
-        found = (group for group in pulse.groups if self._passes(group.group) or self._passes(group.topic))
+        found = (group for group in snapshot.groups if self._passes(group.group) or self._passes(group.topic))
         return sorted(found, key=lambda group: (-group.lag, group.group, group.topic))
 
     def _passes(self, name: str) -> bool:
         return self.filter.lower() in name.lower()
 
-    def topic_cells(self, topic: TopicPulse, now_ms: int, trend_width: int = TOPIC_HISTORY) -> list[Text]:
+    def topic_cells(self, topic: TopicSnapshot, now_ms: int, trend_width: int = TOPIC_HISTORY) -> list[Text]:
         """One row of the topics' table."""
         width = min(TOPIC_HISTORY, max(LEAST_TREND, trend_width))
         is_busy = bool(topic.messages_a_second)
@@ -93,9 +93,9 @@ class View:
             Text(trend, style="#ffb454" if is_busy else "dim"),
         ]
 
-    def group_cells(self, group: GroupPulse, pulse: Pulse) -> list[Text]:
+    def group_cells(self, group: GroupSnapshot, snapshot: Snapshot) -> list[Text]:
         """One row of the groups' table."""
-        put = next((topic.messages_a_second for topic in pulse.topics if topic.topic == group.topic), None)
+        put = next((topic.messages_a_second for topic in snapshot.topics if topic.topic == group.topic), None)
         wait = show_wait(group.lag, group.messages_a_second, put)
         style = {"caught up": "#7fd962", "falling behind": "bold #f26d78", "standing": "#f26d78"}.get(wait, "")
         return [

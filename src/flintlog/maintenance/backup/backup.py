@@ -36,7 +36,7 @@ from flintlog.maintenance.backup.backup_files import (
     FORMAT,
     MANIFEST,
     BackupFile,
-    Damage,
+    DamagedFile,
     Manifest,
     check_files,
     copy_hashed,
@@ -280,7 +280,7 @@ class _Copying:
                 self._medium.remove(self._target / FILES / info.name)
 
 
-def verify_backup(target: Path, *, medium: Medium | None = None) -> tuple[Manifest, list[Damage]]:
+def verify_backup(target: Path, *, medium: Medium | None = None) -> tuple[Manifest, list[DamagedFile]]:
     """Read all of a backup: its manifest, and what does not match it. Nothing is restored."""
     target, medium = local_path(target), LocalMedium() if medium is None else medium
     manifest = load_manifest(target, medium)

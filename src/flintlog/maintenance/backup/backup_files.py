@@ -69,7 +69,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class DamagedFile:
     """A file of a backup that does not hold what it should."""
 
     file: str
@@ -148,13 +148,13 @@ def _pump(medium: Medium, source: Path, length: int, take: Callable[[int, memory
     return digest.hexdigest()
 
 
-def check_files(target: Path, manifest: Manifest, medium: Medium) -> list[Damage]:
+def check_files(target: Path, manifest: Manifest, medium: Medium) -> list[DamagedFile]:
     """Every file that is missing, has another length, or other bytes than it should."""
-    found: list[Damage] = []
+    found: list[DamagedFile] = []
     for file in manifest.files:
         problem = find_damage(target, file, medium)
         if problem is not None:
-            found.append(Damage(file.name, problem))
+            found.append(DamagedFile(file.name, problem))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The pulse of a store: how much is written to it and read from it, seen from outside, again and again.
+"""Live figures of a store: how much is written to it and read from it, seen from outside, again and again.
 
 A `Watch` looks at the directory beside the process that runs the store; it neither opens nor locks anything. Messages
 and bytes a second are counted in the log: each look fixes the log's end and reads the records since the last look, so
@@ -37,7 +37,7 @@ _ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPulse:
+class TopicSnapshot:
     """One topic; `last_store_timestamp` is that of the last message that arrived since the first look."""
 
     topic: str
@@ -50,7 +50,7 @@ class TopicPulse:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPulse:
+class GroupSnapshot:
     """A group's lag in a topic, and how many messages a second it consumes."""
 
     group: str
@@ -61,7 +61,7 @@ class GroupPulse:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class Snapshot:
     """One look at a store. Its rates are over the last `span_s` seconds, since the look before."""
 
     path: str
@@ -78,8 +78,8 @@ class Pulse:
     disk_bytes: int | None
     disk_free_bytes: int | None
     disk_used_ratio: float | None
-    topics: tuple[TopicPulse, ...]
-    groups: tuple[GroupPulse, ...]
+    topics: tuple[TopicSnapshot, ...]
+    groups: tuple[GroupSnapshot, ...]
 
 
 class Watch:
@@ -105,7 +105,7 @@ class Watch:
         self._offsets: dict[tuple[str, str], tuple[int, float]] = {}
         self._group_rates: dict[tuple[str, str], float] = {}
 
-    def look(self) -> Pulse:
+    def look(self) -> Snapshot:
         """The store as it is now; `FlintlogError` when it cannot be read."""
         files = look_at(self._root, self._config, self._medium)
         arrived = self._growth.advance(files)
@@ -117,7 +117,7 @@ class Watch:
         topics = self._topics(files, ends, offsets, arrived or {}, span)
         listed = [(size, kind) for _, kind, size, _ in all_files(files)]
         disk = _usage(files)
-        return Pulse(
+        return Snapshot(
             path=str(self._root),
             at_ms=self._now_ms(),
             span_s=span,
@@ -143,7 +143,7 @@ class Watch:
         offsets: list[GroupOffset],
         arrived: Mapping[str, Arrived],
         span: float | None,
-    ) -> tuple[TopicPulse, ...]:
+    ) -> tuple[TopicSnapshot, ...]:
         counts: defaultdict[str, list[int]] = defaultdict(list)
         for key, queue in files.queues.items():
             counts[queue.topic].append(ends[key] - queue_begin(files, queue, files.min_offset, ends[key]))
@@ -154,7 +154,7 @@ class Watch:
             if news.last_store_timestamp is not None:
                 self._latest[topic] = news.last_store_timestamp
         return tuple(
-            TopicPulse(
+            TopicSnapshot(
                 topic=topic,
                 queues=len(counts.get(topic, ())),
                 messages=sum(counts.get(topic, ())),
@@ -166,12 +166,12 @@ class Watch:
             for topic in sorted({*counts, *arrived})
         )
 
-    def _groups(self, offsets: list[GroupOffset], moment: float) -> tuple[GroupPulse, ...]:
+    def _groups(self, offsets: list[GroupOffset], moment: float) -> tuple[GroupSnapshot, ...]:
         found: defaultdict[tuple[str, str], list[GroupOffset]] = defaultdict(list)
         for offset in offsets:
             found[offset.group, offset.topic].append(offset)
         return tuple(
-            GroupPulse(
+            GroupSnapshot(
                 group=key[0],
                 topic=key[1],
                 queues=len(own),

@@ -52,7 +52,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class DamagedPlace:
     """What is wrong at a place of the log; with the message, if its head can still be read."""
 
     error: DamagedRecord
@@ -89,7 +89,7 @@ class LogReader:
         seen = kernel.scan(view, place, stop, file.base, check_crc=self._crc, max_count=1)
         return self._message(view, file, seen.row(0)) if seen.count else None
 
-    def damage_at(self, physical_offset: int) -> Damage | None:
+    def damage_at(self, physical_offset: int) -> DamagedPlace | None:
         """What is wrong at an offset where no intact record begins; None when the log does not reach there."""
         file = self.file_of(physical_offset)
         if file is None:
@@ -98,11 +98,11 @@ class LogReader:
             what = "the body of the message does not match its CRC"
             if self._crc > Crc.BODY and parse_record(message.record).has_good_body:
                 what = "the message does not match the CRC over all of it"
-            return Damage(self._damaged_record(what, file, physical_offset), message)
+            return DamagedPlace(self._damaged_record(what, file, physical_offset), message)
         for start, stop, evidence in self._damage_of(file):
             if start <= physical_offset < stop:
                 what = f"the log is damaged from {start} to {stop} ({evidence})"
-                return Damage(self._damaged_record(what, file, physical_offset))
+                return DamagedPlace(self._damaged_record(what, file, physical_offset))
         return None
 
     def damaged_messages(self, start: int, stop: int) -> Iterator[StoredMessage]:

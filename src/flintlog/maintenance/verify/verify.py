@@ -12,7 +12,7 @@ Invariant: what is in memory does not grow with the log. A range's pages are giv
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,6 +51,7 @@ from flintlog.maintenance.inspect.queue_ends import dispatched_to, log_end_of_qu
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
 from flintlog.maintenance.verify.member_files import check_member, find_given_up
 from flintlog.maintenance.verify.side_files import check_side_files
+from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
@@ -61,8 +62,6 @@ FORGET_AFTER_RANGES = 16
 """Pages of queues and index are given back after so many ranges of the log."""
 
 Mode = Literal["quick", "full"]
-Progress = Callable[[int, int], None]
-"""(bytes of the log looked at, all bytes to look at)."""
 
 
 class Look(Protocol):

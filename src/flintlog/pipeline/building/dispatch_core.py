@@ -35,7 +35,13 @@ from flintlog.pipeline.building.dispatch_tasks import Derived
 from flintlog.store.components import load_queue_types, make_parts
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_claim import Claim
-from flintlog.store.dispatch.external.dispatch_journal import NOTHING, DispatchJournal, Frame, Readable, ReadableEnd
+from flintlog.store.dispatch.external.dispatch_journal import (
+    NOTHING,
+    DispatchJournal,
+    Frame,
+    ReadableEnd,
+    ReadableEndFile,
+)
 from flintlog.store.dispatch.external.rollback import index_mark, mark_of, set_back
 from flintlog.store.index.index_service import IndexService
 from flintlog.store.log.segment_bytes import held
@@ -68,7 +74,7 @@ class DispatchCore:
         self._claim = Claim(folder, medium, patience_s=_PATIENCE_S)
         size = {} if journal_file_bytes is None else {"file_bytes": journal_file_bytes}
         self._journal = DispatchJournal(folder, medium, **size)
-        self._readable = ReadableEnd(folder, medium)
+        self._readable = ReadableEndFile(folder, medium)
         self._index = self._make_index(now_ms)
         self._dispatcher = Dispatcher(
             parts.commit_log,
@@ -177,7 +183,7 @@ class DispatchCore:
             self._publish(start, end, self._parts.queues.all())
         return end > start
 
-    def readable(self) -> Readable | None:
+    def readable(self) -> ReadableEnd | None:
         """How far the log may be read now; None while the store dispatches itself, or if it always does."""
         readable = self._readable.load()
         if readable is None or readable.end < 0 or readable.epoch != self.progress.epoch:

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from flintlog.disk.media.local import LocalMedium
 from flintlog.pipeline.building.dispatch_tasks import TASK_BYTES, DispatchPlan, RangeTask, derive_range, plan_ranges
-from flintlog.store.dispatch.external.dispatch_journal import ReadableEnd
+from flintlog.store.dispatch.external.dispatch_journal import ReadableEndFile
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
@@ -86,7 +86,7 @@ class DispatchReader(DataSourceStreamReader):
         self, start: Position | None = None, limit: ReadLimit | None = None
     ) -> Position:
         asked, last = self._asked, self._last if start is None else start
-        readable = ReadableEnd(asked.plan.paths.dispatch, LocalMedium()).load()
+        readable = ReadableEndFile(asked.plan.paths.dispatch, LocalMedium()).load()
         if readable is None or readable.epoch != asked.epoch or readable.end <= last["end"]:
             return last
         most = last["end"] + asked.max_bytes

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 from flintlog.errors import FlintlogError, InvalidConfig
+from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Progress = Callable[[int, int], None]
-"""Called with (done, total) while a job runs."""
-
 _LOOK_INTERVAL_S = 0.2
 
 

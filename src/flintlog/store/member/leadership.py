@@ -42,7 +42,7 @@ class Leader(Protocol):
         """Another member leads, or none: take what the group has committed."""
 
 
-class LedgerLeading:
+class Leadership:
     """Brings a store into the state that its node asks for. Any thread may ask; nobody waits but who calls `resign`."""
 
     def __init__(self, leader: Leader) -> None:

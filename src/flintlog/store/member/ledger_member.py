@@ -16,7 +16,7 @@ from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import FlintlogError, NotLeading
 from flintlog.store.consume.consumer_registry import Consumers
 from flintlog.store.member.polled_mark import PolledMark
-from flintlog.store.member.state_log import PIECE_BYTES, Sharing
+from flintlog.store.member.state_log import PIECE_BYTES, StateLog
 from flintlog.store.model.message import Message, Receipt
 from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.put.service_runs import ServiceRuns
@@ -47,7 +47,7 @@ class LedgerMember:
         self._folder = folder
         self._consumers = consumers
         self._services = services
-        self.sharing = Sharing(host, put, piece_bytes=max(1, min(PIECE_BYTES, file_bytes // _PIECES_A_FILE)))
+        self.state_log = StateLog(host, put, piece_bytes=max(1, min(PIECE_BYTES, file_bytes // _PIECES_A_FILE)))
         self._polled = PolledMark(store.path, host.medium)
         self._is_promoted = False
         self._is_behind = False
@@ -63,8 +63,8 @@ class LedgerMember:
         """Begin as a follower, with what the group has committed as far as this member knows."""
         self._folder.follow()
         self._polled.load()
-        if self.sharing.load(self._folder.local_state) and not self._polled.counts(self.sharing.next_offset):
-            self._folder.adopt(Change(self.sharing.state, is_whole=True))
+        if self.state_log.load(self._folder.local_state) and not self._polled.counts(self.state_log.next_offset):
+            self._folder.adopt(Change(self.state_log.state, is_whole=True))
 
     def take_shared(self) -> None:
         """Take what the group has committed; a leader has it already."""
@@ -72,12 +72,12 @@ class LedgerMember:
             self._adopt_new()
 
     def _adopt_new(self) -> None:
-        self._is_behind |= self._polled.counts(self.sharing.next_offset)
-        changes = self.sharing.advance()
-        if self._is_promoted or self._polled.counts(self.sharing.next_offset):
+        self._is_behind |= self._polled.counts(self.state_log.next_offset)
+        changes = self.state_log.advance()
+        if self._is_promoted or self._polled.counts(self.state_log.next_offset):
             return
         if self._is_behind:
-            changes = [Change(self.sharing.state, is_whole=True)]
+            changes = [Change(self.state_log.state, is_whole=True)]
         self._is_behind = bool(changes)  # until all of them are in the files
         for change in changes:
             self._folder.adopt(change)
@@ -91,7 +91,7 @@ class LedgerMember:
             self._store.consumer_offsets.save()
             if write():
                 self._folder.load()
-            self._polled.save(self.sharing.next_offset)
+            self._polled.save(self.state_log.next_offset)
 
     # ------------------------------------------------------------------ leading
 
@@ -106,8 +106,8 @@ class LedgerMember:
     def _promote(self) -> None:
         with self._adopting:
             self._adopt_new()
-            self.sharing.lead()
-            self._folder.lead(self.sharing.share)
+            self.state_log.lead()
+            self._folder.lead(self.state_log.share)
             self._is_promoted = True
 
     def _share_what_is_only_here(self) -> None:
@@ -115,14 +115,14 @@ class LedgerMember:
 
         What the log does not name, or not as it was told since, is taken from here.
         """
-        was_polled = self._polled.counts(self.sharing.next_offset)
+        was_polled = self._polled.counts(self.state_log.next_offset)
         missing: State = {
             name: part
             for name, part in self._folder.local_state().items()
-            if was_polled or self.sharing.part(name) is None
+            if was_polled or self.state_log.part(name) is None
         }
         if missing:
-            self.sharing.share(missing)
+            self.state_log.share(missing)
 
     def stop(self) -> None:
         try:
@@ -141,8 +141,8 @@ class LedgerMember:
         with self._adopting:
             self._folder.follow()
             self._is_promoted = self._has_told_all = False
-            self.sharing.advance()
-            self._folder.adopt(Change(self.sharing.state, is_whole=True))
+            self.state_log.advance()
+            self._folder.adopt(Change(self.state_log.state, is_whole=True))
 
     def needed_from(self) -> int:
         """From where on the log must stay: the last whole state, and what is not committed.
@@ -150,11 +150,11 @@ class LedgerMember:
         A leader writes the whole state again when it is all that keeps the oldest file.
         """
         segments = self._segments
-        whole_at, oldest = self.sharing.whole_at, segments.first
+        whole_at, oldest = self.state_log.whole_at, segments.first
         if self._is_promoted and oldest is not segments.last and oldest is not None and 0 <= whole_at < oldest.end:
-            self.sharing.renew()
+            self.state_log.renew()
             self.take_shared()
-            whole_at = self.sharing.whole_at
+            whole_at = self.state_log.whole_at
         return segments.max_offset if whole_at < 0 else min(whole_at, segments.max_offset)
 
     # ------------------------------------------------------------------ for services
@@ -163,8 +163,8 @@ class LedgerMember:
         """Bring parts of the shared state to the group."""
         if not self._is_promoted:
             raise NotLeading("this member does not lead its group", path=self._store.path)
-        self.sharing.share(parts)
+        self.state_log.share(parts)
 
     def shared(self, name: str) -> Part | None:
         """What the group has committed of a part."""
-        return self.sharing.part(name)
+        return self.state_log.part(name)

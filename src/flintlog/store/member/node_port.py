@@ -20,7 +20,7 @@ from flintlog.disk.bell import Latch
 from flintlog.errors import FlintlogError
 from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog, Proposer
 from flintlog.store.ledger.ledger_files import LedgerFiles
-from flintlog.store.member.leadership import LedgerLeading
+from flintlog.store.member.leadership import Leadership
 from flintlog.store.member.ledger_member import LedgerMember
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class NodePort:
         """Called in the port's thread when it ends: what is committed is not dispatched any more."""
         self.take_polled = member.take_polled
         self._take_shared = member.take_shared
-        self._leading = LedgerLeading(member)
+        self._leading = Leadership(member)
         self._log.on_refused = self._woken.set
         self._thread = threading.Thread(target=self._run, name="flintlog-ledger-apply", daemon=True)
         self._thread.start()

@@ -43,8 +43,8 @@ _REFUSED: Final = frozenset({PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.OS_PAGE_
 """Then nothing was written."""
 
 
-class Sharing:
-    """One member's view of the shared state. Any thread may call; `_reading` guards the state, `_sharing` the order.
+class StateLog:
+    """One member's view of the shared state. Any thread may call; `_reading` guards the state, `_writing` the order.
 
     `put` stores a message and waits for the group.
     """
@@ -67,7 +67,7 @@ class Sharing:
         self._written: State = {}
         self._written_count = 0
         self._reading = threading.Lock()
-        self._sharing = threading.RLock()
+        self._writing = threading.RLock()
 
     @property
     def next_offset(self) -> int:
@@ -144,17 +144,17 @@ class Sharing:
             log.warning("%s has a message at %d that says nothing", STATE_TOPIC, offset)
         return found, entry.physical_offset
 
-    # ------------------------------------------------------------------ sharing
+    # ------------------------------------------------------------------ writing
 
     def lead(self) -> None:
         """This member leads, and everything in its log was committed and read: it writes from now on."""
-        with self._sharing, self._reading:
+        with self._writing, self._reading:
             self._written = self.state
             self._written_count = WHOLE_EVERY
 
     def share(self, parts: State) -> None:
         """Let the group know; it has committed that when this returns, and if it raises it may do so yet."""
-        with self._sharing:
+        with self._writing:
             change = Change(parts)
             if self._written_count + 1 >= WHOLE_EVERY:
                 change = Change(merged(self._written, change), is_whole=True)
@@ -162,7 +162,7 @@ class Sharing:
 
     def renew(self) -> None:
         """Write the whole state again: the one there is lies in a file that may be deleted."""
-        with self._sharing:
+        with self._writing:
             self._write(Change(self._written, is_whole=True))
 
     def part(self, name: str) -> Part | None:

@@ -22,7 +22,7 @@ from flintlog.errors import DamagedStore
 from flintlog.format.names import CONFIG, encode_abort
 from flintlog.store.components import Parts, make_parts
 from flintlog.store.dispatch.dispatcher import Dispatcher
-from flintlog.store.dispatch.external.dispatch_journal import Progress as Published
+from flintlog.store.dispatch.external.dispatch_journal import Published
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
 from flintlog.store.dispatch.external.handshake import DispatchSide
 from flintlog.store.ledger.prepare import prepare_ledger
@@ -30,13 +30,14 @@ from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.recovery.batch_notes import BatchNotes, settle_opened_batch
 from flintlog.store.recovery.lost_log import refuse_without_log
 from flintlog.store.recovery.misnamed import Misnamed, find_misnamed, list_log, refuse_misnamed
-from flintlog.store.recovery.opening import Opening, Progress
+from flintlog.store.recovery.opening import Opening
 from flintlog.store.recovery.pending_cut import PendingCut
 from flintlog.store.recovery.published_end import WrittenLog, published_end
 from flintlog.store.recovery.recovery import Recovery
 from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
 from flintlog.store.recovery.stop_marker import StopMarker
 from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.runtime.jobs import Progress
 from flintlog.store.runtime.lifecycle import Lifecycle, State
 from flintlog.store.runtime.note_file import damaged_note
 from flintlog.store.settings.config_files import ConfigFiles

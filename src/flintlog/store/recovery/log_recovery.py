@@ -35,6 +35,7 @@ from flintlog.store.log.segment_bytes import find_intact, held, written_end
 from flintlog.store.recovery.lost_log import Reached, note_short_log
 from flintlog.store.recovery.misnamed import Misnamed
 from flintlog.store.recovery.recovery_report import Finding
+from flintlog.store.runtime.jobs import Progress
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,6 @@ SCAN_BYTES = 16 * 1024 * 1024
 _LACKS_ITS_END = "a record lacks its end"
 Reason = ScanStop | str
 Consume = Callable[[Batch, Scan], None]
-Progress = Callable[[int, int], None]
 
 
 class LogRecovery:

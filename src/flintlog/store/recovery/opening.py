@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 
 from flintlog.store.components import Parts
 from flintlog.store.dispatch.dispatcher import Dispatcher
-from flintlog.store.dispatch.external.dispatch_journal import Progress as Published
+from flintlog.store.dispatch.external.dispatch_journal import Published
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.recovery.recovery_report import Finding
 from flintlog.store.recovery.stop_marker import StopMarker
-
-Progress = Callable[[int, int], None]
-"""Called with (done, total) in bytes while a long opening goes on."""
+from flintlog.store.runtime.jobs import Progress
 
 
 @dataclass(slots=True)

@@ -34,6 +34,9 @@ _MOST_ROUNDS: Final = 100_000
 
 RunDue = Callable[[], int]
 
+Progress = Callable[[int, int], None]
+"""Called by long work with how much is done, and of how much."""
+
 
 class Job:
     """One function and its due time. Any thread may nudge it; one thread at a time runs it."""

@@ -63,7 +63,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     index_count: int
 
 
-class Progress(msgspec.Struct, frozen=True):
+class Published(msgspec.Struct, frozen=True):
     """All publications together."""
 
     epoch: int
@@ -73,9 +73,9 @@ class Progress(msgspec.Struct, frozen=True):
     index_name: str
     index_count: int
 
-    def after(self, frame: Frame) -> Progress:
+    def after(self, frame: Frame) -> Published:
         queues = {**self.queues, **{mark.key: mark for mark in frame.queues}}
-        return Progress(frame.epoch, frame.sequence, frame.end, queues, frame.index_name, frame.index_count)
+        return Published(frame.epoch, frame.sequence, frame.end, queues, frame.index_name, frame.index_count)
 
     def snapshot(self) -> Frame:
         """The same in one frame."""
@@ -83,7 +83,7 @@ class Progress(msgspec.Struct, frozen=True):
         return Frame(self.epoch, self.sequence, self.end, self.end, marks, self.index_name, self.index_count)
 
 
-NOTHING: Final = Progress(0, 0, 0, {}, "", 0)
+NOTHING: Final = Published(0, 0, 0, {}, "", 0)
 
 
 class DispatchJournal:
@@ -96,9 +96,9 @@ class DispatchJournal:
         self._path = directory
         self._file: RawFile | None = None
         self._position = 0
-        self.progress: Progress | None = None
+        self.progress: Published | None = None
 
-    def load(self) -> Progress | None:
+    def load(self) -> Published | None:
         """Read what was published; None when nothing was."""
         self.close()
         self.progress = None
@@ -134,7 +134,7 @@ class DispatchJournal:
         self.progress = before
         return tuple(moved)
 
-    def begin(self, progress: Progress) -> None:
+    def begin(self, progress: Published) -> None:
         """Publish everything anew, whatever was published before; when this returns, it is durable."""
         self._begin(_encode(progress.snapshot()), progress)
 
@@ -164,7 +164,7 @@ class DispatchJournal:
         self._position += len(data)
         self.progress = progress
 
-    def _begin(self, data: bytes, progress: Progress) -> None:
+    def _begin(self, data: bytes, progress: Published) -> None:
         """Begin a file with a snapshot, which says what the new frame says and all before it."""
         old = self._names()
         path = self._directory / _name(progress.sequence)
@@ -231,14 +231,14 @@ def _frames(data: bytes | memoryview, position: int = 0) -> Iterator[tuple[Frame
         yield msgspec.msgpack.decode(payload, type=Frame), position
 
 
-class Readable(msgspec.Struct, frozen=True):
+class ReadableEnd(msgspec.Struct, frozen=True):
     """What a store lets a dispatcher read: the log up to `end`. A new epoch: the store has had the queues itself."""
 
     epoch: int
     end: int
 
 
-class ReadableEnd:
+class ReadableEndFile:
     """`dispatch/readable`: written by the store with every put, read by the dispatcher.
 
         0       4       12      20     24
@@ -255,7 +255,7 @@ class ReadableEnd:
         self._file: RawFile | None = None
         self._is_writable = False
 
-    def publish(self, readable: Readable) -> None:
+    def publish(self, readable: ReadableEnd) -> None:
         if not self._is_writable:
             self.close()
             self._file, self._is_writable = self._open_or_make(), True
@@ -272,7 +272,7 @@ class ReadableEnd:
             self._medium.remove(self._path)
         return self._medium.create(self._path, _READABLE_BYTES)
 
-    def load(self) -> Readable | None:
+    def load(self) -> ReadableEnd | None:
         """What was published last; None when nothing was, or not wholly yet."""
         for _ in range(_LOOKS):
             if self._file is None:
@@ -283,7 +283,7 @@ class ReadableEnd:
             data = bytes(self._file.buffer[:_READABLE_BYTES])
             magic, epoch, end = _READABLE.unpack_from(data)
             if magic == _READABLE_MAGIC and zlib.crc32(data[: _READABLE.size]) == int.from_bytes(data[-4:], "big"):
-                return Readable(epoch, end)
+                return ReadableEnd(epoch, end)
         return None
 
     def close(self) -> None:

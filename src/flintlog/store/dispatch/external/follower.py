@@ -24,7 +24,7 @@ from flintlog.disk.bell import Bells, Latch
 from flintlog.errors import FlintlogError, ServiceNotEnabled, StoreInUse
 from flintlog.kernel import ScanStop
 from flintlog.store.dispatch.dispatcher import Dispatcher
-from flintlog.store.dispatch.external.dispatch_journal import Progress, QueueMark
+from flintlog.store.dispatch.external.dispatch_journal import Published, QueueMark
 from flintlog.store.dispatch.external.handshake import DispatchSide
 from flintlog.store.dispatch.external.rollback import mark_of, progress_of, set_back
 from flintlog.store.log.segment_bytes import held
@@ -216,7 +216,7 @@ class ExternalDispatcher(Dispatcher):
                 self._runner = None
         self._moved.ring()
 
-    def adopt(self, progress: Progress, moved: Sequence[QueueMark] | None = None) -> None:
+    def adopt(self, progress: Published, moved: Sequence[QueueMark] | None = None) -> None:
         """Serve up to what was published; `moved` are the queues that have changed, all when nothing is known."""
         if moved is None:
             moved = [*self._gone(progress), *progress.queues.values()]
@@ -232,12 +232,12 @@ class ExternalDispatcher(Dispatcher):
         for topic in {mark.topic for mark in moved} & self._waits.keys():
             self._wake(topic)
 
-    def _differences(self, progress: Progress) -> list[QueueMark]:
+    def _differences(self, progress: Published) -> list[QueueMark]:
         mine = {(queue.topic, queue.queue_id): mark_of(queue) for queue in self._queues.all()}
         moved = [mark for key, mark in progress.queues.items() if mine.get(key) != mark]
         return self._gone(progress) + moved
 
-    def _gone(self, progress: Progress) -> list[QueueMark]:
+    def _gone(self, progress: Published) -> list[QueueMark]:
         keys = ((queue.topic, queue.queue_id) for queue in self._queues.all())
         return [QueueMark(*key, 0, 0) for key in keys if key not in progress.queues]
 

@@ -19,7 +19,7 @@ from typing import Final
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import StoreInUse
 from flintlog.store.dispatch.external.dispatch_claim import Claim, Kind
-from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal, Progress, Readable, ReadableEnd
+from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal, Published, ReadableEnd, ReadableEndFile
 
 _PATIENCE_MS: Final = 30_000
 
@@ -30,12 +30,12 @@ class DispatchSide:
     def __init__(self, folder: Path, medium: Medium, *, patience_ms: int) -> None:
         self.folder = folder
         self.journal = DispatchJournal(folder, medium)
-        self.published: Progress | None = None
+        self.published: Published | None = None
         self.epoch = 0
         self._medium = medium
         self._patience_s = patience_ms / 1000
         self._claim: Claim | None = None
-        self._readable = ReadableEnd(folder, medium)
+        self._readable = ReadableEndFile(folder, medium)
         self._shown_end = -1
         self._showing = threading.Lock()
 
@@ -49,7 +49,7 @@ class DispatchSide:
         self._claim = Claim(self.folder, self._medium, kind, patience_s=self._patience_s)
         self.retract()
 
-    def load(self) -> Progress | None:
+    def load(self) -> Published | None:
         """What was published so far."""
         self.published = self.journal.load()
         return self.published
@@ -62,9 +62,9 @@ class DispatchSide:
         with self._showing:
             self.epoch = max(self.epoch, known, 0 if progress is None else progress.epoch) + 1
             self._shown_end = -1
-            self._readable.publish(Readable(self.epoch, -1))
+            self._readable.publish(ReadableEnd(self.epoch, -1))
 
-    def begin(self, progress: Progress) -> None:
+    def begin(self, progress: Published) -> None:
         """Publish everything anew: what the store has done itself is part of it."""
         self.journal.begin(progress)
 
@@ -74,7 +74,7 @@ class DispatchSide:
             end = readable_end()
             if end != self._shown_end:
                 self._shown_end = end
-                self._readable.publish(Readable(self.epoch, end))
+                self._readable.publish(ReadableEnd(self.epoch, end))
 
     def release(self) -> None:
         """Give the claim up, if it is held."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flintlog.errors import DamagedStore
-from flintlog.store.dispatch.external.dispatch_journal import Progress, QueueMark
+from flintlog.store.dispatch.external.dispatch_journal import Published, QueueMark
 from flintlog.store.index.index_service import IndexService
 from flintlog.store.index.tail_repair import mend_tail
 from flintlog.store.queues.logical_queue import LogicalQueue
@@ -28,14 +28,14 @@ def index_mark(index: IndexService | None) -> tuple[str, int]:
     return (files[-1].name, files[-1].header.next_entry) if files else ("", 0)
 
 
-def progress_of(queues: QueueTable, index: IndexService | None, *, epoch: int, sequence: int, end: int) -> Progress:
+def progress_of(queues: QueueTable, index: IndexService | None, *, epoch: int, sequence: int, end: int) -> Published:
     """What the files hold, when every record below `end` is in them."""
     marks = (mark_of(queue) for queue in queues.all())
-    return Progress(epoch, sequence, end, {mark.key: mark for mark in marks if mark.end_byte}, *index_mark(index))
+    return Published(epoch, sequence, end, {mark.key: mark for mark in marks if mark.end_byte}, *index_mark(index))
 
 
 def set_back(
-    progress: Progress, queues: QueueTable, index: IndexService | None, store_time_of: Callable[[int], int]
+    progress: Published, queues: QueueTable, index: IndexService | None, store_time_of: Callable[[int], int]
 ) -> None:
     """End queues and index where they were published; both were loaded.
 
@@ -54,21 +54,21 @@ def set_back(
         _set_index_back(progress, index, store_time_of)
 
 
-def _check_queues(progress: Progress, queues: QueueTable) -> None:
+def _check_queues(progress: Published, queues: QueueTable) -> None:
     for mark in progress.queues.values():
         queue = queues.get(mark.topic, mark.queue_id)
         if mark.end_byte and (queue is None or not queue.has_entry_before(mark.end_byte)):
             raise DamagedStore(f"the queue {mark.topic}/{mark.queue_id} has no entry before byte {mark.end_byte}")
 
 
-def _check_index(progress: Progress, index: IndexService) -> None:
+def _check_index(progress: Published, index: IndexService) -> None:
     counts = {file.name: file.header.next_entry for file in index.files if file.name == progress.index_name}
     found = counts.get(progress.index_name, -1)
     if found < progress.index_count:
         raise DamagedStore(f"the index file {progress.index_name} has {found} instead of {progress.index_count}")
 
 
-def _set_index_back(progress: Progress, index: IndexService, store_time_of: Callable[[int], int]) -> None:
+def _set_index_back(progress: Published, index: IndexService, store_time_of: Callable[[int], int]) -> None:
     if not progress.index_name:
         index.destroy()
         return

@@ -1,4 +1,4 @@
-"""The pulse of a store, seen from outside: exact rates by a clock that is handed in, beside whoever writes."""
+"""Live figures of a store, seen from outside: exact rates by a clock that is handed in, beside a writer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.maintenance.verify.test_verify import snapshot
 
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.errors import DamagedStore
-from flintlog.maintenance.inspect.live import SAVED_WITHIN_S, Pulse, TopicPulse, Watch
+from flintlog.maintenance.inspect.live import SAVED_WITHIN_S, Snapshot, TopicSnapshot, Watch
 from flintlog.maintenance.inspect.overview import queues
 from flintlog.maintenance.inspect.queue_ends import queue_begin, queue_end
 from flintlog.maintenance.inspect.store_files import look_at
@@ -46,8 +46,8 @@ def watch(path: Path, clock: Clock) -> Watch:
     return Watch(path, now_ms=lambda: 1_700_000_000_000, monotonic=clock)
 
 
-def of(pulse: Pulse, name: str) -> TopicPulse:
-    return next(topic for topic in pulse.topics if topic.topic == name)
+def of(snapshot: Snapshot, name: str) -> TopicSnapshot:
+    return next(topic for topic in snapshot.topics if topic.topic == name)
 
 
 def put(store: Store, topic: str, count: int, queue_id: int = 0) -> int:
@@ -60,10 +60,10 @@ def put(store: Store, topic: str, count: int, queue_id: int = 0) -> int:
 def test_the_first_look_has_totals_and_no_rates(tmp_path: Path, clock: Clock) -> None:
     with open_store(tmp_path / "s", SMALL) as store:
         put(store, "a", 7)
-        pulse = watch(tmp_path / "s", clock).look()
-    assert (pulse.messages, pulse.is_running, pulse.span_s) == (7, True, None)
-    assert pulse.messages_a_second is None and of(pulse, "a").messages_a_second is None
-    assert pulse.max_offset == 7 * (pulse.max_offset // 7) > 0
+        snapshot = watch(tmp_path / "s", clock).look()
+    assert (snapshot.messages, snapshot.is_running, snapshot.span_s) == (7, True, None)
+    assert snapshot.messages_a_second is None and of(snapshot, "a").messages_a_second is None
+    assert snapshot.max_offset == 7 * (snapshot.max_offset // 7) > 0
 
 
 def test_rates_are_what_came_by_the_time_that_passed(tmp_path: Path, clock: Clock) -> None:
@@ -74,14 +74,14 @@ def test_rates_are_what_came_by_the_time_that_passed(tmp_path: Path, clock: Cloc
         size_a, size_b = put(store, "a", 30), put(store, "b", 10)
         last = put(store, "c", 1)
         clock.seconds += 4.0
-        pulse = looking.look()
-        assert of(pulse, "a").messages_a_second == 30 / 4
-        assert of(pulse, "a").bytes_a_second == size_a / 4
-        assert of(pulse, "b").messages_a_second == 10 / 4
-        assert pulse.bytes_a_second == (size_a + size_b + last) / 4
-        assert (of(pulse, "a").messages, of(pulse, "c").messages) == (35, 1)
-        assert pulse.max_offset == store.max_physical_offset
-        assert of(pulse, "c").messages_a_second == 1 / 4
+        snapshot = looking.look()
+        assert of(snapshot, "a").messages_a_second == 30 / 4
+        assert of(snapshot, "a").bytes_a_second == size_a / 4
+        assert of(snapshot, "b").messages_a_second == 10 / 4
+        assert snapshot.bytes_a_second == (size_a + size_b + last) / 4
+        assert (of(snapshot, "a").messages, of(snapshot, "c").messages) == (35, 1)
+        assert snapshot.max_offset == store.max_physical_offset
+        assert of(snapshot, "c").messages_a_second == 1 / 4
         clock.seconds += 2.0
         assert looking.look().messages_a_second == 0
 
@@ -118,8 +118,8 @@ def test_a_record_that_is_half_there_is_not_counted_under_a_wrong_name(tmp_path:
     assert looking.look().messages_a_second == 0
     log.write_bytes(data)
     clock.seconds += 1.0
-    pulse = looking.look()
-    assert {topic.topic for topic in pulse.topics if topic.messages_a_second} == {"wanted"}
+    snapshot = looking.look()
+    assert {topic.topic for topic in snapshot.topics if topic.messages_a_second} == {"wanted"}
 
 
 def test_a_log_that_was_replaced_begins_anew(tmp_path: Path, clock: Clock) -> None:
@@ -132,8 +132,8 @@ def test_a_log_that_was_replaced_begins_anew(tmp_path: Path, clock: Clock) -> No
     shutil.rmtree(tmp_path / "s")
     shutil.copytree(tmp_path / "short", tmp_path / "s")
     clock.seconds += 1.0
-    pulse = looking.look()
-    assert (pulse.messages_a_second, pulse.messages) == (None, 3)
+    snapshot = looking.look()
+    assert (snapshot.messages_a_second, snapshot.messages) == (None, 3)
 
 
 def test_a_log_that_was_cut_within_its_file_begins_anew(tmp_path: Path, clock: Clock) -> None:
@@ -149,8 +149,8 @@ def test_a_log_that_was_cut_within_its_file_begins_anew(tmp_path: Path, clock: C
     data = log.read_bytes()
     log.write_bytes(data[: end // 13 * 3] + bytes(len(data) - end // 13 * 3))
     clock.seconds += 1.0
-    pulse = looking.look()
-    assert (pulse.messages_a_second, pulse.max_offset) == (None, end // 13 * 3)
+    snapshot = looking.look()
+    assert (snapshot.messages_a_second, snapshot.max_offset) == (None, end // 13 * 3)
 
 
 def test_messages_of_inner_batches_are_counted_each(tmp_path: Path, clock: Clock) -> None:
@@ -162,8 +162,8 @@ def test_messages_of_inner_batches_are_counted_each(tmp_path: Path, clock: Clock
         store.put(Message("b", b"abc", sys_flag=0x80, properties={"INNER_NUM": "6"})).check()
         put(store, "a", 1)
         clock.seconds += 1.0
-        pulse = looking.look()
-    assert (of(pulse, "b").messages_a_second, of(pulse, "b").messages) == (6, 6)
+        snapshot = looking.look()
+    assert (of(snapshot, "b").messages_a_second, of(snapshot, "b").messages) == (6, 6)
 
 
 def test_lag_and_rate_of_a_group(tmp_path: Path, clock: Clock) -> None:
@@ -185,9 +185,9 @@ def test_lag_and_rate_of_a_group(tmp_path: Path, clock: Clock) -> None:
         clock.seconds += 1.0
         assert looking.look().groups[0].messages_a_second == 5.0  # between two saves it has not stopped
         clock.seconds += SAVED_WITHIN_S
-        pulse = looking.look()
-        assert pulse.groups[0].messages_a_second == 0
-        assert of(pulse, "a").lag == 25
+        snapshot = looking.look()
+        assert snapshot.groups[0].messages_a_second == 0
+        assert of(snapshot, "a").lag == 25
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -211,9 +211,9 @@ def test_messages_that_the_log_has_no_more_are_not_counted(tmp_path: Path, clock
         file.unlink()
     (queue,) = queues(look_at(tmp_path / "s"))
     assert 0 < queue.min_offset < 300
-    pulse = watch(tmp_path / "s", clock).look()
-    assert pulse.messages == 300 - queue.min_offset
-    assert pulse.min_offset == 2 * 16 * 1024
+    snapshot = watch(tmp_path / "s", clock).look()
+    assert snapshot.messages == 300 - queue.min_offset
+    assert snapshot.min_offset == 2 * 16 * 1024
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -231,7 +231,7 @@ def test_a_directory_without_a_store_is_an_error(tmp_path: Path, clock: Clock) -
         watch(tmp_path, clock).look()
 
 
-def test_a_store_without_messages_has_a_pulse(tmp_path: Path, clock: Clock) -> None:
+def test_a_store_without_messages_has_a_snapshot(tmp_path: Path, clock: Clock) -> None:
     with open_store(tmp_path / "s", SMALL) as store:
         looking = watch(tmp_path / "s", clock)
         assert looking.look().messages == 0

@@ -23,12 +23,12 @@ CONFIG = StoreConfig(
 )
 
 
-class ToldGroup:
+class ScriptedGroup:
     """Writes what is proposed into the store's files; commits and answers when it is told to."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.door = store.replication.ledger
+        self.port = store.replication.ledger
         self.term = 1
         self.asked: list[tuple[list[int], int, Future[ProposalAnswer]]] = []
         self.refusal: PutStatus | None = None
@@ -40,7 +40,7 @@ class ToldGroup:
         if self.refusal is not None:
             answer.set_result(ProposalAnswer(self.refusal))
             return
-        files, positions = self.door.files, []
+        files, positions = self.port.files, []
         for body in bodies:
             place = files.place(files.end_position, 48 + len(body))
             sealed = body[:28] + (place + 48).to_bytes(8, "big") + body[36:]
@@ -53,13 +53,13 @@ class ToldGroup:
     def commit(self, *, answered: bool = True) -> None:
         """Everything written so far, and those are told who wait for it."""
         asked, self.asked = self.asked, []
-        self.door.committed(self.door.files.end)
+        self.port.committed(self.port.files.end)
         for positions, _, answer in asked if answered else ():
             answer.set_result(ProposalAnswer(PutStatus.PUT_OK, positions, is_written=True))
 
     def lead(self) -> None:
-        self.door.lead(self)
-        until(lambda: self.door.is_serving)
+        self.port.lead(self)
+        until(lambda: self.port.is_serving)
 
 
 def until(condition: Callable[[], object]) -> None:
