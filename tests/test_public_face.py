@@ -72,7 +72,7 @@ MEMBERS = {
     *("offset_at", "min_offset", "max_offset", "min_physical_offset", "max_physical_offset", "flushed_offset"),
     *("topics", "groups", "subscriptions", "consumer", "consumer_offsets", "service", "run_due", "replication"),
     *("stats", "counters", "broker_stats", "recovery", "path", "config", "read_only"),
-    *("delete_expired_files", "clean_expired_queues", "clean_unused_topics", "close", "shutdown", "destroy"),
+    *("cleaning", "close", "shutdown", "destroy"),
 }
 
 STORED_FIELDS = (

@@ -214,7 +214,7 @@ class Producer:
 
     def _retain(self) -> None:
         report("retaining")
-        self._store.delete_expired_files()
+        self._store.cleaning.delete_expired_files()
 
     # ------------------------------------------------------------------ transactions
 

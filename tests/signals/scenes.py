@@ -232,7 +232,7 @@ def _clean_unused(scene: Scene) -> None:
     topic = f"unused-{next(scene.numbers)}"
     for queue_id in (0, 1):
         scene.store.put(Message(topic, b"x", queue_id=queue_id)).check()
-    scene.store.clean_unused_topics(["orders", "batches", "closed"])
+    scene.store.cleaning.clean_unused_topics(["orders", "batches", "closed"])
 
 
 def _flush(scene: Scene) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -40,10 +40,10 @@ from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.put.service_runs import ServiceRuns
 from flintlog.store.put.writable import Writable
 from flintlog.store.recovery.recovery_report import RecoveryReport
-from flintlog.store.retention.queue_cleaning import clean_expired_queues, clean_unused_topics
+from flintlog.store.retention.queue_cleaning import RETENTION_JOB, Cleaning
 from flintlog.store.retention.retention import Retention
 from flintlog.store.runtime.clock import Clock, Milliseconds, TurnedClock, as_milliseconds, check_reading
-from flintlog.store.runtime.jobs import Background, Job, Progress
+from flintlog.store.runtime.jobs import Background, Progress
 from flintlog.store.runtime.service import Service
 from flintlog.store.settings.config_folder import ConfigFolder
 from flintlog.store.settings.consumer_offsets import ConsumerOffsets
@@ -160,8 +160,7 @@ class Store(Writable):
         self._background = background
         self._host = ServiceHost(self, engine, self._appender, self._finish, background)
         self._services = ServiceRuns(self._host, background, self._appender)
-        self._retention: Retention | None = None
-        self._retention_job: Job | None = None
+        self._cleaning = Cleaning(engine, background)
         self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.look_at_queue_types)
         self._consumers = Consumers(self._host)
         self._replication = ReplicationPort(engine, self._appender, self._folder, self._make_member)
@@ -216,15 +215,16 @@ class Store(Writable):
 
     def _start_retention(self) -> None:
         engine = self._engine
-        self._retention = Retention(engine.config, engine.parts, engine.lifecycle, engine.dispatcher, engine.now_ms)
+        retention = Retention(engine.config, engine.parts, engine.lifecycle, engine.dispatcher, engine.now_ms)
         # A group that has gone back, and is not saved yet, must not lose what it went back to.
-        self._retention.save_offsets = self._folder.offsets.save
+        retention.save_offsets = self._folder.offsets.save
         if engine.flushing.queue_flush is not None:
-            self._retention.covers = engine.flushing.queue_flush.cover
+            retention.covers = engine.flushing.queue_flush.cover
         if engine.parts.ledger is not None:
-            self._retention.bound = self.replication.needed_from
-            self._retention.release = self._let_go
-        self._retention_job = self._background.add("retention", self._retention.run_due)
+            retention.bound = self.replication.needed_from
+            retention.release = self._let_go
+        self._background.add(RETENTION_JOB, retention.run_due)
+        self._cleaning.retention = retention
 
     def _let_go(self, end: int) -> bool:
         return self.replication.ledger.let_go(end)
@@ -265,6 +265,11 @@ class Store(Writable):
         if not self.read_only:
             self.shutdown()
         self._engine.destroy()
+
+    @property
+    def cleaning(self) -> Cleaning:
+        """Deletes on request: expired files, queues without messages, queues of unused topics."""
+        return self._cleaning
 
     # ------------------------------------------------------------------ topics, groups, consumers
 
@@ -335,27 +340,6 @@ class Store(Writable):
         if not callable(callback):
             raise InvalidConfig(f"a listener is a function, not {type(callback).__name__}")
         self._engine.dispatcher.add_listener(callback)
-
-    # ------------------------------------------------------------------ retention
-
-    def delete_expired_files(self) -> None:
-        """Let expired files go now, whatever the hour; what more there is goes in the rounds that follow."""
-        if self._retention is None or self._retention_job is None:
-            raise InvalidConfig(
-                "this store keeps everything", advice="open it with retention='on' or with a file_reserved_time"
-            )
-        self._retention.delete_expired_files()
-        self._retention_job.nudge()
-
-    def clean_expired_queues(self) -> list[tuple[str, int]]:
-        """Delete the queues none of whose messages the log still has, but for those of system topics; which."""
-        self._engine.check_writable()
-        return clean_expired_queues(self._engine)
-
-    def clean_unused_topics(self, retained: Collection[str]) -> list[str]:
-        """Delete the queues of all topics that are not retained, but for system topics and light queues; which."""
-        self._engine.check_writable()
-        return clean_unused_topics(self._engine, retained)
 
     def set_bitmap_hook(self, hook: BitmapHook | None) -> None:
         """Give each record's filter bitmap for its queue extension (`enableConsumeQueueExt`); None: as configured."""

@@ -61,7 +61,7 @@ def _let_expire(group: Group) -> None:
         for file in data.iterdir():
             told = file.stat()
             os.utime(file, (told.st_atime - HOURS_100_S, told.st_mtime - HOURS_100_S))
-        node.store.delete_expired_files()
+        node.store.cleaning.delete_expired_files()
         until(lambda node=node, begin=begin: node.status().begin > begin + 100, "old files go")  # type: ignore[misc]
 
 

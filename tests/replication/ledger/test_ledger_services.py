@@ -394,7 +394,7 @@ def expire(group: Group, clock: FakeClock) -> None:
             os.utime(path, (clock.now_ms() / 1000, clock.now_ms() / 1000))
     clock.advance(73 * 3_600_000)
     for node in group.nodes.values():
-        node.store.delete_expired_files()
+        node.store.cleaning.delete_expired_files()
     for _ in range(12):
         with suppress(NotLeading, PutFailed):
             clock.advance(10_000)

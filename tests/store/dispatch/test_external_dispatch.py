@@ -12,7 +12,7 @@ import pytest
 from tests.store.outside import dispatching
 from tests.store.small_store import wait_until
 
-from flintlog import Message, Store, StoreConfig, open_store
+from flintlog import Message, Store, StoreConfig, StoredMessage, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DiskError, ServiceNotEnabled, StoreInUse
@@ -316,8 +316,8 @@ def test_retention_deletes_the_files_of_queues_under_the_dispatcher(tmp_path: Pa
         segments = store._engine.parts.segments
         while len(segments.segments) > 3:
             assert segments.delete_expired(0, now_ms=store._host.now_ms(), at_once=True)
-        assert store._retention is not None
-        list(store._retention._follow_log())
+        assert store._cleaning.retention is not None
+        list(store._cleaning.retention._follow_log())
         first = min(int(path.name) for path in (tmp_path / "consumequeue" / "orders" / "0").iterdir())
         assert first > 0
         put(store, 100, 400)
@@ -474,14 +474,18 @@ def test_what_could_not_be_followed_is_looked_at_again(tmp_path: Path, monkeypat
 
 def test_what_is_written_and_not_published_is_not_served(tmp_path: Path) -> None:
     with open_store(tmp_path, EXTERNAL) as store:
+
+        def indexed() -> list[StoredMessage]:
+            return store.query("orders", "all2", 0, 2**62, 50) + store.query("orders", "all1", 0, 2**62, 50)
+
         put(store, 40)
         with DispatchCore(tmp_path, EXTERNAL, LocalMedium()) as core:
             core.advance(2000)
-            wait_until(lambda: store.max_offset("orders", 0) > 0)
+            wait_until(lambda: indexed() != [])  # the store takes the index after the queues
             seen, end = store.max_offset("orders", 0), core.progress.end
             core._apply(end, store.max_physical_offset)
             store._engine.dispatcher.advance()
             assert store.max_offset("orders", 0) == seen < 13
-            found = store.query("orders", "all2", 0, 2**62, 50) + store.query("orders", "all1", 0, 2**62, 50)
+            found = indexed()
             assert found
             assert all(message.physical_offset < end for message in found)

@@ -134,7 +134,7 @@ def test_a_group_that_went_back_and_was_not_saved_keeps_what_it_went_back_to(tmp
         at.clock.advance(HOUR_MS - 1000)
         offsets.reset("billing", TOPIC, 0, 0)
         at.clock.set(at.clock.now_ms() + 1000)
-        at.store.delete_expired_files()
+        at.store.cleaning.delete_expired_files()
         at.store.run_due()
         assert at.segments[0] == 0
 

@@ -148,11 +148,11 @@ def test_a_disk_above_90_percent_refuses_puts_until_it_is_at_85(tmp_path: Path, 
 def test_deletion_by_hand_ignores_the_hour_and_not_the_age(tmp_path: Path) -> None:
     with scene(tmp_path, delete_file_batch_max=1) as at:
         at.go_to(11, 20)
-        at.store.delete_expired_files()
+        at.store.cleaning.delete_expired_files()
         at.store.run_due()
         assert len(at.segments) == 5
         at.go_to(14, 20)
-        at.store.delete_expired_files()
+        at.store.cleaning.delete_expired_files()
         at.store.run_due()
         assert len(at.segments) == 4, "at once"
         at.rounds(3)
@@ -161,7 +161,7 @@ def test_deletion_by_hand_ignores_the_hour_and_not_the_age(tmp_path: Path) -> No
 
 def test_deletion_by_hand_lasts_twenty_rounds(tmp_path: Path) -> None:
     with scene(tmp_path) as at:
-        at.store.delete_expired_files()
+        at.store.cleaning.delete_expired_files()
         at.rounds(30)
         at.age(100 * HOUR_MS)
         at.rounds(3)
@@ -176,7 +176,7 @@ def test_a_store_that_keeps_everything_keeps_everything(tmp_path: Path) -> None:
         assert len(at.segments) == 5
         assert at.store.put(Message("orders", b"x")).status is PutStatus.PUT_OK
         with pytest.raises(InvalidConfig, match="keeps everything"):
-            at.store.delete_expired_files()
+            at.store.cleaning.delete_expired_files()
 
 
 def test_a_file_that_a_reader_holds_stops_deletion_and_goes_later(tmp_path: Path) -> None:
@@ -322,11 +322,11 @@ def test_queues_without_messages_are_deleted_by_hand(tmp_path: Path) -> None:
         at.store.put(Message("SCHEDULE_TOPIC_XXXX", b"x")).check()
         while len(at.segments) < 3:
             at.store.put(Message("orders", BODY)).check()
-        assert at.store.clean_expired_queues() == []
+        assert at.store.cleaning.clean_expired_queues() == []
         at.age(0)
         at.go_to(14, 4)
         at.rounds()
-        assert at.store.clean_expired_queues() == [("old", 3)]
+        assert at.store.cleaning.clean_expired_queues() == [("old", 3)]
         assert not (tmp_path / "consumequeue/old/3").exists()
         assert {info.topic for info in at.store.queues()} == {"orders", "SCHEDULE_TOPIC_XXXX"}
         assert at.store.put(Message("old", b"again", queue_id=3)).check().queue_offset == 1
@@ -346,7 +346,7 @@ def test_a_consumer_at_the_end_of_a_queue_that_was_deleted_skips_nothing(tmp_pat
             at.age(0)
             at.go_to(14, 4)
             at.rounds()
-            assert at.store.clean_expired_queues() == [("old", 0)]
+            assert at.store.cleaning.clean_expired_queues() == [("old", 0)]
             at.store.put(Message("old", b"again")).check()
             assert [message.body for message in consumer] == [b"again"]
 
@@ -355,7 +355,7 @@ def test_topics_that_nobody_wants_are_deleted_by_hand(tmp_path: Path) -> None:
     with scene(tmp_path, 1) as at:
         for topic in ("a", "b", "%LMQ%c", "rmq_sys_x"):
             at.store.put(Message(topic, b"x")).check()
-        assert at.store.clean_unused_topics({"orders", "b"}) == ["a"]
+        assert at.store.cleaning.clean_unused_topics({"orders", "b"}) == ["a"]
         assert not (tmp_path / "consumequeue/a").exists()
         assert at.store.max_offset("b", 0) == 1
 
@@ -365,9 +365,9 @@ def test_what_are_no_topics_retains_nothing_and_deletes_nothing(tmp_path: Path, 
     with scene(tmp_path, 1) as at:
         at.store.put(Message("orders", b"x")).check()
         with pytest.raises(InvalidTopic):
-            at.store.clean_unused_topics(retained)
+            at.store.cleaning.clean_unused_topics(retained)
         assert at.store.max_offset("orders", 0) > 0
-        assert at.store.clean_unused_topics(["orders"]) == []
+        assert at.store.cleaning.clean_unused_topics(["orders"]) == []
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "unclean"])
@@ -382,7 +382,7 @@ def test_a_queue_that_was_deleted_by_hand_goes_on_counting_in_later_runs(tmp_pat
             at.age(0)
             at.go_to(day, 4)
             at.rounds()
-            assert at.store.clean_expired_queues() == ([("old", 0)] if day == 14 else [])
+            assert at.store.cleaning.clean_expired_queues() == ([("old", 0)] if day == 14 else [])
             at.store.shutdown()
             if not is_clean:
                 (tmp_path / "abort").write_text("1")
@@ -395,9 +395,9 @@ def test_a_queue_that_was_deleted_by_hand_goes_on_counting_in_later_runs(tmp_pat
 def test_a_store_that_is_read_only_deletes_nothing(tmp_path: Path) -> None:
     with scene(tmp_path, 1) as at, open_store(tmp_path, CONFIG, read_only=True, clock=at.clock) as beside:
         with pytest.raises(StoreClosed):
-            beside.clean_expired_queues()
+            beside.cleaning.clean_expired_queues()
         with pytest.raises(StoreClosed):
-            beside.clean_unused_topics(())
+            beside.cleaning.clean_unused_topics(())
 
 
 def test_deletions_are_in_the_log_of_the_program(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,7 @@
     a disk above `disk_max_used_space_ratio` (75 %)             expired files are deleted at any hour
     a disk above `disk_space_clean_forcibly_ratio` (85 %)       files of any age are deleted, the oldest first
     a disk above `disk_space_warning_level_ratio` (90 %)        the same, and puts are refused
-    a call of `Store.delete_expired_files`                      expired files are deleted
+    a call of `Cleaning.delete_expired_files`                   expired files are deleted
 
 After a disk was above 90 %, puts are refused until it is at 85 % or below. Percentages are rounded up. Of several log
 paths the emptiest counts, because new files are created there. The queues' disk has the same limits. Files are deleted
