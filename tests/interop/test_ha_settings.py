@@ -29,9 +29,13 @@ CONFIG = StoreConfig.from_rocketmq(OPTIONS)
 
 
 def test_our_slave_takes_the_settings_of_a_java_broker(tmp_path: Path) -> None:
+    async def fetch(follower: MetadataFollower, code: int) -> bool:
+        received = {code: await follower.ask(code)}
+        return await asyncio.to_thread(follower.write_all, received)
+
     async def fetch_all(follower: MetadataFollower) -> list[bool]:
-        written = [await follower.fetch(code) for code in PARTS]
-        assert not any([await follower.fetch(code) for code in PARTS if code != 45])
+        written = [await fetch(follower, code) for code in PARTS]
+        assert not any([await fetch(follower, code) for code in PARTS if code != 45])
         await follower.stop()
         return written
 

@@ -146,18 +146,6 @@ def test_noise_closes_the_connection_and_is_logged_once(noise: bytes, caplog: py
     assert len(caplog.records) == 1
 
 
-def test_only_configured_peers_may_connect() -> None:
-    async def run() -> None:
-        server = RemotingServer(HANDLERS, may_connect=lambda peer: peer != HOST)
-        port = await server.start(HOST, 0)
-        assert await _send_raw(port, b"") == b""
-        with pytest.raises(PeerFailed):
-            await RemotingClient(f"{HOST}:{port}", timeout_s=1).call(Command(1))
-        await server.stop()
-
-    asyncio.run(run())
-
-
 def test_an_idle_connection_is_closed() -> None:
     async def run() -> None:
         server = RemotingServer(HANDLERS, idle_s=0.05)

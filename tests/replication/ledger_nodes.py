@@ -11,12 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+from tests.replication.ledger_memory import MemoryStorage
+
 from flintlog.disk.media.local import LocalMedium
 from flintlog.replication.ledger.core.interface import LedgerConfig, Role, Truncation
 from flintlog.replication.ledger.core.messages import AppendResponse, Entry, ResponseCode
 from flintlog.replication.ledger.node.file_storage import FileStorage
 from flintlog.replication.ledger.node.node import LedgerListeners, LedgerNode
-from flintlog.replication.ledger.node.storage import LedgerStorage, MemoryStorage
+from flintlog.replication.ledger.node.storage import LedgerStorage
 from flintlog.replication.loop_thread import LoopThread
 from flintlog.store.ledger.ledger_files import LedgerFiles
 from flintlog.testing.free_ports import ledger_addresses

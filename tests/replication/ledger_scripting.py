@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 
+from tests.replication.ledger_memory import MemoryLog
 from tests.replication.ledger_simulation.cluster import as_java
 from tests.replication.scripting import Letter, Player
 
@@ -72,7 +73,6 @@ from flintlog.replication.ledger.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from flintlog.replication.ledger.node.memory_log import MemoryLog
 
 _JAVA_RULES = SafetyRules(commit_own_term_only=False, sync_before_acknowledging=False, lead_once_a_term=False)
 

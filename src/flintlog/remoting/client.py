@@ -9,7 +9,7 @@ import itertools
 from typing import Final
 
 from flintlog.errors import FormatError, PeerFailed
-from flintlog.remoting.frame import MAX_FRAME_BYTES, Command, FrameReader, encode_frame
+from flintlog.remoting.frame import Command, FrameReader, encode_frame
 
 TIMEOUT_S: Final = 3.0
 _READ_BYTES: Final = 64 * 1024
@@ -18,12 +18,11 @@ _READ_BYTES: Final = 64 * 1024
 class RemotingClient:
     """Requests to one address. It connects with the first call, and again after a connection broke."""
 
-    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
         host, _, port = address.rpartition(":")
         self.address = address
         self._host, self._port = host.strip("[]"), int(port)
         self._timeout_s = timeout_s
-        self._max_frame_bytes = max_frame_bytes
         self._opaques = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Command]] = {}
         self._writer: asyncio.StreamWriter | None = None
@@ -65,7 +64,7 @@ class RemotingClient:
     async def _read(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, waiting: dict[int, asyncio.Future[Command]]
     ) -> None:
-        frames = FrameReader(self._max_frame_bytes)
+        frames = FrameReader()
         reason = "the connection was closed"
         try:
             while data := await reader.read(_READ_BYTES):

@@ -132,8 +132,7 @@ def parse_frame(data: bytes) -> Command:
 class FrameReader:
     """Splits a stream into commands. It cannot be used after a FormatError: close the connection."""
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        self._max_frame_bytes = max_frame_bytes
+    def __init__(self) -> None:
         self._buffer = bytearray()
 
     @property
@@ -149,7 +148,7 @@ class FrameReader:
         place = 0
         while len(buffer) - place >= _HEAD.size:
             total, word = _HEAD.unpack_from(buffer, place)
-            self._check_lengths(total, word)
+            _check_lengths(total, word)
             end = place + 4 + total
             if len(buffer) < end:
                 break
@@ -158,15 +157,16 @@ class FrameReader:
         del buffer[:place]
         return found
 
-    def _check_lengths(self, total: int, word: int) -> None:
-        if not 4 <= total <= self._max_frame_bytes - 4:
-            raise FormatError(f"a frame of {total} bytes")
-        if word >> 24 not in (JSON_FORM, BINARY_FORM):
-            raise FormatError(f"a header in the unknown form {word >> 24 & 0xFF}")
-        if word & 0xFFFFFF > total - 4:
-            raise FormatError("a header that is longer than its frame")
-        if word & 0xFFFFFF > MAX_HEADER_BYTES:
-            raise FormatError(f"a header of {word & 0xFFFFFF} bytes")
+
+def _check_lengths(total: int, word: int) -> None:
+    if not 4 <= total <= MAX_FRAME_BYTES - 4:
+        raise FormatError(f"a frame of {total} bytes")
+    if word >> 24 not in (JSON_FORM, BINARY_FORM):
+        raise FormatError(f"a header in the unknown form {word >> 24 & 0xFF}")
+    if word & 0xFFFFFF > total - 4:
+        raise FormatError("a header that is longer than its frame")
+    if word & 0xFFFFFF > MAX_HEADER_BYTES:
+        raise FormatError(f"a header of {word & 0xFFFFFF} bytes")
 
 
 def _parse(frame: bytes) -> Command:

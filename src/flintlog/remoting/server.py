@@ -1,7 +1,7 @@
 """A server of remoting commands: reads frames, calls the handler of each code, and sends the answers.
 
 Everything runs in the asyncio loop that `start` was called in. A connection is closed when it sends a malformed frame,
-is silent for the idle time, or exceeds the number of connections. A refused address is logged once.
+is silent for the idle time, or exceeds the number of connections. What an address did wrong is logged once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from flintlog.errors import FlintlogError, FormatError, InvalidConfig
 from flintlog.remoting.codes import REQUEST_CODE_NOT_SUPPORTED, SYSTEM_ERROR
-from flintlog.remoting.frame import MAX_FRAME_BYTES, Command, FrameReader, encode_frame
+from flintlog.remoting.frame import Command, FrameReader, encode_frame
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,6 @@ _MOST_COMPLAINTS: Final = 1000
 _READ_BYTES: Final = 64 * 1024
 
 Handler = Callable[[Command], Awaitable[Command]]
-MayConnect = Callable[[str], bool]
 
 
 @contextmanager
@@ -38,22 +37,16 @@ def naming_the_port(host: str, port: int) -> Iterator[None]:
 
 
 class RemotingServer:
-    """Answers requests by their codes. `may_connect` gets the peer's address before a byte is read."""
+    """Answers requests by their codes."""
 
     def __init__(
         self,
         handlers: Mapping[int, Handler],
         *,
-        may_connect: MayConnect | None = None,
-        max_frame_bytes: int = MAX_FRAME_BYTES,
         idle_s: float = IDLE_S,
-        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._handlers = dict(handlers)
-        self._may_connect = may_connect
-        self._max_frame_bytes = max_frame_bytes
         self._idle_s = idle_s
-        self._max_connections = max_connections
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._complained: set[str] = set()
@@ -77,11 +70,8 @@ class RemotingServer:
         peer = str(writer.get_extra_info("peername")[0])
         self._writers.add(writer)
         try:
-            if self._may_connect is not None and not self._may_connect(peer):
-                self._complain(peer, "is none of the configured peers")
-                return
-            if len(self._writers) > self._max_connections:
-                self._complain(peer, f"is one of more than {self._max_connections} connections")
+            if len(self._writers) > MAX_CONNECTIONS:
+                self._complain(peer, f"is one of more than {MAX_CONNECTIONS} connections")
                 return
             await self._answer_all(reader, writer)
         except FormatError as error:
@@ -98,7 +88,7 @@ class RemotingServer:
             log.warning("a connection was closed: %s %s", peer, what)
 
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        frames = FrameReader(self._max_frame_bytes)
+        frames = FrameReader()
         while data := await asyncio.wait_for(reader.read(_READ_BYTES), self._idle_s):
             for request in frames.feed(data):
                 if request.is_response:

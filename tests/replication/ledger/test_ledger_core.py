@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from tests.replication.ledger_memory import MemoryLog
 
 from flintlog.errors import DamagedStore, LedgerHalted
 from flintlog.replication.ledger.core.core import LedgerCore
@@ -43,7 +44,6 @@ from flintlog.replication.ledger.core.messages import (
     VoteResponse,
     VoteResult,
 )
-from flintlog.replication.ledger.node.memory_log import MemoryLog
 
 PEERS = {"n0": "h0:1", "n1": "h1:1", "n2": "h2:1"}
 

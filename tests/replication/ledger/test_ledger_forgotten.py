@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from tests.replication.ledger.test_ledger_core import PEERS, Node, codes, entries
+from tests.replication.ledger_memory import MemoryLog, MemoryStorage
 from tests.replication.ledger_nodes import until
 
 from flintlog.errors import FormatError
@@ -38,8 +39,6 @@ from flintlog.replication.ledger.core.messages import (
     VoteResponse,
     VoteResult,
 )
-from flintlog.replication.ledger.node.memory_log import MemoryLog
-from flintlog.replication.ledger.node.storage import MemoryStorage
 from flintlog.replication.ledger.node.syncing import EntrySync
 from flintlog.replication.ledger.node.wire import Envelope, encode_request, parse_request
 

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 from tests.replication.ledger_group import Group, config_of, until
+from tests.replication.ledger_memory import MemoryLog
 
 from flintlog import Message, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
@@ -28,7 +29,6 @@ from flintlog.replication.ledger.core.messages import (
     VoteResponse,
     VoteResult,
 )
-from flintlog.replication.ledger.node.memory_log import MemoryLog
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.store.ledger.ledger_emptying import empty_member
 from flintlog.store.paths import StorePaths

@@ -17,10 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from tests.replication.ledger_memory import MemoryLog
+
 from flintlog.format.ledger_entry import NO_INDEX
 from flintlog.replication.ledger.core.interface import HardState, Output, Truncation
 from flintlog.replication.ledger.core.messages import Entry
-from flintlog.replication.ledger.node.memory_log import MemoryLog
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -118,36 +118,54 @@ def _answer(store: Store, part: _Part, request: Command) -> Command:
     return request.reply(codes.SUCCESS, body, fields=fields)
 
 
-class MetadataFollower:
-    """Copies the master's settings regularly."""
+class SettingsPoll:
+    """Calls `copy` every `poll_s` seconds, in the loop that it is started in, and logs a lasting failure once."""
 
-    def __init__(self, store: Store, client: RemotingClient, *, poll_s: float = POLL_S) -> None:
-        self._store = store
-        self._client = client
+    def __init__(self, copy: Callable[[], Awaitable[None]], whose: str, poll_s: float) -> None:
+        self._copy = copy
+        self._whose = whose
         self._poll_s = poll_s
         self._trouble: str | None = None
         self._polling: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
+    def start(self) -> None:
         self._polling = asyncio.create_task(self._poll())
 
     async def stop(self) -> None:
         if self._polling is not None:
             self._polling.cancel()
             await asyncio.gather(self._polling, return_exceptions=True)
-        await self._client.close()
 
     async def _poll(self) -> None:
         while True:
             try:
-                if await asyncio.to_thread(self.write_all, await self.ask_all()):
-                    await asyncio.to_thread(self._store.replication.reload_settings)
+                await self._copy()
                 self._trouble = None
             except FlintlogError as failure:
                 if str(failure) != self._trouble:
                     self._trouble = str(failure)
-                    log.warning("the master's settings cannot be copied: %s", failure)
+                    log.warning("the %s settings cannot be copied: %s", self._whose, failure)
             await asyncio.sleep(self._poll_s)
+
+
+class MetadataFollower:
+    """Copies the master's settings regularly."""
+
+    def __init__(self, store: Store, client: RemotingClient, *, poll_s: float = POLL_S) -> None:
+        self._store = store
+        self._client = client
+        self._poll = SettingsPoll(self._copy, "master's", poll_s)
+
+    async def start(self) -> None:
+        self._poll.start()
+
+    async def stop(self) -> None:
+        await self._poll.stop()
+        await self._client.close()
+
+    async def _copy(self) -> None:
+        if await asyncio.to_thread(self.write_all, await self.ask_all()):
+            await asyncio.to_thread(self._store.replication.reload_settings)
 
     async def ask_all(self) -> dict[int, JsonObject]:
         """Ask for all parts."""
@@ -158,10 +176,6 @@ class MetadataFollower:
         news = [(PARTS[code], self._checked(code, content)) for code, content in received.items()]
         written = [self._write(part, new) for part, new in news]
         return any(written)
-
-    async def fetch(self, code: int) -> bool:
-        """Ask for one part and write it if it changed; returns whether it was written."""
-        return await asyncio.to_thread(self.write_all, {code: await self.ask(code)})
 
     async def ask(self, code: int) -> JsonObject:
         """Ask for one part."""

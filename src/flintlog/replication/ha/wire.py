@@ -72,8 +72,7 @@ class ReportReader:
 class FrameReader:
     """Splits a master's stream. It cannot be used after a FormatError: close the connection."""
 
-    def __init__(self, max_data_bytes: int = MAX_DATA_BYTES) -> None:
-        self._max_data_bytes = max_data_bytes
+    def __init__(self) -> None:
         self._rest = bytearray()
         self._wanted = HEAD_BYTES
         """The known size of the frame at the start of `_rest`."""
@@ -89,7 +88,7 @@ class FrameReader:
         place, self._wanted = 0, HEAD_BYTES
         while len(data) - place >= HEAD_BYTES:
             offset, size = _HEAD.unpack_from(data, place)
-            if offset < 0 or not 0 <= size <= self._max_data_bytes:
+            if offset < 0 or not 0 <= size <= MAX_DATA_BYTES:
                 raise FormatError(f"a frame of {size} bytes for offset {offset}")
             end = place + HEAD_BYTES + size
             if len(data) < end:

@@ -92,10 +92,6 @@ class TimerWheel:
             heapq.heappop(self._times)
         return self._times[0] * self.precision_ms if self._times else None
 
-    @property
-    def is_changed(self) -> bool:
-        return bool(self._changed)
-
     def flush(self) -> None:
         """Write the changes and make them durable. The caller has flushed the timer log before."""
         changed = self._changed

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from flintlog.errors import FormatError
-from flintlog.remoting.frame import MAX_FRAME_BYTES, Command, FrameReader, encode_frame
+from flintlog.remoting.frame import Command, FrameReader, encode_frame
 from flintlog.replication.ledger.core.interface import Answered, Call, CallFailed
 from flintlog.replication.ledger.core.messages import RequestCode
 from flintlog.replication.ledger.node.wire import Envelope, encode_request, parse_peer_response
@@ -185,7 +185,7 @@ class _Answers(asyncio.Protocol):
 
     def __init__(self, line: PeerLine) -> None:
         self._line = line
-        self._frames = FrameReader(MAX_FRAME_BYTES)
+        self._frames = FrameReader()
         self._reason = "it was closed"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

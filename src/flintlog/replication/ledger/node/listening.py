@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from flintlog.errors import FormatError
 from flintlog.remoting.codes import REQUEST_CODE_NOT_SUPPORTED
-from flintlog.remoting.frame import MAX_FRAME_BYTES, Command, FrameReader, encode_frame
+from flintlog.remoting.frame import Command, FrameReader, encode_frame
 from flintlog.remoting.server import naming_the_port
 from flintlog.replication.ledger.core.messages import (
     AppendRequest,
@@ -182,7 +182,7 @@ class LedgerListener:
 class _Connection(asyncio.Protocol):
     def __init__(self, listener: LedgerListener) -> None:
         self._listener = listener
-        self._frames = FrameReader(MAX_FRAME_BYTES)
+        self._frames = FrameReader()
         self._out: list[bytes] = []
         self._open = 0
         self._open_bytes = 0

@@ -10,15 +10,11 @@ it shares the copied settings with the group.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 
-from flintlog.errors import FlintlogError
 from flintlog.remoting.client import RemotingClient
-from flintlog.replication.ha.metadata import POLL_S, MetadataFollower
+from flintlog.replication.ha.metadata import POLL_S, MetadataFollower, SettingsPoll
 from flintlog.store.store import Store
-
-log = logging.getLogger(__name__)
 
 
 class LeaderPoll:
@@ -32,31 +28,16 @@ class LeaderPoll:
         self._followers = {
             member: MetadataFollower(store, RemotingClient(address)) for member, address in brokers.items()
         }
-        self._poll_s = poll_s
-        self._trouble: str | None = None
-        self._polling: asyncio.Task[None] | None = None
+        self._poll = SettingsPoll(self.ask, "leader's", poll_s)
 
     async def start(self) -> None:
         if self._followers:
-            self._polling = asyncio.create_task(self._poll())
+            self._poll.start()
 
     async def stop(self) -> None:
-        if self._polling is not None:
-            self._polling.cancel()
-            await asyncio.gather(self._polling, return_exceptions=True)
+        await self._poll.stop()
         for follower in self._followers.values():
             await follower.stop()
-
-    async def _poll(self) -> None:
-        while True:
-            try:
-                await self.ask()
-                self._trouble = None
-            except FlintlogError as failure:
-                if str(failure) != self._trouble:
-                    self._trouble = str(failure)
-                    log.warning("the leader's settings cannot be copied: %s", failure)
-            await asyncio.sleep(self._poll_s)
 
     async def ask(self) -> None:
         """Ask once, if the leader is a known broker."""

@@ -1,14 +1,14 @@
-"""The ledger's log in memory, for simulations and tests. Positions follow the rules of the files.
+"""A ledger's log and a node's storage in memory, for simulations and tests. Positions follow the rules of the files.
 
 An entry needs its size plus eight bytes in a file, for the closing blank; if they do not fit, it starts the next file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from flintlog.format.ledger_entry import ENTRY_END_RESERVE, NO_INDEX
-from flintlog.replication.ledger.core.interface import Output, Truncation
+from flintlog.format.ledger_entry import ENTRY_END_RESERVE, MAX_ENTRY_SIZE, NO_INDEX
+from flintlog.replication.ledger.core.interface import HardState, Output, Truncation
 from flintlog.replication.ledger.core.messages import Entry
 
 
@@ -74,3 +74,35 @@ class MemoryLog:
             self._start = truncation.restart_position
         else:
             del self._entries[max(0, truncation.last_index - self.begin + 1) :]
+
+
+class MemoryStorage:
+    """Keeps everything in memory."""
+
+    def __init__(self, file_size: int = 1 << 30) -> None:
+        self.log = MemoryLog(file_size)
+        self.max_entry_bytes = min(file_size - ENTRY_END_RESERVE, MAX_ENTRY_SIZE)
+        self.hard_state = HardState()
+        self.committed = NO_INDEX
+
+    def save_hard_state(self, state: HardState) -> None:
+        """Remember it."""
+        self.hard_state = state
+
+    def truncate(self, truncation: Truncation) -> None:
+        """Cut the log."""
+        self.log.apply(Output(truncation=truncation))
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Append to the log."""
+        self.log.apply(Output(entries=list(entries)))
+
+    def sync(self) -> None:
+        """Do nothing."""
+
+    def save_committed(self, index: int) -> None:
+        """Remember it."""
+        self.committed = index
+
+    def close(self) -> None:
+        """Do nothing."""
