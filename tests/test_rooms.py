@@ -8,10 +8,12 @@ Imports for types alone cause no cycle when the program runs; they may also name
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -40,7 +42,7 @@ FOLDERS = {
     "disk": ("places", "bell", "media", "faulty", "load_medium", "segments"),
     "store": (
         "options", "model", "runtime", "paths", "filters", "log", "queues", "index", "ledger", "settings", "dispatch",
-        "components", "stats", "flush", "recovery", "engine", "read", "put", "retention", "consume",
+        "stats", "flush", "components", "recovery", "engine", "read", "put", "retention", "consume",
         "member", "store",
     ),
     "services": ("log_tail", "rebuilding", "unique_key", "retry", "delay", "timer", "transaction"),
@@ -165,6 +167,39 @@ def _judge_room(room: str, target: str) -> Iterator[str]:
         yield f"imports the room {target}"
 
 
+_LOG_MAKERS = ("store.components", "store.paths", "store.ledger.", "store.member.", "store.flush.ledger_wait")
+"""The modules that know which kind of log a store has; the others ask the log to do its part (`store/log/log.py`)."""
+
+
+def find_ledger_questions(module: str, source: str) -> list[int]:
+    """The lines of a module of the store that ask whether its log is a ledger."""
+    if module.startswith(_LOG_MAKERS):
+        return []
+    return sorted({node.lineno for node in ast.walk(ast.parse(source)) if _asks_for_ledger(node)})
+
+
+def _asks_for_ledger(node: ast.AST) -> TypeGuard[ast.expr]:
+    if isinstance(node, ast.Compare):
+        return _names_ledger(node.left) and isinstance(node.ops[0], ast.Is | ast.IsNot)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+        return "ledger" in ast.unparse(node.args[1]).lower()
+    if isinstance(node, ast.Name | ast.Attribute):
+        return (
+            isinstance(node.ctx, ast.Load)
+            and re.search(r"is_(ledger|member)$|enable_dledger", _last_name(node)) is not None
+        )
+    tested = getattr(node, "test", None) or (node.operand if isinstance(node, ast.UnaryOp) else None)
+    return isinstance(node, ast.expr | ast.If | ast.While) and tested is not None and _names_ledger(tested)
+
+
+def _names_ledger(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute) and "ledger" in _last_name(node)
+
+
+def _last_name(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
 def _file_access(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
@@ -193,6 +228,32 @@ _MODULES = sorted(path for room in ROOMS for path in (_PACKAGE / room).rglob("*.
 def test_module_keeps_to_its_room(path: Path) -> None:
     module = ".".join(path.relative_to(_PACKAGE).with_suffix("").parts)
     assert find_violations(module, path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("path", sorted((_PACKAGE / "store").rglob("*.py")), ids=lambda path: path.stem)
+def test_only_the_factory_knows_the_kind_of_the_log(path: Path) -> None:
+    module = ".".join(path.relative_to(_PACKAGE).with_suffix("").parts)
+    assert find_ledger_questions(module, path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "parts.ledger is not None",
+        "paths.ledger is None",
+        "not self._is_ledger",
+        "Topics(table, is_member=engine.is_member)",
+        "config.enable_dledger_commit_log",
+        "isinstance(log, LedgerCommitLog)",
+        "1 if parts.ledger else 2",
+        "not ledger",
+    ],
+)
+def test_a_question_for_the_kind_of_the_log_is_found(question: str) -> None:
+    path = _PACKAGE / "store" / "engine.py"
+    source = path.read_text("utf-8")
+    assert find_ledger_questions("store.engine", f"{source}\nif {question}:\n    pass\n") == [source.count("\n") + 2]
+    assert find_ledger_questions("store.components", question) == []
 
 
 def find_strangers(package: str, names: Iterable[str]) -> list[str]:

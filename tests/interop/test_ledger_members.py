@@ -24,7 +24,7 @@ from tests.interop.ledger_members import (
 )
 
 from flintlog import Message
-from flintlog.store.settings.shared_state import STATE_TOPIC
+from flintlog.format.topics import STATE_TOPIC
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("java"), pytest.mark.timeout(600)]
 

@@ -112,8 +112,7 @@ def test_ledger_index_that_was_found_is_durable_when_a_file_is_full(make_device:
     node = LedgerStoreNode(folder, lives.ledger_config(str(port)), fast=True)
     node.start()
     try:
-        ledger = node.store._engine.parts.ledger
-        assert ledger is not None
+        ledger = node.store.replication.ledger.files
         assert [ledger.entry(index)[0].index for index in range(ledger.end + 1)] == list(range(ledger.end + 1))
     finally:
         node.stop()

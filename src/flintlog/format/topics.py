@@ -21,6 +21,8 @@ LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 """What a broker takes for the name of a topic or a group; a store alone takes more."""
 
 SYSTEM_PREFIX: Final = "rmq_sys_"
+STATE_TOPIC: Final = "rmq_sys_flintlog_state"
+"""The topic in which the members of a ledger's group share topics, groups and offsets."""
 SYSTEM_NAMES: Final = frozenset(
     {
         *("TBW102", "BenchmarkTest", "CHECKPOINT_TOPIC", "SELF_TEST_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"),

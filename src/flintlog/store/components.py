@@ -16,7 +16,12 @@ from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
 from flintlog.format.config_json import named_queue_types
 from flintlog.format.index_file import IndexLayout
-from flintlog.kernel import Encoder, Lane
+from flintlog.kernel import Lane
+from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.flush.flush_stages import FlushStages
+from flintlog.store.flush.flushing import Flushing
+from flintlog.store.flush.ledger_wait import LedgerFlushing
+from flintlog.store.flush.waiters import PutCounts
 from flintlog.store.index.index_service import IndexService
 from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
 from flintlog.store.ledger.ledger_files import LedgerFiles
@@ -25,14 +30,14 @@ from flintlog.store.log.checkpoint import CheckpointFile
 from flintlog.store.log.commit_log import CommitLog
 from flintlog.store.log.damage import DamageMap
 from flintlog.store.log.disk_use import full_log_paths
-from flintlog.store.log.put_lock import make_put_lock
+from flintlog.store.log.log import Log
 from flintlog.store.log.queue_offsets import QueueOffsets
-from flintlog.store.model.message import Message
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
 from flintlog.store.queues.queue_files import QueueFiles
 from flintlog.store.queues.queue_table import QueueTable
 from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.runtime.lifecycle import Lifecycle
 from flintlog.store.settings.json_file import JsonFile
 
 MAX_SCAN_THREADS = 8
@@ -45,7 +50,7 @@ class Parts:
     paths: StorePaths
     medium: Medium
     segments: SegmentQueue
-    commit_log: CommitLog
+    commit_log: Log
     lane: Lane
     queues: QueueTable
     index: IndexService | None
@@ -53,7 +58,6 @@ class Parts:
     damage: DamageMap
     allocator: SegmentAllocator
     pool: TransientStorePool | None
-    ledger: LedgerFiles | None
 
 
 def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> Parts:
@@ -87,7 +91,7 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         paths=paths,
         medium=medium,
         segments=segments,
-        commit_log=_make_log(config, segments, lane, offsets, now_ms),
+        commit_log=_make_log(config, paths, medium, segments, lane, offsets, now_ms),
         lane=lane,
         queues=_make_queues(root, config, medium, now_ms, offsets),
         index=_make_index(config, medium, now_ms, paths, checkpoint, segments),
@@ -95,23 +99,17 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         damage=DamageMap(),
         allocator=allocator,
         pool=pool,
-        ledger=_make_ledger(paths, config, medium, segments),
     )
 
 
-def _make_ledger(paths: StorePaths, config: StoreConfig, medium: Medium, segments: SegmentQueue) -> LedgerFiles | None:
-    if paths.ledger is None:
-        return None
-    return LedgerFiles(
-        paths.ledger,
-        medium,
-        data_file_bytes=segments.segment_size,
-        index_file_bytes=_found_size(paths.ledger / "index", medium) or config.ledger_index_file_size,
-        data=segments,
-        data_directories=paths.commit_logs,
-        is_intact=body_check(config),
-        cut_directory=paths.cut,
-    )
+def make_flushing(
+    config: StoreConfig, parts: Parts, dispatcher: Dispatcher, lifecycle: Lifecycle, counted: PutCounts
+) -> Flushing:
+    """What makes puts durable, and lets them wait for it."""
+    log = parts.commit_log
+    if isinstance(log, LedgerCommitLog):
+        return LedgerFlushing(log, config, parts, dispatcher, lifecycle, counted)
+    return FlushStages(config, parts, dispatcher, lifecycle, counted)
 
 
 def _found_size(directory: Path, medium: Medium) -> int | None:
@@ -125,26 +123,27 @@ def _make_pool(config: StoreConfig) -> TransientStorePool | None:
 
 
 def _make_log(
-    config: StoreConfig, segments: SegmentQueue, lane: Lane, offsets: QueueOffsets, now_ms: Milliseconds
-) -> CommitLog:
-    encoder = Encoder(
-        Message,
-        store_host=config.store_host,
-        max_message_size=config.max_message_size,
-        append_crc=config.enabled_append_prop_crc,
-        auto_version=config.auto_message_version_on_topic_len,
+    config: StoreConfig,
+    paths: StorePaths,
+    medium: Medium,
+    segments: SegmentQueue,
+    lane: Lane,
+    offsets: QueueOffsets,
+    now_ms: Milliseconds,
+) -> Log:
+    if paths.ledger is None:
+        return CommitLog(config, segments, lane, offsets, now_ms)
+    files = LedgerFiles(
+        paths.ledger,
+        medium,
+        data_file_bytes=segments.segment_size,
+        index_file_bytes=_found_size(paths.ledger / "index", medium) or config.ledger_index_file_size,
+        data=segments,
+        data_directories=paths.commit_logs,
+        is_intact=body_check(config),
+        cut_directory=paths.cut,
     )
-    kind = LedgerCommitLog if config.enable_dledger_commit_log else CommitLog
-    return kind(
-        segments,
-        encoder,
-        lane,
-        offsets,
-        now_ms=now_ms,
-        lock=make_put_lock(config.put_lock),
-        store_host=config.store_host,
-        max_message_size=config.max_message_size,
-    )
+    return LedgerCommitLog(files, paths, medium, config, lane, offsets, now_ms)
 
 
 def _make_queues(

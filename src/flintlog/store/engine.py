@@ -18,12 +18,12 @@ from pathlib import Path
 from flintlog.disk.media.medium import LockFile, Medium
 from flintlog.errors import DamagedStore, DiskFull, StoreClosed
 from flintlog.kernel import ClosedFor
-from flintlog.store.components import Parts, make_parts
+from flintlog.store.components import Parts, make_flushing, make_parts
 from flintlog.store.dispatch.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.dispatch.dispatcher import BitmapHook, Dispatcher
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
 from flintlog.store.dispatch.external.handshake import DispatchSide
-from flintlog.store.flush.flush_stages import Flushing
+from flintlog.store.flush.flushing import Flushing
 from flintlog.store.flush.put_timing import PutWaits
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
@@ -70,13 +70,11 @@ class Engine:
         )
         self.use_bitmap_hook(None)
         waits = PutWaits(self.figures.counters, self.figures.broker)
-        self.flushing = Flushing(config, parts, self.dispatcher, self.lifecycle, waits)
+        self.flushing = make_flushing(config, parts, self.dispatcher, self.lifecycle, waits)
         self.is_replica = config.broker_role == "SLAVE"
         self.medium = medium
         self.now_ms = now_ms
         self.batch_notes = BatchNotes(parts.paths.batches, medium)
-        self.batch_range: tuple[int, float] | None = None
-        """Where the last closed batch begins and ends; it has no end while it is appended."""
         self.on_tick: Callable[[], None] = lambda: None
         """What whoever writes closed batches does once a second."""
         self._marker = StopMarker(parts.paths.stop_marker, medium)
@@ -93,7 +91,7 @@ class Engine:
             parts.queues,
             parts.index,
             parts.lane,
-            readable_end=self.readable_end,
+            readable_end=parts.commit_log.visible_end,
             damage=parts.damage,
             delay_levels_ms=config.delay_levels_ms,
             extension=config.enable_consume_queue_ext,
@@ -224,7 +222,7 @@ class Engine:
             if self.lifecycle.flags & Flag.NOT_WRITEABLE == 0:
                 # What nobody waits for may have come while the last flush ran; under sync flush only flushed records
                 # are dispatched, and a clean stop promises that all are.
-                self.parts.segments.flush_all()
+                self.log.sync()
             return self.dispatcher.finish()
         finally:
             self.flushing.stop_queue_flush()
@@ -283,19 +281,6 @@ class Engine:
             hook = self.settings.subscriptions.bitmap_of
         self.dispatcher.bitmap_hook = hook
 
-    def readable_end(self) -> int:
-        """How far dispatch may go: what is flushed under sync flush, what can be read under async flush.
-
-        Never into the middle of a closed batch: an opening may still cut it.
-        """
-        segments = self.parts.segments
-        is_synced = self.config.flush == "sync" and not self.config.read_uncommitted and self.parts.ledger is None
-        end = segments.flushed_where if is_synced else segments.max_offset
-        if self.batch_range is None:
-            return end
-        batch_start, batch_end = self.batch_range
-        return batch_start if batch_start < end < batch_end else end
-
     def tick(self) -> None:
         """Once a second: totals are kept for the rates, and what stalled for want of space is tried again."""
         self.figures.tick()
@@ -330,14 +315,12 @@ def _flush_everything(parts: Parts, flushing: Flushing) -> None:
     """Make everything durable, and let the checkpoint say so."""
     if flushing.queue_flush is None:
         return
-    parts.segments.flush_all()
+    parts.commit_log.settle()
     flushing.note_flushed()
     if parts.index is not None:
         parts.index.flush()
         parts.checkpoint.set(index_msg_timestamp=parts.index.last_header.end_timestamp)
     flushing.queue_flush.flush_all()
-    if parts.ledger is not None:
-        parts.ledger.settle()
 
 
 def _write_off(parts: Parts, side: DispatchSide, marker: StopMarker) -> None:
@@ -371,9 +354,7 @@ def _give_everything_back(
         last_to_first.callback(parts.checkpoint.close)
         if parts.pool is not None:
             last_to_first.callback(parts.pool.shut_down)
-        last_to_first.callback(parts.segments.shut_down)
-        if parts.ledger is not None:
-            last_to_first.callback(parts.ledger.release)
+        last_to_first.callback(parts.commit_log.release)
         if parts.index is not None:
             last_to_first.callback(parts.index.shut_down)
         last_to_first.callback(parts.queues.shut_down)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.places import local_path
-from flintlog.errors import DamagedStore
+from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.format.names import is_number, is_segment_name
 
 if TYPE_CHECKING:
@@ -198,6 +198,23 @@ def with_found_ledger(paths: StorePaths, medium: Medium) -> StorePaths:
     """The paths, with those of a ledger that lies in the directory, though nobody named it."""
     member = find_member(paths.root, medium) if paths.ledger is None else None
     return paths if member is None else paths.with_ledger(member)
+
+
+def with_found_member(root: Path, config: StoreConfig, medium: Medium, *, read_only: bool) -> StoreConfig:
+    """The configuration, as one of a ledger's member if the directory holds one.
+
+    A reader need not know that the log is a ledger. A writer that does not know is refused: it would begin another log.
+    """
+    member = None if config.enable_dledger_commit_log else find_member(root, medium)
+    if member is None:
+        return config
+    if not read_only:
+        raise InvalidConfig(
+            "the log of this store is a ledger",
+            path=root,
+            advice=f"set enable_dledger_commit_log and dledger_self_id={member!r}, or open it read-only",
+        )
+    return config.with_changes(enable_dledger_commit_log=True, dledger_self_id=member)
 
 
 def find_member(root: Path, medium: Medium) -> str | None:

@@ -35,7 +35,7 @@ from flintlog.store.member.ledger_member import LedgerMember
 from flintlog.store.member.replication_port import ReplicationPort
 from flintlog.store.model.message import Message, Receipt
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.paths import StorePaths, find_member, refuse_files_for_folders
+from flintlog.store.paths import StorePaths, refuse_files_for_folders, with_found_member
 from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.put.service_runs import ServiceRuns
 from flintlog.store.put.writable import Writable
@@ -95,7 +95,7 @@ def open_store(
     refuse_files_for_folders(StorePaths.of(Path(path), config), disk)
     if medium is None:
         path = Path(path).absolute()  # the process may go elsewhere, its store stays
-    config = _with_ledger(Path(path), config, disk, read_only=read_only)
+    config = with_found_member(Path(path), config, disk, read_only=read_only)
     noted = {} if is_given else load_options(StorePaths.of(Path(path), config), disk)
     if DELAY_LEVELS in noted:  # whoever names no configuration has no other levels in mind
         config = config.with_changes(message_delay_level=noted[DELAY_LEVELS])
@@ -132,20 +132,6 @@ def _is_name_of_file(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _with_ledger(root: Path, config: StoreConfig, medium: Medium, *, read_only: bool) -> StoreConfig:
-    """Whoever only reads need not know that the log is a ledger; who writes must not begin another log beside it."""
-    member = None if config.enable_dledger_commit_log else find_member(root, medium)
-    if member is None:
-        return config
-    if not read_only:
-        raise InvalidConfig(
-            "the log of this store is a ledger",
-            path=root,
-            advice=f"set enable_dledger_commit_log and dledger_self_id={member!r}, or open it read-only",
-        )
-    return config.with_changes(enable_dledger_commit_log=True, dledger_self_id=member)
 
 
 def _make_medium(config: StoreConfig) -> Medium:
@@ -207,7 +193,7 @@ class Store(Writable):
             return
         if self.config.retention == "on":
             self._start_retention()
-        if not self._engine.is_replica and self._engine.parts.ledger is None:
+        if self._engine.log.is_serving and not self._engine.is_replica:
             self._services.start()
         if not self._engine.figures.samples_itself:
             self._background.add("stats", self._engine.figures.sample)
@@ -220,14 +206,8 @@ class Store(Writable):
         retention.save_offsets = self._folder.offsets.save
         if engine.flushing.queue_flush is not None:
             retention.covers = engine.flushing.queue_flush.cover
-        if engine.parts.ledger is not None:
-            retention.bound = self.replication.needed_from
-            retention.release = self._let_go
         self._background.add(RETENTION_JOB, retention.run_due)
         self._cleaning.retention = retention
-
-    def _let_go(self, end: int) -> bool:
-        return self.replication.ledger.let_go(end)
 
     def service(self, name: str) -> Service:
         """A running service, by its name in the configuration."""

@@ -15,13 +15,13 @@ from tests.replication.ledger_group import config_of, until
 
 from flintlog import InvalidConfig, Message, Store, StoreConfig, open_store
 from flintlog.errors import NotLeading, PeerFailed
+from flintlog.format.topics import STATE_TOPIC
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.server import RemotingServer
 from flintlog.replication.ha.metadata import PARTS, MetadataFollower, handlers_of
 from flintlog.replication.ledger.node.polling import LeaderPoll
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.replication.loop_thread import LoopThread
-from flintlog.store.settings.shared_state import STATE_TOPIC
 from flintlog.testing.free_ports import ledger_addresses
 
 SMALL = StoreConfig(mapped_file_size_commit_log=64 * 1024, max_hash_slot_num=100, max_index_num=400)

@@ -15,11 +15,11 @@ from flintlog import InvalidConfig, Message, open_store
 from flintlog.cli import main
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.errors import NotLeading, PutFailed, ServiceNotEnabled
+from flintlog.format.topics import STATE_TOPIC
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.store.member.state_log import WHOLE_EVERY
 from flintlog.store.model.message import PutStatus
-from flintlog.store.settings.shared_state import STATE_TOPIC
 from flintlog.testing import FakeClock
 
 THREE = ("n0", "n1", "n2")

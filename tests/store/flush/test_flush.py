@@ -181,11 +181,9 @@ def test_what_nobody_waited_for_is_found_by_key_after_a_clean_stop(disk: Hanging
     store.put(Message("orders", b"last", keys=["o-2"], properties=NOT_WAITING)).check()
     stopping = threading.Thread(target=store.shutdown)
     stopping.start()
-    wait_until(
-        lambda: (
-            store._engine.flushing.group_commit is not None and store._engine.flushing.group_commit._stopped.is_set()
-        )
-    )
+    commit = store._engine.flushing.waiting
+    assert isinstance(commit, GroupCommit)
+    wait_until(commit._stopped.is_set)
     disk.let_go()
     stopping.join()
     with _open(disk, SMALL) as again:
@@ -281,8 +279,9 @@ def test_a_loop_rings_when_all_that_were_ready_have_put(disk: HangingDisk, monke
 
     with _open(disk, SMALL) as store:
         _put_first(store, disk)
-        commit = store._engine.flushing.group_commit
-        wait_until(lambda: commit is not None and commit._sleeping)
+        commit = store._engine.flushing.waiting
+        assert isinstance(commit, GroupCommit)
+        wait_until(lambda: commit._sleeping)
         before = disk.log_syncs
         monkeypatch.setattr(GroupCommit, "_ring", watched)
         assert all(asyncio.run(together(store)))

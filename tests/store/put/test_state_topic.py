@@ -11,8 +11,8 @@ import pytest
 from tests.store.scripted_group import CONFIG, ScriptedGroup
 
 from flintlog import InvalidTopic, Message, Store, encoded_batch, open_store
+from flintlog.format.topics import STATE_TOPIC
 from flintlog.store.runtime.service import Rewritten
-from flintlog.store.settings.shared_state import STATE_TOPIC
 
 
 class Unequal(str):

@@ -17,6 +17,7 @@ from flintlog import Message, PutStatus, Receipt, encoded_batch, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.disk.media.local_file import LocalFile
 from flintlog.errors import DiskError, FlintlogError, StoreInUse
+from flintlog.store.flush.group_commit import GroupCommit
 from flintlog.store.runtime.lifecycle import State
 from flintlog.store.runtime.service import Rewritten
 
@@ -42,7 +43,9 @@ def test_a_futures_callback_cannot_shut_its_store_down(tmp_path: Path) -> None:
                 told.append(error)
             done.set()
 
-        with store._engine.flushing.group_commit._gate:  # type: ignore[union-attr]  # nothing is finished before it calls
+        commit = store._engine.flushing.waiting
+        assert isinstance(commit, GroupCommit)
+        with commit._gate:  # nothing is finished before it calls
             store.put_async(Message("orders", b"x")).add_done_callback(stop)
         assert done.wait(10)
         assert store.put(Message("orders", b"y")).status is PutStatus.PUT_OK

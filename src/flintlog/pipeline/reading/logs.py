@@ -26,6 +26,7 @@ from flintlog.disk.places import absolute, is_uri
 from flintlog.errors import DamagedStore
 from flintlog.format.names import ABORT, COMMIT_LOG, LOCK
 from flintlog.maintenance.inspect.delay_levels import DelayLevels, load_levels
+from flintlog.store.ledger import committed_end as committed
 from flintlog.store.paths import LEDGER_PREFIX, StorePaths
 from flintlog.store.recovery import published_end as published
 from flintlog.store.recovery.published_end import WrittenLog
@@ -183,7 +184,8 @@ def committed_end(log: Log) -> int | None:
     if log.ledger is None:
         return None
     source, path = open_source(log.uri)
-    return published.committed_end(source, _written(log, path))
+    written = _written(log, path)
+    return committed.committed_end(source, written.ledger, written.files)
 
 
 def levels_of(log: Log) -> DelayLevels:

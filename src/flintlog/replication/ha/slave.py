@@ -15,7 +15,7 @@ from typing import Final
 from flintlog.errors import FlintlogError
 from flintlog.replication.ha.follower import Follower, FollowOptions, Suspicions, Tick
 from flintlog.replication.ha.master_connection import MasterConnection, now_ms
-from flintlog.store.log.commit_log import RECORD_SLACK_BYTES
+from flintlog.store.log.log import RECORD_SLACK_BYTES
 from flintlog.store.log.record_crc import crc_to_check
 from flintlog.store.store import Store
 

@@ -35,8 +35,8 @@ from flintlog.store.dispatch.arrival_wait import ArrivalWait
 from flintlog.store.dispatch.dispatch_thread import DispatchThread
 from flintlog.store.dispatch.gap_filling import GapFiller
 from flintlog.store.index.index_service import IndexService
-from flintlog.store.log.commit_log import CommitLog
 from flintlog.store.log.damage import DamageMap
+from flintlog.store.log.log import Log
 from flintlog.store.model.stored_message import Arrival
 from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.queues.covered_queues import QueueClaim
@@ -69,7 +69,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        commit_log: CommitLog,
+        commit_log: Log,
         queues: QueueTable,
         index: IndexService | None,
         lane: Lane,

@@ -1,83 +1,58 @@
-"""The threads that make a running store durable, and the order in which they start and stop.
+"""The threads that make a store's own log durable, and the order in which they start and stop.
 
     pool buffers ──Commit──▶ log files ──GroupCommit or AsyncFlush──▶ disk ──Confirmation──▶ enough replicas
                                                                        └──QueueFlush: queues, checkpoint
 
-Which of them run follows from the configuration; a store that is only read has none. Each thread is owned by its
-class, and this class owns them all.
+Which of them run follows from the configuration. Each thread is owned by its class, and this class owns them all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from flintlog.disk.segments.page_toucher import PageToucher
-from flintlog.errors import SyncFailed
 from flintlog.kernel import ClosedFor
-from flintlog.store.components import Parts
 from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.flush.flushing import Flushing
 from flintlog.store.flush.group_commit import GroupCommit
-from flintlog.store.flush.ledger_wait import LedgerWaiting
 from flintlog.store.flush.periodic_flush import AsyncFlush, Commit
 from flintlog.store.flush.put_wait import PutWait
-from flintlog.store.flush.queue_flush import QueueFlush
 from flintlog.store.flush.replica_wait import Confirmation
 from flintlog.store.flush.waiters import PutCounts
-from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.runtime.lifecycle import Flag, Lifecycle
+from flintlog.store.runtime.lifecycle import Lifecycle
+
+if TYPE_CHECKING:
+    from flintlog.store.components import Parts
 
 
-class Flushing:
-    """Starts, feeds and stops the threads between a put and its durability."""
+class FlushStages(Flushing):
+    """The threads of a store that syncs its own log."""
 
     def __init__(
-        self,
-        config: StoreConfig,
-        parts: Parts,
-        dispatcher: Dispatcher,
-        lifecycle: Lifecycle,
-        counted: PutCounts,
+        self, config: StoreConfig, parts: Parts, dispatcher: Dispatcher, lifecycle: Lifecycle, counted: PutCounts
     ) -> None:
-        self.is_sync = config.flush == "sync"
+        super().__init__(config, parts, dispatcher, lifecycle)
         self.commit: Commit | None = None
         self.group_commit: GroupCommit | None = None
-        self.confirmation: Confirmation | None = None
-        self.queue_flush: QueueFlush | None = None
-        self._config = config
-        self._parts = parts
-        self._dispatcher = dispatcher
-        self._lifecycle = lifecycle
         self._counted = counted
         self._async_flush: AsyncFlush | None = None
         self._toucher: PageToucher | None = None
-        log = parts.commit_log
-        self._ledger: LedgerWaiting | None = None
-        if isinstance(log, LedgerCommitLog):
-            self._ledger = LedgerWaiting(log, dispatcher.keep_up, counted)
 
     @property
     def waiting(self) -> PutWait | None:
-        """Where a put waits; nowhere when it is done once it is appended."""
-        if self._ledger is not None:
-            return self._ledger
         return self.group_commit if self.group_commit is not None else self.confirmation
 
     @property
     def is_in_own_thread(self) -> bool:
-        """Whether the caller runs in a thread that `stop` waits for: as the callback of a future does."""
-        stages = (self.group_commit, self.confirmation, self._ledger)
+        stages = (self.group_commit, self.confirmation)
         return any(stage is not None and stage.is_in_own_thread for stage in stages)
 
     def start(self, on_tick: Callable[[], None]) -> None:
-        """Start what the configuration asks for; `on_tick` is called by the queue flush, about once a second."""
+        """Start what the configuration asks for."""
         config = self._config
-        if self._ledger is not None:
-            self._ledger.start()
-            self.queue_flush = self._make_queue_flush(on_tick)
-            self.queue_flush.start()
-            return
         if self._parts.pool is not None:
             self.commit = self._make_commit()
         if self.is_sync or self.commit is not None or config.wake_flush_when_put_message:
@@ -93,8 +68,7 @@ class Flushing:
             self._async_flush.start()
         if self.commit is not None:
             self.commit.start()
-        self.queue_flush = self._make_queue_flush(on_tick)
-        self.queue_flush.start()
+        super().start(on_tick)
         if config.warm_ahead_bytes:
             self._toucher = PageToucher(
                 lambda: self._parts.segments.last, ahead_bytes=config.warm_ahead_bytes, for_syncs=self.is_sync
@@ -139,41 +113,16 @@ class Flushing:
             on_failure=self._on_sync_failure,
         )
 
-    def _make_queue_flush(self, on_tick: Callable[[], None]) -> QueueFlush:
-        return QueueFlush(
-            self._parts.segments,
-            self._parts.queues,
-            self._parts.checkpoint,
-            self._dispatcher,
-            interval_ms=self._config.flush_interval_consume_queue,
-            least_pages=self._config.flush_consume_queue_least_pages,
-            thorough_interval_ms=self._config.flush_consume_queue_thorough_interval,
-            on_tick=on_tick,
-        )
-
     def stop(self) -> None:
-        """Stop the way from a put to the disk; the queue flush goes on, for what is still to be dispatched."""
-        threads = (
-            self._toucher,
-            self.commit,
-            self.group_commit,
-            self.confirmation,
-            self._async_flush,
-            self._ledger,
-        )
+        threads = (self._toucher, self.commit, self.group_commit, self.confirmation, self._async_flush)
         with ExitStack() as ending:  # the last is called first, and all are, whatever one of them raises
             for thread in reversed(threads):
                 if thread is not None:
                     ending.callback(thread.stop)
 
-    def stop_queue_flush(self) -> None:
-        if self.queue_flush is not None:
-            self.queue_flush.stop()
-
-    # ------------------------------------------------------------------ behind a put
+    # ------------------------------------------------------------------ after a put
 
     def after_append(self) -> None:
-        """Something was appended, and nobody waits for it."""
         if self.commit is not None and self._config.wake_commit_when_put_message:
             self.commit.nudge()
         if self._config.wake_flush_when_put_message and self._async_flush is not None:
@@ -186,18 +135,11 @@ class Flushing:
             self.after_append()
 
     def flush(self) -> None:
-        """Make everything put so far durable, in the caller's thread."""
         if self.commit is not None:
             self.commit.commit_now()
-        try:
-            self._sync_log()
-        except SyncFailed as failure:
-            self._on_sync_failure(failure)
-            raise
-        self._after_flush()
+        super().flush()
 
     def beside_no_commit(self, work: Callable[[], None]) -> None:
-        """Do this while no bytes are moved from write buffers to their files."""
         if self.commit is None:
             work()
             return
@@ -205,28 +147,10 @@ class Flushing:
             work()
 
     def make_readable(self) -> None:
-        """Bring everything put so far to where dispatch may read it."""
         if self.commit is not None:
             self.commit.commit_now()
-        if self.is_sync and self._ledger is None:
+        if self.is_sync:
             self._parts.segments.flush_all()
-
-    def _sync_log(self) -> None:
-        """A ledger's files are synced by themselves: a truncation must know of it."""
-        if self._parts.ledger is not None:
-            self._parts.ledger.sync()
-        else:
-            self._parts.segments.flush_all()
-
-    def note_flushed(self) -> None:
-        """The log is durable: let the checkpoint say up to when."""
-        timestamp = self._parts.segments.store_timestamp
-        if timestamp > 0:
-            self._parts.checkpoint.set(physic_msg_timestamp=timestamp)
-
-    def _after_flush(self) -> None:
-        self._dispatcher.advance()
-        self.note_flushed()
 
     def _after_commit(self) -> None:
         if self.group_commit is not None:
@@ -234,10 +158,6 @@ class Flushing:
         if self._async_flush is not None:
             self._async_flush.nudge()
         self._dispatcher.advance()
-
-    def _on_sync_failure(self, failure: SyncFailed) -> None:
-        """After a failed sync nothing is known about the dirty pages: stop writing, go on serving."""
-        self._lifecycle.set(Flag.NOT_WRITEABLE)
 
 
 def _nothing() -> None:

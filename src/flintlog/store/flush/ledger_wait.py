@@ -16,14 +16,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from flintlog.disk.bell import Bell
+from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.flush.flushing import Flushing
 from flintlog.store.flush.periodic_flush import join
 from flintlog.store.flush.put_wait import PutWait
 from flintlog.store.flush.waiters import Outcome, PutCounts, Waiting, WaitingFuture
 from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog, Pending, ProposalAnswer, outcome_of
 from flintlog.store.model.message import Message, PutStatus
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.runtime.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     import asyncio
+
+    from flintlog.store.components import Parts
 
 log = logging.getLogger(__name__)
 
@@ -113,3 +119,43 @@ class LedgerWaiting(PutWait):
         else:
             self._counted.failed(len(pending.sizes))
         return outcome
+
+
+class LedgerFlushing(Flushing):
+    """The threads of a store whose log is its group's: the node appends and syncs, and puts wait for the group."""
+
+    def __init__(
+        self,
+        ledger: LedgerCommitLog,
+        config: StoreConfig,
+        parts: Parts,
+        dispatcher: Dispatcher,
+        lifecycle: Lifecycle,
+        counted: PutCounts,
+    ) -> None:
+        super().__init__(config, parts, dispatcher, lifecycle)
+        self._wait = LedgerWaiting(ledger, dispatcher.keep_up, counted)
+
+    @property
+    def waiting(self) -> PutWait:
+        return self._wait
+
+    @property
+    def is_in_own_thread(self) -> bool:
+        return self._wait.is_in_own_thread
+
+    def start(self, on_tick: Callable[[], None]) -> None:
+        self._wait.start()
+        super().start(on_tick)
+
+    def stop(self) -> None:
+        self._wait.stop()
+
+    def after_append(self) -> None:
+        self._dispatcher.keep_up()
+
+    def make_readable(self) -> None:
+        """What the group has committed can be read."""
+
+    def beside_no_commit(self, work: Callable[[], None]) -> None:
+        work()

@@ -19,23 +19,31 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Protocol, cast
 
+from flintlog.checks.finding import Finding
 from flintlog.disk.bell import Bell
+from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.scratch import scratch_room
-from flintlog.disk.segments.segment_queue import SegmentQueue
-from flintlog.errors import InvalidMessage, StoreClosed
-from flintlog.format.client_batch import count_client_messages
+from flintlog.errors import InvalidConfig, InvalidMessage, PutFailed, StoreClosed
+from flintlog.format.config_json import BATCH_TYPE, QUEUE_TYPE
 from flintlog.format.ledger_entry import ENTRY_END_RESERVE, ENTRY_HEAD_SIZE, MAX_ENTRY_SIZE
 from flintlog.format.properties import encode_properties
-from flintlog.kernel import Encoder, Lane, Moves, Tail
-from flintlog.store.log.commit_log import RECORD_SLACK_BYTES, AppendMany, CommitLog
-from flintlog.store.log.put_lock import PutLock
+from flintlog.format.topics import STATE_TOPIC
+from flintlog.kernel import ClosedFor, Lane, Moves, Tail
+from flintlog.store.ledger.ledger_files import LedgerFiles
+from flintlog.store.ledger.prepare import prepare_ledger
+from flintlog.store.log.log import AppendMany, BatchMark, Log, too_large
 from flintlog.store.log.queue_offsets import QueueOffsets, apply_moves
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
+from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.paths import StorePaths
 from flintlog.store.runtime.clock import Milliseconds
 
 _OK: Final = PutStatus.PUT_OK
+_IN_DOUBT: Final = frozenset({PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, PutStatus.UNKNOWN_ERROR})
+"""What a group answers when a message may be in its log or not."""
 _TICKET_BASE: Final = -2
 _LOOK_AGAIN_S: Final = 1.0
 MAX_OUTSTANDING: Final = 8_000
@@ -138,33 +146,34 @@ class LedgerReceipts(Receipts):
         return self._sizes[place]
 
 
-class LedgerCommitLog(CommitLog):
+class LedgerCommitLog(Log):
     """Proposes what is put; any thread may put. See the module for its invariants."""
+
+    own_topics = frozenset({STATE_TOPIC})
+    batch_refusal = "a closed batch needs a log of its own, and this one is its group's"
 
     def __init__(
         self,
-        segments: SegmentQueue,
-        encoder: Encoder,
+        files: LedgerFiles,
+        paths: StorePaths,
+        medium: Medium,
+        config: StoreConfig,
         lane: Lane,
         offsets: QueueOffsets,
-        *,
         now_ms: Milliseconds,
-        lock: PutLock,
-        store_host: str,
-        max_message_size: int,
     ) -> None:
-        super().__init__(
-            segments,
-            encoder,
-            lane,
-            offsets,
-            now_ms=now_ms,
-            lock=lock,
-            store_host=store_host,
-            max_message_size=max_message_size,
-        )
+        super().__init__(config, files.data, lane, offsets, now_ms)
+        self.files = files
         self.on_refused: Callable[[], None] = lambda: None
         """Called, from any thread, when a proposal left a gap in the queue offsets."""
+        self.on_let_go: Callable[[int], bool] = lambda end: False
+        """Gives up the files that end here or before; the node sets it, because it reads them too."""
+        self.keep_from: Callable[[], int] = lambda: 0
+        """From where on the group needs the log; the member sets it."""
+        self.put_lane.close(ClosedFor.LEDGER)
+        self._paths = paths
+        self._medium = medium
+        self._config = config
         self._proposer: Proposer | None = None
         self._tickets = itertools.count()
         self._pending: dict[int, Pending] = {}
@@ -172,9 +181,41 @@ class LedgerCommitLog(CommitLog):
         self._outstanding_bytes = 0
         self._gate = threading.Lock()
         self._scratch = Tail(bytearray(self._scratch_size), 0)
-        self._max_body = min(segments.segment_size - ENTRY_END_RESERVE, MAX_ENTRY_SIZE) - ENTRY_HEAD_SIZE
+        self._max_body = min(self.segments.segment_size - ENTRY_END_RESERVE, MAX_ENTRY_SIZE) - ENTRY_HEAD_SIZE
 
-    # ------------------------------------------------------------------ life
+    # ------------------------------------------------------------------ opening
+
+    def load(self, *, read_only: bool) -> Sequence[Finding]:
+        """The log ends where the group has committed it, whatever follows."""
+        if not read_only:
+            prepare_ledger(self.segments, self._paths, self._config)
+        self.files.load()
+        self.segments.readable_limit = self.files.position_behind(self.files.committed)
+        return () if self.files.torn is None else (self.files.torn,)
+
+    def note_writer(self, process: bytes) -> None:
+        self._medium.make_directories(self._paths.own)
+        self._medium.write(self._paths.writer, process)
+
+    def was_others(self, *, clean: bool, stopped_at: int | None) -> bool:
+        """RocketMQ, opening a member after a crash, dispatches what was not committed too.
+
+        It leaves that in the queues when its leader cuts it off: what is committed in that place is then in no queue.
+        """
+        if clean:
+            return stopped_at != self.segments.readable_limit
+        writer = self._paths.writer
+        noted = self._medium.read(writer) if self._medium.exists(writer) else None
+        return self._medium.read(self._paths.abort) != noted
+
+    def refuse_lost(self, directory: Path) -> None:
+        """The group sends it again."""
+
+    def end_at(self, end: int, keep_aside: Callable[[int], list[Path]] | None) -> list[Path]:
+        """Only the group cuts what follows."""
+        return []
+
+    # ------------------------------------------------------------------ running
 
     def start(self) -> None:
         """Nothing is put before `serve`."""
@@ -186,11 +227,11 @@ class LedgerCommitLog(CommitLog):
             self._proposer = proposer
 
     def pause(self) -> None:
-        """Take no more puts, until `serve`. One that is being made goes to a proposer that does not lead any more."""
+        """Refuse puts until `serve`. One that is being made goes to a proposer that no longer leads."""
         self._proposer = None
 
     def doubt(self) -> None:
-        """Nobody knows what became of a put that must not be made twice: take no more until the log is settled."""
+        """It is unknown what became of a put that must not be made twice: refuse puts until the log is settled."""
         self._proposer = None
         self.on_refused()
 
@@ -204,16 +245,65 @@ class LedgerCommitLog(CommitLog):
         return len(self._outstanding)
 
     def close(self) -> None:
-        """Take no more: a put that comes too late is refused."""
         with self.lock():
             self.pause()
 
+    def close_held(self) -> None:
+        self.pause()
+
+    def sync(self) -> None:
+        """A truncation must know of every sync, so the ledger's files make it."""
+        self.files.sync()
+
+    def settle(self) -> None:
+        self.files.settle()
+
+    def release(self) -> None:
+        try:
+            self.files.release()
+        finally:
+            self.segments.shut_down()
+
+    def let_go(self, end: int) -> bool:
+        return self.on_let_go(end)
+
+    def needed_from(self) -> int | None:
+        return self.keep_from()
+
     @property
     def end_offset(self) -> int:
-        """The committed end: where the next record goes is the leader's to say."""
+        """The committed end: the leader decides where the next record goes."""
         return self.max_offset
 
+    def visible_end(self) -> int:
+        """What the group has committed."""
+        return self.segments.max_offset
+
+    # ------------------------------------------------------------------ what it does not take
+
+    def check_topic_deletion(self) -> None:
+        raise InvalidConfig(
+            "a ledger's topics are not deleted: its members would not do it at the same place of the log",
+            advice="its messages are deleted with the oldest files",
+        )
+
+    def check_queue_type(self, queue_type: str | None) -> None:
+        if queue_type == BATCH_TYPE:
+            raise InvalidConfig("a ledger's topics have simple queues", advice=f"leave {QUEUE_TYPE} out")
+
+    def append_raw(self, offset: int, data: bytes) -> None:
+        """A ledger's log grows by its group alone."""
+        raise StoreClosed("the log of a ledger takes no bytes from outside")
+
+    def mark_held(self) -> BatchMark:
+        raise InvalidConfig(self.batch_refusal)
+
     # ------------------------------------------------------------------ putting
+
+    def check_answered(self, receipt: Receipt) -> None:
+        if receipt.status in _IN_DOUBT:
+            self.doubt()
+            raise PutFailed(f"the group has not said what became of a put: {receipt.status}", receipt=receipt)
 
     def _append_one(self, message: Message, queue_offset: int, capacity: int | None, moves: Moves) -> Receipt:
         proposer = self._proposer
@@ -224,7 +314,7 @@ class LedgerCommitLog(CommitLog):
         self._scratch.position = 0
         size = self._append(self._scratch, message, queue_offset, now, text)
         if not size:
-            raise InvalidMessage("the message does not fit into a segment", advice="raise mappedFileSizeCommitLog")
+            raise too_large()
         with memoryview(cast(bytearray, self._scratch.buffer)) as view:
             body = bytes(view[:size])
         self._check_sizes([size])
@@ -232,33 +322,8 @@ class LedgerCommitLog(CommitLog):
         ticket = self._propose(proposer, [body], Pending(Future(), [size], queue_offset, now, host), moves)
         return Receipt(_OK, ticket, queue_offset, size, now, host)
 
-    def put_batch(self, messages: Sequence[Message]) -> Receipts:
-        """Propose messages of one queue together: one entry each, answered as one."""
-        most_bytes = sum(len(message.body) for message in messages) + len(messages) * RECORD_SLACK_BYTES
-        return self._propose_many(
-            messages[0],
-            lambda tail, offset, now, _: self._encoder.append_batch(tail, messages, offset, now),
-            most_bytes,
-            len(messages),
-        )
-
-    def put_encoded(self, batch: Message) -> Receipts:
-        """The same for messages that a client encoded as the body of one."""
-        count = count_client_messages(batch.body)
-        return self._propose_many(
-            batch,
-            lambda tail, offset, now, _: self._encoder.append_encoded(tail, batch, offset, now),
-            len(batch.body) + count * RECORD_SLACK_BYTES,
-            count,
-        )
-
-    def _propose_many(
-        self,
-        first: Message,
-        append: AppendMany,
-        most_bytes: int,
-        count: int,
-    ) -> Receipts:
+    def _append_many(self, first: Message, append: AppendMany, most_bytes: int, count: int) -> Receipts:
+        """One entry each, proposed together and answered as one."""
         with self.lock():
             proposer = self._proposer
             if proposer is None:
@@ -328,10 +393,6 @@ class LedgerCommitLog(CommitLog):
     def take_pending(self, receipt: Receipt | Receipts) -> Pending:
         """The put that a receipt stands for; once."""
         return self._pending.pop(receipt.physical_offset if isinstance(receipt, Receipt) else receipt.first_offset)
-
-    def append_raw(self, offset: int, data: bytes) -> None:
-        """A ledger's log grows by its group alone."""
-        raise StoreClosed("the log of a ledger takes no bytes from outside")
 
 
 def outcome_of(pending: Pending, receipt: Receipt | Receipts, answer: ProposalAnswer) -> Receipt | Receipts:

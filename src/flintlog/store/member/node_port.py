@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 from flintlog.disk.bell import Latch
 from flintlog.errors import FlintlogError
 from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog, Proposer
-from flintlog.store.ledger.ledger_files import LedgerFiles
 from flintlog.store.member.leadership import Leadership
 from flintlog.store.member.ledger_member import LedgerMember
 
@@ -34,8 +33,8 @@ POLL_S: Final = 0.02
 class NodePort:
     """One store's side of its node. `committed`, `lead` and `follow` return at once."""
 
-    def __init__(self, engine: Engine, files: LedgerFiles, commit_log: LedgerCommitLog, member: LedgerMember) -> None:
-        self.files = files
+    def __init__(self, engine: Engine, commit_log: LedgerCommitLog, member: LedgerMember) -> None:
+        self.files = files = commit_log.files
         files.is_read_from = True
         self._engine = engine
         self._log = commit_log
@@ -52,6 +51,8 @@ class NodePort:
         self._take_shared = member.take_shared
         self._leading = Leadership(member)
         self._log.on_refused = self._woken.set
+        self._log.on_let_go = self.let_go
+        self._log.keep_from = member.needed_from
         self._thread = threading.Thread(target=self._run, name="flintlog-ledger-apply", daemon=True)
         self._thread.start()
 

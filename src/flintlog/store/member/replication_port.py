@@ -61,19 +61,15 @@ class ReplicationPort:
     def ledger(self) -> NodePort:
         """The port of the group's node; `InvalidConfig` for a store whose log is no ledger."""
         if self._node_port is None:
-            files, commit_log = self._engine.parts.ledger, self._engine.log
-            if files is None or not isinstance(commit_log, LedgerCommitLog):
+            commit_log = self._engine.log
+            if not isinstance(commit_log, LedgerCommitLog):
                 raise InvalidConfig("the log of this store is no ledger", path=self._engine.path)
             self._member = self._make_member()
             self._member.load()
-            self._node_port = NodePort(self._engine, files, commit_log, self._member)
+            self._node_port = NodePort(self._engine, commit_log, self._member)
         return self._node_port
 
     @property
     def is_following(self) -> bool:
         """Whether this store is a member of a group that another member leads, or none."""
         return self._member is not None and not self._member.is_promoted
-
-    def needed_from(self) -> int:
-        """From where on a member's log must stay; everything, before its node has come."""
-        return 0 if self._member is None else self._member.needed_from()

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flintlog.errors import DamagedRecord, NotLeading, PutFailed
+from flintlog.format.topics import STATE_TOPIC
 from flintlog.store.model.message import Message, PutStatus, Receipt
 from flintlog.store.settings.shared_state import (
     STATE_QUEUE_ID,
-    STATE_TOPIC,
     Assembly,
     Change,
     Part,

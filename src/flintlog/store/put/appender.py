@@ -27,14 +27,13 @@ from flintlog.format.properties import INNER_MULTI_DISPATCH, INNER_NUM
 from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, is_compressed, takes_queue_offset
 from flintlog.kernel import ClosedFor
 from flintlog.store.engine import Engine
-from flintlog.store.log.commit_log import Placement
+from flintlog.store.log.log import Placement
 from flintlog.store.model.arguments import check_batch, check_encoded_batch, check_types, plain_text
 from flintlog.store.model.compression import Codec, compress
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.put.placement import InBatchQueue, MultiDispatched, Unqueued, inner_count
 from flintlog.store.queues.logical_queue import QueueType
 from flintlog.store.runtime.service import Rewritten, Service
-from flintlog.store.settings.shared_state import STATE_TOPIC
 
 _SPECIAL_FLAGS = TRANSACTION_MASK | INNER_BATCH
 _REFUSES_ALL = int(ClosedFor.NOT_WRITEABLE | ClosedFor.REFUSAL)
@@ -70,8 +69,7 @@ class Appender:
         self._lifecycle = engine.lifecycle
         self.services: Mapping[str, Service] = {}
         self._hooks: list[BeforePut] = []
-        self._is_ledger = engine.parts.ledger is not None
-        self._close_for(ClosedFor.LEDGER, self._is_ledger)
+        self._own_topics = engine.log.own_topics
         self._close_for(ClosedFor.MULTI_DISPATCH, config.enable_lmq and config.enable_multi_dispatch)
         self._least_in_sync = config.min_in_sync_replicas if config.broker_role == "SYNC_MASTER" else 1
         self.refuse(PutStatus.SERVICE_NOT_AVAILABLE if engine.is_replica else None)
@@ -206,10 +204,10 @@ class Appender:
         )
 
     def _named(self, message: Message) -> Message:
-        """The message under a plain name that is not the group's own; after each step that may have changed it."""
+        """The message under a plain name that is not the log's own; after each step that may have changed it."""
         message = plainly_named(message)
-        if self._is_ledger and message.topic == STATE_TOPIC:
-            raise InvalidTopic(f"{STATE_TOPIC} is the group's own", advice="its leader writes there")
+        if message.topic in self._own_topics:
+            raise InvalidTopic(f"{message.topic} is the group's own", advice="its leader writes there")
         return message
 
     def _rewritten(self, message: Message, rewrite: Rewrite | None) -> Prepared | Receipt:
@@ -232,8 +230,8 @@ class Appender:
             raise InvalidMessage("a message waits for a delay level or for a time, not for both")
         name = "schedule" if message.delay_level else "timer"
         service = self.services.get(name)
-        if service is None and self._is_ledger and name in self._engine.config.services:
-            return Receipt(PutStatus.SERVICE_NOT_AVAILABLE)  # it runs while this member leads
+        if service is None and name in self._engine.config.services:
+            return Receipt(PutStatus.SERVICE_NOT_AVAILABLE)  # it does not run yet, or not any more
         if service is None:
             raise ServiceNotEnabled(
                 f"a delayed message needs the service {name!r}", advice=f"open the store with services={{{name!r}}}"

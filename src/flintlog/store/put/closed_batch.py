@@ -5,7 +5,7 @@
 Whatever can be wrong with a message is found before the first one is appended. Other putters wait for the put lock
 while the batch is appended, so their records lie before it or after it. A kill before the marker is in the log costs
 the batch and nothing else; one after it costs nothing. Dispatch and replicas see a batch when all of it can be read
-(`Engine.readable_end`).
+(`Log.visible_end`).
 
 When appending fails or is interrupted, what was appended is cut off the log again before the put lock is given back:
 nobody was let past the beginning of the batch. If the cut fails too, the log takes no more messages, because they would
@@ -27,7 +27,7 @@ from typing import Final
 from flintlog.errors import InvalidConfig, InvalidMessage, PutFailed, StoreClosed
 from flintlog.store.engine import Engine
 from flintlog.store.log.batch_markers import ClosingMarker
-from flintlog.store.log.commit_log import LogMark
+from flintlog.store.log.log import BatchMark
 from flintlog.store.model.arguments import INT64_MAX, plain_text
 from flintlog.store.model.message import Message, PutStatus, Receipt
 from flintlog.store.put.appender import Appender, Prepared
@@ -71,8 +71,8 @@ class ClosedBatches:
 
     def put(self, messages: Iterable[Message], writer_id: str | None, batch_id: int) -> ClosedBatch | None:
         _check(writer_id, batch_id)
-        if self._engine.parts.ledger is not None:
-            raise InvalidConfig("a closed batch needs a log of its own, and this one is its group's")
+        if self._engine.log.batch_refusal is not None:
+            raise InvalidConfig(self._engine.log.batch_refusal)
         if not self._engine.lifecycle.is_writeable:
             raise StoreClosed("the store takes no messages now", path=self._engine.path)
         writer_id = None if writer_id is None else plain_text(writer_id)
@@ -131,7 +131,7 @@ class ClosedBatches:
         told: list[tuple[Service, Receipt]] = []
         try:
             with engine.log.lock():
-                if engine.log.is_closed:
+                if not engine.log.is_serving:
                     raise StoreClosed("the store takes no messages now", path=engine.path)
                 written = self._append_whole(prepared, self._opened(writer_id, batch_id), told)
             engine.flushing.after_append()
@@ -148,9 +148,8 @@ class ClosedBatches:
     def _is_note_left(self) -> bool:
         """Whether the note says that a batch is being appended which has its marker."""
         engine = self._engine
-        return (
-            engine.batch_notes.opened is not None and engine.batch_range is not None and engine.batch_range[1] < _OPEN
-        )
+        found = engine.log.batch_range
+        return engine.batch_notes.opened is not None and found is not None and found[1] < _OPEN
 
     def _settle(self) -> None:
         """Make everything durable, and then close the note of a batch that has its marker."""
@@ -172,22 +171,24 @@ class ClosedBatches:
         engine = self._engine
         mark = engine.log.mark_held()
         try:
-            engine.batch_range = (batch.start, _OPEN)
+            engine.log.batch_range = (batch.start, _OPEN)
             engine.batch_notes.open(batch)
-            count = self._append_all(prepared, batch, told)
+            count = self._append_all(prepared, batch, mark, told)
             end = engine.log.end_offset
-            engine.log.keep_held()
-            engine.batch_range = (batch.start, end)
+            mark.keep()
+            engine.log.batch_range = (batch.start, end)
         except BaseException:
             self._take_back(mark)
             raise
         return ClosedBatch(count, batch.start, end)
 
-    def _append_all(self, prepared: Iterable[Prepared], batch: OpenedBatch, told: list[tuple[Service, Receipt]]) -> int:
+    def _append_all(
+        self, prepared: Iterable[Prepared], batch: OpenedBatch, mark: BatchMark, told: list[tuple[Service, Receipt]]
+    ) -> int:
         count = crc = 0
         for each in prepared:
             receipt = self._append_one(each)
-            crc = zlib.crc32(self._engine.log.last_bytes(receipt.size), crc)
+            crc = zlib.crc32(mark.last_bytes(receipt.size), crc)
             count += 1
             if each.service is not None:
                 told.append((each.service, receipt))
@@ -200,7 +201,7 @@ class ClosedBatches:
         self._refuse(receipt)
         return receipt
 
-    def _take_back(self, mark: LogMark) -> None:
+    def _take_back(self, mark: BatchMark) -> None:
         """Cut off what was appended of a batch, and go on without it.
 
         If that fails, nobody may append after the place where the note says that a batch begins: the next opening cuts
@@ -208,9 +209,9 @@ class ClosedBatches:
         """
         engine = self._engine
         try:
-            engine.flushing.beside_no_commit(lambda: engine.log.cut_back_held(mark))
+            engine.flushing.beside_no_commit(mark.cut_back)
             engine.batch_notes.forget()
-            engine.batch_range = None
+            engine.log.batch_range = None
         except BaseException:
             engine.log.close_held()
             engine.lifecycle.set(Flag.NOT_WRITEABLE)

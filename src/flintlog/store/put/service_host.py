@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from flintlog.checks.finding import Finding
 from flintlog.disk.media.medium import Medium
-from flintlog.errors import PutFailed
 from flintlog.store.dispatch.arrival_wait import ArrivalWait
 from flintlog.store.engine import Engine
-from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
 from flintlog.store.model.arguments import named_topics
-from flintlog.store.model.message import Message, PutStatus, Receipt
+from flintlog.store.model.message import Message, Receipt
 from flintlog.store.put.appender import Appender, Rewrite
 from flintlog.store.queues.entries import CqUnit
 from flintlog.store.runtime.jobs import Background
@@ -26,9 +24,6 @@ from flintlog.store.settings.shared_state import Part, State
 
 if TYPE_CHECKING:
     from flintlog.store.store import Store
-
-_IN_DOUBT = frozenset({PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, PutStatus.UNKNOWN_ERROR})
-"""What a ledger's group answers when a message may be in its log or not."""
 
 
 class Finish(Protocol):
@@ -67,7 +62,7 @@ class ServiceHost:
         self._appender = appender
         self._finish = finish
         self._background = background
-        self._ledger = engine.log if isinstance(engine.log, LedgerCommitLog) else None
+        self._waits_always = engine.flushing.waiting is not None and engine.flushing.waiting.waits_always
 
     def nudge(self, name: str) -> None:
         """Call a service now: it has work that is due before the time it asked for."""
@@ -113,8 +108,8 @@ class ServiceHost:
         return receipt.check() if check else receipt
 
     def put_rebuilt_soon(self, rebuilt: Rewritten) -> Putting:
-        """`put_rebuilt` without `wait` and `check`, its end left to the caller: a ledger has many under way."""
-        if self._ledger is None:
+        """`put_rebuilt` without `wait` and `check`. A put that has to wait is ended by the caller: many can wait."""
+        if not self._waits_always:
             done = self.put_rebuilt(rebuilt, wait=False, check=False)
             return Putting(done, lambda: done)
         receipt = self._append_rebuilt(rebuilt)
@@ -124,9 +119,7 @@ class ServiceHost:
         return self._appender.append(self._appender.admit_rebuilt(rebuilt))
 
     def _settled(self, receipt: Receipt) -> Receipt:
-        if receipt.status in _IN_DOUBT and self._ledger is not None:
-            self._ledger.doubt()
-            raise PutFailed(f"the group has not said what became of a put: {receipt.status}", receipt=receipt)
+        self._engine.log.check_answered(receipt)
         return receipt
 
     # ------------------------------------------------------------------ a ledger's group

@@ -57,10 +57,7 @@ class ServiceRuns:
         if found is None:
             advice = f"open the store with services={{{name!r}}}"
             if name in self._config.services:
-                is_member = self._config.enable_dledger_commit_log
-                advice = (
-                    "the leader of the group runs it" if is_member else "it runs in a store that is open for writing"
-                )
+                advice = "it runs in a store that is open for writing; in a group, on its leader"
             raise ServiceNotEnabled(f"the service {name!r} does not run", advice=advice)
         return found
 

@@ -37,7 +37,7 @@ class RawLog:
     @property
     def end(self) -> int:
         """The readable end."""
-        return max(self.start, self._engine.readable_end())
+        return max(self.start, self._engine.log.visible_end())
 
     @property
     def is_empty(self) -> bool:

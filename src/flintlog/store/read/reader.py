@@ -22,8 +22,8 @@ from flintlog.format.record import MIN_RECORD_SIZE, SCHEDULE_TOPIC
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.filters.tags import MessageFilter
 from flintlog.store.index.index_service import IndexService
-from flintlog.store.log.commit_log import CommitLog
 from flintlog.store.log.damage import DamageMap
+from flintlog.store.log.log import Log
 from flintlog.store.log.record_crc import FAULTS, crc_to_check
 from flintlog.store.model.arguments import check_offset
 from flintlog.store.model.stored_message import GetStatus, Page, StoredMessage
@@ -62,7 +62,7 @@ class Reader:
 
     def __init__(
         self,
-        commit_log: CommitLog,
+        commit_log: Log,
         queues: QueueTable,
         index: IndexService | None,
         damage: DamageMap,

@@ -34,6 +34,7 @@ from flintlog.format.names import encode_abort
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.log.batch_markers import markers_of
 from flintlog.store.log.checkpoint import CheckpointFile
+from flintlog.store.log.log import Log
 from flintlog.store.log.segment_bytes import held
 from flintlog.store.log.set_aside import keep_aside
 from flintlog.store.paths import StorePaths
@@ -158,7 +159,7 @@ def _records_end(seen: Scan, begin: int, base: int) -> int:
 
 def settle_opened_batch(
     notes: BatchNotes,
-    segments: SegmentQueue,
+    log: Log,
     checkpoint: CheckpointFile,
     *,
     paths: StorePaths,
@@ -170,15 +171,15 @@ def settle_opened_batch(
     to take away. Queues and index may show messages that are cut, so the checkpoint is set back to what it vouched for
     before them. A crash at any step only repeats all of it.
     """
-    batch = notes.opened
+    batch, segments = notes.opened, log.segments
     if batch is None:
         return None
     if is_closed(segments, batch):
         notes.close()
         return None
-    if paths.ledger is not None:  # an earlier version opened it; what lies in a ledger is its group's to cut
+    if log.batch_refusal is not None:  # an earlier version opened it
         notes.forget()
-        return _finding(batch, "the log is a group's", "what was written of it stays in the log")
+        return _finding(batch, log.batch_refusal, "what was written of it stays in the log")
     if batch.start < segments.min_offset:
         notes.forget()
         return _finding(batch, "the log begins after it", "nothing is cut")

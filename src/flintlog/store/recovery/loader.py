@@ -25,10 +25,9 @@ from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_journal import Published
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
 from flintlog.store.dispatch.external.handshake import DispatchSide
-from flintlog.store.ledger.prepare import prepare_ledger
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.recovery.batch_notes import BatchNotes, settle_opened_batch
-from flintlog.store.recovery.lost_log import refuse_without_log
+from flintlog.store.recovery.lost_log import had_log
 from flintlog.store.recovery.misnamed import Misnamed, find_misnamed, list_log, refuse_misnamed
 from flintlog.store.recovery.opening import Opening
 from flintlog.store.recovery.pending_cut import PendingCut
@@ -99,9 +98,7 @@ class Loader:
     def mark_unclean(self) -> None:
         """From here on a stop is a clean one only if it says so."""
         paths, process = self._parts.paths, encode_abort(os.getpid())
-        if paths.ledger is not None:
-            self._medium.make_directories(paths.own)
-            self._medium.write(paths.writer, process)
+        self._parts.commit_log.note_writer(process)
         self._medium.write(paths.abort, process)
 
     # ------------------------------------------------------------------ loading
@@ -117,17 +114,21 @@ class Loader:
             sync_names(folders, self._medium)
         self._load_log()
         self._end_beside_writer = self._find_end_beside_writer()  # before the queues, which follow the log
-        self._load_ledger()
+        self._findings += parts.commit_log.load(read_only=self._read_only)
         move_to(State.LOAD_COMMITLOG_OK)
         parts.queues.load()
         move_to(State.LOAD_CONSUME_QUEUE_OK)
         parts.checkpoint.load()
         self._load_marker()
-        if parts.segments.first is None and parts.ledger is None:
-            stopped_at = self._notes.marker.log_end if self.was_clean else None
-            refuse_without_log(parts.checkpoint.values, stopped_at, parts.queues, clean=self.was_clean)
+        stopped_at = self._notes.marker.log_end if self.was_clean else None
+        if parts.segments.first is None and had_log(
+            parts.checkpoint.values, stopped_at, parts.queues, clean=self.was_clean
+        ):
+            parts.commit_log.refuse_lost(parts.paths.root)
         parts.segments.take_over(is_durable=self._is_durable)
-        self._is_others = self._was_others()
+        self._is_others = not self._read_only and parts.commit_log.was_others(
+            clean=self.was_clean, stopped_at=stopped_at
+        )
         self._settle_batch()
         self._is_cutting = self._cut_as_asked()
         self.published = self._load_published()
@@ -168,29 +169,6 @@ class Loader:
         files = [DataFile(str(segment.path), segment.base, segment.size) for segment in segments]
         return published_end(MappedSource(self._medium), WrittenLog(files, paths.batches, paths.ledger))
 
-    def _load_ledger(self) -> None:
-        """In a ledger the log ends where the group has committed it, whatever lies behind."""
-        parts = self._parts
-        if parts.ledger is not None:
-            if not self._read_only:
-                prepare_ledger(parts.segments, parts.paths, self._config)
-            parts.ledger.load()
-            parts.segments.readable_limit = parts.ledger.position_behind(parts.ledger.committed)
-
-    def _was_others(self) -> bool:
-        """Whether somebody else had this member of a ledger last: then its queues and index are built again.
-
-        RocketMQ, opening one after a crash, dispatches what was not committed too, and leaves it in the queues when its
-        leader cuts it off: what is committed in that place then stands in no queue.
-        """
-        parts, paths = self._parts, self._parts.paths
-        if parts.ledger is None or self._read_only:
-            return False
-        if self.was_clean:
-            return self._notes.marker.log_end != parts.segments.readable_limit
-        noted = self._medium.read(paths.writer) if self._medium.exists(paths.writer) else None
-        return self._medium.read(paths.abort) != noted
-
     def _load_marker(self) -> None:
         """A damaged marker says nothing of the stop: it is taken for an unclean one."""
         marker = self._notes.marker
@@ -213,7 +191,7 @@ class Loader:
             self._findings.append(damaged_note(parts.paths.batches, damage.what, remedy))
             return
         unclosed = settle_opened_batch(
-            batches, parts.segments, parts.checkpoint, paths=parts.paths, medium=self._medium
+            batches, parts.commit_log, parts.checkpoint, paths=parts.paths, medium=self._medium
         )
         if unclosed is not None:
             self._findings.append(unclosed)
@@ -260,8 +238,6 @@ class Loader:
         else:
             report = Recovery(self._opening(progress)).run()
             report = report.with_findings(self._findings)
-        if self._parts.ledger is not None and self._parts.ledger.torn is not None:
-            report = report.with_findings([self._parts.ledger.torn])
         if self._misnamed:
             report = report.with_findings([file.finding() for file in self._misnamed])
         self._lifecycle.move_to(State.RECOVER_TOPIC_QUEUE_TABLE_OK)
@@ -270,6 +246,7 @@ class Loader:
         return report
 
     def _opening(self, progress: Progress | None) -> Opening:
+        committed = self._parts.segments.readable_limit
         return Opening(
             self._parts,
             self._config,
@@ -280,8 +257,8 @@ class Loader:
             progress,
             read_only=self._read_only,
             is_durable=self._is_durable,
-            ledger_end=self._parts.segments.readable_limit,
-            end_beside_writer=self._end_beside_writer,
+            log_end=self._end_beside_writer if committed is None else committed,
+            is_beside_writer=self._end_beside_writer is not None,
             published=self.published,
             is_others=self._is_others,
         )

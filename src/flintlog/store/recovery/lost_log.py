@@ -14,7 +14,6 @@ from msgspec.structs import replace as replace_claim
 
 from flintlog.checks.finding import ERROR
 from flintlog.disk.segments.segment_queue import SegmentQueue
-from flintlog.errors import DamagedStore
 from flintlog.format.checkpoint import Checkpoint
 from flintlog.format.names import FAR
 from flintlog.store.log.damage import Damage, DamageMap
@@ -173,8 +172,7 @@ class LogReach:
 
     def find_short_log(self, end: int) -> Sequence[Finding]:
         """Compare the end that was found with what the stop, the queues or the checkpoint know of it."""
-        is_limited = self._open.ledger_end is not None or self._open.end_beside_writer is not None
-        if is_limited or self.earlier_cut() == end:
+        if self._open.log_end is not None or self.earlier_cut() == end:
             return ()
         if (self._stop_end or 0) > end:
             return note_short_log(end, self._stop_end or 0, "the last stop left")
@@ -183,19 +181,13 @@ class LogReach:
         return note_short_log(end, max(self._believed_ends(end), default=-1), "the queues know")
 
 
-def refuse_without_log(checkpoint: Checkpoint, stopped_at: int | None, queues: QueueTable, *, clean: bool) -> None:
-    """Raise when there is no log file and there was one: a stop, a sync or, after a clean stop, the queues say so.
+def had_log(checkpoint: Checkpoint, stopped_at: int | None, queues: QueueTable, *, clean: bool) -> bool:
+    """Whether there was a log file: a stop, a sync or, after a clean stop, the queues say so.
 
     After a crash queues may be there without a log: names that were never synced are lost in any order.
     """
     was_synced = checkpoint.physic_msg_timestamp > 0 or checkpoint.logics_physical_offset > 0
-    if not stopped_at and not was_synced and not (clean and queues.file_count):
-        return
-    raise DamagedStore(
-        "the log is missing: there are traces of its messages, and no file of it",
-        path=queues.root,
-        advice="is its disk mounted? restore the files; who wants an empty store takes another directory",
-    )
+    return bool(stopped_at or was_synced or (clean and queues.file_count))
 
 
 def note_missing_files(segments: SegmentQueue, before: int, damage: DamageMap) -> list[Finding]:

@@ -29,10 +29,10 @@ class Opening:
     read_only: bool = False
     is_durable: bool = False
     """Whether the last stop has synced every file, and said so."""
-    ledger_end: int | None = None
-    """Where the log of a ledger ends: what it has committed. The ledger may still cut what follows."""
-    end_beside_writer: int | None = None
-    """Where the log ends for a read-only opening beside a writer; what is derived from it may be half done there."""
+    log_end: int | None = None
+    """Where the log ends whatever follows: its group has committed, or a writer beside has published, so much."""
+    is_beside_writer: bool = False
+    """Whether another process writes the store; what it derives from the log may be half done."""
     published: Published | None = None
     is_others: bool = False
     """Whether only the log is believed, because another program derived the rest."""
@@ -52,5 +52,5 @@ class Opening:
 
     def note(self, kind: str, evidence: str, remedy: str) -> None:
         """Add a finding about queues or index. Beside a writer there is none: it may not have derived them yet."""
-        if self.end_beside_writer is None:
+        if not self.is_beside_writer:
             self.findings.append(Finding(kind, "warning", evidence, remedy))

@@ -19,12 +19,9 @@ from pathlib import PurePath
 
 from flintlog.checks.derived_files import DataFile
 from flintlog.derive.log_end import late_record, records_end
-from flintlog.derive.log_files import log_files
 from flintlog.disk.media.source import ByteSource
 from flintlog.errors import DiskError
-from flintlog.format.ledger_entry import INDEX_RECORD_SIZE, parse_index_record
-from flintlog.format.ledger_state import parse_ledger_checkpoint
-from flintlog.format.names import CHECKPOINT
+from flintlog.store.ledger.committed_end import committed_end
 from flintlog.store.recovery.batch_notes import parse_opened_start
 
 
@@ -49,31 +46,12 @@ def published_end(source: ByteSource, log: WrittenLog, known: int = 0, *, search
     # Before and after: a batch that is given up in between is cut off the log.
     opened = _opened_batch_start(source, log.batches)
     end = _records_end(source, log, known, search)
-    committed = committed_end(source, log)
+    committed = committed_end(source, log.ledger, log.files)
     if committed is not None:
         return min(end, committed)
     for start in (opened, _opened_batch_start(source, log.batches)):
         end = end if start is None else max(log.first, min(end, start))
     return end
-
-
-def committed_end(source: ByteSource, log: WrittenLog) -> int | None:
-    """Where a ledger's last entry ends that the member knew to be committed: what lies after it may still be cut."""
-    ledger = log.ledger
-    if ledger is None:
-        return None
-    begin = next((file.base for file in log.files if PurePath(file.path).is_relative_to(ledger)), 0)
-    state = next((info for info in source.listing(ledger) if info.name == CHECKPOINT), None)
-    if state is None:
-        return begin
-    committed = parse_ledger_checkpoint(bytes(source.view(ledger / CHECKPOINT, 0, state.size))).committed_index
-    offset = committed * INDEX_RECORD_SIZE
-    for file in log_files([(info.name, info.size) for info in source.listing(ledger / "index")], strict=False):
-        if committed >= 0 and file.base <= offset < file.end:
-            place = offset - file.base
-            record = parse_index_record(source.view(ledger / "index" / file.name, place, place + INDEX_RECORD_SIZE))
-            return record.position + record.size
-    return begin
 
 
 def _opened_batch_start(source: ByteSource, notes: PurePath) -> int | None:

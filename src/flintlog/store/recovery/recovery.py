@@ -23,6 +23,7 @@ checkpoint vouches for them.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from flintlog import kernel
 from flintlog.derive.parallel_scan import Batch
@@ -154,7 +155,7 @@ class Recovery:
             cut_at=reach.earlier_cut(),
             known_end=reach.known_end(),
             clean_end=reach.clean_end(),
-            limit=opening.end_beside_writer if opening.ledger_end is None else opening.ledger_end,
+            limit=opening.log_end,
             reached=None if opening.read_only else reach.reached,
             record_crc=RecordCrc(opening.config),
             progress=opening.progress,
@@ -179,20 +180,18 @@ class Recovery:
     # ------------------------------------------------------------------ ending the log
 
     def _cut(self, end: int) -> None:
-        """End the log here; what follows is kept aside before it is cleared."""
-        opening, segments = self._open, self._parts.segments
-        if opening.ledger_end is not None:
-            return
-        # A clean stop of ours leaves nothing after the end: then the rest of the file is not read. Read-only, nothing
-        # will be appended that stray bytes could follow, and those of a running writer are none.
-        is_known = self._reach.known_end() == end
-        where = (self._parts.paths.cut, self._parts.medium)
-        kept = [] if opening.read_only else keep_aside(segments, end, *where, later_files_only=is_known)
-        segments.truncate(end)
-        if not opening.read_only:
-            segments.reach(end)
+        """End the log here; what follows is kept aside before it is cleared.
+
+        Read-only nothing is kept aside: stray bytes follow nothing that is appended, and a running writer's are none.
+        """
+        kept = self._parts.commit_log.end_at(end, None if self._open.read_only else self._keep_aside)
         if kept:
             self._note_kept(end, ", ".join(map(str, kept)))
+
+    def _keep_aside(self, end: int) -> list[Path]:
+        # A clean stop of ours leaves nothing after the end: then the rest of the file is not read.
+        is_known, parts = self._reach.known_end() == end, self._parts
+        return keep_aside(parts.segments, end, parts.paths.cut, parts.medium, later_files_only=is_known)
 
     def _note_kept(self, end: int, where: str) -> None:
         """Say where the bytes after the log's end are; that there were any, if no finding does."""

@@ -59,12 +59,8 @@ class Retention:
         self.rules = rules
         self.save_offsets: Callable[[], object] = lambda: None
         """Called before the groups' offsets are read from the files; if it raises, nothing is deleted."""
-        self.bound: Callable[[], int | None] = lambda: None
-        """The offset from which on nothing may be deleted, however full the disk is: a ledger's group needs it."""
         self.covers: Callable[[int], bool] = lambda end: True
         """Whether queues keep their next offsets without the file that ends there; False keeps the file."""
-        self.release: Callable[[int], bool] = lambda end: True
-        """Called before the file that ends there is deleted; False keeps it."""
         self._hold_finder = HoldFinder(parts)
         self._logged: str | None = None
         self._config = config
@@ -155,7 +151,7 @@ class Retention:
     def _delete_log_files(self, space: Space) -> Iterator[int]:
         config, segments = self._config, self._parts.segments
         at_once = space.at_once and self.rules.may_force
-        below = _lower(self.bound(), None if at_once else self._protected_from())
+        below = _lower(self._parts.commit_log.needed_from(), None if at_once else self._protected_from())
         count = 0
         while count < config.delete_file_batch_max:
             first = segments.first
@@ -181,7 +177,11 @@ class Retention:
         """Whether the oldest file is due and nothing needs it."""
         if first is None or first is self._parts.segments.last or (below is not None and first.end > below):
             return False
-        return (at_once or self._is_first_expired()) and self.covers(first.end) and self.release(first.end)
+        return (
+            (at_once or self._is_first_expired())
+            and self.covers(first.end)
+            and self._parts.commit_log.let_go(first.end)
+        )
 
     def _is_first_expired(self) -> bool:
         first = self._parts.segments.first

@@ -18,7 +18,7 @@ from flintlog.disk.media.medium import Medium
 from flintlog.errors import FormatError
 from flintlog.format.properties import REAL_TOPIC, TAGS
 from flintlog.format.record import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GROUP, Record, parse_record
-from flintlog.store.log.commit_log import CommitLog
+from flintlog.store.log.log import Log
 from flintlog.store.paths import StorePaths
 from flintlog.store.queues.logical_queue import LogicalQueue
 from flintlog.store.queues.queue_table import QueueTable
@@ -50,7 +50,7 @@ def find_delayed(queues: Iterable[LogicalQueue], offsets: dict[int, int]) -> Ite
             yield Hold(entry.physical_offset, why, queue.topic, queue.queue_id, entry.queue_offset)
 
 
-def find_undecided(queues: QueueTable, log: CommitLog, saved: GroupOffsets) -> Iterator[Hold]:
+def find_undecided(queues: QueueTable, log: Log, saved: GroupOffsets) -> Iterator[Hold]:
     """The first half message that is neither committed nor rolled back."""
     half, op = queues.get(HALF_TOPIC, _QUEUE_ID), queues.get(OP_TOPIC, _QUEUE_ID)
     offsets = {topic: saved.get((topic, TRANSACTION_GROUP), {}).get(_QUEUE_ID, 0) for topic in (HALF_TOPIC, OP_TOPIC)}
@@ -65,7 +65,7 @@ def find_undecided(queues: QueueTable, log: CommitLog, saved: GroupOffsets) -> I
         yield Hold(entry.physical_offset, why, HALF_TOPIC, _QUEUE_ID, entry.queue_offset)
 
 
-def _named_by_ops(queue: LogicalQueue | None, log: CommitLog, offset: int) -> set[int]:
+def _named_by_ops(queue: LogicalQueue | None, log: Log, offset: int) -> set[int]:
     found: set[int] = set()
     while (entry := first_entry(queue, offset)) is not None:
         offset = entry.queue_offset + 1
@@ -75,7 +75,7 @@ def _named_by_ops(queue: LogicalQueue | None, log: CommitLog, offset: int) -> se
     return found
 
 
-def _record_at(log: CommitLog, physical_offset: int) -> Record | None:
+def _record_at(log: Log, physical_offset: int) -> Record | None:
     data = log.record_at(physical_offset)
     try:
         return None if data is None else parse_record(data)

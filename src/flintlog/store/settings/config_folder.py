@@ -52,7 +52,7 @@ class ConfigFolder:
             remove=self._remove_topic,
             wait_dispatched=engine.wait_dispatched,
             is_light=paths.is_light,
-            is_member=engine.parts.ledger is not None,
+            log=engine.log,
         )
         self.groups = Groups(
             files.groups,
@@ -74,7 +74,7 @@ class ConfigFolder:
     def settle(self) -> list[Finding]:
         """Bring what was loaded in line with the queues; everything that was found."""
         findings = [*self._files.findings, *self._taken_over()]
-        if not self._engine.read_only and not self._engine.is_replica and self._engine.parts.ledger is None:
+        if self._engine.log.is_serving and not self._engine.is_replica:
             findings += self._bring_back_offsets()
         return findings
 
@@ -96,7 +96,7 @@ class ConfigFolder:
         ]
 
     def _bring_back_offsets(self) -> list[Finding]:
-        """Offsets that came from elsewhere, a slave's or a ledger's, may be ahead of the log here; others may not."""
+        """In a log that this store writes itself an offset beyond a queue's end is wrong; other logs may still grow."""
 
         def end_of(topic: str, queue_id: int) -> int:
             queue = self._engine.parts.queues.get(topic, queue_id)

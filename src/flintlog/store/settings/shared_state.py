@@ -22,10 +22,10 @@ from typing import Final, TypeAlias
 import msgspec
 
 from flintlog.errors import FormatError
+from flintlog.format.topics import STATE_TOPIC
 from flintlog.store.model.message import Message
 from flintlog.store.runtime.note_file import decode_json
 
-STATE_TOPIC: Final = "rmq_sys_flintlog_state"
 STATE_QUEUE_ID: Final = 0
 OFFSETS: Final = "consumerOffset"
 

@@ -22,6 +22,7 @@ from flintlog.format.config_json import BATCH_TYPE, QUEUE_TYPE, SIMPLE_TYPE
 from flintlog.format.record import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from flintlog.format.timer import TIMER_TOPIC
 from flintlog.format.topics import DLQ_PREFIX, LEGAL_NAME, LMQ_PREFIX, OFFSET_MOVED_EVENT, RETRY_PREFIX, is_system_topic
+from flintlog.store.log.log import Log
 from flintlog.store.model.arguments import plain_text
 from flintlog.store.queues.queue_table import QueueTable
 from flintlog.store.settings.config_table import ConfigTable
@@ -115,17 +116,17 @@ class Topics:
         on_queue_type: Callable[[], None],
         remove: Callable[[str], None],
         wait_dispatched: Callable[[], None],
+        log: Log,
         is_light: bool = False,
-        is_member: bool = False,
     ) -> None:
         """`on_queue_type` is called when a topic got another kind of queue, `remove` when one was deleted.
 
         `wait_dispatched` returns when everything that was put has its queue.
 
-        `is_light`: light queues are served. `is_member`: the log is a ledger, and others dispatch it too.
+        `is_light`: light queues are served.
         """
         self._is_light = is_light
-        self._is_member = is_member
+        self._log = log
         self._table = table
         self._read_only = read_only
         self._queues = queues
@@ -204,11 +205,7 @@ class Topics:
         One that was never created, and has queues because messages were put for it, is deleted likewise.
         """
         self._check_writable()
-        if self._is_member:
-            raise InvalidConfig(
-                "a ledger's topics are not deleted: its members would not do it at the same place of the log",
-                advice="its messages go with the oldest files",
-            )
+        self._log.check_topic_deletion()
         if not self._has_queues(name):
             check_topic_name(name)  # a put takes names that cannot be created
         self._check_ours(name)
@@ -226,8 +223,7 @@ class Topics:
     def _put(self, topic: TopicConfig) -> TopicConfig:
         _check_values(topic)
         kind = topic.queue_type
-        if self._is_member and kind == BATCH_TYPE:
-            raise InvalidConfig("a ledger's topics have simple queues", advice=f"leave {QUEUE_TYPE} out")
+        self._log.check_queue_type(kind)
         if kind is not None:
             self._queues.check_type(topic.name, kind)
         self._table.put(topic)

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from flintlog.errors import FlintlogError
-from flintlog.store.components import Parts
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.runtime.clock import Milliseconds
 from flintlog.store.stats.broker_stats import BrokerStats
 from flintlog.store.stats.put_figures import PutFigures
 from flintlog.store.stats.store_stats import PutTotals, StoreStatsService
+
+if TYPE_CHECKING:
+    from flintlog.store.components import Parts
 
 SAMPLE_INTERVAL_MS: Final = 1000
 _SAMPLE_INTERVAL_S: Final = 0.999
