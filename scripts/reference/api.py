@@ -57,7 +57,7 @@ SECTIONS = (
         ["Subscriptions", "Subscription"],
     ),
     Section("Cleaning", "`store.cleaning`", "flintlog.store.retention.queue_cleaning", ["Cleaning"]),
-    Section("Recovery", "`store.recovery`", "flintlog.store.recovery.recovery_report", ["RecoveryReport"]),
+    Section("Recovery", "`store.recovery`", "flintlog.store.model.recovery_report", ["RecoveryReport"]),
     Section("Findings", "What verification and recovery give", "flintlog.checks.finding", ["Finding"]),
     Section("Timers", '`store.service("timer")`', "flintlog.services.timer.timer_service", ["TimerService"]),
     Section(

@@ -25,11 +25,11 @@ from flintlog.store.dispatch.external.follower import ExternalDispatcher
 from flintlog.store.dispatch.external.handshake import DispatchSide
 from flintlog.store.flush.flushing import Flushing
 from flintlog.store.flush.put_timing import PutWaits
+from flintlog.store.model.recovery_report import RecoveryReport
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
 from flintlog.store.recovery.batch_notes import BatchNotes
 from flintlog.store.recovery.loader import Loader, Notes, try_loading
-from flintlog.store.recovery.recovery_report import RecoveryReport
 from flintlog.store.recovery.stop_marker import StopMarker
 from flintlog.store.recovery.swap import finish_swap
 from flintlog.store.runtime.clock import Milliseconds

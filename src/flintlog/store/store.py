@@ -34,12 +34,12 @@ from flintlog.store.ledger.ledger_emptying import finish_emptying
 from flintlog.store.member.ledger_member import LedgerMember
 from flintlog.store.member.replication_port import ReplicationPort
 from flintlog.store.model.message import Message, Receipt
+from flintlog.store.model.recovery_report import RecoveryReport
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths, refuse_files_for_folders, with_found_member
 from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.put.service_runs import ServiceRuns
 from flintlog.store.put.writable import Writable
-from flintlog.store.recovery.recovery_report import RecoveryReport
 from flintlog.store.retention.queue_cleaning import RETENTION_JOB, Cleaning
 from flintlog.store.retention.retention import Retention
 from flintlog.store.runtime.clock import Clock, Milliseconds, TurnedClock, as_milliseconds, check_reading

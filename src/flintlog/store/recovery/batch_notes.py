@@ -37,8 +37,8 @@ from flintlog.store.log.checkpoint import CheckpointFile
 from flintlog.store.log.log import Log
 from flintlog.store.log.segment_bytes import held
 from flintlog.store.log.set_aside import keep_aside
+from flintlog.store.model.recovery_report import Finding
 from flintlog.store.paths import StorePaths
-from flintlog.store.recovery.recovery_report import Finding
 from flintlog.store.runtime.note_file import NoteFile, Offset, Trust, parse_note
 
 MAX_WRITERS: Final = 10_000

@@ -25,6 +25,7 @@ from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_journal import Published
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
 from flintlog.store.dispatch.external.handshake import DispatchSide
+from flintlog.store.model.recovery_report import Finding, RecoveryReport
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.recovery.batch_notes import BatchNotes, settle_opened_batch
 from flintlog.store.recovery.lost_log import had_log
@@ -33,7 +34,6 @@ from flintlog.store.recovery.opening import Opening
 from flintlog.store.recovery.pending_cut import PendingCut
 from flintlog.store.recovery.published_end import WrittenLog, published_end
 from flintlog.store.recovery.recovery import Recovery
-from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
 from flintlog.store.recovery.stop_marker import StopMarker
 from flintlog.store.runtime.clock import Milliseconds
 from flintlog.store.runtime.jobs import Progress

@@ -17,10 +17,10 @@ from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.format.checkpoint import Checkpoint
 from flintlog.format.names import FAR
 from flintlog.store.log.damage import Damage, DamageMap
+from flintlog.store.model.recovery_report import Finding
 from flintlog.store.queues.covered_queues import CoveredNote, QueueClaim, before_rebuild
 from flintlog.store.queues.queue_table import QueueTable
 from flintlog.store.recovery.opening import Opening
-from flintlog.store.recovery.recovery_report import Finding
 
 _NEAR_FILES = 4
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from flintlog.store.components import Parts
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_journal import Published
+from flintlog.store.model.recovery_report import Finding
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.recovery.recovery_report import Finding
 from flintlog.store.recovery.stop_marker import StopMarker
 from flintlog.store.runtime.jobs import Progress
 

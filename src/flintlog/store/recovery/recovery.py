@@ -36,12 +36,12 @@ from flintlog.store.dispatch.external.rollback import set_back
 from flintlog.store.log.record_crc import RecordCrc
 from flintlog.store.log.segment_bytes import held
 from flintlog.store.log.set_aside import keep_aside
+from flintlog.store.model.recovery_report import Finding, RecoveryReport
 from flintlog.store.recovery.index_recovery import IndexRecovery
 from flintlog.store.recovery.log_recovery import LogRecovery
 from flintlog.store.recovery.lost_log import LogReach, note_missing_files
 from flintlog.store.recovery.opening import Opening
 from flintlog.store.recovery.queue_recovery import QueueRecovery
-from flintlog.store.recovery.recovery_report import Finding, RecoveryReport
 
 
 class Recovery:
