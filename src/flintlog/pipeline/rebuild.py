@@ -48,7 +48,7 @@ from flintlog.pipeline.reading.logs import Log, committed_end, find_logs
 from flintlog.pipeline.reading.partitions import plan as plan_log_splits
 from flintlog.pipeline.spark.new_directory import new_directory
 from flintlog.pipeline.spark.tasks import run_tasks
-from flintlog.store.components import load_queue_types, make_parts
+from flintlog.store.components import load_queue_types, make_components
 from flintlog.store.dispatch.external.handshake import without_dispatcher
 from flintlog.store.log.checkpoint import CheckpointFile
 from flintlog.store.options.store_config import StoreConfig
@@ -217,7 +217,7 @@ class _Rebuild:
     def _check_store(self) -> None:
         """Raise unless the log exists, and the existing files have the sizes that the new ones will have."""
         find_logs((str(self._root),))
-        probe = make_parts(self._root, self._config, OverlayMedium(self._medium), lambda: 0)
+        probe = make_components(self._root, self._config, OverlayMedium(self._medium), lambda: 0)
         probe.queues.set_types({**load_queue_types(self._paths.topics, self._medium), **self._config.topic_queue_types})
         probe.segments.load()
         probe.queues.load()

@@ -44,7 +44,7 @@ MAX_SCAN_THREADS = 8
 
 
 @dataclass(slots=True)
-class Parts:
+class Components:
     """The parts of one store."""
 
     paths: StorePaths
@@ -60,7 +60,7 @@ class Parts:
     pool: TransientStorePool | None
 
 
-def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> Parts:
+def make_components(root: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> Components:
     """Everything that a store on this medium is made of; no file is touched yet.
 
     Queues have the kinds that the configuration names; those of `topics.json` are set once it is loaded.
@@ -87,7 +87,7 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
         full_directories=lambda: full_log_paths(paths, config, medium),
     )
     offsets = QueueOffsets()
-    return Parts(
+    return Components(
         paths=paths,
         medium=medium,
         segments=segments,
@@ -103,7 +103,7 @@ def make_parts(root: Path, config: StoreConfig, medium: Medium, now_ms: Millisec
 
 
 def make_flushing(
-    config: StoreConfig, parts: Parts, dispatcher: Dispatcher, lifecycle: Lifecycle, counted: PutCounts
+    config: StoreConfig, parts: Components, dispatcher: Dispatcher, lifecycle: Lifecycle, counted: PutCounts
 ) -> Flushing:
     """What makes puts durable, and lets them wait for it."""
     log = parts.commit_log

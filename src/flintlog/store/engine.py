@@ -18,7 +18,7 @@ from pathlib import Path
 from flintlog.disk.media.medium import LockFile, Medium
 from flintlog.errors import DamagedStore, DiskFull, StoreClosed
 from flintlog.kernel import ClosedFor
-from flintlog.store.components import Parts, make_flushing, make_parts
+from flintlog.store.components import Components, make_components, make_flushing
 from flintlog.store.dispatch.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.dispatch.dispatcher import BitmapHook, Dispatcher
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
@@ -53,7 +53,7 @@ class Engine:
         self.read_only = read_only
         self.recovery = RecoveryReport((), clean=True, log_end=0, dispatched_from=0)
         self.lifecycle = Lifecycle()
-        self.parts = parts = make_parts(path, config, medium, now_ms)
+        self.parts = parts = make_components(path, config, medium, now_ms)
         self.log = parts.commit_log
         self._side = DispatchSide(parts.paths.dispatch, medium, patience_ms=config.dispatch_patience_ms)
         self.dispatcher = self._make_dispatcher()
@@ -311,7 +311,7 @@ class Engine:
 # ------------------------------------------------------------------ stopping
 
 
-def _flush_everything(parts: Parts, flushing: Flushing) -> None:
+def _flush_everything(parts: Components, flushing: Flushing) -> None:
     """Make everything durable, and let the checkpoint say so."""
     if flushing.queue_flush is None:
         return
@@ -323,7 +323,7 @@ def _flush_everything(parts: Parts, flushing: Flushing) -> None:
     flushing.queue_flush.flush_all()
 
 
-def _write_off(parts: Parts, side: DispatchSide, marker: StopMarker) -> None:
+def _write_off(parts: Components, side: DispatchSide, marker: StopMarker) -> None:
     """Everything is durable: leave the directory as one that was stopped cleanly."""
     side.forget()
     index_files = 0 if parts.index is None else len(parts.index.files)
@@ -345,7 +345,7 @@ def _write_off(parts: Parts, side: DispatchSide, marker: StopMarker) -> None:
 
 
 def _give_everything_back(
-    parts: Parts, dispatcher: Dispatcher, side: DispatchSide, release_lock: Callable[[], None]
+    parts: Components, dispatcher: Dispatcher, side: DispatchSide, release_lock: Callable[[], None]
 ) -> None:
     """Give everything back, from the dispatcher to the lock; what fails on the way stops none of the rest."""
     with ExitStack() as last_to_first:

@@ -16,7 +16,7 @@ from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, FlintlogError
 from flintlog.maintenance.inspect.store_files import look_at
-from flintlog.store.components import Parts, make_parts
+from flintlog.store.components import Components, make_components
 from flintlog.store.log.disk_use import UNKNOWN_PERCENT, existing, used_percent
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.retention.find_holds import HoldFinder
@@ -45,7 +45,7 @@ def report_retention(root: Path, config: StoreConfig, medium: Medium, now_ms: Mi
     """The report on a directory; `DamagedStore` when it holds no store."""
     root = local_path(root)
     disk = OverlayMedium(medium)
-    parts = make_parts(root, look_at(root, config, disk).config, disk, now_ms)
+    parts = make_components(root, look_at(root, config, disk).config, disk, now_ms)
     parts.segments.load()
     stored = _first_stored(parts)
     files = [
@@ -57,7 +57,7 @@ def report_retention(root: Path, config: StoreConfig, medium: Medium, now_ms: Mi
     return RetentionReport(tuple(planned), tuple(stored), damage)
 
 
-def _first_stored(parts: Parts) -> list[int | None]:
+def _first_stored(parts: Components) -> list[int | None]:
     """The store time of each file's first record; files at the end that were allocated ahead are left out."""
     found: list[int | None] = []
     for segment in parts.segments.segments:
@@ -68,7 +68,7 @@ def _first_stored(parts: Parts) -> list[int | None]:
     return found
 
 
-def _load_holds(parts: Parts) -> tuple[list[Hold], str | None]:
+def _load_holds(parts: Components) -> tuple[list[Hold], str | None]:
     finder = HoldFinder(parts)
     try:
         finder.load()
@@ -82,7 +82,7 @@ def _load_holds(parts: Parts) -> tuple[list[Hold], str | None]:
     return finder.find(), None
 
 
-def _usages(parts: Parts) -> tuple[DiskUsage | None, DiskUsage | None]:
+def _usages(parts: Components) -> tuple[DiskUsage | None, DiskUsage | None]:
     """The disk that counts for the log (the emptiest), and that of the queues."""
     paths, medium = parts.paths, parts.medium
 

@@ -32,7 +32,7 @@ from flintlog.format.queue_entry import ENTRY_SIZE, QueueKey
 from flintlog.format.record import parse_record
 from flintlog.kernel import KEY, Scan, ScanStop
 from flintlog.pipeline.building.dispatch_tasks import Derived
-from flintlog.store.components import load_queue_types, make_parts
+from flintlog.store.components import load_queue_types, make_components
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_claim import Claim
 from flintlog.store.dispatch.external.dispatch_journal import (
@@ -68,7 +68,7 @@ class DispatchCore:
     ) -> None:
         self._config = config
         self._medium = medium
-        self._parts = parts = make_parts(root, config, medium, now_ms)
+        self._parts = parts = make_components(root, config, medium, now_ms)
         parts.queues.set_types({**load_queue_types(parts.paths.topics, medium), **config.topic_queue_types})
         folder = parts.paths.dispatch
         self._claim = Claim(folder, medium, patience_s=_PATIENCE_S)

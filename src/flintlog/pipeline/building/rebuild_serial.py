@@ -17,7 +17,7 @@ from flintlog.format.record import parse_record
 from flintlog.kernel import Scan
 from flintlog.pipeline.building.rebuild_build import load_bitmaps
 from flintlog.pipeline.building.rebuild_scan import BuildPlan
-from flintlog.store.components import Parts, make_parts, scan_threads
+from flintlog.store.components import Components, make_components, scan_threads
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
@@ -46,7 +46,7 @@ def rebuild_serially(
         enable_dledger_commit_log=False,  # its data files are read where they are, and nothing is staged of it
         topic_queue_types=dict(plan.topic_queue_types),
     )
-    parts = make_parts(staged, placed, medium, lambda: 0)
+    parts = make_components(staged, placed, medium, lambda: 0)
     parts.segments.load()
     # The queues are built beside their store, which knows the topics that were deleted.
     parts.queues.deleted = load_deleted(paths.deleted, medium)
@@ -68,7 +68,7 @@ def rebuild_serially(
 
 
 def _run(
-    parts: Parts, dispatcher: Dispatcher, config: StoreConfig, start: int, cut_at: int | None, limit: int | None
+    parts: Components, dispatcher: Dispatcher, config: StoreConfig, start: int, cut_at: int | None, limit: int | None
 ) -> tuple[int, list[str]]:
     def consume(batch: Batch, scan: Scan) -> None:
         dispatcher.apply(batch.view, batch.base, scan)

@@ -25,14 +25,14 @@ from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.runtime.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
-    from flintlog.store.components import Parts
+    from flintlog.store.components import Components
 
 
 class FlushStages(Flushing):
     """The threads of a store that syncs its own log."""
 
     def __init__(
-        self, config: StoreConfig, parts: Parts, dispatcher: Dispatcher, lifecycle: Lifecycle, counted: PutCounts
+        self, config: StoreConfig, parts: Components, dispatcher: Dispatcher, lifecycle: Lifecycle, counted: PutCounts
     ) -> None:
         super().__init__(config, parts, dispatcher, lifecycle)
         self.commit: Commit | None = None

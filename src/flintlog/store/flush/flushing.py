@@ -23,13 +23,13 @@ from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.runtime.lifecycle import Flag, Lifecycle
 
 if TYPE_CHECKING:
-    from flintlog.store.components import Parts
+    from flintlog.store.components import Components
 
 
 class Flushing(ABC):
     """Starts, feeds and stops the threads between a put and its durability."""
 
-    def __init__(self, config: StoreConfig, parts: Parts, dispatcher: Dispatcher, lifecycle: Lifecycle) -> None:
+    def __init__(self, config: StoreConfig, parts: Components, dispatcher: Dispatcher, lifecycle: Lifecycle) -> None:
         self.is_sync = config.flush == "sync"
         self.confirmation: Confirmation | None = None
         self.queue_flush: QueueFlush | None = None

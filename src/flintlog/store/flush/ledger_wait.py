@@ -29,7 +29,7 @@ from flintlog.store.runtime.lifecycle import Lifecycle
 if TYPE_CHECKING:
     import asyncio
 
-    from flintlog.store.components import Parts
+    from flintlog.store.components import Components
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class LedgerFlushing(Flushing):
         self,
         ledger: LedgerCommitLog,
         config: StoreConfig,
-        parts: Parts,
+        parts: Components,
         dispatcher: Dispatcher,
         lifecycle: Lifecycle,
         counted: PutCounts,

@@ -20,7 +20,7 @@ from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.disk.media.source import MappedSource
 from flintlog.errors import DamagedStore
 from flintlog.format.names import CONFIG, encode_abort
-from flintlog.store.components import Parts, make_parts
+from flintlog.store.components import Components, make_components
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_journal import Published
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
@@ -46,7 +46,7 @@ _LOOKS = 3
 
 def try_loading(path: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> None:
     """Raise what loading this directory would raise, and change nothing in it."""
-    probe = make_parts(path, config, OverlayMedium(medium), now_ms)
+    probe = make_components(path, config, OverlayMedium(medium), now_ms)
     settings = ConfigFiles(probe.paths, config, medium, now_ms)
     settings.load()
     probe.queues.set_types(settings.queue_types)
@@ -72,7 +72,7 @@ class Loader:
     def __init__(
         self,
         config: StoreConfig,
-        parts: Parts,
+        parts: Components,
         dispatcher: Dispatcher,
         lifecycle: Lifecycle,
         notes: Notes,
@@ -272,6 +272,6 @@ class Loader:
         return RecoveryReport((), clean=self.was_clean, log_end=published.end, dispatched_from=published.end)
 
 
-def _find_misnamed(parts: Parts) -> list[Misnamed]:
+def _find_misnamed(parts: Components) -> list[Misnamed]:
     files = list_log((*parts.paths.commit_logs, *parts.paths.read_only_commit_logs), parts.medium)
     return find_misnamed(files, parts.segments.segment_size, parts.medium)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from flintlog.store.components import Parts
+from flintlog.store.components import Components
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_journal import Published
 from flintlog.store.model.recovery_report import Finding
@@ -18,7 +18,7 @@ from flintlog.store.runtime.jobs import Progress
 class Opening:
     """One opening, after everything was loaded and before anything is written. Belongs to the thread that opens."""
 
-    parts: Parts
+    parts: Components
     config: StoreConfig
     dispatcher: Dispatcher
     marker: StopMarker

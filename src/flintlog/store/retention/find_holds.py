@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from flintlog.format.record import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from flintlog.format.timer import TIMER_TOPIC
-from flintlog.store.components import Parts
+from flintlog.store.components import Components
 from flintlog.store.retention.holds import Hold, in_log_order
 from flintlog.store.retention.unconsumed import Readers, find_unconsumed, load_readers
 from flintlog.store.retention.undelivered import find_delayed, find_undecided, load_delay_offsets
@@ -23,7 +23,7 @@ _OWN_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC})
 class HoldFinder:
     """Finds the holds of one store. Used by one thread at a time."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Components) -> None:
         self._parts = parts
         self._timers = WaitingTimers(parts)
         self._readers = Readers({}, {})

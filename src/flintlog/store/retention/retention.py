@@ -23,7 +23,7 @@ from typing import Final
 
 from flintlog.disk.segments.segment import Segment
 from flintlog.errors import FlintlogError, InvalidConfig
-from flintlog.store.components import Parts
+from flintlog.store.components import Components
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.log.disk_use import existing, path_percent
 from flintlog.store.options.store_config import StoreConfig
@@ -45,7 +45,7 @@ class Retention:
     def __init__(
         self,
         config: StoreConfig,
-        parts: Parts,
+        parts: Components,
         lifecycle: Lifecycle,
         dispatcher: Dispatcher,
         now_ms: Milliseconds,
@@ -227,7 +227,7 @@ class Retention:
         self._followed_to = minimum
 
 
-def own_bytes(parts: Parts) -> int:
+def own_bytes(parts: Components) -> int:
     """The bytes of all files that grow with the messages."""
     queue_bytes = sum(part.total_size for queue in parts.queues.all() for part in queue.parts)
     return parts.segments.total_size + queue_bytes + (0 if parts.index is None else parts.index.total_size)

@@ -31,7 +31,7 @@ from flintlog.format.timer import (
     parse_unit,
     units_per_file,
 )
-from flintlog.store.components import Parts
+from flintlog.store.components import Components
 from flintlog.store.retention.holds import Hold, first_entry, say_time
 
 _QUEUE_ID: Final = 0
@@ -48,7 +48,7 @@ class _LogFile:
 class WaitingTimers:
     """Finds the first message that waits. It remembers where the last search ended."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Components) -> None:
         self._parts = parts
         self._over_before = 0
         self._read_ms = 0

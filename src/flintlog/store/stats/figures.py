@@ -18,7 +18,7 @@ from flintlog.store.stats.put_figures import PutFigures
 from flintlog.store.stats.store_stats import PutTotals, StoreStatsService
 
 if TYPE_CHECKING:
-    from flintlog.store.components import Parts
+    from flintlog.store.components import Components
 
 SAMPLE_INTERVAL_MS: Final = 1000
 _SAMPLE_INTERVAL_S: Final = 0.999
@@ -28,7 +28,7 @@ class Figures:
     """The counters, the figures by queue and group, and `values` over all of them. Any thread may ask."""
 
     def __init__(
-        self, config: StoreConfig, parts: Parts, dispatcher: Dispatcher, now_ms: Milliseconds, *, read_only: bool
+        self, config: StoreConfig, parts: Components, dispatcher: Dispatcher, now_ms: Milliseconds, *, read_only: bool
     ) -> None:
         log = parts.commit_log
         self.samples_itself = True
