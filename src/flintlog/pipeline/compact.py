@@ -2,11 +2,11 @@
 
     read     topic, key and place of every message; keep the latest place of each key      Spark's own aggregation
     group    the places by range of the log                                                8 bytes a key, no bodies
-    tasks    read their range again, keep the rows at those places, write or stage them    export_write.py, sink.py
+    tasks    read their range again, keep the rows at those places, write or stage them    table_write.py, sink.py
     driver   commit the files as one, or append the staged messages as one closed batch
 
-Bodies never pass through a shuffle. The result appears whole or not at all: files of a killed run hold no message and
-no row, and the next run into the same place removes them.
+Bodies never pass through a shuffle. The result appears as a whole or not at all: files of a killed run are not part of
+it, and the next run into the same directory removes them.
 
 A message's key is its KEYS as a whole, as in RocketMQ's own compaction. Of several stores the later store time wins.
 """

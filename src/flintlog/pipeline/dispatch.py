@@ -3,7 +3,7 @@
     store (another process)          driver                                       tasks
     readable end ──────────▶ stream: how far? ─▶ splits ──────────────────▶ queue entries to their places, synced
                              batch: keys into the index, sync, journal ◀── spans of the queues, index keys
-    serves what the journal says
+    serves what was published
 
 Each batch is published by a frame in the journal. Only the journal says how far dispatch has come (`dispatch_core.py`,
 docs/dispatch.md): Spark's checkpoint is a temporary directory. When the store wants its files, to open, to stop or to

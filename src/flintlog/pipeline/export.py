@@ -1,8 +1,8 @@
 """The job `export`: the messages of stores as a table, partitioned by topic and day, each message exactly once.
 
     driver   hold the table, see how far it is, find the log's end, plan splits of the next batch
-    tasks    read a split, write Parquet with pyarrow                                       export_write.py
-    driver   commit files and new positions as one                                          tables.py
+    tasks    read a split, write Parquet with pyarrow                                       tables/table_write.py
+    driver   commit files and new positions as one                                          tables/table.py
 
 The table's own commits are the only state: an export that is started again, after a crash or for new messages,
 continues from them. `follow` is a loop of such batches, not a streaming query, so it needs no checkpoint beside the
@@ -53,7 +53,7 @@ warnings = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ExportReport:
-    """What an export added."""
+    """The figures of an export."""
 
     table: str
     form: str
@@ -118,7 +118,7 @@ def follow(
     interval_s: float = 10.0,
     progress: Progress | None = None,
 ) -> Iterator[ExportReport]:
-    """Keep a table fresh until `stop` is set: a report after every round that added something."""
+    """Add new messages to a table until `stop` is set; yields a report after every round that added some."""
     table = make_table(form, local_path(into).absolute(), name)
     job = _Export(spark, store, table, options or ExportOptions(), progress)
     with job.opened():

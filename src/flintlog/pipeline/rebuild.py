@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DERIVED = (CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX)
-"""In the order in which they are put into place: a queue after its extension."""
+"""In the order of their renames: a queue after its extension."""
 
 MIN_TASK_BYTES = 32 * 1024 * 1024
 

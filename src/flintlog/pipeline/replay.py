@@ -1,10 +1,10 @@
-"""The job `replay`: messages of a table or of a store are put into a store again, as they were or changed on the way.
+"""The job `replay`: puts the messages of a table or of a store into a store again, unchanged or changed.
 
     rows ─▶ chosen (topics, times, SQL) ─▶ in order ─▶ renamed, re-keyed, spread, shifted ─▶ the sink, one closed batch
 
-A replay is put whole or not at all, and only once. It has a name, which is derived from its options unless one is
-given, and the store remembers the names of the batches it has closed. So a replay that was killed, or whose answer was
-lost, is simply run again.
+A replay is put as a whole or not at all, and only once. It has a name, which is derived from its options unless one is
+given, and the store keeps the names of the batches that it has closed. So a replay that was killed, or whose result was
+lost, can be run again.
 
 The store assigns new offsets and store times; `shift_ms` moves the time of birth.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """Which messages, and what is changed on the way. `where`, `key`, `body` and `order_by` are SQL over the rows."""
+    """Which messages are put, and what is changed. `where`, `key`, `body` and `order_by` are SQL over the rows."""
 
     topics: tuple[str, ...] | None = None
     where: str | None = None
@@ -208,7 +208,7 @@ def _renamed(names: Mapping[str, str]) -> Column:
 
 
 def _only_messages(frame: DataFrame) -> DataFrame:
-    """Without columns that are no part of a message; `value` is one only where it can be a body."""
+    """The columns that are part of a message; `value` only if it can be a body."""
     kinds = dict(frame.dtypes)
     columns = [name for name in frame.columns if name in TYPES]
     for name in KAFKA:

@@ -1,8 +1,8 @@
-"""The job `report`: what is in a store, as DataFrames: volume over time, sizes, delays, skew, keys, lag.
+"""The job `report`: figures of stores as DataFrames: volume over time, sizes, delays, skew, keys, lag.
 
     over_time    messages and bytes by step of time               queues     share of each queue of its topic
     topics       counts, sizes, delays of each topic              keys       the most frequent keys
-    sizes        how many messages of which size                  groups     how far consumer groups are behind
+    sizes        how many messages of which size                  groups     the lag of consumer groups
 
 Bodies are not read. Spark caches the rows while the report is made. A delay is the time from a message's birth at its
 producer to its storing; if clocks differ it may be negative, and is counted as such.
@@ -69,7 +69,7 @@ class Report:
     keys: list[dict[str, object]]
     groups: list[dict[str, object]]
     damage: str | None = None
-    """Why some messages could not be read: a file of the log is missing or has a wrong size; None if all could."""
+    """Why some messages could not be read: a file of the log is missing or has a wrong size; else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Stores:
 
 
 def find_stores(store: str | Path | Sequence[str]) -> Stores:
-    """The stores that are named, by a path, a glob, or several; `DamagedStore` when there is none."""
+    """The stores of a path, a glob, or several; `DamagedStore` when there is none."""
     paths = (str(store),) if isinstance(store, (str, Path)) else tuple(store)
     return Stores(paths, tuple(find_logs(paths, strict=False)))
 
@@ -94,7 +94,7 @@ def report_frames(
     topics: Sequence[str] = (),
     top: int = 20,
 ) -> Frames:
-    """The figures of stores; `top` is how many keys are named."""
+    """The figures of stores, with the `top` most frequent keys."""
     return _frames(spark, find_stores(store), config, topics, top)
 
 

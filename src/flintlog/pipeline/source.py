@@ -100,13 +100,13 @@ class FlintlogSource(DataSource):
 
 
 class BatchReader(DataSourceReader):
-    """Reads what the logs hold now."""
+    """Reads the logs up to their present ends."""
 
     def __init__(self, asked: SourceOptions, shape: RowShape) -> None:
         self.asked = asked
         self.shape = shape
         self._named = asked.topics or ()
-        """Topics that the user named, not a filter: these must exist."""
+        """The topics that the user named, other than those of a filter; they must exist."""
 
     def partitions(self) -> Sequence[InputPartition]:
         logs = find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)

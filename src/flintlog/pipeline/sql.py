@@ -51,7 +51,7 @@ def load_messages(spark: SparkSession, stores: Sequence[str], options: Mapping[s
 def query(
     spark: SparkSession, store: str | Sequence[str], text: str, *, options: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """The answer to a question about the view `messages`; bodies are decompressed unless an option says otherwise."""
+    """The result of a query over the view `messages`; bodies are decompressed unless an option says otherwise."""
     _check_question(text)
     stores = [store] if isinstance(store, str) else list(store)
     find_logs(tuple(stores), strict=False)
@@ -103,7 +103,7 @@ def _ask(spark: SparkSession, stores: Sequence[str], text: str, options: Mapping
 
 
 def write_answer(answer: DataFrame, target: str | Path, form: str) -> None:
-    """Write an answer by Spark's own writer into a new directory; nothing is left of a failed one."""
+    """Write a result with Spark's own writer into a new directory, which is deleted if that fails."""
     target, medium = local_path(target).absolute(), LocalMedium()
     if medium.exists(target):
         raise InvalidConfig("the answer goes into a new directory", path=target)

@@ -1,8 +1,8 @@
-"""The job `verify`: the checks of `flintlog.checks.judge`, with ranges and index files looked at by Spark's tasks.
+"""The job `verify`: the checks of `flintlog.checks.judge`, in which Spark's tasks read ranges and index files.
 
     driver   find the files, plan ranges of the log
     tasks    a range: its records, their queue entries and keys; an index file: its chains
-    driver   look again at ranges that met inside a record; judge all results; side files
+    driver   read ranges again that met inside a record; judge all results; side files
 
 Planning and judging are `flintlog.maintenance.verify.verify`'s, so both find the same. A task gets names and places,
 and maps the files itself: they must be at the same path wherever tasks run. Nothing is changed, and the store may be
@@ -43,7 +43,7 @@ RANGE_BYTES = 64 * 1024 * 1024
 OPEN_FILES = 256
 FETCHED_FILES = 8
 REMOTE_RANGE_BYTES = 1 << 40
-"""What is fetched is fetched by whole files, so a task gets a whole one."""
+"""Remote files are fetched as a whole, so a task gets a whole file."""
 
 FINDING_COLUMNS = (
     *(("id", "string"), ("severity", "string"), ("file", "string"), ("offset", "bigint")),
@@ -65,7 +65,7 @@ class KindCount:
 
 @dataclass(frozen=True, slots=True)
 class SharedFiles:
-    """What every task needs to know of the files that follow from the log: plain values that can be sent."""
+    """The facts about queues and index that every task needs: plain values that can be pickled."""
 
     queues: Mapping[QueueKey, QueueFilesView]
     batch_topics: frozenset[str]
@@ -75,7 +75,7 @@ class SharedFiles:
     doubtful_levels: frozenset[int]
     ledger: LedgerView | None = None
     uri: str | None = None
-    """Where they are, if not on a mounted file system."""
+    """The store's URI, if it is not on a mounted file system."""
 
 
 def verify(
@@ -109,7 +109,7 @@ def verify(
             derived.ledger,
             uri,
         )
-        # Chains first: an index file takes longer than a range, and should not be what all wait for.
+        # Chains first, because an index file takes longer than a range.
         items: list[LogRange | IndexFileView] = [*chains, *ranges]
         found = run_tasks(spark, partial(look_at_item, shared), items, progress)
         results = [each for each in found if isinstance(each, RangeResult)]

@@ -6,9 +6,9 @@
 
 A range is read here (`advance`), or by tasks whose results are taken over (`take`).
 
-The journal is the truth. A dispatcher that starts sets the files back to it: queues to their published ends, the index
-to its published count. Entries after these ends were never served, and are written again with the same bytes. So a
-dispatcher that is killed at any moment continues without a gap and without a duplicate entry.
+Only the journal counts. A dispatcher that starts rolls the files back to it: queues to their published ends, the index
+to its published count. Entries after these ends were never served, and are written again with the same bytes. So after
+a kill at any moment the next dispatcher continues without a gap and without a duplicate entry.
 
 A new epoch means that the store has used queues and index itself, to open or to stop. The store asks for the claim
 before that (`is_wanted`); a dispatcher that gives it up starts again from the journal afterwards.
@@ -103,7 +103,7 @@ class DispatchCore:
         self.close()
 
     def close(self) -> None:
-        """Release everything; the next dispatcher writes again what was not published."""
+        """Release everything; the next dispatcher writes the unpublished entries again."""
         with ExitStack() as last_to_first:
             last_to_first.callback(self._claim.release)
             last_to_first.callback(self._journal.close)
@@ -121,7 +121,7 @@ class DispatchCore:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the store waits for the claim: then it is time to close."""
+        """Whether the store waits for the claim; then close."""
         return self._claim.is_wanted
 
     def _make_index(self, now_ms: Callable[[], int]) -> IndexService | None:

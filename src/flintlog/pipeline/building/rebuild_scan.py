@@ -267,7 +267,7 @@ class _SplitReader:
         return places
 
     def _write(self, path: Path, parts: list[memoryview]) -> None:
-        """Write a file of exactly this size; another attempt at the task writes the same bytes."""
+        """Write a file of exactly this size. Another attempt at the task writes the same bytes."""
         size = sum(part.nbytes for part in parts)
         if not size:
             return

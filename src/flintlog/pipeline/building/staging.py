@@ -20,7 +20,7 @@ from flintlog.kernel import Buffer, QueueEnd, Row, Tail
 MAX_OPEN_FILES: Final = 4096
 SYNCS_AT_ONCE: Final = 16
 SKIP: Final = 1 << 62
-"""As a queue's end: every record lies before it, so the lane skips the queue's records."""
+"""As a queue's end: every record is before it, so the lane skips the queue's records."""
 
 
 def open_or_create(medium: Medium, path: Path, size: int) -> RawFile:

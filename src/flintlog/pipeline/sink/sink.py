@@ -70,7 +70,7 @@ class _Staged(StagedMessages):
 
 @dataclass(frozen=True, slots=True)
 class StagingArea:
-    """Stages the rows of one writer, and appends them to the store."""
+    """Stages the rows of one writer and appends them to the store."""
 
     asked: SinkOptions
     whose: str
@@ -154,7 +154,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """A stream's batches. Spark makes the writer anew in each process, so its names are derived from the options."""
+    """A stream's batches. Spark makes a new writer in each process, so its names are derived from the options."""
 
     def __init__(self, asked: SinkOptions) -> None:
         self.asked = asked
@@ -185,7 +185,7 @@ def query_id(checkpoint: str) -> str:
 
 
 def check_sink(asked: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
-    """Refuse before any task runs what could not be written in the end."""
+    """Raise before any task runs if the result could not be written."""
     if overwrite:
         raise InvalidConfig("a store is not overwritten", advice='use mode("append")')
     columns = {field.name: field.dataType.simpleString() for field in schema.fields}
@@ -197,7 +197,7 @@ def check_sink(asked: SinkOptions, schema: StructType, *, overwrite: bool) -> No
 
 
 def check_place(root: Path) -> None:
-    """Refuse a place where no store can be written now."""
+    """Raise if no store can be written at a path now."""
     held = LocalMedium().stat(root)
     if held is not None and not held.is_directory:
         raise InvalidConfig("this is a file, not a store's directory", path=root)

@@ -12,8 +12,8 @@
     born_timestamp              long                                            now when it is null or missing
     born_host                   string
 
-The other columns of the source are what a store decides itself (offsets, sizes, its own time): they are passed over, so
-that what was read can be written. A column of any other name is an error.
+The other columns of the source are set by the store (offsets, sizes, store time). They are ignored, so that rows of the
+source can be written. A column of any other name is an error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ OF_THE_STORE: Final = frozenset(
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 _ANY_HOST: Final = "127.0.0.1:0"
 _MAX_HEAD_BYTES: Final = 128 * 1024
-"""More than the parts of a record without its body can take."""
+"""An upper bound for the parts of a record without its body."""
 
 
 class StagedMessage(msgspec.Struct, array_like=True, gc=False):

@@ -1,11 +1,11 @@
 """The process from which Spark forks its Python workers, in sessions that we start.
 
-Spark puts archives on the workers' search path. On Python 3.11 every task reads the directories of all of them
-again, which takes longer than many a task: 130 to 170 ms instead of 20 to 30. What is in them is installed
-anyway, so they are dropped before the first worker is forked.
+Spark puts archives on the workers' search path. On Python 3.11 every task reads the directories of all archives again,
+so that it takes 130 to 170 ms instead of 20 to 30. Their modules are installed anyway, so the archives are dropped
+before the first worker is forked.
 
-A worker collects garbage after every task, and goes through all that was imported each time: 8 to 10 ms. What is there
-before the first fork stays for ever, so it is taken out of that.
+A worker collects garbage after every task and visits all imported objects each time, which takes 8 to 10 ms. The
+objects that exist before the first fork are never freed, so they are excluded from collection.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ PARTITIONS = ["topic", "day"]
 
 
 class DeltaTable:
-    """The writer's side of a table; one at a time, held by a lock."""
+    """Writes a table. A lock allows one writer at a time."""
 
     form = "delta"
     keeps_partitions = False
@@ -60,7 +60,7 @@ class DeltaTable:
 
     @contextmanager
     def opened(self, spec: TableSpec) -> Iterator[None]:
-        """Hold the table; it is made by its first batch."""
+        """Lock the table. Its first batch creates it."""
         import deltalake
 
         is_there = deltalake.DeltaTable.is_deltatable(str(self.root))

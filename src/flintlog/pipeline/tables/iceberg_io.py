@@ -1,7 +1,7 @@
 """Makes pyiceberg's metadata durable: a file is complete and synced before a catalog can point at it.
 
 pyiceberg writes through pyarrow, which does not sync: after a power failure a catalog could name metadata that was
-never on disk. Files of other file systems than this machine's are theirs to keep.
+never on disk. Remote file systems make their files durable themselves.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DurableFile(PyArrowFile):
 
 
 class DurableFileIO(PyArrowFileIO):
-    """What tables of ours give to pyiceberg, by name."""
+    """The file access that tables of ours name in pyiceberg's options."""
 
     def new_output(self, location: str) -> PyArrowFile:
         made = super().new_output(location)

@@ -5,9 +5,9 @@
     TABLE/_flintlog/catalog.db                           the catalog that points at it, unless another one is named
     TABLE/_flintlog/lock
 
-Positions are properties of the table, set by the same commit that adds the files. What a killed batch wrote is not part
-of the table; Iceberg's own removal of orphan files removes it. Partitions are the columns topic and day, which files
-also have, as Iceberg wants it.
+Positions are properties of the table, set by the same commit that adds the files. Files of a killed batch are not part
+of the table; Iceberg's own removal of orphan files deletes them. Partitions are the columns topic and day, which the
+files also have, as Iceberg requires.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PARTS: Final = frozenset({ROOM, "data", "metadata"})
 
 @dataclass(frozen=True, slots=True)
 class IcebergName:
-    """Under which name of which catalog a table is known; without a catalog, one that lies in the table's directory."""
+    """The catalog and the name of a table in it; without a catalog, one in the table's directory."""
 
     catalog: str | None = None
     identifier: str = DEFAULT_IDENTIFIER
@@ -52,7 +52,7 @@ class IcebergName:
 
 
 class IcebergTable:
-    """The writer's side of a table; one at a time, held by a lock."""
+    """Writes a table. A lock allows one writer at a time."""
 
     form = "iceberg"
     keeps_partitions = True
@@ -79,7 +79,7 @@ class IcebergTable:
 
     @contextmanager
     def opened(self, spec: TableSpec) -> Iterator[None]:
-        """Hold the table; it is made by its first batch."""
+        """Lock the table. Its first batch creates it."""
         strangers = {info.name for info in self._medium.listing(self.root)} - _PARTS
         if strangers:
             raise InvalidConfig(
@@ -209,7 +209,7 @@ def iceberg_errors(doing: str, root: Path) -> Iterator[None]:
 
 
 def _uri(path: Path) -> str:
-    """As Iceberg writes places; nothing in it is escaped, because readers differ in whether they unescape."""
+    """A path as an URI for Iceberg. Nothing is escaped, because readers differ in whether they unescape."""
     return f"file://{path}"
 
 

@@ -6,10 +6,10 @@
     TABLE/_flintlog/staged/                                           files of a batch that is not committed
     TABLE/_flintlog/lock
 
-Readers of Parquet (Spark's, pyarrow's) pass over names that begin with an underscore. A batch is written and synced
-under `staged/`; then its commit is put into place by one atomic replacement: from there on it belongs to the table.
-Then its files are renamed to where readers look. After a crash, the next writer finishes the renames of the last commit
-and deletes the rest of `staged/`, so no message is duplicated and none is missing.
+Readers of Parquet (Spark's, pyarrow's) ignore names that begin with an underscore. A batch is written and synced under
+`staged/`; then its commit is written by one atomic replacement, and the batch belongs to the table. Then its files are
+renamed to where readers find them. After a crash, the next writer finishes the renames of the last commit and deletes
+the rest of `staged/`, so no message is duplicated or missing.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class ParquetTable:
-    """The writer's side of a table; one at a time, held by a lock."""
+    """Writes a table. A lock allows one writer at a time."""
 
     form = "parquet"
     keeps_partitions = False
@@ -87,7 +87,7 @@ class ParquetTable:
 
     @contextmanager
     def opened(self, spec: TableSpec) -> Iterator[None]:
-        """Hold the table: made if it is not there, mended if a crash left it in the middle of a commit."""
+        """Lock the table; create it if it does not exist, and finish a commit that a crash interrupted."""
         self._check_place()
         self._medium.make_directories(self.root / ROOM / "commits")
         lock = self._medium.lock(self.root / ROOM / "lock")
@@ -145,7 +145,7 @@ class ParquetTable:
         return found.content
 
     def _finish(self, commit: Commit) -> None:
-        """Bring the files of a commit to their places; those that are there already stay."""
+        """Rename the files of a commit to their places, unless that was done before."""
         folders = set()
         for move in commit.files:
             source, target = self.staged / move.staged, self.root / move.path
@@ -165,7 +165,7 @@ class ParquetTable:
 
 
 def check_same(there: TableSpec, now: TableSpec, root: Path) -> None:
-    """`InvalidConfig` unless a table was made as it is asked for now."""
+    """`InvalidConfig` unless a table was made with the present options."""
     for name in TableSpec.__struct_fields__:
         before, asked = getattr(there, name), getattr(now, name)
         if before != asked:

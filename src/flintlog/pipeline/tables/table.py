@@ -41,14 +41,14 @@ class Table(Protocol):
         """The physical offset up to which the table holds a store; None before its first batch."""
 
     def opened(self, spec: TableSpec) -> AbstractContextManager[None]:
-        """Hold the table for this job alone."""
+        """Lock the table for this job."""
 
     def commit(self, files: Sequence[WrittenFile], positions: Mapping[str, int]) -> None:
-        """Add files and move positions on, both or neither."""
+        """Add files and set positions, both or neither."""
 
 
 def find_form(root: Path) -> str | None:
-    """What kind of table is in a directory; None when there is none yet."""
+    """The form of the table in a directory; None when there is none yet."""
     medium = LocalMedium()
     marks = (
         ("delta", "_delta_log"),
@@ -60,7 +60,7 @@ def find_form(root: Path) -> str | None:
 
 
 def make_table(form: str | None, root: Path, name: IcebergName | None = None) -> Table:
-    """The table at a place, of a form, or of the one that it has; nothing is made yet.
+    """The table at a path, of a form, or of the form that it has. Nothing is created yet.
 
     An Iceberg table may have a name in a catalog.
     """

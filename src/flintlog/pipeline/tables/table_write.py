@@ -182,7 +182,7 @@ def day_name(day: int) -> str:
 
 
 class _Parts:
-    """The files that one task writes, and the rows that wait for them."""
+    """The files that one task writes, and the rows that are buffered for them."""
 
     def __init__(self, task: ExportTask) -> None:
         self._task = task
