@@ -1,7 +1,7 @@
-"""Wakes a thread: a ring lasts until a thread has heard it.
+"""Wakes threads, safely for signal handlers. A ring lasts until a thread has heard it.
 
 A bell is a single built-in lock. Python code acquires and releases the lock inside an `Event` or a `Condition`. If a
-signal handler raises between the two, that lock stays held, and the next caller of set or wait hangs for ever.
+signal handler raises between the two, that lock stays held, and the next caller of set or wait hangs forever.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LOOK_AGAIN_S: Final = 1.0
 
 
 class Bell:
-    """Any thread may ring; one thread listens. A ring is lost if the ringing thread is interrupted before it."""
+    """Any thread may ring; one thread listens. A ringing thread may be interrupted before it has rung."""
 
     __slots__ = ("_lock",)
 
@@ -69,11 +69,12 @@ class Bells:
 class Latch:
     """An `Event` that cannot hang: see the module. Any thread may set, clear or wait."""
 
-    __slots__ = ("_is_set", "_sleepers")
+    __slots__ = ("_bells", "_is_set", "_set_count")
 
     def __init__(self) -> None:
         self._is_set = False
-        self._sleepers: list[Bell] = []
+        self._set_count = 0
+        self._bells = Bells()
 
     def is_set(self) -> bool:
         return self._is_set
@@ -81,26 +82,13 @@ class Latch:
     def set(self) -> None:
         """Wake all waiters, present and future, until `clear`."""
         self._is_set = True
-        for bell in tuple(self._sleepers):
-            bell.ring()
+        self._set_count += 1
+        self._bells.ring()
 
     def clear(self) -> None:
         self._is_set = False
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleep until it is set or the time is over; returns whether it was set."""
-        if self.is_set():
-            return True
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        bell = Bell()
-        self._sleepers.append(bell)
-        try:
-            while not self.is_set():
-                left = _LOOK_AGAIN_S if deadline is None else min(_LOOK_AGAIN_S, deadline - time.monotonic())
-                if left <= 0:
-                    return False
-                if bell.listen(left):
-                    return True  # it was set, and may have been cleared since
-            return True
-        finally:
-            self._sleepers.remove(bell)
+        """Sleep until it is set or the time is over; returns whether it was set, even if it was cleared since."""
+        count = self._set_count
+        return self._is_set or self._bells.wait_for(lambda: self._is_set or self._set_count != count, timeout_s)

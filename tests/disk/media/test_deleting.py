@@ -63,13 +63,7 @@ def test_a_run_deletes_at_most_a_batch(aged: SegmentQueue, batch_max: int, delet
     assert aged.delete_expired(0, now_ms=100 * HOUR_MS, batch_max=batch_max) == deleted
 
 
-def test_there_is_a_pause_between_two_files(aged: SegmentQueue) -> None:
-    pauses: list[float] = []
-    aged.delete_expired(0, now_ms=100 * HOUR_MS, batch_max=3, pause_ms=100, pause=pauses.append)
-    assert pauses == [0.1, 0.1]
-
-
-def test_a_young_file_protects_older_looking_ones_behind_it(aged: SegmentQueue) -> None:
+def test_a_young_file_protects_all_later_ones(aged: SegmentQueue) -> None:
     first = aged.first
     assert first is not None
     assert isinstance(aged.medium, FaultyMedium)

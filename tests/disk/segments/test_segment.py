@@ -205,7 +205,7 @@ def test_a_file_that_changed_its_length_is_refused(segment: Segment, medium: Med
 def test_clearing_behind_the_end_takes_old_records_away(segment: Segment, medium: Medium) -> None:
     fill(segment, b"k" * SEGMENT_SIZE)
     segment.set_positions(5000)
-    segment.clear_behind()
+    segment.clear_unwritten()
     assert medium.read(segment.path) == b"k" * 5000 + bytes(SEGMENT_SIZE - 5000)
 
 

@@ -3,30 +3,28 @@
 The fault model
 ---------------
 
-*Data.* A file has live bytes, which the process sees, and durable bytes, which survive. `sync` makes
-the pages of its range durable, also those that a killed process wrote, through any handle and without one. At a crash
-each 512-byte sector that differs is old or new, each for itself:
-a record may come back torn in the middle, in any mixture, but a sector is never mixed. `drift` lets the
-system write some dirty pages early, as it may at any time.
+*Data.* A file has live bytes, which the process sees, and durable bytes, which survive a crash. `sync` makes the pages
+of its range durable, also those that a killed process wrote, through any handle and without one. At a crash each
+512-byte sector that differs becomes old or new, independently of the others. So a record may be torn in any way, but a
+sector is never mixed. `drift` writes some dirty pages early, as the system may at any time.
 
-*Names.* Creating, renaming and removing are operations on directories. They survive for certain only
-after `sync_directory` (or a `sync` of the file itself, which covers its name and those of the directories above, as far
-as this process has made them: the names that a killed one left need a `sync_directory`). At a crash each directory
-keeps some first part of its operations and loses the rest. A rename is whole or not at all. A file that came back has
-its full size, or none at all if `torn_creates` is set and it was never synced: what a file system without nameless
-files may leave.
+*Names.* Creating, renaming and removing are operations on directories. They are durable only after `sync_directory`, or
+after a `sync` of the file itself, which covers its name and the directories above if this process created them. At a
+crash each directory keeps some first part of its operations and loses the rest. A rename survives as a whole or not at
+all. A file that survives has its full size; if `torn_creates` is set and it was never synced, it may be empty, as on a
+file system without nameless files.
 
-*Sync errors.* A failed `sync` leaves the pages clean in memory and lost on the disk: the handle reports failure
-for ever, but a new handle of the same file would report success without having written them, unless they were
-touched or changed since. Who trusts that loses data, and a test with this disk shows it.
+*Sync errors.* A failed `sync` leaves the pages clean in memory and lost on the disk. The handle then always fails, but
+a new handle of the same file reports success without writing them, unless they were touched or changed since. Code that
+trusts that success loses data, and a test with this disk shows it.
 
-*Space.* With `capacity`, files whose sizes together exceed it cannot be made: `DiskFull`.
+*Space.* With `capacity`, files whose total size would exceed it cannot be created: `DiskFull`.
 
 *Decay.* `flip_bit` changes a bit of both images.
 
-A crash gives a new disk; the old one goes on for whoever still runs on it, and can do the new one no harm. `kill` is
-the crash of a process alone: the next one finds everything that was written, durable or not.
-The same seed on the same history gives the same disk.
+A crash returns a new disk. Threads of the old process may continue on the old disk and cannot change the new one.
+`kill` is the crash of a process alone: the next process finds everything that was written, durable or not. The same
+seed on the same history gives the same disk.
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ class FaultyMedium:
     # Faults
 
     def fail_next_syncs(self, count: int, of: Callable[[Path], bool] | None = None) -> None:
-        """Let the next syncs of files fail, or of those files that `of` is true for."""
+        """Let the next syncs of files fail; with `of`, only those of files for which it is true."""
         self._failing_syncs = count
         self._is_failing = _any_file if of is None else of
 
@@ -87,7 +85,7 @@ class FaultyMedium:
             node.durable[offset] ^= 1 << bit
 
     def drift(self, seed: int, share: float = 0.5) -> None:
-        """Write about this share of the dirty pages early, without anyone having asked."""
+        """Write about this share of the dirty pages early, without a sync."""
         chance = random.Random(seed)
         with self._lock:
             for node in self._names.nodes():
@@ -100,14 +98,14 @@ class FaultyMedium:
         self._file(path).modified_ms = modified_ms
 
     def crash(self, seed: int) -> FaultyMedium:
-        """The disk as the next process finds it after power was lost now."""
+        """The disk that the next process finds if power is lost now."""
         after = self._empty()
         with self._lock:
             after._names = self._names.after_crash(random.Random(seed), torn_creates=self.torn_creates)
         return after
 
     def kill(self) -> FaultyMedium:
-        """The disk as the next process finds it after this one was killed now: all is there, durable or not."""
+        """The disk that the next process finds if this one is killed now: all writes, durable or not."""
         after = self._empty()
         with self._lock:
             after._names = self._names.copy()
@@ -138,7 +136,7 @@ class FaultyMedium:
         return FaultyFile(path, self._file(path), self.sync_node, writable=writable)
 
     def sync_node(self, node: FaultyNode, path: Path, start: int, stop: int) -> None:
-        """What `FaultyFile.sync` does."""
+        """Carries out `FaultyFile.sync`."""
         if self.before_sync is not None:
             self.before_sync(path)
         with self._lock:

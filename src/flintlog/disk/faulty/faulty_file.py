@@ -1,4 +1,4 @@
-"""Handles of a faulty disk: of one file, and of a lock. The fault model is told in `faulty`."""
+"""Handles of a faulty disk: of one file, and of a lock. `faulty_disk.py` describes the fault model."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class FaultyFile:
             raise
 
     def write_at(self, position: int, data: memoryview) -> None:
-        check_range(self, position, position + len(data))
+        check_range(self.path, self.size, position, position + len(data))
         self._node.live[position : position + len(data)] = data
 
     def clear(self, start: int, stop: int) -> None:
-        check_range(self, start, stop)
+        check_range(self.path, self.size, start, stop)
         self._node.live[start:stop] = bytes(stop - start)
 
     def data_end(self, start: int) -> int:

@@ -1,7 +1,7 @@
-"""The names on a faulty disk: which files and directories there are, and which of them would survive.
+"""The names on a faulty disk: which files and directories exist, and which of them would survive a crash.
 
-A change of names is seen at once and waits, among others, until its directory is synced. At a crash each
-directory keeps some first part of what waits. The fault model is told in `faulty`.
+A change of names is visible at once and pending until its directory is synced. At a crash each directory keeps some
+first part of its pending changes. `faulty_disk.py` describes the fault model.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from flintlog.errors import DiskError, DiskFull
 
 
 class FaultyNames:
-    """The tree of names. Its owner has a lock for it."""
+    """The tree of names. Its owner holds a lock while using it."""
 
     def __init__(self) -> None:
-        self.fresh: set[Path] = set()  # names made by this process that were not synced yet, as in `local`
+        self.fresh: set[Path] = set()  # names that this process created and has not synced yet, as in `local`
         self._root = FaultyDirectory()
         self._pending: list[NameChange] = []
 
     def after_crash(self, chance: random.Random, *, torn_creates: bool) -> FaultyNames:
-        """What is there when the power comes back; files are copies."""
+        """The names that survive a power loss; files are copies."""
         after = FaultyNames()
         after._root = self._rebuild(self._root, self._surviving_names(chance), {}, chance, torn_creates)
         return after
 
     def copy(self) -> FaultyNames:
-        """The same for another process: all is there, durable or not, and nothing was made by that process."""
+        """A copy for another process: all names, durable or not, none of which that process created."""
         after, twins = FaultyNames(), Twins()
         after._root = twins.of_directory(self._root)
         after._pending = [twins.of_change(change) for change in self._pending]
         return after
 
     def change(self, *changes: tuple[FaultyDirectory, str, FaultyNode | FaultyDirectory | None]) -> None:
-        """Change names at once; that survives as a whole, or not at all."""
+        """Change names at once; the change survives as a whole or not at all."""
         operation = NameChange(*changes)
         operation.apply(lambda directory: directory.live)
         self._pending.append(operation)
 
     def make_durable(self, directory: FaultyDirectory) -> None:
-        """Apply what is pending in a directory, and what must have come before it elsewhere."""
+        """Apply the pending changes of a directory, and those of other directories that they depend on."""
         needed = {directory}
         chosen: set[int] = set()
         for index in reversed(range(len(self._pending))):
@@ -57,7 +57,7 @@ class FaultyNames:
         self._pending = [operation for index, operation in enumerate(self._pending) if index not in chosen]
 
     def sync_names(self, path: Path) -> None:
-        """Make a file's name durable if this process has made it, and those of the directories that it made for it."""
+        """Make a file's name durable if this process created it, and those of directories above that it created."""
         while path in self.fresh:
             self.fresh.discard(path)
             directory = self.look_up(path.parent)
@@ -86,7 +86,7 @@ class FaultyNames:
         return found
 
     def nodes(self, directory: FaultyDirectory | None = None) -> Iterator[FaultyNode]:
-        """All files below a directory, or all there are, in the order of their names."""
+        """All files below a directory, or all files, in the order of their names."""
         for _, node in sorted((self._root if directory is None else directory).live.items()):
             if isinstance(node, FaultyDirectory):
                 yield from self.nodes(node)

@@ -1,6 +1,6 @@
-"""What a faulty disk knows of its files: each byte and each name twice, as seen and as it would survive.
+"""The state of a faulty disk: each byte and each name twice, as visible and as it would survive a crash.
 
-The fault model is told in `faulty`.
+`faulty_disk.py` describes the fault model.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ SECTOR_BYTES = 512
 
 
 class FaultyNode:
-    """The bytes of one file, whatever its names."""
+    """The bytes of one file."""
 
     def __init__(self, live: bytearray, durable: bytes | bytearray, modified_ms: int) -> None:
         self.live = live
         self.durable = bytearray(durable)
         self.modified_ms = modified_ms
         self.was_synced = False
-        self.lost_pages: dict[int, bytes] = {}  # content at a failed sync: taken for clean while it stays so
+        self.lost_pages: dict[int, bytes] = {}  # content at a failed sync; the page counts as clean until it changes
 
     def copy(self) -> FaultyNode:
         twin = FaultyNode(bytearray(self.live), self.durable, self.modified_ms)
@@ -40,14 +40,14 @@ class FaultyNode:
         self.was_synced = True
 
     def lose(self, start: int, stop: int) -> None:
-        """What a failed sync does: the dirty pages of the range are dropped from the list of what to write."""
+        """A sync failed: the dirty pages of the range count as clean, but were not written."""
         for position in pages(start, min(stop, len(self.live))):
             page = bytes(self.live[position : position + PAGE_BYTES])
             if page != self.durable[position : position + PAGE_BYTES]:
                 self.lost_pages[position] = page
 
     def touch(self, start: int, stop: int) -> None:
-        """The pages of the range are to be written again, whatever became of them before."""
+        """Make the pages of the range dirty again."""
         for position in pages(start, stop):
             self.lost_pages.pop(position, None)
 
@@ -67,7 +67,7 @@ class FaultyNode:
 
 
 class FaultyDirectory:
-    """The names in one directory: as the process sees them, and as they would survive."""
+    """The names in one directory: as visible, and as they would survive a crash."""
 
     def __init__(self) -> None:
         self.live: dict[str, FaultyNode | FaultyDirectory] = {}
@@ -90,7 +90,7 @@ class NameChange:
 
 
 class Twins:
-    """Copies of nodes and directories, each made once: what has two names still has two."""
+    """Copies of nodes and directories, one of each, so that a file with two names keeps both."""
 
     def __init__(self) -> None:
         self._made: dict[FaultyNode | FaultyDirectory, FaultyNode | FaultyDirectory] = {}

@@ -1,6 +1,6 @@
 """A byte source on any file system that pyarrow knows (S3, GCS, Azure, HDFS), or fsspec.
 
-Apart from `source`, so that who reads only local files does not load pyarrow.
+A module of its own, so that reading local files does not load pyarrow.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from pathlib import Path, PurePath
 import pyarrow as pa
 from pyarrow import fs
 
-from flintlog.disk.media.medium import FileInfo, os_errors
-from flintlog.disk.media.source import check_range
+from flintlog.disk.media.medium import FileInfo, check_range, os_errors
 from flintlog.errors import DiskError
 
 
@@ -53,7 +52,7 @@ class ArrowSource:
 
     def view(self, path: PurePath, start: int, stop: int) -> memoryview:
         with os_errors("read", Path(path)), self._filesystem.open_input_file(path.as_posix()) as file:
-            check_range(path, start, stop, file.size())
+            check_range(path, file.size(), start, stop)
             view = memoryview(file.read_at(stop - start, start))
         if len(view) != stop - start:
             raise DiskError(f"{len(view)} bytes came instead of {stop - start}", path=path, offset=start)
@@ -64,7 +63,7 @@ class ArrowSource:
 
 
 def _by_fsspec(uri: str) -> tuple[fs.FileSystem, str]:
-    """A file system that pyarrow has not, but a package of fsspec's may."""
+    """A file system of fsspec, for a URI that pyarrow does not know."""
     try:
         import fsspec
     except ModuleNotFoundError as error:

@@ -1,8 +1,7 @@
 """Memory maps straight from the C library.
 
-Python's own `mmap` keeps a file descriptor for each map and holds the GIL while it flushes. A store may
-have tens of thousands of maps, so here a map owns no descriptor, and every call that may wait for
-the disk runs without the GIL.
+Python's own `mmap` keeps a file descriptor for each map and holds the GIL while it flushes. A store may have tens of
+thousands of maps, so here a map owns no descriptor, and every call that may wait for the disk runs without the GIL.
 
 A map is unmapped with its last memoryview, never before, so a reader's view never causes a segmentation fault.
 """
@@ -48,7 +47,7 @@ def _last_error() -> OSError:
 
 
 def zero_range(descriptor: int, start: int, length: int) -> None:
-    """Set a range of a file to zero without writing it; raises OSError where the file system cannot."""
+    """Set a range of a file to zero without writing it; raises OSError if the file system cannot do that."""
     if _libc().fallocate(descriptor, _FALLOC_FL_ZERO_RANGE, start, length):
         raise _last_error()
 
@@ -59,12 +58,17 @@ def sync_descriptor(descriptor: int) -> None:
 
 
 def write_out(descriptor: int, start: int, length: int) -> bool:
-    """Write the dirty pages of a range and wait for that; not durable yet. False where it was not possible.
+    """Write the dirty pages of a range and wait for that; they are not durable yet. False where it is not possible.
 
     A failure is reported again by a sync through another descriptor or a map.
     """
     libc = _libc()
     return hasattr(libc, "sync_file_range") and not libc.sync_file_range(descriptor, start, length, _WRITE_AND_WAIT)
+
+
+def scratch_memory(size: int) -> memoryview:
+    """So many zero bytes; the system provides memory only for the pages that are written."""
+    return MemoryMap(size, None, writable=True).buffer
 
 
 class MemoryMap:

@@ -1,12 +1,12 @@
 """The real disk: files that are allocated in full, mapped, and synced without the GIL.
 
-A new file is made without a name (O_TMPFILE), allocated, and linked under its name when it has its full
-size: a crash or a full disk in between leaves nothing behind. Where the file system cannot do that,
-it is made in place and removed when it could not be allocated.
+A new file is created without a name (O_TMPFILE), allocated, and linked under its name when it has its full size, so a
+crash or a full disk in between leaves no file. Where the file system cannot do that, it is created in place and removed
+if it cannot be allocated.
 
-The names of new files and directories become durable with the first sync of the file, not at
-`create`: a store with 100,000 consume queues would otherwise wait for 100,000 directory syncs,
-and nothing may be acknowledged before its file was synced anyway.
+The names of new files and directories become durable with the first sync of the file, not at `create`. Otherwise a
+store with 100,000 consume queues would wait for 100,000 directory syncs, and nothing may be acknowledged before its
+file was synced anyway.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class LocalMedium:
 
     def __init__(self, max_maps: int = DEFAULT_MAX_MAPS) -> None:
         self.maps = MapCache(max_maps)
-        self._fresh: set[Path] = set()  # files and directories made by us whose names are not yet synced
-        self._fresh_lock = threading.Lock()  # around every change of it; a look needs none
+        self._fresh: set[Path] = set()  # files and directories that we created and whose names are not synced yet
+        self._fresh_lock = threading.Lock()  # for every change of it; reading it needs none
         self._replace_lock = threading.Lock()
 
     def create(self, path: Path, size: int) -> LocalFile:
-        """A new file of `size` allocated zero bytes, writable; an existing one is an error."""
+        """A new writable file of `size` allocated zero bytes; raises if the name exists."""
         what = f"make a file of {size} bytes"
-        if os.path.lexists(path):  # a link that leads nowhere is in the way, too
+        if os.path.lexists(path):  # also true for a dangling link
             raise disk_error(FileExistsError(EEXIST, os.strerror(EEXIST)), what, path)
         self._note_fresh(path)
         try:
@@ -57,7 +57,7 @@ class LocalMedium:
                     os.close(descriptor)
             return LocalFile(path, mapping, self._sync_name, status)
         except BaseException as failure:
-            # Also what a signal's handler raises: nobody will know of this file. One that was in the way is not ours.
+            # Also if a signal handler raised: no caller will know of this file. A file that existed before is not ours.
             if not isinstance(failure.__cause__, FileExistsError):
                 with suppress(FlintlogError):
                     self.remove(path)
@@ -72,8 +72,10 @@ class LocalMedium:
         return _make_in_place(path, size)
 
     def open(self, path: Path, writable: bool = False) -> LocalFile:
-        """Map an existing file. Holes of a file to be written are allocated first: writing
-        a hole on a full disk would kill the process."""
+        """Map an existing file. If it is writable, its holes are allocated first.
+
+        Otherwise writing to a hole on a full disk would kill the process.
+        """
         with os_errors("open", path):
             descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
             try:
@@ -125,7 +127,7 @@ class LocalMedium:
         return data
 
     def head(self, path: Path, size: int) -> bytes:
-        # Without `os_errors`: a store of 100,000 queues asks 100,000 times.
+        # Without `os_errors`: a store of 100,000 queues calls this 100,000 times.
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -177,7 +179,7 @@ class LocalMedium:
                 path.unlink()
             else:
                 shutil.rmtree(path)
-        with self._fresh_lock:  # others make files meanwhile
+        with self._fresh_lock:  # other threads create files meanwhile
             self._fresh -= {made for made in self._fresh if made.is_relative_to(path)}
 
     def make_directories(self, path: Path) -> None:
@@ -197,7 +199,7 @@ class LocalMedium:
             raise SyncFailed(f"the directory was not synced: {error.strerror}", path=path) from error
 
     def usage(self, path: Path) -> DiskUsage:
-        """Space of the partition; `free` is what a user without privileges may take."""
+        """Space of the partition; `free` is the space for users without privileges."""
         with os_errors("ask for the space", path):
             status = os.statvfs(path)
         free = status.f_bavail * status.f_frsize
@@ -208,7 +210,7 @@ class LocalMedium:
         return LocalLock(path)
 
     def _sync_name(self, path: Path) -> None:
-        """Make the name of a file that we made durable, and those of the directories above it."""
+        """Make the name of a file durable if we created it, and those of directories above that we created."""
         while path in self._fresh:
             _sync_directory(path.parent)
             self._forget_fresh(path)
@@ -223,6 +225,19 @@ class LocalMedium:
             self._fresh.discard(path)
 
 
+def odd_names(directory: Path) -> dict[str, str]:
+    """Names in a local directory that are no file, each with what it is instead."""
+    found: dict[str, str] = {}
+    with suppress(OSError):
+        for name in sorted(os.listdir(directory)):
+            path = directory / name
+            if not os.path.exists(path):
+                found[name] = "a link that leads nowhere"
+            elif os.path.isdir(path):
+                found[name] = "a directory"
+    return found
+
+
 def _make_nameless(path: Path, size: int) -> int:
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None:
@@ -231,13 +246,13 @@ def _make_nameless(path: Path, size: int) -> int:
     try:
         _allocate(descriptor, size)
         directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-        try:  # linkat follows /proc's link only when it is given a directory
+        try:  # linkat follows the link in /proc only with a directory descriptor
             os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=directory, follow_symlinks=True)
         finally:
             os.close(directory)
     finally:
         os.close(descriptor)
-    # Opened again by name: a map of the nameless one is shown as deleted by every tool that lists maps.
+    # Opened again by name, because tools that list maps show a map of the nameless descriptor as deleted.
     return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
 
@@ -266,7 +281,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def _write_like(temporary: Path, data: bytes, target: Path) -> None:
-    """Write and sync a file with the owner and the mode of the one it will replace."""
+    """Write and sync a file with the owner and the mode of the file that it will replace."""
     with open(temporary, "wb") as file:
         file.write(data)
         file.flush()
@@ -279,7 +294,7 @@ def _write_like(temporary: Path, data: bytes, target: Path) -> None:
 
 
 def _entry_info(entry: os.DirEntry[str]) -> FileInfo | None:
-    """What is known of an entry; None when another process has deleted it since it was named."""
+    """The facts of an entry; None when another process deleted it meanwhile."""
     try:
         return _file_info(entry.name, entry.stat())
     except FileNotFoundError:

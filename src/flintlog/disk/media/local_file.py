@@ -1,7 +1,7 @@
 """One file of the real disk: mapped in full, synced and prepared without the GIL.
 
-Its map needs no descriptor. One is opened to write through the file, and briefly for other calls to the file system. By
-then another file may have the name: it is never written to. After a failed sync, every later sync fails.
+Its map needs no descriptor. One is opened to write through the file, and briefly for other calls to the file system. If
+another file has the name by then, it is not written. After a failed sync, every later sync fails.
 
 Reasons and costs: docs/decisions/0007.
 """
@@ -74,7 +74,7 @@ class LocalFile:
             os.close(descriptor)
 
     def write_at(self, position: int, data: memoryview) -> None:
-        check_range(self, position, position + len(data))
+        check_range(self.path, self.size, position, position + len(data))
         with os_errors("write", self.path):
             descriptor = self._open_descriptor()
             while data:
@@ -82,7 +82,7 @@ class LocalFile:
                 data, position = data[count:], position + count
 
     def clear(self, start: int, stop: int) -> None:
-        check_range(self, start, stop)
+        check_range(self.path, self.size, start, stop)
         if start == stop:
             return
         with os_errors("clear", self.path):

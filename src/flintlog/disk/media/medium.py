@@ -1,18 +1,20 @@
-"""What the rest of flintlog asks of a disk.
+"""The interface of a disk.
 
-`Medium` is a whole file system, `RawFile` one file of fixed size that is mapped into memory. There is
-a real one (`LocalMedium`), one that breaks on command (`FaultyMedium`), and others may be installed
-under the entry point group "flintlog.media" and named in the configuration.
+`Medium` is a whole file system, `RawFile` one file of fixed size that is mapped into memory. There is a real one
+(`LocalMedium`) and one that fails on command (`FaultyMedium`). Others may be installed under the entry point group
+"flintlog.media" and named in the configuration.
 
-What an implementation promises, and callers rely on:
+An implementation guarantees:
 
-- `create` gives a file of exactly `size` zero bytes whose space is allocated, or `DiskFull` and no file.
-- After `RawFile.sync(start, stop)` returned, these bytes, the file's name and its directories survive a crash, whoever
-  wrote them and however the file was opened: a process that was killed leaves bytes that only the page cache has.
+- `create` returns a file of exactly `size` zero bytes whose space is allocated, or raises `DiskFull` and leaves no
+  file.
+- After `RawFile.sync(start, stop)` returned, these bytes, the file's name and its directories survive a crash. It does
+  not matter which process wrote them (a killed one may leave bytes that are only in the page cache), nor how the file
+  was opened.
 - `Medium.sync(path)` does that for a whole file that need not be open.
-- After one `sync` of a file failed, every later `sync` of it fails: what the operating system did
-  with the lost pages is unknown, so success must never be reported again.
-- `RawFile.close` never raises; a view that someone still holds stays valid until it is dropped.
+- After one `sync` of a file failed, every later `sync` of it fails: the operating system may have dropped the pages, so
+  success must never be reported again.
+- `RawFile.close` never raises; a view of the file stays valid until it is dropped.
 - Errors are flintlog's: `DiskFull`, `SyncFailed`, `StoreInUse`, and `DiskError` for the rest.
 
 Reasons and costs: docs/decisions/0013.
@@ -25,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from errno import EDQUOT, ENOSPC
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from flintlog.disk.media.map_cache import MapCache
@@ -78,26 +80,25 @@ class RawFile(Protocol):
         """All bytes of the file; writable if the file was opened so."""
 
     def sync(self, start: int = 0, stop: int | None = None) -> None:
-        """Make these bytes, the file's name and its directories durable; `SyncFailed` for ever after a failure."""
+        """Make these bytes, the file's name and its directories durable. After one `SyncFailed` it always fails."""
 
     def write_at(self, position: int, data: memoryview) -> None:
-        """Write through the file instead of the mapping: no page faults, and the GIL is free."""
+        """Write through the file instead of the mapping: without page faults and without the GIL."""
 
     def clear(self, start: int, stop: int) -> None:
         """Set a range to zero; not yet durable."""
 
     def data_end(self, start: int) -> int:
-        """The place from which on nothing was ever written, at least `start`: what lies behind need not be read."""
+        """The offset, at least `start`, after which nothing was ever written, so that it need not be read."""
 
     def touch(self, start: int, stop: int) -> bool:
-        """Fault pages in for writing without changing them, and so that they count as changed; False where the
-        system cannot."""
+        """Fault pages in for writing: they become dirty, with the same content. False where the system cannot."""
 
     def prepare(self, start: int, stop: int) -> bool:
-        """As `touch`, and so that a later sync writes nothing but pages that were changed; False where it cannot."""
+        """As `touch`, and so that a later sync writes only pages that were changed. False where it cannot."""
 
     def advise(self, advice: Advice, start: int = 0, stop: int | None = None) -> bool:
-        """Tell the system how a range will be used; False when it would not listen."""
+        """Advise the system how a range will be used; False when it refused."""
 
     def lock_memory(self) -> bool:
         """Keep the pages in memory; False when that is not allowed."""
@@ -105,14 +106,14 @@ class RawFile(Protocol):
     def unlock_memory(self) -> bool: ...
 
     def close(self) -> None:
-        """Give up the mapping; it dies with the last view of it."""
+        """Drop the mapping; it is unmapped with the last view of it."""
 
 
 class UnsyncedFile:
-    """What files have in common whose bytes no disk of this machine holds: no page to prepare, nothing to sync."""
+    """A base for files that are not on a disk of this machine: there is nothing to prepare or sync."""
 
     def sync(self, start: int = 0, stop: int | None = None) -> None:
-        """There is nothing that could become durable."""
+        """Does nothing."""
 
     def touch(self, start: int, stop: int) -> bool:
         return False
@@ -130,15 +131,15 @@ class UnsyncedFile:
         return False
 
     def close(self) -> None:
-        """The bytes go with the last view of them."""
+        """Does nothing; the memory is freed with the last view of it."""
 
 
 @runtime_checkable
 class Descriptive(Protocol):
-    """A `RawFile` of which there are descriptors; other media need not have any."""
+    """A `RawFile` with file descriptors; other media need not have any."""
 
     def new_descriptor(self) -> int:
-        """One for whoever writes through the file instead of the mapping, and closes it; -1 if it is not to be had."""
+        """A descriptor to write through the file instead of the mapping, which the caller closes; -1 on failure."""
 
 
 class LockFile(Protocol):
@@ -151,11 +152,11 @@ class LockFile(Protocol):
 
 
 class Medium(Protocol):
-    """A file system, as far as a store needs one. All methods may be called from any thread."""
+    """The part of a file system that a store needs. All methods may be called from any thread."""
 
     @property
     def maps(self) -> MapCache:
-        """The bound on mapped segments, shared by all queues of this medium."""
+        """The mapped segments of all queues of this medium, with a bound on their number."""
 
     def create(self, path: Path, size: int) -> RawFile: ...
 
@@ -164,7 +165,7 @@ class Medium(Protocol):
     def sync(self, path: Path) -> None:
         """Make all bytes of a file durable, also those that another process wrote; the file need not be open.
 
-        Names are covered as far as this process made them; for others there is `durable_names`.
+        Names become durable if this process created them; for others there is `durable_names`.
         """
 
     def listing(self, directory: Path) -> list[FileInfo]:
@@ -178,18 +179,18 @@ class Medium(Protocol):
         """A whole small file; `DiskError` when it is longer than `limit`."""
 
     def head(self, path: Path, size: int) -> bytes:
-        """The first bytes of a file, `size` of them or all: much cheaper than to map one that is only glanced at."""
+        """The first `size` bytes of a file, or all; much cheaper than mapping it."""
 
     def write(self, path: Path, data: bytes) -> None:
         """Write a small file in place and make it durable."""
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Put a new content under a name: after a crash there is the old or the new one, never a mix."""
+        """Replace the content of a name. After a crash the file has the old or the new content, never a mix."""
 
     def rename(self, source: Path, target: Path) -> None: ...
 
     def remove(self, path: Path) -> None:
-        """Unlink a file; nothing happens when there is none."""
+        """Unlink a file, if there is one."""
 
     def remove_tree(self, path: Path) -> None: ...
 
@@ -200,18 +201,18 @@ class Medium(Protocol):
     def usage(self, path: Path) -> DiskUsage: ...
 
     def lock(self, path: Path) -> LockFile:
-        """Take the store's lock; `StoreInUse` when someone else has it."""
+        """Take the store's lock; `StoreInUse` when it is taken."""
 
 
-def check_range(file: RawFile, start: int, stop: int) -> None:
-    """`DiskError` unless the file holds the range."""
-    if not 0 <= start <= stop <= file.size:
-        raise DiskError(f"the bytes {start} to {stop} are not in a file of {file.size}", path=file.path, offset=start)
+def check_range(path: PurePath, size: int, start: int, stop: int) -> None:
+    """Raise `DiskError` unless a file of `size` bytes holds the range."""
+    if not 0 <= start <= stop <= size:
+        raise DiskError(f"the bytes {start} to {stop} are not in a file of {size}", path=path, offset=start)
 
 
 @contextmanager
 def os_errors(action: str, path: Path) -> Iterator[None]:
-    """Turn the operating system's errors into flintlog's, with the file's name."""
+    """Convert the operating system's errors to flintlog's, with the file's name."""
     try:
         yield
     except OSError as error:
@@ -219,7 +220,7 @@ def os_errors(action: str, path: Path) -> Iterator[None]:
 
 
 def disk_error(error: OSError, action: str, path: Path) -> DiskFull | DiskError:
-    """The error of ours that says the same as one of the operating system's."""
+    """flintlog's error for one of the operating system."""
     if error.errno in (ENOSPC, EDQUOT):
         return DiskFull(f"no space left to {action}", path=path, advice="free space, or lower the retention")
     return DiskError(f"cannot {action}: {error.strerror or error}", path=path)

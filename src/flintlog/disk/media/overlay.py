@@ -32,7 +32,7 @@ class OverlayFile(UnsyncedFile):
     """A file that was written or created through an overlay. It is kept until the overlay is dropped."""
 
     def __init__(self, path: Path, buffer: memoryview, data_end: Callable[[int], int] | None = None) -> None:
-        """`data_end` tells where the data of the file below ends, and counts until the buffer was asked for."""
+        """`data_end` returns where the data of the file below ends; it is used until `buffer` is accessed."""
         self.path = path
         self.size = len(buffer)
         self._buffer = buffer
@@ -40,14 +40,14 @@ class OverlayFile(UnsyncedFile):
 
     @property
     def buffer(self) -> memoryview:
-        self._data_end = None  # from here on anything may be written
+        self._data_end = None  # from here on the caller may write anywhere
         return self._buffer
 
     def write_at(self, position: int, data: memoryview) -> None:
         self.buffer[position : position + len(data)] = data
 
     def clear(self, start: int, stop: int) -> None:
-        # Only what is not zero: a page that is written here becomes memory of this process.
+        # Only bytes that are not zero, because every written page becomes memory of this process.
         stop = written_end(self._buffer, start, max(start, min(stop, self.data_end(start))))
         self._buffer[start:stop] = bytes(stop - start)
 
@@ -62,7 +62,7 @@ class OverlayLock:
         self.path = path
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
 
 
 class OverlayMedium:
@@ -72,7 +72,7 @@ class OverlayMedium:
         self.maps = MapCache()
         self._below = below
         self._files: dict[Path, OverlayFile] = {}
-        self._gone: set[Path] = set()
+        self._deleted: set[Path] = set()
 
     def create(self, path: Path, size: int) -> RawFile:
         if path in self._files:
@@ -81,21 +81,19 @@ class OverlayMedium:
         return self._keep(path, MemoryMap(size, None, writable=True).buffer)
 
     def open(self, path: Path, writable: bool = False) -> RawFile:
-        held = self._files.get(path)
+        held = self._held(path)
         if held is not None:
             return held
-        if self._is_gone(path):
-            raise DiskError("there is no such file", path=path)
         if not writable:
             return self._below.open(path)
         return self._keep(path, self._private(path), lambda start: self._data_end_below(path, start))
 
     def sync(self, path: Path) -> None:
-        """Nothing of an overlay is durable."""
+        """Does nothing: nothing of an overlay is durable."""
 
     def _private(self, path: Path) -> memoryview:
         if isinstance(self._below, LocalMedium):
-            # Not Python's own map: that keeps a descriptor for each file until it is collected.
+            # Not Python's own map, which keeps a descriptor for each file until it is collected.
             with os_errors("open", path), open(path, "rb") as file:
                 return MemoryMap(os.fstat(file.fileno()).st_size, file.fileno(), writable=True, private=True).buffer
         with closing(self._below.open(path)) as file:
@@ -106,22 +104,28 @@ class OverlayMedium:
             return file.data_end(start)
 
     def _keep(self, path: Path, buffer: memoryview, data_end: Callable[[int], int] | None = None) -> OverlayFile:
-        self._gone.discard(path)
+        self._deleted.discard(path)
         file = self._files[path] = OverlayFile(path, buffer, data_end)
         return file
 
-    def _is_gone(self, path: Path) -> bool:
+    def _held(self, path: Path) -> OverlayFile | None:
+        """The overlay's own file; None if the file below counts, `DiskError` if it was deleted."""
+        held = self._files.get(path)
+        if held is None and self._is_deleted(path):
+            raise DiskError("there is no such file", path=path)
+        return held
+
+    def _is_deleted(self, path: Path) -> bool:
         # Called for every file of a store, and mostly nothing was deleted.
-        return bool(self._gone) and (path in self._gone or any(parent in self._gone for parent in path.parents))
+        deleted = self._deleted
+        return bool(deleted) and (path in deleted or any(parent in deleted for parent in path.parents))
 
     # Names
 
     def listing(self, directory: Path) -> list[FileInfo]:
-        found = {} if self._is_gone(directory) else {info.name: info for info in self._below.listing(directory)}
-        for name in [name for name in found if directory / name in self._gone]:
-            del found[name]
-        for info in self._own(directory):
-            found[info.name] = info
+        below = [] if self._is_deleted(directory) else self._below.listing(directory)
+        found = {info.name: info for info in below if directory / info.name not in self._deleted}
+        found |= {info.name: info for info in self._own(directory)}
         return [found[name] for name in sorted(found)]
 
     def _own(self, directory: Path) -> Iterator[FileInfo]:
@@ -137,28 +141,22 @@ class OverlayMedium:
             return FileInfo(path.name, held.size, 0, False)
         if any(path in file.parents for file in self._files):
             return FileInfo(path.name, 0, 0, True)
-        return None if self._is_gone(path) else self._below.stat(path)
+        return None if self._is_deleted(path) else self._below.stat(path)
 
     def exists(self, path: Path) -> bool:
         return self.stat(path) is not None
 
     def read(self, path: Path, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
-        held = self._files.get(path)
-        if held is not None:
-            if held.size > limit:
-                raise DiskError(f"the file is longer than {limit} bytes", path=path)
-            return bytes(held.buffer)
-        if self._is_gone(path):
-            raise DiskError("there is no such file", path=path)
-        return self._below.read(path, limit)
+        held = self._held(path)
+        if held is None:
+            return self._below.read(path, limit)
+        if held.size > limit:
+            raise DiskError(f"the file is longer than {limit} bytes", path=path)
+        return bytes(held.buffer)
 
     def head(self, path: Path, size: int) -> bytes:
-        held = self._files.get(path)
-        if held is not None:
-            return bytes(held.buffer[:size])
-        if self._is_gone(path):
-            raise DiskError("there is no such file", path=path)
-        return self._below.head(path, size)
+        held = self._held(path)
+        return self._below.head(path, size) if held is None else bytes(held.buffer[:size])
 
     def write(self, path: Path, data: bytes) -> None:
         self._keep(path, memoryview(bytearray(data)))
@@ -172,7 +170,7 @@ class OverlayMedium:
 
     def remove(self, path: Path) -> None:
         self._files.pop(path, None)
-        self._gone.add(path)
+        self._deleted.add(path)
 
     def remove_tree(self, path: Path) -> None:
         for held in [held for held in self._files if path in held.parents]:
@@ -180,10 +178,10 @@ class OverlayMedium:
         self.remove(path)
 
     def make_directories(self, path: Path) -> None:
-        """Directories of an overlay are where its files are."""
+        """Does nothing: an overlay has the directories of its files."""
 
     def sync_directory(self, path: Path) -> None:
-        """Nothing of an overlay is durable."""
+        """Does nothing: nothing of an overlay is durable."""
 
     def usage(self, path: Path) -> DiskUsage:
         return self._below.usage(path)

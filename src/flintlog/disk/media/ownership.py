@@ -1,4 +1,4 @@
-"""Owners and modes: files that one user repairs or restores must stay readable for the broker's user."""
+"""Copies owners and modes, so that files that one user repairs or restores stay readable for the broker's user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def take_after(path: Path, like: Path) -> None:
 
 
 def take_all_after(root: Path, file: Path, directory: Path) -> None:
-    """The same for everything below a directory: files take after `file`, directories after `directory`."""
+    """The same for everything below a directory: files get them from `file`, directories from `directory`."""
     for folder, _, names in os.walk(root):
         take_after(Path(folder), directory)
         for name in names:

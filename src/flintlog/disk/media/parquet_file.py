@@ -1,6 +1,6 @@
 """A Parquet file that is written row group by row group, and is on disk when it is closed.
 
-Apart from `local`, so that who writes no Parquet does not load pyarrow.
+A module of its own, so that only writers of Parquet load pyarrow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flintlog.disk.media.medium import os_errors
 
 
 class ParquetFile:
-    """One new file. One task owns it."""
+    """One new file, which one task owns."""
 
     def __init__(self, path: Path, schema: pa.Schema, compression: str) -> None:
         self.path = path
@@ -26,13 +26,13 @@ class ParquetFile:
             self._writer = pq.ParquetWriter(path, schema, compression=compression)
 
     def write(self, table: pa.Table) -> None:
-        """One more row group."""
+        """Write one row group."""
         with os_errors("write", self.path):
             self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self.row_count += table.num_rows
 
     def close(self) -> None:
-        """End the file and make its bytes durable; its name is the caller's."""
+        """Close the file and make its bytes durable. The caller makes its name durable."""
         with os_errors("close", self.path):
             self._writer.close()
             descriptor = os.open(self.path, os.O_RDONLY)

@@ -94,14 +94,14 @@ class RemoteMedium:
         _refuse(path)
 
     def sync(self, path: Path) -> None:
-        """There is nothing that could be lost."""
+        """Does nothing: nothing was written."""
 
     def sync_directory(self, path: Path) -> None:
-        """There is nothing that could be lost."""
+        """Does nothing: nothing was written."""
 
     def lock(self, path: Path) -> LockFile:
         _refuse(path)
 
 
 def _refuse(path: Path) -> NoReturn:
-    raise DiskError("this file system is only read", path=path)
+    raise DiskError("this file system is read-only here", path=path)

@@ -1,8 +1,7 @@
-"""Bytes of a store that are only read, wherever they are.
+"""Read-only access to the bytes of a store, on this machine or elsewhere.
 
-Verification, export and Spark's executors read ranges of files and never change one. They ask a
-`ByteSource`: on this machine it maps the files, elsewhere (`arrow_source`) it fetches ranges from an object
-store or HDFS. A range is always answered in full or not at all.
+Verification, export and Spark's executors read ranges of files through a `ByteSource`. On this machine it maps the
+files; `arrow_source` fetches ranges from an object store or HDFS. A range is returned in full or not at all.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections import OrderedDict
 from pathlib import Path, PurePath
 from typing import Protocol
 
-from flintlog.disk.media.medium import FileInfo, Medium, RawFile
+from flintlog.disk.media.medium import FileInfo, Medium, RawFile, check_range
 from flintlog.errors import DiskError
 
 DEFAULT_OPEN_FILES = 64
@@ -31,7 +30,7 @@ class ByteSource(Protocol):
         """These bytes, read-only; `DiskError` when the file does not hold them all."""
 
     def data_end(self, path: PurePath, start: int) -> int:
-        """The place from which on nothing was ever written, at least `start`, as far as the file system can tell."""
+        """The offset, at least `start`, after which nothing was ever written, as far as the file system knows."""
 
 
 class MappedSource:
@@ -54,11 +53,11 @@ class MappedSource:
 
     def view(self, path: PurePath, start: int, stop: int) -> memoryview:
         file = self._file(Path(path))
-        check_range(path, start, stop, file.size)
+        check_range(path, file.size, start, stop)
         return file.buffer[start:stop]
 
     def forget(self) -> None:
-        """Let all files go; each is unmapped with the last view of it, and mapped again when it is asked for."""
+        """Drop all files; each is unmapped with the last view of it, and mapped again on use."""
         with self._lock:
             self._files.clear()
 
@@ -74,9 +73,3 @@ class MappedSource:
             if len(self._files) > self._max_files:
                 self._files.popitem(last=False)  # not closed: another thread may be about to slice it
         return file
-
-
-def check_range(path: PurePath, start: int, stop: int, size: int) -> None:
-    """`DiskError` unless a file of `size` bytes holds the range."""
-    if not 0 <= start <= stop <= size:
-        raise DiskError(f"the bytes {start} to {stop} are not in a file of {size}", path=path, offset=start)

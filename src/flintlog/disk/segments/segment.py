@@ -18,8 +18,8 @@ __all__ = ["DEFAULT_TOUCH_AHEAD_BYTES", "Segment", "SelectedRange", "WriteBuffer
 
 DEFAULT_TOUCH_AHEAD_BYTES = 16 * 1024 * 1024
 DEAR_PAGE_NS: Final = 20_000
-"""The most that a page of the map may cost when many are faulted in at once. On a virtual machine whose host has to
-find the pages the cost is twice as much or more, elsewhere a tenth."""
+"""The acceptable cost of a page when many are faulted in at once. On a virtual machine whose host has to find the pages
+the cost is twice as much or more, elsewhere a tenth."""
 
 
 class Segment(MappedSegment):
@@ -107,7 +107,7 @@ class Segment(MappedSegment):
             finally:
                 self.release()
 
-    def clear_behind(self) -> None:
+    def clear_unwritten(self) -> None:
         """Durably zero all bytes after the written ones, so that recovery never finds old records there."""
         if self.hold():
             try:

@@ -13,7 +13,6 @@ Reasons and costs: docs/decisions/0007.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,7 +200,7 @@ class SegmentQueue(SegmentList):
                 elif segment.end > offset:
                     segment.set_positions(offset - segment.base)
                     if clear:
-                        segment.clear_behind()
+                        segment.clear_unwritten()
             self._lower_to(offset)
 
     def reach(self, offset: int) -> None:
@@ -254,16 +253,14 @@ class SegmentQueue(SegmentList):
         *,
         now_ms: int,
         batch_max: int = 10,
-        pause_ms: int = 0,
         force_after_ms: int = DEFAULT_FORCE_AFTER_MS,
         at_once: bool = False,
         below: int | None = None,
-        pause: Callable[[float], None] = time.sleep,
     ) -> int:
         """Delete segments not written for `reserved_ms` (any, if `at_once`), the oldest first; returns how many.
 
-        The last segment stays. At most `batch_max` are deleted, with a pause between two. It stops at the first one
-        that is too young, still held, or ends after the offset `below`, because a log must not have holes.
+        The last segment stays. At most `batch_max` are deleted. It stops at the first one that is too young, still
+        held, or ends after the offset `below`, because a log must not have holes.
         """
         count = 0
         for segment in self._segments[:-1]:
@@ -271,8 +268,6 @@ class SegmentQueue(SegmentList):
                 break
             if not at_once and now_ms < segment.modified_ms + reserved_ms:
                 break
-            if count and pause_ms > 0:
-                pause(pause_ms / 1000)
             if not segment.destroy(force_after_ms, now_ms):
                 break
             self._forget(segment)
@@ -290,7 +285,7 @@ class SegmentQueue(SegmentList):
         unit_size: int | None = None,
         force_after_ms: int = 60_000,
     ) -> int:
-        """Delete segments that lie completely before `offset`, the oldest first, never the last; returns how many.
+        """Delete segments that are completely before `offset`, the oldest first, never the last; returns how many.
 
         With `unit_size` the segments belong to a queue whose units begin with a physical offset, and that of the last
         unit is compared; otherwise the segment's own end is.

@@ -16,7 +16,7 @@ from flintlog.checks.derived_files import DataFile, LedgerView, QueueFilesView
 from flintlog.checks.finding import ERROR, WARNING, Finding
 from flintlog.derive.log_files import common_size
 from flintlog.derive.sealing import is_sealed
-from flintlog.disk.media.odd_names import odd_names
+from flintlog.disk.media.local import odd_names
 from flintlog.errors import DiskError, FlintlogError, FormatError
 from flintlog.format import names
 from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE

@@ -24,8 +24,8 @@ from typing import Final, Protocol, cast
 
 from flintlog.checks.finding import Finding
 from flintlog.disk.bell import Bell
+from flintlog.disk.media.libc import scratch_memory
 from flintlog.disk.media.medium import Medium
-from flintlog.disk.media.scratch import scratch_room
 from flintlog.errors import InvalidConfig, InvalidMessage, PutFailed, StoreClosed
 from flintlog.format.config_json import BATCH_TYPE, QUEUE_TYPE
 from flintlog.format.ledger_entry import ENTRY_END_RESERVE, ENTRY_HEAD_SIZE, MAX_ENTRY_SIZE
@@ -332,7 +332,7 @@ class LedgerCommitLog(Log):
                 return refused(PutStatus.OS_PAGE_CACHE_BUSY, count)
             queue_offset, moves = self.offsets.plan((first.topic, first.queue_id), count)
             now = self._now_ms()
-            scratch = Tail(scratch_room(most_bytes), 0)
+            scratch = Tail(scratch_memory(most_bytes), 0)
             offsets = append(scratch, queue_offset, now, None)
             if offsets is None:
                 raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")

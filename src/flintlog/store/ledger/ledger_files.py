@@ -393,7 +393,7 @@ class LedgerFiles:
         queue.truncate(end)
         segment = queue.find(end)
         if segment is not None and written_end(segment, end - segment.base) > end - segment.base:
-            segment.clear_behind()
+            segment.clear_unwritten()
 
     def save_checkpoint(self, committed_index: int) -> None:
         """Write down how far the log was committed; it is made durable up to there first."""

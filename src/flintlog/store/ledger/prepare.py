@@ -33,7 +33,7 @@ def _close_plain_log(segments: SegmentQueue) -> None:
     if last is None or end == last.end:
         return
     last.set_positions(end - last.base)
-    last.clear_behind()
+    last.clear_unwritten()
     if last.end - end >= END_RESERVE:
         last.append(encode_blank(last.end - end))
     last.sync()

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import cast
 
 from flintlog.checks.finding import Finding
-from flintlog.disk.media.scratch import scratch_room
+from flintlog.disk.media.libc import scratch_memory
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore, DiskFull, InvalidMessage, InvalidOffset, StoreClosed
@@ -211,7 +211,7 @@ class CommitLog(Log):
             tail = self._tail if self._tail.is_through_file else self._ready_tail()
             offsets = append(tail, queue_offset, now, moves)
             if offsets is None:
-                scratch = Tail(scratch_room(min(most_bytes, self.segments.segment_size)), 0)
+                scratch = Tail(scratch_memory(min(most_bytes, self.segments.segment_size)), 0)
                 if append(scratch, queue_offset, now, None) is None:
                     raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
                 offsets = append(self._tail, queue_offset, now, moves) if self._roll() else None

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from flintlog.checks.finding import Finding
-from flintlog.disk.media.scratch import scratch_room
+from flintlog.disk.media.libc import scratch_memory
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import InvalidMessage
@@ -256,7 +256,7 @@ class Log(ABC):
 
     def make_check(self) -> Callable[[Message, int | None], None]:
         """A function that raises what a put of a message would, and appends nothing."""
-        scratch = Tail(scratch_room(self._scratch_size), 0)
+        scratch = Tail(scratch_memory(self._scratch_size), 0)
 
         def check(message: Message, capacity: int | None) -> None:
             scratch.position = 0

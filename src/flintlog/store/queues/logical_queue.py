@@ -335,7 +335,7 @@ class LogicalQueue(ABC):
         """
         end = segment.wrote_position
         if written_end(segment, end) > end:
-            segment.clear_behind()
+            segment.clear_unwritten()
         self._has_stale_end = False
 
     def truncate(self, physical_offset: int) -> None:
