@@ -87,7 +87,7 @@ def kill_at_marker(store: Store) -> None:
     append = Appender.append_held
 
     def append_or_kill(self: Appender, prepared: Prepared) -> Receipt:
-        if prepared.message.topic == MARKER_TOPIC:
+        if prepared.message.topic == MARKER_TOPIC and b"recordsCrc" in prepared.message.body:
             threading.Thread(target=put_and_say, args=(store, b"waiting")).start()
             time.sleep(0.3)
             kill()

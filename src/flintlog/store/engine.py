@@ -25,10 +25,12 @@ from flintlog.store.dispatch.external.follower import ExternalDispatcher
 from flintlog.store.dispatch.external.handshake import DispatchSide
 from flintlog.store.flush.flushing import Flushing
 from flintlog.store.flush.put_timing import PutWaits
+from flintlog.store.log.batch_markers import OpeningMarker
+from flintlog.store.log.log import OPEN
 from flintlog.store.model.recovery_report import RecoveryReport
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths, is_store, refuse_rocksdb, remove_store
-from flintlog.store.recovery.batch_notes import BatchNotes
+from flintlog.store.recovery.batch_notes import BatchNotes, batch_at
 from flintlog.store.recovery.loader import Loader, Notes, try_loading
 from flintlog.store.recovery.stop_marker import StopMarker
 from flintlog.store.recovery.swap import finish_swap
@@ -205,7 +207,8 @@ class Engine:
         """End the threads and make everything durable; whether all of it worked, so that the stop is a clean one."""
         try:
             is_finished = self._stop_threads()
-            is_clean = is_finished and not self.lifecycle.flags & Flag.NOT_WRITEABLE
+            # A slave may be stopped inside a batch: after an unclean stop the next opening cuts the part.
+            is_clean = is_finished and not self.log.is_batch_open and not self.lifecycle.flags & Flag.NOT_WRITEABLE
             if is_clean:
                 _flush_everything(self.parts, self.flushing)
                 if self.batch_notes.opened is not None:
@@ -280,6 +283,12 @@ class Engine:
         if hook is None and self.config.enable_calc_filter_bit_map:
             hook = self.settings.subscriptions.bitmap_of
         self.dispatcher.bitmap_hook = hook
+
+    def open_batch(self, start: int, marker: OpeningMarker) -> None:
+        """Note durably that a batch begins here, before any of it is in the log."""
+        self.log.batch_range = (start, OPEN)
+        before = self.parts.checkpoint.values
+        self.batch_notes.open(batch_at(start, marker, before, self.parts.paths.abort, self.medium))
 
     def tick(self) -> None:
         """Once a second: totals are kept for the rates, and what stalled for want of space is tried again."""

@@ -194,6 +194,7 @@ class Store(Writable):
         if self.config.retention == "on":
             self._start_retention()
         if self._engine.log.is_serving and not self._engine.is_replica:
+            self._closed_batches.mark_left_part()
             self._services.start()
         if not self._engine.figures.samples_itself:
             self._background.add("stats", self._engine.figures.sample)

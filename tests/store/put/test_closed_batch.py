@@ -91,12 +91,12 @@ def test_batches_without_a_writer_are_all_written(tmp_path: Path) -> None:
     assert b'closed":{}' in (tmp_path / "flintlog" / "batches.json").read_bytes()
 
 
-def test_the_marker_is_in_no_queue_and_no_index(tmp_path: Path) -> None:
+def test_the_markers_are_in_no_queue_and_no_index(tmp_path: Path) -> None:
     with open_store(tmp_path, CONFIG) as store:
         store.put_closed(batch(3), writer_id="query")
         store.wait_dispatched()
         assert store._host.queue_ids(MARKER_TOPIC) == []
-        assert sum(found.num_rows for found in store.scan(topics=[MARKER_TOPIC])) == 1
+        assert sum(found.num_rows for found in store.scan(topics=[MARKER_TOPIC])) == 2
 
 
 class Interrupted(Exception):
@@ -204,7 +204,7 @@ def leave_half(root: Path) -> None:
 
     with open_store(root, CONFIG) as store:
         store.put(Message("orders", b"kept")).check()
-        store._appender.append_held = fail_after(store, 2)  # type: ignore[method-assign, assignment]
+        store._appender.append_held = fail_after(store, 3)  # type: ignore[method-assign, assignment]
         store._engine.parts.segments.truncate = failing  # type: ignore[method-assign]
         with pytest.raises(DiskFull):
             store.put_closed(batch(5), writer_id="query")

@@ -80,7 +80,7 @@ def test_no_record_of_others_lies_inside_a_batch(tmp_path: Path) -> None:
     assert len(written) == 10
     for closed in written:
         inside = [row["topic"] for row in rows if closed.start <= row["physical_offset"] < closed.end]
-        assert inside == ["t"] * 60 + [MARKER_TOPIC]
+        assert inside == [MARKER_TOPIC, *["t"] * 60, MARKER_TOPIC]
 
 
 @pytest.mark.parametrize("flush", ["async", "sync"])

@@ -4,8 +4,8 @@ The note of a store (`flintlog/batches.json`) says where a batch begins that is 
 writer's last closed batch. It is read before and after the log's end was found. While it stays the same no batch was
 begun or closed: the end lies in no batch but the one that the note names, and every batch below it is in the note.
 
-A restore to an earlier point ends before the batch that the point lies in. What is known of a writer whose batches were
-cut off is then what the markers in the rest of the log say.
+A restore to an earlier point ends before the batch that the point lies in. The writers of the batches that it leaves
+out may write them again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore
 from flintlog.maintenance.backup.backup_files import BackupFile, Manifest, stored_path
 from flintlog.store.log.batch_markers import ClosingMarker, find_markers
-from flintlog.store.recovery.batch_notes import BatchTable
-from flintlog.store.runtime.note_file import NoteFile, encode_note, parse_note
+from flintlog.store.recovery.batch_notes import BatchNotes, BatchTable
+from flintlog.store.runtime.note_file import encode_note, parse_note
 
 NAME: Final = "flintlog/batches.json"
 """The note's name in a store and in a manifest."""
@@ -59,28 +59,20 @@ class BackupBatches:
 
     def note_kept(self, root: Path, end: int) -> None:
         """Let the note of a store that was restored up to here name the batches that it has."""
-        note = NoteFile(root / NAME, self._medium, BatchTable)
-        table = note.load().content
-        if table is None:
-            return
-        cut = {marker.writer_id for marker in self._markers(end)}
-        if not cut:
-            return
-        closed = {writer: batch for writer, batch in table.closed.items() if writer not in cut}
-        for marker in self._markers(0, end):
-            if marker.is_remembered and marker.writer_id in cut:
-                closed[marker.writer_id] = marker.batch_id
-        note.save(BatchTable(closed=closed, serial=table.serial))
+        notes = BatchNotes(root / NAME, self._medium)
+        notes.load()
+        notes.reopen(self._markers(end))
 
-    def _markers(self, start: int, stop: int | None = None) -> Iterator[ClosingMarker]:
+    def _markers(self, start: int) -> Iterator[ClosingMarker]:
+        """The closing markers in the log from here on."""
         for file in self._log:
             base = file.base or 0
-            if not file.length or base + file.length <= start or (stop is not None and base >= stop):
+            if not file.length or base + file.length <= start:
                 continue
             raw = self._medium.open(stored_path(self._target, file))
             try:
-                for place, marker in find_markers(raw.buffer, base, start):
-                    if stop is None or place < stop:
-                        yield marker
+                for found in find_markers(raw.buffer, base, start):
+                    if isinstance(found.marker, ClosingMarker):
+                        yield found.marker
             finally:
                 raw.close()

@@ -187,10 +187,8 @@ class HaNode:
     async def _agrees(self, store: Store, client: RemotingClient, epochs: MasterEpochFile) -> bool:
         """Whether our log is a prefix of the master's. If not, this raises or starts a reopening that cuts the log."""
         raw = store.replication.raw_log
-        if not self._compare_logs:
-            epochs.follow(FOREIGN)
-            return True
-        theirs = await ask_master(client, raw.end, raw.end)
+        theirs = await ask_master(client, raw.end, raw.end) if self._compare_logs else None
+        raw.follow(has_batches=theirs is not None)
         if theirs is None:
             epochs.follow(FOREIGN)
             return True

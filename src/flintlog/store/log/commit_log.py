@@ -152,11 +152,14 @@ class CommitLog(Log):
 
         Never the middle of a closed batch: an opening may still cut it.
         """
-        end = self.segments.flushed_where if self._shows_synced_only else self.segments.max_offset
+        end = self.copied_end()
         if self.batch_range is None:
             return end
         batch_start, batch_end = self.batch_range
         return batch_start if batch_start < end < batch_end else end
+
+    def copied_end(self) -> int:
+        return self.segments.flushed_where if self._shows_synced_only else self.segments.max_offset
 
     # ------------------------------------------------------------------ closed batches
 

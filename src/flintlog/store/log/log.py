@@ -17,7 +17,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from flintlog.checks.finding import Finding
 from flintlog.disk.media.libc import scratch_memory
@@ -55,6 +55,10 @@ class Placement(Protocol):
         """The message to append, its queue offset, and the next offsets that move on with it."""
 
 
+OPEN: Final = float("inf")
+"""Where a batch ends that has no closing marker yet."""
+
+
 class BatchMark(ABC):
     """Where a closed batch began. The caller holds the put lock until the batch was kept or cut back."""
 
@@ -84,7 +88,7 @@ class Log(ABC):
         self.on_wait: Callable[[int, int], None] | None = None
         self.unqueued = UnqueuedPuts()
         self.batch_range: tuple[int, float] | None = None
-        """Where the last closed batch begins and ends; its end is infinite while it is appended."""
+        """Where the last closed batch begins and ends; its end is `OPEN` while it is appended."""
         self._encoder = Encoder(
             Message,
             store_host=config.store_host,
@@ -285,6 +289,15 @@ class Log(ABC):
     @abstractmethod
     def visible_end(self) -> int:
         """How far records may be dispatched, and sent to slaves."""
+
+    def copied_end(self) -> int:
+        """How far a slave has copied its master's log: as `visible_end`, or into the middle of a closed batch."""
+        return self.visible_end()
+
+    @property
+    def is_batch_open(self) -> bool:
+        """Whether the log ends in a part of a closed batch."""
+        return self.batch_range is not None and self.batch_range[1] == OPEN
 
     @property
     def appended_bytes(self) -> int:

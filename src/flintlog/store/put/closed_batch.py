@@ -1,11 +1,12 @@
 """Storing a batch whole or not at all: the order of steps that `batch_notes.py` relies on.
 
-    messages made and checked ─▶ put lock { note: opened ─▶ messages ─▶ closing marker } ─▶ flush ─▶ note: closed
+    messages made and checked ─▶ put lock { note: opened ─▶ opening marker ─▶ messages ─▶ closing marker }
+                              ─▶ flush ─▶ note: closed
 
 Whatever can be wrong with a message is found before the first one is appended. Other putters wait for the put lock
-while the batch is appended, so their records lie before it or after it. A kill before the marker is in the log costs
-the batch and nothing else; one after it costs nothing. Dispatch and replicas see a batch when all of it can be read
-(`Log.visible_end`).
+while the batch is appended, so their records lie before it or after it. A kill before the closing marker is in the log
+costs the batch and nothing else; one after it costs nothing. Dispatch and replicas see a batch when all of it can be
+read (`Log.visible_end`). A replica that gets it in pieces knows by the opening marker that it has a part.
 
 When appending fails or is interrupted, what was appended is cut off the log again before the put lock is given back:
 nobody was let past the beginning of the batch. If the cut fails too, the log takes no more messages, because they would
@@ -15,34 +16,29 @@ batch is made durable and its note is closed before the exception goes on.
 
 from __future__ import annotations
 
-import os
 import threading
 import uuid
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from flintlog.errors import InvalidConfig, InvalidMessage, PutFailed, StoreClosed
 from flintlog.store.engine import Engine
-from flintlog.store.log.batch_markers import ClosingMarker
+from flintlog.store.log.batch_markers import ClosingMarker, OpeningMarker
 from flintlog.store.log.log import BatchMark
 from flintlog.store.model.arguments import INT64_MAX, plain_text
 from flintlog.store.model.message import Message, PutStatus, Receipt
 from flintlog.store.put.appender import Appender, Prepared
-from flintlog.store.recovery.batch_notes import OpenedBatch
 from flintlog.store.runtime.lifecycle import Flag
 from flintlog.store.runtime.service import Service
 
 MAX_WRITER_ID_CHARS = 1000
-_OPEN: Final = float("inf")
-"""Where a batch ends that has no marker yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedBatch:
-    """A batch in the log: how many messages, and the physical offsets from its first message to behind its marker."""
+    """A batch in the log: how many messages, and the physical offsets from its opening marker to its end."""
 
     message_count: int
     start: int
@@ -68,6 +64,15 @@ class ClosedBatches:
         self._appender = appender
         self._lock = threading.Lock()
         engine.on_tick = self._settle_left
+
+    def mark_left_part(self) -> None:
+        """If the opening left a part of a batch in the log, let an empty batch follow it.
+
+        A replica takes all that follows an opening marker for the batch, until another marker says that it was
+        abandoned.
+        """
+        if self._engine.batch_notes.is_part_left and self._engine.lifecycle.is_writeable:
+            self.put((), None, 0)
 
     def put(self, messages: Iterable[Message], writer_id: str | None, batch_id: int) -> ClosedBatch | None:
         _check(writer_id, batch_id)
@@ -133,7 +138,8 @@ class ClosedBatches:
             with engine.log.lock():
                 if not engine.log.is_serving:
                     raise StoreClosed("the store takes no messages now", path=engine.path)
-                written = self._append_whole(prepared, self._opened(writer_id, batch_id), told)
+                marker = OpeningMarker(writer_id or uuid.uuid4().hex, batch_id, writer_id is not None)
+                written = self._append_whole(prepared, marker, told)
             engine.flushing.after_append()
             self._settle()
         except BaseException:
@@ -148,8 +154,8 @@ class ClosedBatches:
     def _is_note_left(self) -> bool:
         """Whether the note says that a batch is being appended which has its marker."""
         engine = self._engine
-        found = engine.log.batch_range
-        return engine.batch_notes.opened is not None and found is not None and found[1] < _OPEN
+        log = engine.log
+        return engine.batch_notes.opened is not None and log.batch_range is not None and not log.is_batch_open
 
     def _settle(self) -> None:
         """Make everything durable, and then close the note of a batch that has its marker."""
@@ -166,40 +172,42 @@ class ClosedBatches:
                 self._lock.release()
 
     def _append_whole(
-        self, prepared: Iterable[Prepared], batch: OpenedBatch, told: list[tuple[Service, Receipt]]
+        self, prepared: Iterable[Prepared], opening: OpeningMarker, told: list[tuple[Service, Receipt]]
     ) -> ClosedBatch:
         engine = self._engine
         mark = engine.log.mark_held()
         try:
-            engine.log.batch_range = (batch.start, _OPEN)
-            engine.batch_notes.open(batch)
-            count = self._append_all(prepared, batch, mark, told)
+            start = engine.log.end_offset
+            engine.open_batch(start, opening)
+            count, crc = self._append_all(prepared, opening, mark, told)
+            closing = ClosingMarker(opening.writer_id, opening.opens_batch, crc, start, opening.is_remembered)
+            self._append_one(Prepared(closing.message()), mark, crc)
             end = engine.log.end_offset
             mark.keep()
-            engine.log.batch_range = (batch.start, end)
+            engine.log.batch_range = (start, end)
         except BaseException:
             self._take_back(mark)
             raise
-        return ClosedBatch(count, batch.start, end)
+        return ClosedBatch(count, start, end)
 
     def _append_all(
-        self, prepared: Iterable[Prepared], batch: OpenedBatch, mark: BatchMark, told: list[tuple[Service, Receipt]]
-    ) -> int:
-        count = crc = 0
+        self, prepared: Iterable[Prepared], opening: OpeningMarker, mark: BatchMark, told: list[tuple[Service, Receipt]]
+    ) -> tuple[int, int]:
+        """Append the opening marker and the messages; how many messages, and the CRC of all these records."""
+        _, crc = self._append_one(Prepared(opening.message()), mark, 0)
+        count = 0
         for each in prepared:
-            receipt = self._append_one(each)
-            crc = zlib.crc32(mark.last_bytes(receipt.size), crc)
+            receipt, crc = self._append_one(each, mark, crc)
             count += 1
             if each.service is not None:
                 told.append((each.service, receipt))
-        marker = ClosingMarker(batch.writer_id, batch.batch_id, crc, batch.start, batch.is_remembered)
-        self._append_one(Prepared(marker.message()))
-        return count
+        return count, crc
 
-    def _append_one(self, prepared: Prepared) -> Receipt:
+    def _append_one(self, prepared: Prepared, mark: BatchMark, crc: int) -> tuple[Receipt, int]:
+        """Append one record; its receipt, and the CRC of the batch with it."""
         receipt = self._appender.append_held(prepared)
         self._refuse(receipt)
-        return receipt
+        return receipt, zlib.crc32(mark.last_bytes(receipt.size), crc)
 
     def _take_back(self, mark: BatchMark) -> None:
         """Cut off what was appended of a batch, and go on without it.
@@ -216,21 +224,6 @@ class ClosedBatches:
             engine.log.close_held()
             engine.lifecycle.set(Flag.NOT_WRITEABLE)
             raise
-
-    def _opened(self, writer_id: str | None, batch_id: int) -> OpenedBatch:
-        before = self._engine.parts.checkpoint.values
-        abort = self._engine.medium.stat(self._engine.parts.paths.abort)
-        return OpenedBatch(
-            writer_id or uuid.uuid4().hex,
-            batch_id,
-            self._engine.log.end_offset,
-            os.getpid(),
-            before.logics_physical_offset,
-            before.logics_msg_timestamp,
-            before.index_msg_timestamp,
-            is_remembered=writer_id is not None,
-            abort_ms=0 if abort is None else abort.mtime_ms,
-        )
 
 
 def _check(writer_id: str | None, batch_id: int) -> None:

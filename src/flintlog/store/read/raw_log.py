@@ -17,6 +17,7 @@ from flintlog import kernel
 from flintlog.errors import InvalidOffset, StoreClosed
 from flintlog.store.engine import Engine
 from flintlog.store.log.damage import Damage
+from flintlog.store.read.copied_batches import CopiedBatches
 from flintlog.store.recovery.pending_cut import PendingCut
 
 DIGEST_BYTES: Final = 1024 * 1024
@@ -28,6 +29,7 @@ class RawLog:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._segments = engine.parts.segments
+        self._batches = CopiedBatches(engine)
 
     @property
     def start(self) -> int:
@@ -36,8 +38,9 @@ class RawLog:
 
     @property
     def end(self) -> int:
-        """The readable end."""
-        return max(self.start, self._engine.log.visible_end())
+        """Where what may be copied ends; a slave's own end, which may lie inside a batch that it has a part of."""
+        log = self._engine.log
+        return max(self.start, log.copied_end() if self._engine.is_replica else log.visible_end())
 
     @property
     def is_empty(self) -> bool:
@@ -71,12 +74,15 @@ class RawLog:
             raise StoreClosed("the store takes nothing: its disk is full or a sync has failed", path=self._engine.path)
         for start, stop in damage:
             self._engine.parts.damage.add(Damage(start, stop, "the log that this was copied from is damaged here"))
-        self._engine.log.append_raw(offset, data)
-        if self._engine.flushing.is_sync:
-            self._engine.flush()
-        else:
-            self._engine.flushing.after_append()
+        self._batches.append(offset, data)
         return self.end
+
+    def follow(self, *, has_batches: bool) -> None:
+        """Before the first `append`: whether the other log's batches are all closed, as those of flintlog's master are.
+
+        RocketMQ as a master knows no batches. It may have taken messages after a part of one, so nothing is held back.
+        """
+        self._batches.follow(has_batches=has_batches)
 
     def record_start(self, offset: int) -> int:
         """The last offset, at or before `offset`, of a record, a blank or the log's end."""

@@ -4,8 +4,8 @@
                                   "closed": { writer: its last closed batch },
                                   "serial": how often the note was changed }
 
-    log    … │ message │ message │ … │ closing marker │
-             ^ opened.start            writer and batch id; a record that no queue shows
+    log    … │ opening marker │ message │ message │ … │ closing marker │
+             ^ opened.start     markers: writer and batch id; records that no queue shows
 
 A batch is closed when its marker is in the log, after the records whose CRC the marker has. The note of an opened batch
 is durable before its first message. Its messages and its marker are appended under the put lock, so no record of
@@ -14,12 +14,16 @@ finds a batch opened looks for the marker: with it the batch counts, without it 
 unless somebody else has run the store since. A batch whose marker was not synced is the log's end, but for records that
 were not acknowledged as synced either.
 
+A slave keeps the same note about the batches of the log that it copies (`store/read/copied_batches.py`).
+
 Reasons and costs: docs/decisions/0011.
 """
 
 from __future__ import annotations
 
+import os
 import zlib
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -30,9 +34,10 @@ from flintlog import kernel
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
+from flintlog.format.checkpoint import Checkpoint
 from flintlog.format.names import encode_abort
 from flintlog.kernel import Scan, ScanStop
-from flintlog.store.log.batch_markers import markers_of
+from flintlog.store.log.batch_markers import ClosingMarker, OpeningMarker, markers_of
 from flintlog.store.log.checkpoint import CheckpointFile
 from flintlog.store.log.log import Log
 from flintlog.store.log.segment_bytes import held
@@ -62,6 +67,22 @@ class OpenedBatch(msgspec.Struct, frozen=True):
     """When its process wrote `abort`. In containers every process has the same id."""
 
 
+def batch_at(start: int, marker: OpeningMarker, before: Checkpoint, abort: Path, medium: Medium) -> OpenedBatch:
+    """The batch that begins here, appended by this process; `before` is what the checkpoint says before it."""
+    written = medium.stat(abort)
+    return OpenedBatch(
+        marker.writer_id,
+        marker.opens_batch,
+        start,
+        os.getpid(),
+        before.logics_physical_offset,
+        before.logics_msg_timestamp,
+        before.index_msg_timestamp,
+        is_remembered=marker.is_remembered,
+        abort_ms=0 if written is None else written.mtime_ms,
+    )
+
+
 class BatchTable(msgspec.Struct):
     """The content of the note."""
 
@@ -79,6 +100,8 @@ class BatchNotes:
         self._notes = BatchTable()
         self.is_checked = True
         """Whether the note that was loaded has a checksum: only then a batch is cut on its word."""
+        self.is_part_left = False
+        """Whether this opening left a part of a batch in the log, which nothing marks as abandoned yet."""
 
     @property
     def opened(self) -> OpenedBatch | None:
@@ -99,17 +122,42 @@ class BatchNotes:
 
     def close(self) -> None:
         """The opened batch is in the log."""
-        opened, closed = self._notes.opened, self._notes.closed.copy()
+        opened = self._notes.opened
         if opened is not None and opened.is_remembered:
-            closed.pop(opened.writer_id, None)
-            closed[opened.writer_id] = opened.batch_id
-            while len(closed) > MAX_WRITERS:
-                del closed[next(iter(closed))]
+            self.close_as(opened.writer_id, opened.batch_id)
+        else:
+            self.forget()
+
+    def close_as(self, writer_id: str, batch_id: int) -> None:
+        """This batch is in the log, whether or not it was noted as opened."""
+        closed = self._notes.closed.copy()
+        closed.pop(writer_id, None)
+        closed[writer_id] = batch_id
+        while len(closed) > MAX_WRITERS:
+            del closed[next(iter(closed))]
         self._save(None, closed)
+
+    def reopen(self, markers: Iterable[ClosingMarker]) -> None:
+        """These batches are about to be cut off the log: their writers may write them again.
+
+        A batch below the first one that is cut stays skipped, as it was before.
+        """
+        closed = self._notes.closed.copy()
+        for marker in markers:
+            if closed.get(marker.writer_id, -1) >= marker.batch_id:
+                closed[marker.writer_id] = marker.batch_id - 1
+        closed = {writer: batch for writer, batch in closed.items() if batch >= 0}
+        if closed != self._notes.closed:
+            self._save(self._notes.opened, closed)
 
     def forget(self) -> None:
         """The opened batch is not in the log, and leaves nothing there."""
         self._save(None, self._notes.closed)
+
+    def leave(self) -> None:
+        """A part of the opened batch stays in the log."""
+        self.forget()
+        self.is_part_left = True
 
     def _save(self, opened: OpenedBatch | None, closed: dict[str, Offset]) -> None:
         """It counts here when it is in the file: a change that was interrupted is made again as a whole."""
@@ -139,9 +187,12 @@ def is_closed(segments: SegmentQueue, batch: OpenedBatch) -> bool:
         with held(segment) as view:
             begin = position - segment.base
             seen = kernel.scan(view, begin, segment.size, segment.base, check_crc=True)
-            for offset, marker in markers_of(view, segment.base, seen):
+            for found in markers_of(view, segment.base, seen):
+                marker = found.marker
+                if isinstance(marker, OpeningMarker):
+                    continue
                 if (marker.writer_id, marker.batch_id) == (batch.writer_id, batch.batch_id):
-                    return marker.records_crc in (None, zlib.crc32(view[begin : offset - segment.base], crc))
+                    return marker.records_crc in (None, zlib.crc32(view[begin : found.offset - segment.base], crc))
             crc = zlib.crc32(view[begin : _records_end(seen, begin, segment.base)], crc)
         if seen.reason not in (ScanStop.BLANK, ScanStop.LIMIT):
             return False
@@ -184,10 +235,10 @@ def settle_opened_batch(
         notes.forget()
         return _finding(batch, "the log begins after it", "nothing is cut")
     if not _is_last_run(batch, paths.abort, medium):
-        notes.forget()
+        notes.leave()
         return _finding(batch, "another program has run the store since", "what it left stays in the log")
     if not notes.is_checked:
-        notes.forget()
+        notes.leave()
         return _finding(batch, "the note about it has no checksum", "what was written of it stays in the log")
     now = checkpoint.values
     checkpoint.set(

@@ -9,6 +9,7 @@ unclean before anything in it is changed.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_journal import Published
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
 from flintlog.store.dispatch.external.handshake import DispatchSide
+from flintlog.store.log.batch_markers import ClosingMarker, find_markers
+from flintlog.store.log.segment_bytes import held
 from flintlog.store.model.recovery_report import Finding, RecoveryReport
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.recovery.batch_notes import BatchNotes, settle_opened_batch
@@ -207,10 +210,20 @@ class Loader:
         self.mark_unclean()
         self.was_clean = False
         self._notes.marker.remove()
+        self._notes.batches.reopen(self._closing_markers(end))
         self._cut.lower(end, self._parts.segments, self._parts.checkpoint)
         self._parts.queues.covered.cut(end)
         self._cut.clear_behind(end, self._parts.segments)
         return True
+
+    def _closing_markers(self, start: int) -> Iterator[ClosingMarker]:
+        """The markers of the batches that end after this place in the log."""
+        for segment in self._parts.segments.segments:
+            if segment.end > start:
+                with held(segment) as view:
+                    for found in find_markers(view, segment.base, start):
+                        if isinstance(found.marker, ClosingMarker):
+                            yield found.marker
 
     def _load_published(self) -> Published | None:
         """What a dispatcher outside has published, if that is to be believed.
