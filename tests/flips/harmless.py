@@ -131,11 +131,6 @@ class Concession:
 _HIDDEN = r"(lost at|read from|filtered from) "
 CONCESSIONS = (
     Concession(
-        "a damaged record that was its queue's last is taken for one that the crash tore: nothing durable shows that "
-        "its offset was given",
-        re.compile(r"is given again$"),
-    ),
-    Concession(
         "the last record of a queue is believed about its offset: offsets may be passed over",
         re.compile(r"the next offset is \d+ and should be \d+$"),
         frozenset({"queue offset", "properties"}),

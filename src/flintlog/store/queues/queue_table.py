@@ -21,6 +21,7 @@ from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.format.names import parse_queue_id
 from flintlog.format.queue_entry import QueueKey
 from flintlog.format.topics import LMQ_PREFIX, can_be_topic
+from flintlog.store.log.damage import DamageMap
 from flintlog.store.log.queue_offsets import QueueOffsets
 from flintlog.store.queues.covered_queues import CoveredQueues, QueueClaim
 from flintlog.store.queues.deleted_queues import FOR_EVER, DeletedQueue, DeletedQueues
@@ -232,17 +233,19 @@ class QueueTable:
         self.deleted.forget_before(commit_log_min)
         self.offsets.take(ends, self.deleted.next_offsets())
 
-    def keep_given_offsets(self, *, is_log_short: bool) -> None:
+    def keep_given_offsets(self, damage: DamageMap, *, is_log_short: bool) -> None:
         """Reuse no offset for which the files or notes had an entry when the store was opened.
 
         A queue without a record in the log goes on where its files ended. So does one with records if the log lost
-        durable ones. Otherwise a crash took records that were never durable, and their offsets are free.
+        durable ones, or if the record of its last entry is damaged. Otherwise a crash took records that were never
+        durable, and their offsets are free.
         """
         known, self._known_ends = self._known_ends, {}
         lost = []
         for (topic, queue_id), claim in known.items():
             queue = self._queues.get((topic, queue_id))
-            is_lost = is_log_short or queue is None or not queue.end_byte
+            is_damaged = claim.log_end > 0 and damage.end_of(claim.log_end - 1) is not None
+            is_lost = is_log_short or is_damaged or queue is None or not queue.end_byte
             if is_lost and self.offsets.next(topic, queue_id) < claim.next_offset:
                 lost.append(DeletedQueue(topic, queue_id, claim.next_offset, FOR_EVER))
         self.deleted.add(lost)  # durable before the offsets are used

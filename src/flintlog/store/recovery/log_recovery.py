@@ -3,11 +3,15 @@
     records … [bad place] … intact record …   → damage: costs what it covers, everything behind it is kept
     records … [bad place] … nothing intact    → torn tail: the log ends here, the bytes are kept aside
     the same below the end of a clean stop    → damage, too: what was written there was whole when the store stopped
+    the same where all sectors have arrived   → damage, too, if the record's head or a queue's entry says where it ends
 
 A place is bad when no intact record begins there and it is no blank. A record whose body alone is damaged (its CRC is
 wrong, its lengths and its offset are right, and the log goes on behind it) keeps its place in its queue; reading it
 is an error that names it. After an unclean stop a record that ends in zeros, and has nothing intact behind it, is bad
 too: a write that was cut off there leaves lengths and a body that are right.
+
+A crash tears a record by sectors: the log is written only where there are zeros, so a sector of zeros has not arrived.
+A last record without such a sector was once whole, and has changed since.
 
 Reasons and costs: docs/decisions/0006.
 """
@@ -17,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from itertools import pairwise
 
 from flintlog import kernel
 from flintlog.checks.range_check import REASONS
@@ -40,6 +45,7 @@ from flintlog.store.runtime.jobs import Progress
 log = logging.getLogger(__name__)
 
 SCAN_BYTES = 16 * 1024 * 1024
+_SECTOR_BYTES = 512
 _LACKS_ITS_END = "a record lacks its end"
 Reason = ScanStop | str
 Consume = Callable[[Batch, Scan], None]
@@ -57,6 +63,7 @@ class LogRecovery:
         threads: int,
         delay_levels_ms: Sequence[int],
         expected_end: int,
+        queue_ends: Sequence[int] = (),
         cut_at: int | None = None,
         known_end: int | None = None,
         clean_end: int | None = None,
@@ -67,6 +74,7 @@ class LogRecovery:
     ) -> None:
         """`expected_end`: zeros at or behind this offset are the plain end, and are not searched.
 
+        `queue_ends`: where records end that have the last entry of a queue.
         `cut_at`: where an earlier recovery of Java's ended the log. Java leaves the bytes behind its cut, intact
         records among them; they were given up then and do not come back now.
         `known_end`: where a clean stop of ours left the log; nothing is written behind it.
@@ -81,6 +89,7 @@ class LogRecovery:
         self._threads = threads
         self._delay_levels_ms = delay_levels_ms
         self._expected_end = expected_end
+        self._queue_ends = queue_ends
         self._cut_at = cut_at
         self._known_end = known_end
         self._clean_end = clean_end
@@ -110,6 +119,10 @@ class LogRecovery:
                         position, following, f"{_describe(reason)}, below where a clean stop left the log"
                     )
                     position = following
+                    continue
+                if following is None and (dispatched := self._dispatched_end(segment, position)) is not None:
+                    self._note_damage(position, dispatched, f"{_describe(reason)}, and a queue has its entry")
+                    position = dispatched
                     continue
                 if following is None:
                     end = self._end_at(position)
@@ -212,8 +225,11 @@ class LogRecovery:
             return True
         if blank_at(view[: segment.size], following) is not None:
             return True
-        is_below = self._known_end is None or segment.base + following <= self._known_end
-        return self._clean_end is not None and is_below and not any(view[following : following + 8])
+        if any(view[following : following + 8]):
+            return False
+        if self._clean_end is None:
+            return _have_all_arrived(view, place, following)
+        return self._known_end is None or segment.base + following <= self._known_end
 
     def _read_damaged_body(self, segment: Segment, view: memoryview, place: int) -> tuple[int, None]:
         size = size_at(view, place)
@@ -277,6 +293,19 @@ class LogRecovery:
         if self._clean_end is None or position >= self._clean_end or position == self._cut_at:
             return False
         return written_end(segment, position - segment.base) > position - segment.base
+
+    def _dispatched_end(self, segment: Segment, position: int) -> int | None:
+        """Where the last record ends that a queue has an entry for, if all bytes up to there have arrived."""
+        if self._clean_end is not None:
+            return None
+        with held(segment) as view:
+            ends = (
+                end
+                for end in self._queue_ends
+                if position < end <= segment.end
+                and _have_all_arrived(view, position - segment.base, end - segment.base)
+            )
+            return max(ends, default=None)
 
     def _next_intact(self, segment: Segment, position: int, reason: Reason) -> int | None:
         if reason == _LACKS_ITS_END:
@@ -357,6 +386,12 @@ def record_size(view: memoryview, place: int, stop: int, base: int) -> int:
         return 0
     seen = kernel.scan(view, place, stop, base, check_crc=True, max_count=1)
     return seen.end - place if seen.count else 0
+
+
+def _have_all_arrived(view: memoryview, start: int, stop: int) -> bool:
+    """Whether every sector of a range was written: none of them holds only zeros there."""
+    cuts = [start, *range(start - start % _SECTOR_BYTES + _SECTOR_BYTES, stop, _SECTOR_BYTES), stop]
+    return all(any(view[begin:end]) for begin, end in pairwise(cuts))
 
 
 def _begins_something(segment: Segment, position: int) -> bool:

@@ -219,4 +219,5 @@ class QueueRecovery:
         if not opening.read_only:
             queues.deleted.settle()
         queues.rebuild_offsets(self._min)
-        queues.keep_given_offsets(is_log_short=any(found.id == "short-log" for found in opening.findings))
+        is_log_short = any(found.id == "short-log" for found in opening.findings)
+        queues.keep_given_offsets(opening.parts.damage, is_log_short=is_log_short)

@@ -96,7 +96,7 @@ class Recovery:
             index.destroy()
         queues.deleted.end_at(0)
         queues.rebuild_offsets(opening.log_min)
-        queues.keep_given_offsets(is_log_short=True)
+        queues.keep_given_offsets(self._parts.damage, is_log_short=True)
         opening.dispatcher.start_at(0)
         return RecoveryReport(opening.findings, clean=opening.clean, log_end=0, dispatched_from=0)
 
@@ -152,6 +152,7 @@ class Recovery:
             threads=scan_threads(),
             delay_levels_ms=opening.config.delay_levels_ms,
             expected_end=reach.expected_end(),
+            queue_ends=reach.queue_ends,
             cut_at=reach.earlier_cut(),
             known_end=reach.known_end(),
             clean_end=reach.clean_end(),
