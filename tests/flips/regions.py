@@ -7,11 +7,10 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 
-from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.index_file import ENTRY_SIZE as INDEX_ENTRY_SIZE
 from flintlog.format.index_file import HEADER_SIZE, SLOT_SIZE
-from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
-from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.format.ledger import ENTRY_HEAD_SIZE
+from flintlog.format.queue_entry import BATCH_ENTRY_SIZE, ENTRY_SIZE
 from tests.flips.scenes import PLAIN, Scene
 from tests.flips.serving import NOBODY, Place, Victim
 

@@ -16,7 +16,7 @@ from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.format.client_batch import ClientMessage, encode_client_batch
 from flintlog.format.config_json import JsonObject, encode_config_json, parse_config_object
-from flintlog.format.ledger_state import LedgerCheckpoint, TermVote, encode_ledger_checkpoint, encode_term_vote
+from flintlog.format.ledger import LedgerCheckpoint, TermVote, encode_ledger_checkpoint, encode_term_vote
 from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.testing import FakeClock
 from tests.faults.world import ROOT, files_below, small_config

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintlog.errors import FormatError
-from flintlog.format.batch_queue_entry import (
+from flintlog.format.queue_entry import (
     BatchQueueEntry,
     encode_batch_queue_entry,
     parse_batch_queue_entries,

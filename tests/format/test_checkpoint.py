@@ -23,8 +23,6 @@ def test_a_checkpoint_has_six_numbers_and_zeros() -> None:
 
 def test_recovery_starts_three_seconds_before_the_earlier_time() -> None:
     assert Checkpoint(10_000, 8_000, 20_000).min_timestamp == 5_000
-    assert Checkpoint(10_000, 8_000, 20_000).min_timestamp_index == 5_000
-    assert Checkpoint(10_000, 8_000, 1_000).min_timestamp_index == 1_000
     assert Checkpoint(2_999, 8_000).min_timestamp == 0
 
 

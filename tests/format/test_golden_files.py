@@ -8,11 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flintlog.format.batch_queue_entry import (
-    BatchQueueEntry,
-    encode_batch_queue_entry,
-    parse_batch_queue_entries,
-)
 from flintlog.format.checkpoint import encode_checkpoint, parse_checkpoint
 from flintlog.format.config_json import encode_config_json, parse_config_object
 from flintlog.format.index_file import (
@@ -31,13 +26,18 @@ from flintlog.format.names import (
     parse_segment_name,
     segment_name,
 )
-from flintlog.format.queue_entry import QueueEntry, encode_queue_entry, parse_queue_entries
-from flintlog.format.queue_extension import (
+from flintlog.format.queue_entry import (
+    BatchQueueEntry,
+    QueueEntry,
+    encode_batch_queue_entry,
     encode_extension_unit,
+    encode_queue_entry,
     is_extension_address,
+    parse_batch_queue_entries,
     parse_extension_address,
     parse_extension_unit,
     parse_extension_units,
+    parse_queue_entries,
 )
 from flintlog.format.sys_flag import TransactionType, transaction_type
 

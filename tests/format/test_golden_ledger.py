@@ -10,20 +10,18 @@ from typing import Any
 
 import pytest
 
-from flintlog.format.ledger_entry import (
+from flintlog.format.ledger import (
     ENTRY_END_RESERVE,
     EntryHead,
+    LedgerCheckpoint,
     encode_entry_blank,
     encode_entry_head,
     encode_index_record,
+    encode_ledger_checkpoint,
+    encode_term_vote,
     parse_entry_blank,
     parse_entry_head,
     parse_index_record,
-)
-from flintlog.format.ledger_state import (
-    LedgerCheckpoint,
-    encode_ledger_checkpoint,
-    encode_term_vote,
     parse_ledger_checkpoint,
     parse_term_vote,
 )

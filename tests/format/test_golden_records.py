@@ -10,8 +10,7 @@ import pytest
 
 from flintlog.errors import FormatError
 from flintlog.format.client_batch import encode_client_batch, parse_client_batch
-from flintlog.format.host import format_host, parse_host
-from flintlog.format.message_id import encode_message_id, parse_message_id
+from flintlog.format.message_id import encode_message_id, format_host, parse_host, parse_message_id
 from flintlog.format.properties import encode_properties, parse_properties
 from flintlog.format.record import Record, encode_record, parse_blank, parse_record, tags_code
 from flintlog.format.sys_flag import INNER_BATCH

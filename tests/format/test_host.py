@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintlog.errors import FormatError
-from flintlog.format.host import format_host, parse_host
+from flintlog.format.message_id import format_host, parse_host
 
 
 @pytest.mark.parametrize(

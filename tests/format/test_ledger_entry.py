@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintlog.errors import FormatError
-from flintlog.format.ledger_entry import (
+from flintlog.format.ledger import (
     ENTRY_HEAD_SIZE,
     MAX_ENTRY_SIZE,
     EntryHead,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintlog.errors import FormatError
-from flintlog.format.ledger_state import (
+from flintlog.format.ledger import (
     LedgerCheckpoint,
     TermVote,
     encode_ledger_checkpoint,

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from flintlog.errors import FormatError
-from flintlog.format.host import parse_host
 from flintlog.format.message_id import (
     UniqueKey,
     encode_message_id,
     encode_unique_key,
+    parse_host,
     parse_message_id,
     parse_unique_key,
 )

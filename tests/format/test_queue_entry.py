@@ -31,8 +31,6 @@ def test_zeros_are_no_entry_and_a_prefill_is_one() -> None:
     assert QueueEntry(0, 1, 0).is_valid
     assert PREFILL_ENTRY.is_valid
     assert encode_queue_entry(PREFILL_ENTRY).hex() == "00000000000000007fffffff0000000000000000"
-    assert PREFILL_ENTRY.is_prefill
-    assert not QueueEntry(0, 1, 0).is_prefill
 
 
 @given(st.builds(QueueEntry, _I64, _I32, _I64))

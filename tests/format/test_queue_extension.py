@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintlog.errors import FormatError
-from flintlog.format.queue_extension import (
-    END_MARK,
+from flintlog.format.queue_entry import (
+    UNIT_END_MARK,
     ExtensionUnit,
     encode_extension_address,
     encode_extension_unit,
@@ -44,7 +44,7 @@ def test_addresses_cannot_be_mistaken_for_hashes() -> None:
             parse_extension_address(address)
 
 
-@given(st.lists(_UNITS, max_size=5), st.sampled_from([b"", b"\x00", bytes(4), END_MARK + b"\x07\x07"]))
+@given(st.lists(_UNITS, max_size=5), st.sampled_from([b"", b"\x00", bytes(4), UNIT_END_MARK + b"\x07\x07"]))
 def test_units_are_read_up_to_the_end_of_the_data(units: list[ExtensionUnit], rest: bytes) -> None:
     found = list(parse_extension_units(b"".join(map(encode_extension_unit, units)) + rest))
     assert [unit for _, unit in found] == units

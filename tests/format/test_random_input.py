@@ -11,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintlog.errors import FormatError
-from flintlog.format.batch_queue_entry import (
-    parse_batch_queue_entries,
-    parse_batch_queue_entry,
-)
 from flintlog.format.checkpoint import parse_checkpoint
 from flintlog.format.client_batch import parse_client_batch
-from flintlog.format.host import format_host, parse_host
-from flintlog.format.ledger_entry import parse_entry_blank, parse_entry_head, parse_index_record
-from flintlog.format.ledger_state import parse_ledger_checkpoint, parse_term_vote
+from flintlog.format.ledger import (
+    parse_entry_blank,
+    parse_entry_head,
+    parse_index_record,
+    parse_ledger_checkpoint,
+    parse_term_vote,
+)
 from flintlog.format.message_id import (
+    format_host,
+    parse_host,
     parse_message_id,
     parse_unique_key,
 )
@@ -30,12 +32,12 @@ from flintlog.format.names import (
     parse_segment_name,
 )
 from flintlog.format.queue_entry import (
-    parse_queue_entries,
-    parse_queue_entry,
-)
-from flintlog.format.queue_extension import (
+    parse_batch_queue_entries,
+    parse_batch_queue_entry,
     parse_extension_unit,
     parse_extension_units,
+    parse_queue_entries,
+    parse_queue_entry,
 )
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintlog.errors import FormatError
-from flintlog.format.host import parse_host
+from flintlog.format.message_id import parse_host
 from flintlog.format.properties import encode_properties
 from flintlog.format.record import (
     MAGIC_V1,

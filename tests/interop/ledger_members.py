@@ -18,7 +18,7 @@ from typing import Protocol
 from py4j.protocol import Py4JError
 
 from flintlog import Message, PutStatus, StoreConfig
-from flintlog.format.ledger_entry import INDEX_RECORD_SIZE, parse_index_record
+from flintlog.format.ledger import INDEX_RECORD_SIZE, parse_index_record
 from flintlog.replication.ledger.store_node import LedgerStoreNode
 from flintlog.testing.free_ports import ledger_addresses
 from interop.java_member import JavaMember, member_options

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from flintlog.derive.columns import to_record_batch
-from flintlog.format.host import format_host
+from flintlog.format.message_id import format_host
 from flintlog.kernel import ScanStop, reference
 
 Make = Callable[..., Any]

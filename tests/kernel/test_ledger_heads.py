@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from flintlog.format.ledger_entry import EntryHead, encode_entry_blank, encode_entry_head
+from flintlog.format.ledger import EntryHead, encode_entry_blank, encode_entry_head
 from flintlog.kernel import ScanStop, reference
 
 HEAD = 48

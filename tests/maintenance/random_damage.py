@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from flintlog import kernel
-from flintlog.format.batch_queue_entry import parse_batch_queue_entries
-from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY
+from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, parse_batch_queue_entries
 from flintlog.maintenance.inspect.store_files import look_at
 
 CASES: Final = ("plain", "batch", "transaction", "multi", "cqext", "delay", "halves")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from flintlog.format.ledger_entry import ENTRY_END_RESERVE, MAX_ENTRY_SIZE, NO_INDEX
+from flintlog.format.ledger import ENTRY_END_RESERVE, MAX_ENTRY_SIZE, NO_INDEX
 from flintlog.replication.ledger.core.interface import HardState, Output, Truncation
 from flintlog.replication.ledger.core.messages import Entry
 

@@ -36,7 +36,7 @@ from tests.replication.ledger_simulation.cluster import as_java
 from tests.replication.scripting import Letter, Player
 
 from flintlog.errors import LedgerHalted
-from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.format.ledger import NO_INDEX
 from flintlog.replication.ledger.core.core import LedgerCore
 from flintlog.replication.ledger.core.interface import (
     Answered,

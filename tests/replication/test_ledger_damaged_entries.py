@@ -17,6 +17,7 @@ from tests.replication.ledger_group import Group, bodies, until
 
 from flintlog import Message, StoreConfig
 from flintlog.errors import LedgerHalted
+from flintlog.format.ledger import seal_record
 from flintlog.maintenance.verify.verify import verify
 from flintlog.replication.ledger.core.interface import Answered, Call, LedgerConfig, Received, Role, Synced
 from flintlog.replication.ledger.core.messages import (
@@ -31,7 +32,7 @@ from flintlog.replication.ledger.core.messages import (
 )
 from flintlog.replication.ledger.node import file_storage
 from flintlog.replication.ledger.node.calling import PeerLine
-from flintlog.replication.ledger.store_node import leader_record, seal_record
+from flintlog.replication.ledger.store_node import leader_record
 from flintlog.store.ledger.ledger_tail import body_check
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flintlog import Message, StoreConfig
-from flintlog.format.host import format_host
+from flintlog.format.message_id import format_host
 from flintlog.format.properties import parse_properties
 from flintlog.format.record import BLANK_MAGIC, Record, parse_record
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from flintlog import Store, StoreConfig
-from flintlog.format.ledger_entry import EntryHead
+from flintlog.format.ledger import EntryHead
 from flintlog.store.ledger.ledger_commit_log import ProposalAnswer
 from flintlog.store.model.message import PutStatus
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flintlog.errors import DiskError, FormatError
-from flintlog.format.queue_entry import QueueKey
-from flintlog.format.queue_extension import MAX_UNIT_SIZE, ExtensionUnit, parse_extension_unit
+from flintlog.format.queue_entry import MAX_UNIT_SIZE, ExtensionUnit, QueueKey, parse_extension_unit
 
 Read = Callable[[str, int, int], memoryview]
 """(file, start, stop) → these bytes; `DiskError` when the file does not hold them."""

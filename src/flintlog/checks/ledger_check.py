@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from flintlog.checks.derived_files import LedgerView, Read, pieces_of
 from flintlog.derive.stretches import Stretch, Stretches
-from flintlog.format.ledger_entry import ENTRY_HEAD, ENTRY_HEAD_SIZE, ENTRY_MAGIC, INDEX_RECORD, INDEX_RECORD_SIZE
+from flintlog.format.ledger import ENTRY_HEAD, ENTRY_HEAD_SIZE, ENTRY_MAGIC, INDEX_RECORD, INDEX_RECORD_SIZE
 from flintlog.kernel import ROW_PLACE, Scan
 
 MAX_HEADS = 100

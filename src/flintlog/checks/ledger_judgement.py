@@ -22,8 +22,14 @@ from flintlog.checks.log_judgement import LogFacts, LogJudgement
 from flintlog.checks.range_check import RangeResult
 from flintlog.derive.stretches import Stretch
 from flintlog.errors import FormatError
-from flintlog.format.ledger_entry import ENTRY_MAGIC, INDEX_RECORD, INDEX_RECORD_SIZE
-from flintlog.format.ledger_state import LedgerCheckpoint, parse_ledger_checkpoint, parse_term_vote
+from flintlog.format.ledger import (
+    ENTRY_MAGIC,
+    INDEX_RECORD,
+    INDEX_RECORD_SIZE,
+    LedgerCheckpoint,
+    parse_ledger_checkpoint,
+    parse_term_vote,
+)
 
 MAX_STRETCHES = 100
 LOOK_BACK_FILES = 3

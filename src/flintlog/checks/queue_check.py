@@ -17,10 +17,19 @@ from flintlog import kernel
 from flintlog.checks.derived_files import DerivedFiles, QueueFilesView
 from flintlog.derive.entries import places_of
 from flintlog.derive.stretches import QueueTally, Stretch
-from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
-from flintlog.format.batch_queue_entry import BatchQueueEntry, encode_batch_queue_entry, parse_batch_queue_entry
-from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, QUEUE_ENTRY, QueueKey, physical_offset_at
-from flintlog.format.queue_extension import is_extension_address, parse_extension_address
+from flintlog.format.queue_entry import (
+    BATCH_ENTRY_SIZE,
+    ENTRY_SIZE,
+    PREFILL_ENTRY,
+    QUEUE_ENTRY,
+    BatchQueueEntry,
+    QueueKey,
+    encode_batch_queue_entry,
+    is_extension_address,
+    parse_batch_queue_entry,
+    parse_extension_address,
+    physical_offset_at,
+)
 from flintlog.format.record import SCHEDULE_TOPIC, store_time_of
 from flintlog.kernel import QueueRun, Row, Scan
 

@@ -19,9 +19,15 @@ from flintlog.checks.log_judgement import LogFacts, LogJudgement
 from flintlog.checks.misplaced import find_gap, mend_place
 from flintlog.derive.offset_order import Gap, find_doubtful, find_gaps
 from flintlog.derive.stretches import QueueTally, Stretch
-from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.names import FAR
-from flintlog.format.queue_entry import ENTRY_SIZE, OFFSET_AND_SIZE, PREFILL, QueueKey, physical_offset_at
+from flintlog.format.queue_entry import (
+    BATCH_ENTRY_SIZE,
+    ENTRY_SIZE,
+    OFFSET_AND_SIZE,
+    PREFILL,
+    QueueKey,
+    physical_offset_at,
+)
 from flintlog.format.topics import can_be_topic
 
 REBUILD = "build this queue again from the log"

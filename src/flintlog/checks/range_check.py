@@ -24,7 +24,7 @@ from flintlog.checks.ledger_check import LedgerTally, compare_entries
 from flintlog.checks.queue_check import compare_queues
 from flintlog.derive.ranges import cut_batches
 from flintlog.derive.stretches import QueueTally
-from flintlog.format.ledger_entry import blank_at, size_at
+from flintlog.format.ledger import blank_at, size_at
 from flintlog.format.queue_entry import QueueKey
 from flintlog.format.record import END_RESERVE, stated_size
 from flintlog.kernel import Crc, Scan, ScanStop

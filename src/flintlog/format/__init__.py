@@ -1,1 +1,1 @@
-"""RocketMQ's byte formats, as values and back. Only the standard library is imported here."""
+"""RocketMQ's byte formats: pure functions between bytes and values. It imports only the standard library."""

@@ -1,4 +1,4 @@
-"""The checkpoint file: how far the store had got when it last wrote down so. 4096 bytes.
+"""The checkpoint file: how far log, queues and index were known to be on disk. 4096 bytes.
 
     0         8         16        24        32        40        48            4096
     +---------+---------+---------+---------+---------+---------+---- ... ----+
@@ -18,6 +18,7 @@ from dataclasses import astuple, dataclass
 from typing import Final
 
 from flintlog.errors import FormatError
+from flintlog.format.java import Buffer, pack
 
 CHECKPOINT_SIZE: Final = 4096
 
@@ -42,11 +43,6 @@ class Checkpoint:
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _SAFETY_MARGIN_MS)
 
     @property
-    def min_timestamp_index(self) -> int:
-        """The same, where the index counts too."""
-        return min(self.min_timestamp, self.index_msg_timestamp)
-
-    @property
     def earlier_cut(self) -> int | None:
         """The last record before the place where Java's recovery ended the log, if nothing was put since then."""
         is_cut = 0 < self.confirm_physical_offset == self.logics_physical_offset
@@ -55,14 +51,11 @@ class Checkpoint:
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     """The whole file."""
-    try:
-        return _FIELDS.pack(*astuple(checkpoint)).ljust(CHECKPOINT_SIZE, b"\x00")
-    except struct.error as error:
-        raise FormatError(f"a field is out of its range: {checkpoint}") from error
+    return pack(_FIELDS, *astuple(checkpoint)).ljust(CHECKPOINT_SIZE, b"\x00")
 
 
-def parse_checkpoint(buffer: bytes | bytearray | memoryview) -> Checkpoint:
-    """The fields of a checkpoint file; what follows them is not looked at."""
+def parse_checkpoint(buffer: Buffer) -> Checkpoint:
+    """The fields of a checkpoint file; bytes after them are ignored."""
     if len(buffer) < _FIELDS.size:
         raise FormatError(f"a checkpoint has {CHECKPOINT_SIZE} bytes, not {len(buffer)}")
     return Checkpoint(*_FIELDS.unpack_from(buffer))

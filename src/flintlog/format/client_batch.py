@@ -7,7 +7,7 @@ One message after the other, each:
     +------+-------+-----+------+-----------+------+-----------------+------------+
       i32    i32     i32   i32    i32                i16                                big-endian
 
-`size` counts itself. Magic and CRC are 0 and nobody reads them. The store writes a record for each message;
+`size` counts itself. Magic and CRC are 0 and ignored by every reader. The store writes a record for each message;
 only the "inner batch" of a batch consume queue keeps this form, as the body of a single record.
 """
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from flintlog.errors import FormatError
+from flintlog.format.java import Buffer, pack
 from flintlog.format.properties import MAX_PROPERTIES_SIZE, parse_properties
 
 FIXED_SIZE: Final = 22
@@ -52,14 +53,11 @@ def encode_client_message(message: ClientMessage) -> bytes:
     if len(message.properties) > MAX_PROPERTIES_SIZE:
         raise FormatError(f"properties of {len(message.properties)} bytes; a message holds {MAX_PROPERTIES_SIZE}")
     size = FIXED_SIZE + len(message.body) + len(message.properties)
-    try:
-        head = _HEAD.pack(size, message.magic, message.crc, message.flag, len(message.body))
-    except struct.error as error:
-        raise FormatError(f"a number does not fit in its field: {error}") from error
+    head = pack(_HEAD, size, message.magic, message.crc, message.flag, len(message.body))
     return b"".join((head, message.body, _I16.pack(len(message.properties)), message.properties))
 
 
-def parse_client_batch(data: bytes | bytearray | memoryview) -> list[ClientMessage]:
+def parse_client_batch(data: Buffer) -> list[ClientMessage]:
     """All messages of a batch's body."""
     messages: list[ClientMessage] = []
     position = 0
@@ -69,12 +67,12 @@ def parse_client_batch(data: bytes | bytearray | memoryview) -> list[ClientMessa
     return messages
 
 
-def count_client_messages(data: bytes | bytearray | memoryview) -> int:
+def count_client_messages(data: Buffer) -> int:
     """How many messages a batch's body holds."""
     return len(parse_client_batch(data))
 
 
-def _parse_message(data: bytes | bytearray | memoryview, start: int) -> tuple[ClientMessage, int]:
+def _parse_message(data: Buffer, start: int) -> tuple[ClientMessage, int]:
     """The message at `start`, and where the next one begins."""
     room = len(data) - start
     if room < FIXED_SIZE:

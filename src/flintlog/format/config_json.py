@@ -1,4 +1,4 @@
-"""The JSON of a store's `config` folder, as RocketMQ 5.5 writes it (fastjson2) and as lenient as it reads.
+"""The JSON of a store's `config` folder, written as RocketMQ 5.5 writes it (fastjson2) and read as leniently.
 
     {                                       tabs, line feeds, nothing after ":", no line feed at the end
       "dataVersion":{
@@ -15,8 +15,8 @@
     }
 
 In values, an integer key is an `int`, an `int[]` a `tuple`, any other array a `list`; objects keep their
-order. Members that are null are left out. What was read is written back with the same bytes. The
-reader also takes what fastjson takes: quoted or unquoted integer keys, single quotes, trailing commas,
+order. Members that are null are left out. A text of RocketMQ's is written back with the same bytes. The
+reader also accepts what fastjson accepts: quoted or unquoted integer keys, single quotes, trailing commas,
 comments, a byte order mark, numbers like `+1` or `.5`. Depth is bounded in both directions.
 """
 
@@ -123,7 +123,7 @@ def _quote(text: str) -> str:
 
 
 def format_double(value: float) -> str:
-    """A double as Java writes it: `1.0`, `1.5E10`, `1.0E-4`; what is not a number is null."""
+    """A double as Java writes it: `1.0`, `1.5E10`, `1.0E-4`; NaN and the infinities are null."""
     if not math.isfinite(value):
         return "null"
     if value == 0:
@@ -164,7 +164,7 @@ def parse_config_json(data: bytes | str) -> JsonValue:
         raise parser.error("deeper than the stack allows") from None
     parser.skip_gap()
     if parser.position != len(text):
-        raise parser.error("more text behind the value")
+        raise parser.error("more text after the value")
     return value
 
 
@@ -234,7 +234,7 @@ class _Parser:
         while (character := self.skip_gap()) != "}":
             key = self.key(character)
             if self.skip_gap() != ":":
-                raise self.error("no colon behind a key")
+                raise self.error("no colon after a key")
             self.position += 1
             members[key] = self.value(depth + 1)
             self.pass_comma("}")
@@ -281,7 +281,7 @@ class _Parser:
             if self.text[self.position] == quote:
                 self.position += 1
                 joined = _SURROGATE_PAIR.sub(_join_pair, "".join(pieces))
-                # No name on disk can hold what is left of them, and Java's next save would write this for it.
+                # No file name can hold a lone surrogate, and Java's next save would write a question mark for it.
                 return _LONE_SURROGATE.sub("?", joined)
             pieces.append(self.escape())
 

@@ -25,6 +25,7 @@ from dataclasses import astuple, dataclass
 from typing import Final
 
 from flintlog.errors import FormatError
+from flintlog.format.java import Buffer, check_room, pack
 from flintlog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 
 HEADER_SIZE: Final = 40
@@ -41,12 +42,10 @@ INDEXED_OFFSET: Final = struct.Struct("!4xq")
 """Of an entry, the physical offset alone."""
 _MAX_I32: Final = 0x7FFF_FFFF
 
-Buffer = bytes | bytearray | memoryview
-
 
 @dataclass(frozen=True, slots=True)
 class IndexHeader:
-    """What an index file covers, and how full it is."""
+    """The times and offsets that an index file covers, and how full it is."""
 
     begin_timestamp: int = 0
     end_timestamp: int = 0
@@ -116,44 +115,43 @@ class IndexImage:
 
 def parse_index_header(buffer: Buffer) -> IndexHeader:
     """The header at the start of the buffer."""
-    return IndexHeader(*INDEX_HEADER.unpack_from(buffer, _checked(buffer, 0, HEADER_SIZE, "index header")))
+    check_room(buffer, 0, HEADER_SIZE, "index header")
+    return IndexHeader(*INDEX_HEADER.unpack_from(buffer))
 
 
 def encode_index_header(header: IndexHeader) -> bytes:
     """The 40 bytes of a header."""
-    return _pack(INDEX_HEADER, astuple(header))
+    return pack(INDEX_HEADER, *astuple(header))
 
 
 def parse_slot(buffer: Buffer, layout: IndexLayout, slot: int) -> int:
-    """The number in a slot, as it stands there."""
+    """The number in a slot, unchecked."""
     if not 0 <= slot < layout.slot_count:
         raise FormatError(f"no slot {slot} in an index file of {layout.slot_count}")
-    found: int = INDEX_SLOT.unpack_from(buffer, _checked(buffer, layout.slot_position(slot), SLOT_SIZE, "index slot"))[
-        0
-    ]
-    return found
+    check_room(buffer, layout.slot_position(slot), SLOT_SIZE, "index slot")
+    return int(INDEX_SLOT.unpack_from(buffer, layout.slot_position(slot))[0])
 
 
 def encode_slot(entry: int) -> bytes:
     """The 4 bytes of a slot."""
-    return _pack(INDEX_SLOT, (entry,))
+    return pack(INDEX_SLOT, entry)
 
 
 def parse_index_entry(buffer: Buffer, layout: IndexLayout, entry: int) -> IndexEntry:
     """One entry by its number."""
     if not 0 <= entry < layout.index_count:
         raise FormatError(f"no entry {entry} in an index file of {layout.index_count}")
-    position = _checked(buffer, layout.entry_position(entry), ENTRY_SIZE, "index entry")
-    return IndexEntry(*INDEX_ENTRY.unpack_from(buffer, position))
+    check_room(buffer, layout.entry_position(entry), ENTRY_SIZE, "index entry")
+    return IndexEntry(*INDEX_ENTRY.unpack_from(buffer, layout.entry_position(entry)))
 
 
 def encode_index_entry(entry: IndexEntry) -> bytes:
     """The 20 bytes of an entry."""
-    return _pack(INDEX_ENTRY, astuple(entry))
+    return pack(INDEX_ENTRY, *astuple(entry))
 
 
 def parse_index_file(buffer: Buffer, layout: IndexLayout) -> IndexImage:
-    """A whole file, which must have its full length; what lies behind the index count is not looked at."""
+    """A whole file, which must have its full length; bytes after the counted entries are ignored."""
     if len(buffer) != layout.file_size:
         raise FormatError(f"an index file of {len(buffer)} bytes; its layout has {layout.file_size}")
     header = parse_index_header(buffer)
@@ -167,10 +165,10 @@ def parse_index_file(buffer: Buffer, layout: IndexLayout) -> IndexImage:
 
 
 def encode_index_file(image: IndexImage) -> bytes:
-    """The whole file, zeros behind the last entry."""
+    """The whole file, with zeros after the last entry."""
     if len(image.slots) != image.layout.slot_count or len(image.entries) > image.layout.index_count:
         raise FormatError(f"{len(image.slots)} slots and {len(image.entries)} entries do not fit {image.layout}")
-    slots = _pack(struct.Struct(f"!{len(image.slots)}i"), image.slots)
+    slots = pack(struct.Struct(f"!{len(image.slots)}i"), *image.slots)
     parts = [encode_index_header(image.header), slots, *map(encode_index_entry, image.entries)]
     return b"".join(parts).ljust(image.layout.file_size, b"\x00")
 
@@ -194,16 +192,3 @@ def time_difference_s(store_timestamp: int, begin_timestamp: int) -> int:
     if begin_timestamp <= 0:
         return 0
     return min(max(0, store_timestamp - begin_timestamp) // 1000, _MAX_I32)
-
-
-def _checked(buffer: Buffer, position: int, size: int, what: str) -> int:
-    if position + size > len(buffer):
-        raise FormatError(f"no {what} in {len(buffer)} bytes", offset=position)
-    return position
-
-
-def _pack(layout: struct.Struct, fields: tuple[int, ...]) -> bytes:
-    try:
-        return layout.pack(*fields)
-    except struct.error as error:
-        raise FormatError(f"a number does not fit in its field: {error}") from error

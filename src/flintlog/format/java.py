@@ -1,4 +1,4 @@
-"""What the format inherits from Java: its string hash, its hash maps' order, its UTF-8 decoding.
+"""Java's ways that the formats depend on: big-endian numbers, string hashes, the order of hash maps, UTF-8 decoding.
 
 Tag codes, index slots, and the order of properties inside a record all follow from
 `String.hashCode`, which counts UTF-16 code units:
@@ -12,6 +12,7 @@ that Java turns into trees (nine or more names in one bucket of a table of 64 or
 from __future__ import annotations
 
 import re
+import struct
 from array import array
 from collections.abc import Iterable
 from functools import lru_cache
@@ -20,7 +21,9 @@ from typing import Final
 from flintlog.errors import FormatError
 
 TRIMMED: Final = "".join(map(chr, range(0x21)))
-"""What `String.trim` takes off a text."""
+"""The characters that `String.trim` removes."""
+
+Buffer = bytes | bytearray | memoryview
 
 _TREEIFY_NODES = 9
 _MIN_TREEIFY_CAPACITY = 64
@@ -30,6 +33,20 @@ _MAX_CACHED_CHARACTERS = 1024
 # Java takes a UTF-8 encoded surrogate (also a cut one) for one bad character, Python for two or three.
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _DECIMAL_INT = re.compile(r"[+-]?\d+")
+
+
+def pack(layout: struct.Struct, *fields: int) -> bytes:
+    """The bytes of these numbers; a FormatError if one does not fit in its field."""
+    try:
+        return layout.pack(*fields)
+    except struct.error as error:
+        raise FormatError(f"a number does not fit in its field: {error}") from error
+
+
+def check_room(buffer: Buffer, position: int, size: int, what: str) -> None:
+    """Raise unless the buffer has `size` bytes at a position."""
+    if not 0 <= position <= len(buffer) - size:
+        raise FormatError(f"no {what} of {size} bytes at {position} of {len(buffer)}", offset=position)
 
 
 def string_hash(text: str) -> int:

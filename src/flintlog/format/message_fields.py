@@ -1,6 +1,7 @@
-"""The parts of a message that become a record, and which values they may have.
+"""Checks the fields of a message before they become a record.
 
-Both kernels encode what passes here. Delays, timers and transactions ask the same before they keep a message back.
+Both kernels encode only messages that pass. Delays, timers and transactions make the same checks before they hold a
+message back.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, SupportsIndex
 
 from flintlog.errors import FormatError, InvalidMessage
-from flintlog.format.host import parse_host
+from flintlog.format.message_id import parse_host
 from flintlog.format.properties import KEY_SEPARATOR, KEYS, TAGS
 from flintlog.format.sys_flag import TRANSACTION_MASK
 

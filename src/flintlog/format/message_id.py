@@ -1,6 +1,13 @@
-"""The two ids of a message, both upper-case hex.
+"""Host addresses, and the two ids of a message that are made of them.
 
-Offset message id: where the record lies.
+A host, as a record holds it. The record's sys flag says which of the two it is:
+
+    IPv4   0        4        8              IPv6   0                 16       20
+           +--------+--------+                     +-----------------+--------+
+           | IP     | port   |                     | IP              | port   |      big-endian, port 32 bits
+           +--------+--------+                     +-----------------+--------+
+
+Both ids are upper-case hex. Offset message id: where the record lies.
 
     +--------------+--------+-----------------+
     | store IP     | port   | physical offset |      4 or 16 + 4 + 8 bytes: 32 or 56 characters
@@ -15,17 +22,23 @@ Unique key: made by the producer, kept in the property UNIQ_KEY.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import struct
 from dataclasses import dataclass
 from typing import Final
 
 from flintlog.errors import FormatError
-from flintlog.format.host import check_packed_host
+from flintlog.format.java import pack
 
+IPV4_SIZE: Final = 8
+IPV6_SIZE: Final = 20
+MAX_PORT: Final = 65535
 V4_ID_CHARS: Final = 32
 V6_ID_CHARS: Final = 56
 
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([0-9.]{7,15})):([0-9]{1,5})")
+_PORT = struct.Struct("!i")
 _HEX = re.compile(r"[0-9A-Fa-f]*")
 _OFFSET = struct.Struct("!q")
 _UNIQUE_TAIL = struct.Struct("!HiiH")
@@ -42,6 +55,49 @@ class UniqueKey:
     counter: int
 
 
+def parse_host(text: str) -> bytes:
+    """`"1.2.3.4:10911"` or `"[::1]:10911"` as 8 or 20 bytes.
+
+    >>> parse_host("10.1.2.3:10911").hex()
+    '0a01020300002a9f'
+    """
+    matched = _HOST.fullmatch(text)
+    if matched is None:
+        raise _bad_host(text)
+    v6, v4, port_text = matched.groups()
+    port = int(port_text)
+    if port > MAX_PORT:
+        raise _bad_host(text)
+    try:
+        address = ipaddress.IPv4Address(v4) if v6 is None else ipaddress.IPv6Address(v6)
+    except ValueError as error:
+        raise _bad_host(text) from error
+    return address.packed + _PORT.pack(port)
+
+
+def format_host(packed: bytes) -> str:
+    """The text of 8 or 20 packed bytes; a port that no socket can have is shown as it is.
+
+    >>> format_host(bytes(15) + b"\\x01" + bytes.fromhex("00002a9f"))
+    '[::1]:10911'
+    """
+    check_packed_host(packed)
+    port = _PORT.unpack_from(packed, len(packed) - 4)[0]
+    if len(packed) == IPV4_SIZE:
+        return f"{packed[0]}.{packed[1]}.{packed[2]}.{packed[3]}:{port}"
+    return f"[{ipaddress.IPv6Address(bytes(packed[:16])).compressed}]:{port}"
+
+
+def check_packed_host(packed: bytes) -> None:
+    """Raise unless these bytes have the length of an address."""
+    if len(packed) not in (IPV4_SIZE, IPV6_SIZE):
+        raise FormatError(f"a packed host has 8 or 20 bytes, not {len(packed)}")
+
+
+def _bad_host(text: str) -> FormatError:
+    return FormatError(f"not a host: {text[:80]!a}", advice='write "1.2.3.4:10911" or "[::1]:10911"')
+
+
 def encode_message_id(packed_host: bytes, physical_offset: int) -> str:
     """The offset message id of a record at this offset of this host's log.
 
@@ -49,10 +105,7 @@ def encode_message_id(packed_host: bytes, physical_offset: int) -> str:
     'C0A8000900002A9F000000000000008B'
     """
     check_packed_host(packed_host)
-    try:
-        return (packed_host + _OFFSET.pack(physical_offset)).hex().upper()
-    except struct.error as error:
-        raise FormatError(f"not a physical offset: {physical_offset}") from error
+    return (packed_host + pack(_OFFSET, physical_offset)).hex().upper()
 
 
 def parse_message_id(text: str) -> tuple[bytes, int]:
@@ -65,10 +118,7 @@ def encode_unique_key(key: UniqueKey) -> str:
     """The text of a unique key."""
     if len(key.ip) not in (4, 16):
         raise FormatError(f"an IP address has 4 or 16 bytes, not {len(key.ip)}")
-    try:
-        tail = _UNIQUE_TAIL.pack(key.process_id, key.class_loader_hash, key.since_month_start_ms, key.counter)
-    except struct.error as error:
-        raise FormatError(f"a part of the unique key is out of its range: {key}") from error
+    tail = pack(_UNIQUE_TAIL, key.process_id, key.class_loader_hash, key.since_month_start_ms, key.counter)
     return (key.ip + tail).hex().upper()
 
 

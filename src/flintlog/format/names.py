@@ -1,4 +1,4 @@
-"""The names in a store directory, and the contents of the files that hold next to nothing.
+"""The names in a store directory, and the contents of its smallest files.
 
 Under the store's root:
 
@@ -6,7 +6,7 @@ Under the store's root:
     consumequeue/<topic>/<queue id>/00000000000006000000
     index/20261115231728745                             yyyyMMddHHmmssSSS, local time of its creation
     abort                                               process id; there while the store runs
-    lock                                                the four letters "lock"; byte 0 is locked while it runs
+    lock                                                the four letters "lock"; byte 0 is locked while the store runs
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ TIMER_CHECK: Final = "timercheck"
 BACKUP_SUFFIX: Final = ".bak"
 
 FAR: Final = 1 << 62
-"""No log is that long: an offset from there on is damaged itself."""
-LOCK_CONTENT: Final = b"lock"
+"""No log is that long: a larger offset is damaged."""
 SEGMENT_NAME_DIGITS: Final = 20
 
 _MAX_OFFSET: Final = (1 << 63) - 1
@@ -64,12 +63,12 @@ def parse_segment_name(name: str) -> int:
 
 
 def is_segment_name(name: str) -> bool:
-    """Whether a file is called like a segment: RocketMQ and this package make no other names of so many digits."""
+    """Whether a file is named like a segment: RocketMQ and this package make no other names of 20 digits."""
     return _SEGMENT_NAME.fullmatch(name) is not None
 
 
 def is_number(name: str) -> bool:
-    """Whether a file is called by a number, as index files are by the time of their creation."""
+    """Whether a file's name is a number, as the creation time of an index file is."""
     return name.isascii() and name.isdigit()
 
 
@@ -81,11 +80,6 @@ def parse_queue_id(name: str) -> int | None:
     """
     number = int(name) if is_number(name) and len(name) <= len(str(_MAX_QUEUE_ID)) else -1
     return number if 0 <= number <= _MAX_QUEUE_ID and str(number) == name else None
-
-
-def segment_start(offset: int, segment_size: int) -> int:
-    """The start of the segment that holds this offset."""
-    return offset - offset % segment_size
 
 
 def index_file_name(created_ms: int, zone: tzinfo | None = None) -> str:
@@ -118,5 +112,5 @@ def encode_abort(process_id: int) -> bytes:
 
 
 def parse_abort(data: bytes) -> int | None:
-    """The process id in `abort`; None if there is none (the file is made empty first, and counts all the same)."""
+    """The process id in `abort`; None if there is none (the file is created empty, and counts from then on)."""
     return int(data) if _PROCESS_ID.fullmatch(data) else None

@@ -5,8 +5,8 @@
     +------+------+-------+------+------+------+-------+------+
 
 The order is that of a Java `HashMap` (capacity 16 for a new message, 128 for one that was parsed first).
-A missing last 0x02 is tolerated; pairs with an empty name or an empty value are not seen by any reader.
-The names below are RocketMQ's own, without their PROPERTY_ prefix.
+A missing last 0x02 is tolerated; readers skip pairs with an empty name or an empty value. The names below are
+RocketMQ's own that this package uses, without their PROPERTY_ prefix.
 """
 
 from __future__ import annotations
@@ -43,12 +43,10 @@ CORRECTION_FLAG: Final = "CORRECTION_FLAG"
 MQ2_FLAG: Final = "MQ2_FLAG"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MSG_REGION: Final = "MSG_REGION"
-TRACE_SWITCH: Final = "TRACE_ON"
 UNIQ_KEY: Final = "UNIQ_KEY"
 TRANS_OFFSET: Final = "TRANS_OFFSET"
 EXTEND_UNIQ_INFO: Final = "EXTEND_UNIQ_INFO"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
-CONSUME_START_TIMESTAMP: Final = "CONSUME_START_TIME"
 PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 INNER_NUM: Final = "INNER_NUM"
 INNER_BASE: Final = "INNER_BASE"
@@ -59,18 +57,10 @@ TRANSACTION_ID: Final = "__transactionId__"
 TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
 INSTANCE_ID: Final = "INSTANCE_ID"
 CORRELATION_ID: Final = "CORRELATION_ID"
-MESSAGE_REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
-MESSAGE_TTL: Final = "TTL"
-REPLY_MESSAGE_ARRIVE_TIME: Final = "ARRIVE_TIME"
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 CLUSTER: Final = "CLUSTER"
-MESSAGE_TYPE: Final = "MSG_TYPE"
 POP_CK: Final = "POP_CK"
 POP_CK_OFFSET: Final = "POP_CK_OFFSET"
-FIRST_POP_TIME: Final = "1ST_POP_TIME"
-SHARDING_KEY: Final = "__SHARDINGKEY"
-LITE_TOPIC: Final = "__LITE_TOPIC"
-FORWARD_QUEUE_ID: Final = "PROPERTY_FORWARD_QUEUE_ID"
 REDIRECT: Final = "REDIRECT"
 INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"

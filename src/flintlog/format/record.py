@@ -22,7 +22,7 @@ properties end in a CRC of everything before it, decimal, least significant digi
     | __CRC32# | 0x01 | 10 digits  | 0x02 |
     +----------+------+------------+------+
 
-Invariant: `encode_record(parse_record(b)) == b`, whatever text the topic and the properties hold.
+Invariant: `encode_record(parse_record(b)) == b` for any bytes in the topic and the properties.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ from typing import Final
 
 from flintlog.errors import FormatError
 from flintlog.format import properties as names
-from flintlog.format.host import IPV4_SIZE, IPV6_SIZE, check_packed_host
-from flintlog.format.java import decode_text, parse_int, string_hash
-from flintlog.format.message_id import encode_message_id
+from flintlog.format.java import Buffer, decode_text, pack, parse_int, string_hash
+from flintlog.format.message_id import IPV4_SIZE, IPV6_SIZE, check_packed_host, encode_message_id
 from flintlog.format.properties import MAX_PROPERTIES_SIZE, drop_property, parse_properties
 from flintlog.format.sys_flag import BORN_HOST_V6, STORE_HOST_V6, host_bits
 
@@ -46,7 +45,7 @@ MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
 BLANK_MAGIC: Final = -875286124
 END_RESERVE: Final = 8
-"""A record must leave this much room behind it in its file, for a blank."""
+"""A record must leave this much room after it in its file, for a blank."""
 MIN_RECORD_SIZE: Final = 91
 MAX_V1_TOPIC_SIZE: Final = 127
 MAX_TOPIC_SIZE: Final = 32767
@@ -87,8 +86,6 @@ _I16 = struct.Struct("!h")
 _TOPIC_SIZES: Final = {MAGIC_V1: struct.Struct("!b"), MAGIC_V2: struct.Struct("!h")}
 _CRC_PROPERTY_START: Final = b"__CRC32#\x01"
 _SEPARATOR: Final = b"\x02"
-
-Buffer = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +133,10 @@ class Record:
 
     @property
     def lacks_its_end(self) -> bool:
-        """Whether its last text ends in a zero, as where nothing was written yet: no length and no body's CRC tells.
+        """Whether its last text ends in a zero, as if its end was not written; no length and no body's CRC shows that.
 
-        No text of RocketMQ's does: a topic has no such character, and properties end in a separator. A client's batch
-        whose properties end otherwise is refused when it is put.
+        No text of RocketMQ's ends so: a topic has no such character, and properties end in a separator. A put refuses a
+        client's batch whose properties end otherwise.
         """
         return (self.properties or self.topic_bytes).endswith(b"\0")
 
@@ -235,22 +232,11 @@ def encode_record(record: Record) -> bytes:
     if (born_v6, store_v6) != (len(record.born_host) == IPV6_SIZE, len(record.store_host) == IPV6_SIZE):
         what = f"sys flag {record.sys_flag:#x} does not say which hosts are IPv6"
         raise FormatError(what, advice="use with_host_bits")
-    try:
-        head = _HEAD.pack(
-            record.size,
-            record.magic,
-            record.body_crc,
-            record.queue_id,
-            record.flag,
-            record.queue_offset,
-            record.physical_offset,
-            record.sys_flag,
-            record.born_timestamp,
-        )
-        stored = _I64.pack(record.store_timestamp)
-        middle = _MIDDLE.pack(record.reconsume_times, record.prepared_transaction_offset, len(record.body))
-    except struct.error as error:
-        raise FormatError(f"a number does not fit in its field: {error}") from error
+    first = (record.size, record.magic, record.body_crc, record.queue_id, record.flag)
+    offsets = (record.queue_offset, record.physical_offset)
+    head = pack(_HEAD, *first, *offsets, record.sys_flag, record.born_timestamp)
+    stored = pack(_I64, record.store_timestamp)
+    middle = pack(_MIDDLE, record.reconsume_times, record.prepared_transaction_offset, len(record.body))
     topic_size = _TOPIC_SIZES[record.magic].pack(len(record.topic_bytes))
     properties_size = _I16.pack(len(record.properties))
     parts = (head, record.born_host, stored, record.store_host, middle, record.body)
@@ -342,7 +328,7 @@ def has_crc_property(encoded: Buffer) -> bool:
     if len(encoded) < CRC_PROPERTY_SIZE:
         return False
     end = bytes(encoded[len(encoded) - CRC_PROPERTY_SIZE :])
-    # Zeros lie where nothing was written. No record ends in so many of its own: before its properties stands a topic.
+    # Unwritten bytes are zero. No whole record ends in so many zeros: a topic stands before its properties.
     if _CRC_PROPERTY_START.startswith(end.rstrip(b"\0")):
         return True
     return sum(a != b for a, b in zip(end, _CRC_PROPERTY_START, strict=False)) <= 1
@@ -357,7 +343,7 @@ def has_good_crc_property(encoded: Buffer) -> bool:
 
 
 def tags_code(record: Record, delay_levels_ms: Sequence[int] = ()) -> int:
-    """What stands for the tags in the queue entry: their hash, or the time of delivery of a delayed message.
+    """The tags code of the record's queue entry: the hash of its tags, or the delivery time of a delayed message.
 
     `delay_levels_ms[0]` is level 1. Java refuses a record whose level is not a number; so does this.
     """

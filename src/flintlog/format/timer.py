@@ -37,8 +37,7 @@ from dataclasses import astuple, dataclass
 from typing import Final
 
 from flintlog.errors import FormatError
-
-Buffer = bytes | bytearray | memoryview
+from flintlog.format.java import Buffer, check_room, pack
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 TIMER_METRICS: Final = "timermetrics"
@@ -109,7 +108,7 @@ class TimerUnit:
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckpoint:
-    """What was delivered and entered, and is durable."""
+    """How far messages were delivered and entered durably."""
 
     read_ms: int = 0
     log_flushed: int = 0
@@ -122,12 +121,12 @@ class TimerCheckpoint:
 
 def encode_slot(slot: Slot) -> bytes:
     """The 32 bytes of a slot."""
-    return _pack(SLOT, slot)
+    return pack(SLOT, *astuple(slot))
 
 
 def parse_slot(buffer: Buffer, position: int = 0) -> Slot:
     """The slot at a position of a wheel."""
-    _check(buffer, position, SLOT_SIZE, "slot")
+    check_room(buffer, position, SLOT_SIZE, "slot")
     return Slot(*SLOT.unpack_from(buffer, position))
 
 
@@ -137,15 +136,12 @@ def encode_unit(unit: TimerUnit) -> bytes:
     >>> len(encode_unit(TimerUnit(-1, 1, 1_700_000_000_000, 5000, 0, 139, 0)))
     52
     """
-    try:
-        return UNIT.pack(UNIT_SIZE, *astuple(unit))
-    except struct.error as error:
-        raise FormatError(f"a field is out of its range: {unit}") from error
+    return pack(UNIT, UNIT_SIZE, *astuple(unit))
 
 
 def parse_unit(buffer: Buffer, position: int = 0) -> TimerUnit:
     """The unit at a position of a timer log file, if there is one."""
-    _check(buffer, position, UNIT_SIZE, "unit")
+    check_room(buffer, position, UNIT_SIZE, "unit")
     size, previous, magic, *rest = UNIT.unpack_from(buffer, position)
     unit = TimerUnit(previous, magic, *rest)
     if size != UNIT_SIZE or not magic & MAGIC_DEFAULT or magic & ~_ALL_MAGIC or previous < NO_UNIT:
@@ -161,32 +157,20 @@ def units_per_file(file_size: int) -> int:
 
 
 def encode_timer_blank(room: int) -> bytes:
-    """What closes a file with so many bytes left; as much of it as fits."""
+    """The blank that closes a file with this many bytes left, as much of it as fits."""
     return _BLANK.pack(room, 0, BLANK_MAGIC)[:room]
 
 
 def encode_timer_checkpoint(checkpoint: TimerCheckpoint) -> bytes:
     """The whole file."""
-    return _pack(CHECKPOINT, checkpoint).ljust(TIMER_CHECKPOINT_SIZE, b"\x00")
+    return pack(CHECKPOINT, *astuple(checkpoint)).ljust(TIMER_CHECKPOINT_SIZE, b"\x00")
 
 
 def parse_timer_checkpoint(buffer: Buffer) -> TimerCheckpoint:
-    """The fields of the file; what follows them is not looked at."""
+    """The fields of the file; bytes after them are ignored."""
     if len(buffer) < CHECKPOINT.size:
         raise FormatError(f"a timer checkpoint has {TIMER_CHECKPOINT_SIZE} bytes, not {len(buffer)}")
     checkpoint = TimerCheckpoint(*CHECKPOINT.unpack_from(buffer))
     if min(checkpoint.read_ms, checkpoint.log_flushed, checkpoint.queue_offset) < 0:
         raise FormatError(f"a timer checkpoint without sense: {checkpoint}")
     return checkpoint
-
-
-def _pack(form: struct.Struct, value: Slot | TimerCheckpoint) -> bytes:
-    try:
-        return form.pack(*astuple(value))
-    except struct.error as error:
-        raise FormatError(f"a field is out of its range: {value}") from error
-
-
-def _check(buffer: Buffer, position: int, size: int, what: str) -> None:
-    if not 0 <= position <= len(buffer) - size:
-        raise FormatError(f"no room for a {what} of {size} bytes at {position} of {len(buffer)}", offset=position)

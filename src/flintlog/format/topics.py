@@ -1,6 +1,6 @@
-"""Names of topics: those that RocketMQ keeps for itself, and what makes a name one.
+"""Names of topics: RocketMQ's own, and which names are possible.
 
-%RETRY%<group>, %DLQ%<group>     what a group failed to consume, and what it gave up
+%RETRY%<group>, %DLQ%<group>     messages that a group failed to consume, and those it gave up
 %LMQ%<name>                      a light queue: one of many in which a record may be listed
 """
 
@@ -18,7 +18,7 @@ LMQ_PREFIX: Final = "%LMQ%"
 OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 MAX_TOPIC_BYTES: Final = 255
 LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
-"""What a broker takes for the name of a topic or a group; a store alone takes more."""
+"""The names of topics and groups that a broker accepts; a store by itself accepts more."""
 
 SYSTEM_PREFIX: Final = "rmq_sys_"
 STATE_TOPIC: Final = "rmq_sys_flintlog_state"
@@ -42,7 +42,7 @@ def is_system_topic(topic: str) -> bool:
 
 
 def is_user_topic(topic: str) -> bool:
-    """Whether producers put into a topic: it is neither RocketMQ's own nor made for a group."""
+    """Whether a topic is for producers: neither RocketMQ's own nor made for a group."""
     return not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 

@@ -10,8 +10,7 @@ import os
 import secrets
 from datetime import datetime
 
-from flintlog.format.host import parse_host
-from flintlog.format.message_id import UniqueKey, encode_unique_key
+from flintlog.format.message_id import UniqueKey, encode_unique_key, parse_host
 from flintlog.store.runtime.clock import Milliseconds
 
 _COUNTER_LIMIT = 1 << 16

@@ -16,7 +16,7 @@ from flintlog import InvalidConfig, StoreInUse, open_store
 from flintlog.cli import main
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.disk.media.local import LocalMedium
-from flintlog.format.ledger_state import parse_ledger_checkpoint, parse_term_vote
+from flintlog.format.ledger import parse_ledger_checkpoint, parse_term_vote
 from flintlog.maintenance.backup.backup import backup, verify_backup
 from flintlog.maintenance.backup.backup_files import load_manifest, save_manifest
 from flintlog.maintenance.backup.restore import restore

@@ -13,12 +13,13 @@ from tests.store.golden_cases import lines
 
 from flintlog.checks.finding import ERROR, Finding
 from flintlog.checks.finding_kinds import KINDS
-from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, parse_entry_head
-from flintlog.format.ledger_state import (
+from flintlog.format.ledger import (
+    ENTRY_HEAD_SIZE,
     LedgerCheckpoint,
     TermVote,
     encode_ledger_checkpoint,
     encode_term_vote,
+    parse_entry_head,
     parse_ledger_checkpoint,
 )
 from flintlog.maintenance.verify.verify import Verification, verify

@@ -15,7 +15,7 @@ from tests.store.golden_cases import lines
 from flintlog import Message, StoreConfig, open_store
 from flintlog.cli.main import run
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse, WrongFileSize
-from flintlog.format.ledger_state import LedgerCheckpoint, encode_ledger_checkpoint, parse_ledger_checkpoint
+from flintlog.format.ledger import LedgerCheckpoint, encode_ledger_checkpoint, parse_ledger_checkpoint
 from flintlog.pipeline import rebuild as rebuild_job
 from flintlog.pipeline.building.rebuild_scan import BuildPlan, ScanTask, read_split
 from flintlog.pipeline.building.rebuild_serial import rebuild_serially

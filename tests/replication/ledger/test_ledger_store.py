@@ -13,6 +13,7 @@ from tests.replication.ledger_group import FILE_BYTES, PATIENCE_S, Group, bodies
 
 from flintlog import InvalidConfig, Message, StoreConfig, open_store
 from flintlog.errors import InvalidMessage
+from flintlog.format.ledger import seal_record
 from flintlog.maintenance.verify.verify import verify
 from flintlog.replication.ledger import store_node
 from flintlog.replication.ledger.core.interface import Role
@@ -22,7 +23,6 @@ from flintlog.replication.ledger.store_node import (
     answer_of,
     leader_record,
     parse_peers,
-    seal_record,
 )
 from flintlog.store.model.message import PutStatus
 from flintlog.testing.free_ports import ledger_addresses

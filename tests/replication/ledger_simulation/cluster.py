@@ -15,7 +15,7 @@ from tests.replication.ledger_simulation.disk import ShellRules, SimulatedDisk
 from tests.replication.ledger_simulation.invariants import Invariants, Operation
 
 from flintlog.errors import DamagedStore, LedgerHalted
-from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.format.ledger import NO_INDEX
 from flintlog.replication.ledger.core.core import LedgerCore
 from flintlog.replication.ledger.core.interface import (
     Answer,

@@ -19,7 +19,7 @@ from random import Random
 
 from tests.replication.ledger_memory import MemoryLog
 
-from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.format.ledger import NO_INDEX
 from flintlog.replication.ledger.core.interface import HardState, Output, Truncation
 from flintlog.replication.ledger.core.messages import Entry
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.format.ledger import NO_INDEX
 from flintlog.replication.ledger.core.core import LedgerCore
 from flintlog.replication.ledger.core.interface import LedgerLog, Output, Role
 from flintlog.replication.ledger.core.messages import NO_TERM, AppendResponse, Entry

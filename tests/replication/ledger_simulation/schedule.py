@@ -14,7 +14,7 @@ from random import Random
 from tests.replication.ledger_simulation.cluster import Cluster, Node
 from tests.replication.ledger_simulation.disk import ShellRules
 
-from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.format.ledger import NO_INDEX
 from flintlog.replication.ledger.core.interface import SafetyRules
 from flintlog.replication.ledger.core.messages import Entry, HeartbeatRequest, PushRequest, PushType, VoteRequest
 

@@ -14,7 +14,7 @@ from tests.store.read.test_golden_answers import answer
 from flintlog import InvalidConfig, open_store
 from flintlog.cli import main
 from flintlog.errors import DamagedStore
-from flintlog.format.ledger_state import LedgerCheckpoint, encode_ledger_checkpoint
+from flintlog.format.ledger import LedgerCheckpoint, encode_ledger_checkpoint
 from flintlog.maintenance.verify.verify import Mode, verify
 from flintlog.pipeline.reading.logs import find_end, find_logs
 from flintlog.store.paths import find_member

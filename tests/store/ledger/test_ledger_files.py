@@ -14,8 +14,7 @@ import pytest
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DamagedStore, FormatError, InvalidMessage, InvalidOffset
-from flintlog.format.ledger_entry import EntryHead
-from flintlog.format.ledger_state import LedgerCheckpoint, LedgerPromise, TermVote
+from flintlog.format.ledger import EntryHead, LedgerCheckpoint, LedgerPromise, TermVote
 from flintlog.store.ledger import ledger_recovery
 from flintlog.store.ledger.ledger_files import LedgerFiles
 from flintlog.store.ledger.ledger_state import LedgerState

@@ -14,7 +14,7 @@ from tests.store.scripted_group import CONFIG, PATIENCE_S, ScriptedGroup, until
 
 from flintlog import InvalidConfig, Message, open_store
 from flintlog.errors import LedgerLeftBehind, StoreClosed
-from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
+from flintlog.format.ledger import ENTRY_HEAD_SIZE
 from flintlog.store.ledger import ledger_commit_log as ledger_log
 from flintlog.store.ledger.ledger_commit_log import ProposalAnswer
 from flintlog.store.model.message import PutStatus, Receipt

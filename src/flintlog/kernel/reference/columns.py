@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from flintlog.format.host import format_host
+from flintlog.format.message_id import format_host
 from flintlog.format.properties import TAGS, UNIQ_KEY
 from flintlog.format.record import Record
 from flintlog.kernel.reference.scanning import check_range

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
+from flintlog.format.ledger import ENTRY_HEAD_SIZE
 from flintlog.format.record import MAGIC_AT, MAGIC_BYTES, Record
 from flintlog.kernel.reference.scanning import check_range
 from flintlog.kernel.reference.walk import has_head, record_at

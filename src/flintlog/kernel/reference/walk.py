@@ -3,7 +3,7 @@
 Every length is checked against the record's size, and the size against the readable range, before anything after it
 is read. A record is accepted only at the place that its own physical offset names.
 
-In a DLedger log each record has a head before it (`flintlog.format.ledger_entry`), and DLedger's own blanks close its
+In a DLedger log each record has a head before it (`flintlog.format.ledger`), and DLedger's own blanks close its
 files. Both begin with a number that is too small to be a record's size. So the walk recognizes them anywhere, and a log
 may change from one form to the other.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from flintlog.errors import FormatError
 from flintlog.format.index_file import index_keys
 from flintlog.format.java import index_hash, string_hash
-from flintlog.format.ledger_entry import (
+from flintlog.format.ledger import (
     ENTRY_BLANK_MAGIC,
     ENTRY_END_RESERVE,
     ENTRY_HEAD,

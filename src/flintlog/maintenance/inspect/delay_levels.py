@@ -19,8 +19,7 @@ from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.source import MappedSource
 from flintlog.errors import DiskError
 from flintlog.format.names import is_segment_name, parse_queue_id
-from flintlog.format.queue_entry import ENTRY_SIZE, QUEUE_ENTRY
-from flintlog.format.queue_extension import is_extension_address
+from flintlog.format.queue_entry import ENTRY_SIZE, QUEUE_ENTRY, is_extension_address
 from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.store.options.values import DEFAULT_DELAY_LEVELS_MS, parse_delay_levels
 from flintlog.store.paths import StorePaths

@@ -14,10 +14,7 @@ from dataclasses import asdict, fields
 
 from flintlog import kernel
 from flintlog.errors import FormatError, InvalidConfig
-from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
-from flintlog.format.batch_queue_entry import BatchQueueEntry, encode_batch_queue_entry, parse_batch_queue_entry
 from flintlog.format.checkpoint import Checkpoint, encode_checkpoint, parse_checkpoint
-from flintlog.format.host import format_host, parse_host
 from flintlog.format.index_file import ENTRY_SIZE as INDEX_ENTRY_SIZE
 from flintlog.format.index_file import (
     HEADER_SIZE,
@@ -31,7 +28,7 @@ from flintlog.format.index_file import (
     parse_index_header,
     parse_slot,
 )
-from flintlog.format.ledger_entry import (
+from flintlog.format.ledger import (
     ENTRY_HEAD_SIZE,
     INDEX_RECORD_SIZE,
     EntryHead,
@@ -43,13 +40,21 @@ from flintlog.format.ledger_entry import (
     parse_entry_head,
     parse_index_record,
 )
-from flintlog.format.queue_entry import ENTRY_SIZE, QueueEntry, encode_queue_entry, parse_queue_entry
-from flintlog.format.queue_extension import (
-    END_MARK,
+from flintlog.format.message_id import format_host, parse_host
+from flintlog.format.queue_entry import (
+    BATCH_ENTRY_SIZE,
+    ENTRY_SIZE,
     MIN_UNIT_SIZE,
+    UNIT_END_MARK,
+    BatchQueueEntry,
     ExtensionUnit,
+    QueueEntry,
+    encode_batch_queue_entry,
     encode_extension_unit,
+    encode_queue_entry,
+    parse_batch_queue_entry,
     parse_extension_unit,
+    parse_queue_entry,
 )
 from flintlog.format.record import Record, encode_blank, encode_record, parse_blank, parse_record
 from flintlog.format.timer import CHECKPOINT, SLOT, UNIT
@@ -272,8 +277,8 @@ def _used(data: memoryview, unit: int) -> int:
 def _dump_extension(data: memoryview) -> Iterator[Row]:
     place = 0
     while place + MIN_UNIT_SIZE <= len(data):
-        if bytes(data[place : place + len(END_MARK)]) == END_MARK:
-            yield {"offset": place, "size": len(END_MARK), "kind": "end-mark"}
+        if bytes(data[place : place + len(UNIT_END_MARK)]) == UNIT_END_MARK:
+            yield {"offset": place, "size": len(UNIT_END_MARK), "kind": "end-mark"}
             return
         try:
             unit = parse_extension_unit(data, place)
@@ -414,7 +419,7 @@ _ENCODERS: Mapping[str, Callable[[Row], bytes]] = {
     "entry": _encode_entry,
     "batch-entry": _encode_batch_entry,
     "unit": _encode_unit,
-    "end-mark": lambda _row: END_MARK,
+    "end-mark": lambda _row: UNIT_END_MARK,
     "header": _encode_header,
     "slot": lambda row: encode_slot(_number(row, "entry")),
     "index-entry": _encode_index_entry,

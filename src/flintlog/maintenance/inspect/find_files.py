@@ -19,12 +19,11 @@ from flintlog.derive.sealing import is_sealed
 from flintlog.disk.media.local import odd_names
 from flintlog.errors import DiskError, FlintlogError, FormatError
 from flintlog.format import names
-from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.config_json import BATCH_TYPE, named_queue_types
 from flintlog.format.index_file import IndexLayout
-from flintlog.format.ledger_entry import INDEX_RECORD_SIZE
+from flintlog.format.ledger import INDEX_RECORD_SIZE
 from flintlog.format.names import is_number, parse_queue_id, parse_segment_name
-from flintlog.format.queue_entry import ENTRY_SIZE, QueueKey
+from flintlog.format.queue_entry import BATCH_ENTRY_SIZE, ENTRY_SIZE, QueueKey
 from flintlog.maintenance.inspect.inference import index_layout, log_file_size
 from flintlog.store.paths import find_rocksdb
 from flintlog.store.recovery.misnamed import find_misnamed, list_log

@@ -11,10 +11,15 @@ from flintlog import kernel
 from flintlog.checks.derived_files import DataFile, QueueFilesView
 from flintlog.derive.log_end import records_end
 from flintlog.errors import DamagedStore
-from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
-from flintlog.format.batch_queue_entry import parse_batch_queue_entry
 from flintlog.format.config_json import BATCH_TYPE, SIMPLE_TYPE, JsonValue
-from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, QUEUE_ENTRY, QueueKey
+from flintlog.format.queue_entry import (
+    BATCH_ENTRY_SIZE,
+    ENTRY_SIZE,
+    PREFILL_ENTRY,
+    QUEUE_ENTRY,
+    QueueKey,
+    parse_batch_queue_entry,
+)
 from flintlog.maintenance.inspect.file_kinds import kind_of
 from flintlog.maintenance.inspect.log_reader import LogReader
 from flintlog.maintenance.inspect.queue_ends import queue_end

@@ -8,10 +8,14 @@ from functools import partial
 
 from flintlog import kernel
 from flintlog.checks.derived_files import DataFile, QueueFilesView
-from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
-from flintlog.format.batch_queue_entry import parse_batch_queue_entry
 from flintlog.format.names import FAR
-from flintlog.format.queue_entry import ENTRY_SIZE, OFFSET_AND_SIZE, PREFILL_ENTRY
+from flintlog.format.queue_entry import (
+    BATCH_ENTRY_SIZE,
+    ENTRY_SIZE,
+    OFFSET_AND_SIZE,
+    PREFILL_ENTRY,
+    parse_batch_queue_entry,
+)
 from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal
 

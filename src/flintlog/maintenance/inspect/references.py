@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping
 
 from flintlog.checks.derived_files import QueueFilesView
 from flintlog.derive.entries import Place, places_of
-from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
-from flintlog.format.batch_queue_entry import parse_batch_queue_entry
 from flintlog.format.index_file import index_keys, parse_index_entry, parse_index_header, parse_slot
 from flintlog.format.java import index_hash
-from flintlog.format.queue_entry import ENTRY_SIZE, parse_queue_entry
-from flintlog.format.queue_extension import is_extension_address, parse_extension_address
+from flintlog.format.queue_entry import (
+    BATCH_ENTRY_SIZE,
+    ENTRY_SIZE,
+    is_extension_address,
+    parse_batch_queue_entry,
+    parse_extension_address,
+    parse_queue_entry,
+)
 from flintlog.format.sys_flag import TransactionType, transaction_type
 from flintlog.format.timer import UNIT
 from flintlog.kernel import Row, scan

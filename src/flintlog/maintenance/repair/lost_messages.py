@@ -13,11 +13,15 @@ from pathlib import Path
 from flintlog.checks.derived_files import QueueFilesView
 from flintlog.checks.finding import Finding
 from flintlog.errors import DamagedStore, FormatError
-from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
-from flintlog.format.batch_queue_entry import parse_batch_queue_entries
 from flintlog.format.names import FAR
 from flintlog.format.properties import INNER_NUM, parse_properties
-from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, QUEUE_ENTRY
+from flintlog.format.queue_entry import (
+    BATCH_ENTRY_SIZE,
+    ENTRY_SIZE,
+    PREFILL_ENTRY,
+    QUEUE_ENTRY,
+    parse_batch_queue_entries,
+)
 from flintlog.format.record import HEAD_TO_OFFSET, MAGIC_V1, MAGIC_V2, parse_record
 from flintlog.format.sys_flag import INNER_BATCH
 from flintlog.maintenance.inspect.queue_ends import queue_end

@@ -24,8 +24,8 @@ from typing import Final
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.places import local_path
 from flintlog.errors import FlintlogError, InvalidConfig, LedgerHalted, LedgerLeftBehind, StoreClosed
-from flintlog.format.host import parse_host
-from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, RECORD_OFFSET_PLACE
+from flintlog.format.ledger import seal_record
+from flintlog.format.message_id import parse_host
 from flintlog.format.record import Record, encode_record, with_host_bits
 from flintlog.format.sys_flag import TransactionType
 from flintlog.remoting.codes import GET_BROKER_HA_STATUS, SUCCESS
@@ -86,12 +86,6 @@ def parse_peers(text: str) -> dict[str, str]:
             raise InvalidConfig(f"the member {member} is listed twice: {text!r}")
         peers[member] = address
     return peers
-
-
-def seal_record(body: bytes, position: int) -> bytes:
-    """Set a record's physical offset for an entry at this position."""
-    place = RECORD_OFFSET_PLACE
-    return body[:place] + (position + ENTRY_HEAD_SIZE).to_bytes(8, "big") + body[place + 8 :]
 
 
 class LedgerStoreNode(LedgerListeners):

@@ -28,7 +28,7 @@ from flintlog import kernel
 from flintlog.derive.entries import Place, places_of
 from flintlog.disk.segments.segment import Segment
 from flintlog.errors import DiskFull, FlintlogError
-from flintlog.format.ledger_entry import size_at
+from flintlog.format.ledger import size_at
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import ClosedFor, Lane, LaneStop, Row, Scan
 from flintlog.store.dispatch.arrival_wait import ArrivalWait

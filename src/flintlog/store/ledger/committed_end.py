@@ -12,8 +12,7 @@ from pathlib import PurePath
 from flintlog.checks.derived_files import DataFile
 from flintlog.derive.log_files import log_files
 from flintlog.disk.media.source import ByteSource
-from flintlog.format.ledger_entry import INDEX_RECORD_SIZE, parse_index_record
-from flintlog.format.ledger_state import parse_ledger_checkpoint
+from flintlog.format.ledger import INDEX_RECORD_SIZE, parse_index_record, parse_ledger_checkpoint
 from flintlog.format.names import CHECKPOINT
 
 

@@ -28,7 +28,7 @@ from flintlog.disk.media.libc import scratch_memory
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import InvalidConfig, InvalidMessage, PutFailed, StoreClosed
 from flintlog.format.config_json import BATCH_TYPE, QUEUE_TYPE
-from flintlog.format.ledger_entry import ENTRY_END_RESERVE, ENTRY_HEAD_SIZE, MAX_ENTRY_SIZE
+from flintlog.format.ledger import ENTRY_END_RESERVE, ENTRY_HEAD_SIZE, MAX_ENTRY_SIZE
 from flintlog.format.properties import encode_properties
 from flintlog.format.topics import STATE_TOPIC
 from flintlog.kernel import ClosedFor, Lane, Moves, Tail

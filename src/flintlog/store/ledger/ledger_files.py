@@ -27,20 +27,20 @@ from flintlog.disk.media.medium import Medium
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore, DiskFull, InvalidConfig, InvalidMessage, InvalidOffset, LedgerLeftBehind
-from flintlog.format.ledger_entry import (
+from flintlog.format.ledger import (
     ENTRY_END_RESERVE,
     ENTRY_HEAD_SIZE,
     INDEX_RECORD_SIZE,
     NO_INDEX,
     EntryHead,
     IndexRecord,
+    LedgerCheckpoint,
     encode_entry_blank,
     encode_entry_head,
     encode_index_record,
     parse_entry_head,
     parse_index_record,
 )
-from flintlog.format.ledger_state import LedgerCheckpoint
 from flintlog.store.ledger.ledger_recovery import LedgerRecovery
 from flintlog.store.ledger.ledger_state import NOTHING, LedgerState
 from flintlog.store.ledger.ledger_tail import BodyCheck

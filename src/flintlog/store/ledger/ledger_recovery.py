@@ -23,7 +23,7 @@ from typing import Final
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore, FormatError
-from flintlog.format.ledger_entry import (
+from flintlog.format.ledger import (
     ENTRY_BLANK,
     ENTRY_BLANK_MAGIC,
     ENTRY_END_RESERVE,

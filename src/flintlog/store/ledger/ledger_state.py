@@ -17,7 +17,7 @@ from pathlib import Path
 
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore, FormatError
-from flintlog.format.ledger_state import (
+from flintlog.format.ledger import (
     LedgerCheckpoint,
     LedgerPromise,
     TermVote,

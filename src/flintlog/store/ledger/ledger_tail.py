@@ -17,7 +17,7 @@ from typing import Final
 from flintlog import kernel
 from flintlog.disk.segments.segment import Segment
 from flintlog.errors import FormatError
-from flintlog.format.ledger_entry import (
+from flintlog.format.ledger import (
     ENTRY_END_RESERVE,
     ENTRY_HEAD_SIZE,
     ENTRY_MAGIC,

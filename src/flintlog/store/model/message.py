@@ -12,8 +12,7 @@ from typing import overload
 import msgspec
 
 from flintlog.errors import PutFailed
-from flintlog.format.host import parse_host
-from flintlog.format.message_id import encode_message_id
+from flintlog.format.message_id import encode_message_id, parse_host
 
 
 class PutStatus(IntEnum):

@@ -11,8 +11,7 @@ from enum import IntEnum
 
 import msgspec
 
-from flintlog.format.host import format_host
-from flintlog.format.message_id import encode_message_id
+from flintlog.format.message_id import encode_message_id, format_host
 from flintlog.format.properties import KEYS, TAGS, UNIQ_KEY, parse_properties
 from flintlog.format.record import (
     BODY_CRC_AT,

@@ -16,16 +16,16 @@ from typing import Final
 
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
-from flintlog.format.batch_queue_entry import (
+from flintlog.format.queue_entry import (
     BASE_AND_COUNT,
     BASE_AT,
     BATCH_ENTRY,
-    ENTRY_SIZE,
+    BATCH_ENTRY_SIZE,
+    OFFSET_AND_SIZE,
     STORE_TIME_AT,
     BatchQueueEntry,
     encode_batch_queue_entry,
 )
-from flintlog.format.queue_entry import OFFSET_AND_SIZE
 from flintlog.store.queues.entries import CqUnit, EntryRange
 from flintlog.store.queues.logical_queue import Boundary, LogicalQueue, QueueType, StoreTimeOf
 from flintlog.store.queues.queue_tail import TailKeeper, place_at_end
@@ -41,7 +41,7 @@ class BatchConsumeQueueEntries(EntryRange):
 
     def __iter__(self) -> Iterator[CqUnit]:
         view = self.view
-        whole = view[: len(view) - len(view) % ENTRY_SIZE]
+        whole = view[: len(view) - len(view) % BATCH_ENTRY_SIZE]
         for physical_offset, size, tags_code, _time, base, count, _compacted, _reserved in BATCH_ENTRY.iter_unpack(
             whole
         ):
@@ -52,7 +52,7 @@ class BatchConsumeQueue(LogicalQueue):
     """One queue with an entry a batch. Owned by the dispatching thread; read by any."""
 
     type = QueueType.BATCH
-    entry_size = ENTRY_SIZE
+    entry_size = BATCH_ENTRY_SIZE
 
     def __init__(self, topic: str, queue_id: int, segments: SegmentQueue, tails: TailKeeper | None = None) -> None:
         super().__init__(topic, queue_id, segments, tails)
@@ -138,12 +138,12 @@ class BatchConsumeQueue(LogicalQueue):
 
     def _revise_offsets(self) -> None:
         """Take the offsets from the first and the last entry."""
-        filled = [segment for segment in self.segments.segments if segment.read_position >= ENTRY_SIZE]
+        filled = [segment for segment in self.segments.segments if segment.read_position >= BATCH_ENTRY_SIZE]
         if not filled:
             self._min_offset, self._max_offset = -1, 0
             return
         self._min_offset = self._first_offset(filled[0])
-        last = filled[-1].select(filled[-1].read_position - ENTRY_SIZE)
+        last = filled[-1].select(filled[-1].read_position - BATCH_ENTRY_SIZE)
         if last is not None:
             with last:
                 _, _, _, _, base, count, _, _ = BATCH_ENTRY.unpack_from(last.view)
@@ -153,13 +153,13 @@ class BatchConsumeQueue(LogicalQueue):
         """The last two entries of the files, or as many as there are."""
         places: list[tuple[Segment, int]] = []
         for segment in reversed(self.segments.segments):
-            end = segment.read_position // ENTRY_SIZE * ENTRY_SIZE
-            places += [(segment, end - back * ENTRY_SIZE) for back in (1, 2) if back * ENTRY_SIZE <= end]
+            end = segment.read_position // BATCH_ENTRY_SIZE * BATCH_ENTRY_SIZE
+            places += [(segment, end - back * BATCH_ENTRY_SIZE) for back in (1, 2) if back * BATCH_ENTRY_SIZE <= end]
             if len(places) >= 2:
                 break
         found: list[CqUnit] = []
         for segment, position in reversed(places[:2]):
-            selected = segment.select(position, ENTRY_SIZE)
+            selected = segment.select(position, BATCH_ENTRY_SIZE)
             if selected is not None:
                 with selected:
                     found += BatchConsumeQueueEntries(selected, 0)
@@ -167,7 +167,7 @@ class BatchConsumeQueue(LogicalQueue):
 
     def _first_offset(self, first: Segment) -> int:
         """Where the first batch begins; by the second, if that says that the first entry is damaged."""
-        found, following = (self._base_and_count(first.base + at) for at in (0, ENTRY_SIZE))
+        found, following = (self._base_and_count(first.base + at) for at in (0, BATCH_ENTRY_SIZE))
         if found is None or following is None:
             return _NOT_FOUND if found is None else found[0]
         base, count = found
@@ -175,11 +175,11 @@ class BatchConsumeQueue(LogicalQueue):
 
     def _data_end(self, view: memoryview) -> int:
         end = 0
-        whole = view[: len(view) - len(view) % ENTRY_SIZE]
+        whole = view[: len(view) - len(view) % BATCH_ENTRY_SIZE]
         for physical_offset, size, _, _, base, count, _, _ in BATCH_ENTRY.iter_unpack(whole):
             if physical_offset < 0 or size <= 0 or base < 0 or count <= 0:
                 break
-            end += ENTRY_SIZE
+            end += BATCH_ENTRY_SIZE
         return end
 
     @property
@@ -191,7 +191,7 @@ class BatchConsumeQueue(LogicalQueue):
         return self._found_log_end
 
     def _built_to(self, view: memoryview, end: int) -> None:
-        self._max_physical_offset, size = OFFSET_AND_SIZE.unpack_from(view, end - ENTRY_SIZE)
+        self._max_physical_offset, size = OFFSET_AND_SIZE.unpack_from(view, end - BATCH_ENTRY_SIZE)
         self._found_log_end = self._max_physical_offset + size
         self._found_offset = _offset_after(view, end)
 
@@ -209,7 +209,7 @@ class BatchConsumeQueue(LogicalQueue):
         if selected is None:
             return
         with selected:
-            whole = selected.view[: len(selected.view) - len(selected.view) % ENTRY_SIZE]
+            whole = selected.view[: len(selected.view) - len(selected.view) % BATCH_ENTRY_SIZE]
             for number, (physical_offset, _, _, _, base, count, _, _) in enumerate(BATCH_ENTRY.iter_unpack(whole)):
                 if physical_offset >= commit_log_min:
                     if number or first is not self.segments.first:
@@ -230,14 +230,14 @@ class BatchConsumeQueue(LogicalQueue):
             if not self._is_in_order(segment, position):
                 segment, position = self._find_covering(queue_offset) or (segment, position)
         selected = segment.select(position)
-        if selected is None or len(selected.view) < ENTRY_SIZE:
+        if selected is None or len(selected.view) < BATCH_ENTRY_SIZE:
             return None
         (base,) = _LONG.unpack_from(selected.view, BASE_AT)
         return BatchConsumeQueueEntries(selected, base)
 
     def _segment_of(self, queue_offset: int) -> Segment | None:
         """The last file whose first batch starts at or before the offset, or the first."""
-        filled = [segment for segment in self.segments.segments if segment.read_position >= ENTRY_SIZE]
+        filled = [segment for segment in self.segments.segments if segment.read_position >= BATCH_ENTRY_SIZE]
         first = filled[0] if filled and queue_offset >= self.min_offset else None
         return next((each for each in reversed(filled) if self._first_base(each) <= queue_offset), first)
 
@@ -249,18 +249,18 @@ class BatchConsumeQueue(LogicalQueue):
 
     def _position_of(self, segment: Segment, queue_offset: int) -> int | None:
         """The entry with the greatest base at or before the offset."""
-        low, high = 0, segment.read_position // ENTRY_SIZE - 1
+        low, high = 0, segment.read_position // BATCH_ENTRY_SIZE - 1
         found = None
         while low <= high:
             middle = (low + high) // 2
-            if self._field(segment, middle * ENTRY_SIZE, BASE_AT) <= queue_offset:
-                found, low = middle * ENTRY_SIZE, middle + 1
+            if self._field(segment, middle * BATCH_ENTRY_SIZE, BASE_AT) <= queue_offset:
+                found, low = middle * BATCH_ENTRY_SIZE, middle + 1
             else:
                 high = middle - 1
         return found
 
     def _covers(self, segment: Segment, position: int, queue_offset: int) -> bool:
-        selected = segment.select(position, ENTRY_SIZE)
+        selected = segment.select(position, BATCH_ENTRY_SIZE)
         if selected is None:
             return False
         with selected:
@@ -275,7 +275,7 @@ class BatchConsumeQueue(LogicalQueue):
         """
         reached = 0
         for step in (-1, 0, 1, 2):
-            found = self._base_and_count(segment.base + position + step * ENTRY_SIZE)
+            found = self._base_and_count(segment.base + position + step * BATCH_ENTRY_SIZE)
             if found is None:
                 continue
             base, count = found
@@ -287,7 +287,7 @@ class BatchConsumeQueue(LogicalQueue):
     def _base_and_count(self, place: int) -> tuple[int, int] | None:
         """Of the entry at a place in the queue; None if nothing is written there."""
         segment = self.segments.find(place)
-        selected = None if segment is None else segment.select(place - segment.base, ENTRY_SIZE)
+        selected = None if segment is None else segment.select(place - segment.base, BATCH_ENTRY_SIZE)
         if selected is None:
             return None
         with selected:
@@ -302,7 +302,9 @@ class BatchConsumeQueue(LogicalQueue):
         """All entries that claim an offset: if one of them is damaged, only their records tell which."""
         found: list[CqUnit] = []
         for segment, position in self._positions():
-            selected = segment.select(position, ENTRY_SIZE) if self._covers(segment, position, queue_offset) else None
+            selected = (
+                segment.select(position, BATCH_ENTRY_SIZE) if self._covers(segment, position, queue_offset) else None
+            )
             if selected is not None:
                 with selected:
                     found += BatchConsumeQueueEntries(selected, queue_offset)
@@ -310,7 +312,7 @@ class BatchConsumeQueue(LogicalQueue):
 
     def _positions(self) -> Iterator[tuple[Segment, int]]:
         for segment in self.segments.segments:
-            for position in range(0, segment.read_position - ENTRY_SIZE + 1, ENTRY_SIZE):
+            for position in range(0, segment.read_position - BATCH_ENTRY_SIZE + 1, BATCH_ENTRY_SIZE):
                 yield segment, position
 
     @staticmethod
@@ -344,23 +346,23 @@ class BatchConsumeQueue(LogicalQueue):
 
     def _search_time(self, timestamp: int, boundary: Boundary) -> int:
         for segment in reversed(self.segments.segments):
-            if segment.read_position >= ENTRY_SIZE and self._field(segment, 0, STORE_TIME_AT) <= timestamp:
+            if segment.read_position >= BATCH_ENTRY_SIZE and self._field(segment, 0, STORE_TIME_AT) <= timestamp:
                 return self._search_time_in(segment, timestamp, boundary)
         return _NOT_FOUND
 
     def _search_time_in(self, segment: Segment, timestamp: int, boundary: Boundary) -> int:
-        last = segment.read_position // ENTRY_SIZE - 1
-        if timestamp >= self._field(segment, last * ENTRY_SIZE, STORE_TIME_AT):
-            return self._field(segment, last * ENTRY_SIZE, BASE_AT)
+        last = segment.read_position // BATCH_ENTRY_SIZE - 1
+        if timestamp >= self._field(segment, last * BATCH_ENTRY_SIZE, STORE_TIME_AT):
+            return self._field(segment, last * BATCH_ENTRY_SIZE, BASE_AT)
         found = self._bisect_time(segment, last, timestamp, boundary)
-        return _NOT_FOUND if found is None else self._field(segment, found * ENTRY_SIZE, BASE_AT)
+        return _NOT_FOUND if found is None else self._field(segment, found * BATCH_ENTRY_SIZE, BASE_AT)
 
     def _bisect_time(self, segment: Segment, last: int, timestamp: int, boundary: Boundary) -> int | None:
         """RocketMQ's own steps: what UPPER answers without an equal time depends on them."""
         low, high = 0, last
         while low <= high:
             middle = (low + high) // 2
-            time = self._field(segment, middle * ENTRY_SIZE, STORE_TIME_AT)
+            time = self._field(segment, middle * BATCH_ENTRY_SIZE, STORE_TIME_AT)
             if middle == high:
                 return middle if time >= timestamp else None
             if middle == low:
@@ -384,9 +386,9 @@ def _offset_after(view: memoryview, end: int) -> int:
 
     One of the two is damaged then, or a gap lies between them: the lower one was given in any case.
     """
-    base, count = BASE_AND_COUNT.unpack_from(view, end - ENTRY_SIZE + BASE_AT)
-    if end >= 2 * ENTRY_SIZE:
-        before, before_count = BASE_AND_COUNT.unpack_from(view, end - 2 * ENTRY_SIZE + BASE_AT)
+    base, count = BASE_AND_COUNT.unpack_from(view, end - BATCH_ENTRY_SIZE + BASE_AT)
+    if end >= 2 * BATCH_ENTRY_SIZE:
+        before, before_count = BASE_AND_COUNT.unpack_from(view, end - 2 * BATCH_ENTRY_SIZE + BASE_AT)
         if before + before_count != base:
             return int(min(before + before_count, base + count))
     return int(base + count)

@@ -24,8 +24,8 @@ from flintlog.format.queue_entry import (
     PREFILL,
     QUEUE_ENTRY,
     TAGS_CODE,
+    is_extension_address,
 )
-from flintlog.format.queue_extension import is_extension_address
 from flintlog.kernel import QueueEnd, count_entries
 from flintlog.store.queues.consume_queue_ext import ConsumeQueueExt
 from flintlog.store.queues.covered_queues import QueueClaim

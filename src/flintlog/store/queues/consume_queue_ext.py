@@ -2,7 +2,7 @@
 
 A queue with extension keeps the *address* of a unit in the tags code of its entry; the unit holds the tags
 code itself. Units lie one after another and never span files: where the next one does not fit, the
-file ends with a mark. The bytes are described in `format/queue_extension.py`.
+file ends with a mark. The bytes are described in `format/queue_entry.py`.
 
 Invariant: a unit is complete before its address is given out, and is never changed.
 """
@@ -14,11 +14,11 @@ from typing import Final
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import FormatError
-from flintlog.format.queue_extension import (
-    END_MARK,
-    END_RESERVE,
+from flintlog.format.queue_entry import (
     MAX_REAL_OFFSET,
     MAX_UNIT_SIZE,
+    UNIT_END_MARK,
+    UNIT_END_RESERVE,
     ExtensionUnit,
     encode_extension_address,
     encode_extension_unit,
@@ -67,15 +67,15 @@ class ConsumeQueueExt:
             segment = self.segments.last_or_new(0)
             if segment is None:
                 return None
-            if size <= segment.size - segment.wrote_position - END_RESERVE:
+            if size <= segment.size - segment.wrote_position - UNIT_END_RESERVE:
                 return segment
             self._close(segment)
         return None
 
     def _close(self, segment: Segment) -> None:
         """Mark the end of the units, and the file as full."""
-        if segment.wrote_position + len(END_MARK) <= segment.size:
-            write_at_end(segment, END_MARK, self._tails)
+        if segment.wrote_position + len(UNIT_END_MARK) <= segment.size:
+            write_at_end(segment, UNIT_END_MARK, self._tails)
         segment.wrote_position = segment.size
 
     def get(self, address: int) -> ExtensionUnit | None:

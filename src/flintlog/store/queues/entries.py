@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from flintlog.disk.segments.selected_range import SelectedRange
-from flintlog.format.queue_extension import ExtensionUnit
+from flintlog.format.queue_entry import ExtensionUnit
 
 
 class CqUnit(NamedTuple):

@@ -14,9 +14,8 @@ from typing import Final
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import InvalidConfig
-from flintlog.format.batch_queue_entry import ENTRY_SIZE as BATCH_ENTRY_SIZE
 from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
-from flintlog.format.queue_entry import ENTRY_SIZE
+from flintlog.format.queue_entry import BATCH_ENTRY_SIZE, ENTRY_SIZE
 from flintlog.store.queues.batch_consume_queue import BatchConsumeQueue
 from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.queues.consume_queue_ext import ConsumeQueueExt

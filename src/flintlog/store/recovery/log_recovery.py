@@ -31,7 +31,7 @@ from flintlog.derive.parallel_scan import Batch, scan_in_order
 from flintlog.derive.ranges import cut_batches
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
-from flintlog.format.ledger_entry import blank_at, size_at
+from flintlog.format.ledger import blank_at, size_at
 from flintlog.format.record import parse_record
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.log.damage import Damage, DamageMap

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from random import Random
 
 from flintlog.errors import LedgerHalted
-from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.format.ledger import NO_INDEX
 from flintlog.replication.ledger.core.election import Elector
 from flintlog.replication.ledger.core.following import PushHandler
 from flintlog.replication.ledger.core.interface import (

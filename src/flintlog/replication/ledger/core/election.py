@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.format.ledger import NO_INDEX
 from flintlog.replication.ledger.core.interface import Role
 from flintlog.replication.ledger.core.messages import (
     OURS,

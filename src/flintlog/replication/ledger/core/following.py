@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.format.ledger import NO_INDEX
 from flintlog.replication.ledger.core.interface import Role
 from flintlog.replication.ledger.core.joining import Joining
 from flintlog.replication.ledger.core.messages import (

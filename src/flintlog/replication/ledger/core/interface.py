@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
-from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.format.ledger import NO_INDEX
 from flintlog.replication.ledger.core.messages import (
     NO_TERM,
     Entry,

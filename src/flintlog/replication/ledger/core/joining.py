@@ -22,7 +22,7 @@ Reasons and costs: docs/decisions/0015.
 
 from __future__ import annotations
 
-from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.format.ledger import NO_INDEX
 from flintlog.replication.ledger.core.interface import Role
 from flintlog.replication.ledger.core.messages import (
     NO_TERM,

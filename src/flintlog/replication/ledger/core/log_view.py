@@ -7,7 +7,7 @@ next step begins; if the log then ends elsewhere, that is a fault of the shell a
 from __future__ import annotations
 
 from flintlog.errors import LedgerHalted
-from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, NO_INDEX
+from flintlog.format.ledger import ENTRY_HEAD_SIZE, NO_INDEX
 from flintlog.replication.ledger.core.interface import LedgerLog, Output, Truncation
 from flintlog.replication.ledger.core.messages import NO_TERM, Entry
 

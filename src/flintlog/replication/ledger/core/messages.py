@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
-from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, NO_INDEX
+from flintlog.format.ledger import ENTRY_HEAD_SIZE, NO_INDEX
 
 NO_TERM: Final = -1
 

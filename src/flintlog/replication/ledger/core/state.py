@@ -12,7 +12,7 @@ from random import Random
 from typing import NoReturn
 
 from flintlog.errors import DamagedStore, LedgerHalted
-from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.format.ledger import NO_INDEX
 from flintlog.replication.ledger.core.interface import (
     FORGOTTEN,
     NOTHING_PROMISED,

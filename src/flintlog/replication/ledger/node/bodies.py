@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from flintlog.format.ledger_entry import NO_INDEX
+from flintlog.format.ledger import NO_INDEX
 from flintlog.replication.ledger.core.messages import JAVA, NO_TERM, PushType, ResponseCode, VoteResult
 
 MAX_BATCH_ENTRIES = 65_536

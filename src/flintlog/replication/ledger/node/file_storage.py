@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from flintlog.format.ledger_entry import ENTRY_END_RESERVE, MAX_ENTRY_SIZE, NO_INDEX, EntryHead
-from flintlog.format.ledger_state import LedgerPromise, TermVote
+from flintlog.format.ledger import ENTRY_END_RESERVE, MAX_ENTRY_SIZE, NO_INDEX, EntryHead, LedgerPromise, TermVote
 from flintlog.replication.ledger.core.interface import FORGOTTEN, NOTHING_PROMISED, HardState, Truncation
 from flintlog.replication.ledger.core.messages import Entry
 from flintlog.store.ledger.ledger_files import LedgerFiles

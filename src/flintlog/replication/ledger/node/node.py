@@ -26,7 +26,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from flintlog.errors import FlintlogError, LedgerHalted
-from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE
+from flintlog.format.ledger import ENTRY_HEAD_SIZE
 from flintlog.replication.ledger.core.core import LedgerCore, PeerView
 from flintlog.replication.ledger.core.interface import (
     Answered,

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from flintlog.errors import FormatError
-from flintlog.format.ledger_entry import ENTRY_HEAD_SIZE, ENTRY_MAGIC, MAX_ENTRY_SIZE
+from flintlog.format.ledger import ENTRY_HEAD_SIZE, ENTRY_MAGIC, MAX_ENTRY_SIZE
 from flintlog.replication.ledger.core.messages import (
     AppendRequest,
     AppendResponse,
