@@ -14,6 +14,8 @@ from flintlog import Message, open_store
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.local_file import LocalFile
 from flintlog.disk.media.map_cache import LOOKS_PER_MAP
+from flintlog.disk.media.medium import Medium
+from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.disk.segments.mapped_segment import MappedSegment
 from flintlog.errors import DamagedStore, InvalidConfig, WrongFileSize
 from flintlog.store.log.queue_offsets import apply_moves
@@ -38,11 +40,9 @@ class CountingMedium(LocalMedium):
         return super().open(path, writable)
 
 
-def make_table(
-    root: Path, types: dict[str, str] | None = None, medium: LocalMedium | None = None, *, read_only: bool = False
-) -> QueueTable:
+def make_table(root: Path, types: dict[str, str] | None = None, medium: Medium | None = None) -> QueueTable:
     medium = LocalMedium() if medium is None else medium
-    return QueueTable(root, medium, FILES, topic_queue_types=types, now_ms=lambda: NOW_MS, read_only=read_only)
+    return QueueTable(root, medium, FILES, topic_queue_types=types, now_ms=lambda: NOW_MS)
 
 
 def advance(table: QueueTable, topic: str, queue_id: int, by: int = 1, light: Sequence[str] = ()) -> None:
@@ -252,7 +252,7 @@ def test_reading_a_store_changes_nothing(tmp_path: Path) -> None:
     put(make_table(tmp_path), "orders", 0, 0, 0)
     empty = tmp_path / "consumequeue" / "orders" / "0" / "00000000000000000160"
     empty.touch()
-    table = make_table(tmp_path, read_only=True)
+    table = make_table(tmp_path, medium=OverlayMedium(LocalMedium()))
     table.load()
     table.recover()
     assert empty.exists()

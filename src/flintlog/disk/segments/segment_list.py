@@ -33,18 +33,13 @@ class SegmentList:
         *,
         read_only_directories: Collection[Path] = (),
         full_directories: Callable[[], Collection[Path]] = no_path_is_full,
-        read_only: bool = False,
         is_derived: bool = False,
     ) -> None:
-        """`read_only` changes nothing on the disk; it does not even remove an empty last file.
-
-        `is_derived`: the files can be rebuilt, so a file that a power loss left empty is treated as missing.
-        """
+        """`is_derived`: the files can be rebuilt, so a file that a power loss left empty is treated as missing."""
         if segment_size <= 0:
             raise InvalidConfig(f"a segment size of {segment_size} bytes", path=directories[0])
         self.segment_size = segment_size
         self.medium = medium
-        self.read_only = read_only
         self._is_derived = is_derived
         self.flushed_where = 0  # loaded bytes count as dirty until they are synced
         self.committed_where = 0
@@ -81,9 +76,8 @@ class SegmentList:
             if segments and segments[-1].base == base:
                 raise DamagedStore(f"two files for one offset, the other is {segments[-1].path}", path=path)
             segments.append(self._loaded(path, base))
-        if not self.read_only:
-            for path, _ in empty:
-                self.medium.remove(path)
+        for path, _ in empty:
+            self.medium.remove(path)
         self._segments = tuple(segments)
 
     def _find_files(self) -> list[tuple[Path, FileInfo]]:

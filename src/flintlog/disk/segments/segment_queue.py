@@ -22,7 +22,7 @@ from flintlog.disk.media.medium import Medium
 from flintlog.disk.segments.multi_path import no_path_is_full
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_list import SegmentList
-from flintlog.errors import DamagedStore, FlintlogError, StoreClosed
+from flintlog.errors import DamagedStore, FlintlogError
 from flintlog.format.names import segment_name
 
 DEFAULT_FORCE_AFTER_MS = 120_000
@@ -59,7 +59,6 @@ class SegmentQueue(SegmentList):
         allocator: SegmentMaker | None = None,
         read_only_directories: Collection[Path] = (),
         full_directories: Callable[[], Collection[Path]] = no_path_is_full,
-        read_only: bool = False,
         is_derived: bool = False,
     ) -> None:
         """Without an `allocator`, segments are made on demand."""
@@ -69,7 +68,6 @@ class SegmentQueue(SegmentList):
             medium,
             read_only_directories=read_only_directories,
             full_directories=full_directories,
-            read_only=read_only,
             is_derived=is_derived,
         )
         self.store_timestamp = 0
@@ -99,8 +97,6 @@ class SegmentQueue(SegmentList):
 
     def append_new(self, base: int) -> Segment | None:
         """Add a new last segment, perhaps with a gap before it; None when it cannot be created."""
-        if self.read_only:
-            raise StoreClosed("the log was opened read-only", path=self._paths.paths[0])
         last = self.last
         try:
             segment = self._make(base)

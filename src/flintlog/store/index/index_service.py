@@ -18,17 +18,13 @@ from typing import Final
 
 from flintlog.derive.index_plan import count_believed, name_after
 from flintlog.disk.media.medium import FileInfo, Medium
-from flintlog.errors import DiskError, FlintlogError, StoreClosed, WrongFileSize
+from flintlog.errors import DiskError, FlintlogError, WrongFileSize
 from flintlog.format.index_file import IndexHeader, IndexLayout, index_key
 from flintlog.format.names import index_file_name, is_number
 from flintlog.kernel import index_hash
 from flintlog.store.index.index_file import IndexFile
 
 MAX_QUERY_COUNT: Final = 64
-
-
-def _run_now(task: Callable[[], None]) -> None:
-    task()
 
 
 class IndexService:
@@ -42,20 +38,16 @@ class IndexService:
         *,
         now_ms: Callable[[], int],
         on_full: Callable[[int], None] | None = None,
-        run: Callable[[Callable[[], None]], None] = _run_now,
         max_query_count: int = MAX_QUERY_COUNT,
-        read_only: bool = False,
     ) -> None:
-        """`on_full` gets the end time of each file that was filled and flushed. `run` runs that flush."""
+        """`on_full` gets the end time of each file that was filled and flushed."""
         self.directory = directory
         self.layout = layout
         self.max_query_count = max_query_count
-        self.read_only = read_only
         self.create_failure: FlintlogError | None = None
         self._medium = medium
         self._now_ms = now_ms
         self._on_full = on_full
-        self._run = run
         self._files: tuple[IndexFile, ...] = ()
         self._below: int | None = None
         self._lock = threading.Lock()
@@ -89,17 +81,16 @@ class IndexService:
         files = [IndexFile(self.directory / info.name, self.layout, self._medium) for info in found if info.size]
         believed = len(files) if last_exit_ok else count_believed([file.header for file in files], index_safe_timestamp)
         unsafe = files[believed:]
-        if not self.read_only:
-            for info in empty:
-                self._medium.remove(self.directory / info.name)
-            if unsafe and lower_safe_time is not None:
-                lower_safe_time(files[believed - 1].header.end_timestamp if believed else 0)
-            for file in unsafe:
-                file.delete()
-            if unsafe:
-                # The last kept file will change. If a deleted later file reappeared, that would be believed unchanged.
-                self._medium.sync_directory(self.directory)
-        self._files = tuple(file for file in files if file not in unsafe)
+        for info in empty:
+            self._medium.remove(self.directory / info.name)
+        if unsafe and lower_safe_time is not None:
+            lower_safe_time(files[believed - 1].header.end_timestamp if believed else 0)
+        for file in unsafe:
+            file.delete()
+        if unsafe:
+            # The last kept file will change. If a deleted later file reappeared, that would be believed unchanged.
+            self._medium.sync_directory(self.directory)
+        self._files = tuple(files[:believed])
         return [file.name for file in unsafe]
 
     def take_over(self) -> None:
@@ -136,7 +127,7 @@ class IndexService:
     def lane_buffer(self) -> tuple[memoryview | None, int, int]:
         """The arguments of a lane's `set_index`: the file that has room, if there is one."""
         files = self._files
-        buffer = files[-1].buffer if files and not files[-1].is_full and not self.read_only else None
+        buffer = files[-1].buffer if files and not files[-1].is_full else None
         return buffer, self.layout.slot_count, self.layout.index_count
 
     def roll(self) -> bool:
@@ -144,13 +135,11 @@ class IndexService:
 
         Raises when the full file could not be made durable. Then no next file is created.
         """
-        if self.read_only:
-            raise StoreClosed("the index was opened read-only", path=self.directory)
         full = self._files[-1] if self._files else None
         if full is not None and not full.is_full:
             return True
         if full is not None:
-            self._run(lambda: self._seal(full))  # first, because the next file's existence proves that this is whole
+            self._seal(full)  # first, because the next file's existence proves that this is whole
         path = self.directory / self._next_name()
         try:
             self._medium.make_directories(self.directory)
@@ -210,7 +199,7 @@ class IndexService:
             new = (known.get(each) or IndexFile(self.directory / each, self.layout, self._medium) for each in names)
             with self._lock:
                 before, self._files = self._files, tuple(file for file in new if file.name <= name)
-            if before and len(self._files) > 1 and self._on_full is not None and not self.read_only:
+            if before and len(self._files) > 1 and self._on_full is not None:
                 self._on_full(self._files[-2].header.end_timestamp)
         self._below = below
 
@@ -274,8 +263,7 @@ class IndexService:
 
     def shut_down(self) -> None:
         """Flush and unmap."""
-        if not self.read_only:
-            self.flush()
+        self.flush()
         for file in self._files:
             file.close()
 

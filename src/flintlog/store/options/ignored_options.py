@@ -10,123 +10,86 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_UNREAD_BY_ROCKETMQ: Final = "RocketMQ 5.5.0 does not read it either"
 _ROCKSDB: Final = "nothing is kept in RocksDB"
-_CONTROLLER: Final = "there is no controller that chooses the master"
-_CHECKED_ALWAYS: Final = "an opening always checks that"
-_RECOVERY: Final = "an opening finds in the checkpoint and the queues how much of the log it has to read"
-_MAPPINGS: Final = "`max_mapped_files` bounds how many files are mapped"
-_COLD_READS: Final = "reads of messages that are not in memory are neither noticed nor slowed down"
-_NO_ESTIMATES: Final = "the store does not estimate how many messages pass a filter"
-_FIRST_OFFSETS: Final = "the first offset of a batch queue is corrected whenever the log's first file was deleted"
-_COMPACTION: Final = "the store compacts no topic: `flintlog pipeline compact` does"
-_DELIVERY: Final = "a delay level delivers in order, many messages with one flush"
-_TIMER_COUNTS: Final = "the timer's counts are not compared with its wheel every day"
-_TIMER_THREADS: Final = "one job delivers due messages, in order"
-_TIMER_RETRIES: Final = "a delivery that the store refuses is always tried again"
-_WHEEL: Final = "the wheel is always saved in place"
-_PUT_LOCK: Final = "`useReentrantLockWhenPutMessage` alone chooses the lock of puts"
-
-_REASONS: Final[Mapping[str, str]] = {
-    "accessMessageInMemoryHotRatio": _COLD_READS,
-    "allAckInSyncStateSet": _CONTROLLER,
-    "asyncLearner": _CONTROLLER,
-    "bitMapLengthConsumeQueueExt": "`expectConsumerNumUseFilter` and `maxErrorRateOfBloomFilter` give that length",
-    "bottomMostCompressionTypeForConsumeQueueStore": _ROCKSDB,
-    "checkCRCOnRecover": _CHECKED_ALWAYS,
-    "checkCommitLogOffsetOnRecover": _CHECKED_ALWAYS,
-    "cleanSwapedMapInterval": _MAPPINGS,
-    "coldDataFlowControlEnable": _COLD_READS,
-    "coldDataScanEnable": _COLD_READS,
-    "combineAssignOffsetCQType": _ROCKSDB,
-    "combineCQEnableCheckSelf": _ROCKSDB,
-    "combineCQLoadingCQTypes": _ROCKSDB,
-    "combineCQMaxExtraSearchCommitLogFiles": _ROCKSDB,
-    "combineCQPreferCQType": _ROCKSDB,
-    "commitLogForceSwapMapInterval": _MAPPINGS,
-    "commitLogRecoverMaxNum": _RECOVERY,
-    "commitLogSwapMapInterval": _MAPPINGS,
-    "commitLogSwapMapReserveFileNum": _MAPPINGS,
-    "compactionCqMappedFileSize": _COMPACTION,
-    "compactionMappedFileSize": _COMPACTION,
-    "compactionScheduleInternal": _COMPACTION,
-    "compactionThreadNum": _COMPACTION,
-    "correctLogicMinOffsetForceInterval": _FIRST_OFFSETS,
-    "correctLogicMinOffsetSleepInterval": _FIRST_OFFSETS,
-    "dataReadAheadEnable": "reading ahead is left to the system",
-    "debugLockEnable": "a put that holds the log for long is not traced",
-    "disappearTimeAfterStart": "a store serves as soon as it is open",
-    "dispatchCqCacheNum": _UNREAD_BY_ROCKETMQ,
-    "dispatchCqThreads": _UNREAD_BY_ROCKETMQ,
-    "dispatchFromSenderThread": _UNREAD_BY_ROCKETMQ,
-    "duplicationEnable": "the confirmed end of the log is never set from outside",
-    "enableAcceleratedRecovery": _RECOVERY,
-    "enableAsyncReput": _UNREAD_BY_ROCKETMQ,
-    "enableBatchPush": "a leader chooses itself how many entries it pushes at once",
-    "enableCleanExpiredOffset": _UNREAD_BY_ROCKETMQ,
-    "enableCompaction": _COMPACTION,
-    "enableLmqQuota": "`maxLmqConsumeQueueNum` always holds",
-    "enableLogConsumeQueueRepeatedlyBuildWhenRecover": "an opening does not log each queue entry that it builds again",
-    "enableRunningFlagsInFlush": "a failed sync always makes the store refuse writes",
-    "enableScheduleAsyncDeliver": _DELIVERY,
-    "enableScheduleMessageStats": "a delivery is always counted as the put that it is",
-    "haMaxTimeSlaveNotCatchup": _CONTROLLER,
-    "indexFileReadEnable": "a query by key always reads the index",
-    "logicQueueForceSwapMapInterval": _MAPPINGS,
-    "logicQueueSwapMapInterval": _MAPPINGS,
-    "logicQueueSwapMapReserveFileNum": _MAPPINGS,
-    "mappedFileSwapEnable": _MAPPINGS,
-    "maxAsyncPutMessageRequests": "the asynchronous puts under way have no bound of their own",
-    "maxBatchDeleteFilesNum": _UNREAD_BY_ROCKETMQ,
-    "maxConsumeQueueScan": _NO_ESTIMATES,
-    "maxOffsetMapSize": _COMPACTION,
-    "maxRecoveryCommitlogFiles": _UNREAD_BY_ROCKETMQ,
-    "maxSlaveResendLength": _UNREAD_BY_ROCKETMQ,
-    "maxTopicLength": "`autoMessageVersionOnTopicLen` alone says how long a topic may be",
-    "memTableFlushIntervalMs": _ROCKSDB,
-    "messageIndexSafe": _RECOVERY,
-    "preferredLeaderId": "an elected leader leads as long as it can",
-    "pullBatchMaxMessageCount": _UNREAD_BY_ROCKETMQ,
-    "putConsumeQueueDataByFileChannel": "queue entries are always written through the mapping",
-    "putMessageTimeout": "a put waits for the disk (`syncFlushTimeout`) and for replicas (`slaveTimeout`) separately",
-    "putMsgIndexHightWater": _UNREAD_BY_ROCKETMQ,
-    "recheckReputOffsetFromCq": _RECOVERY,
-    "sampleCountThreshold": _NO_ESTIMATES,
-    "sampleSteps": _COLD_READS,
-    "scheduleAsyncDeliverMaxPendingLimit": _DELIVERY,
-    "scheduleAsyncDeliverMaxResendNum2Blocked": _DELIVERY,
-    "searchBcqByCacheEnable": "the begins of a batch queue's files are always kept in memory",
-    "sharedByteBufferNum": "a put needs no buffer that puts share",
-    "spinLockCollisionRetreatOptimalDegree": _PUT_LOCK,
-    "storePathBrokerIdentity": _CONTROLLER,
-    "storePathEpochFile": _CONTROLLER,
-    "storePathRootDir": "the directory of a store is named where it is opened",
-    "storeType": "queues are always files, and a directory with RocksDB queues is refused",
-    "syncMasterFlushOffsetWhenStartup": "a slave does not ask its master how far that has flushed",
-    "timerCheckMetricsWhen": _TIMER_COUNTS,
-    "timerColdDataCheckIntervalMs": _COLD_READS,
-    "timerEnableCheckMetrics": _TIMER_COUNTS,
-    "timerEnableDisruptor": _TIMER_THREADS,
-    "timerEnableRetryUntilSuccess": _TIMER_RETRIES,
-    "timerGetMessageThreadNum": _TIMER_THREADS,
-    "timerInterceptDelayLevel": _UNREAD_BY_ROCKETMQ,
-    "timerMetricSmallThreshold": _TIMER_COUNTS,
-    "timerProgressLogIntervalMs": "the timer does not log its progress",
-    "timerPutMessageThreadNum": _TIMER_THREADS,
-    "timerRecallToTimeWheelEnable": _ROCKSDB,
-    "timerRecallToTimelineEnable": _ROCKSDB,
-    "timerReputServiceCorePoolSize": _ROCKSDB,
-    "timerReputServiceMaxPoolSize": _ROCKSDB,
-    "timerReputServiceQueueCapacity": _ROCKSDB,
-    "timerSkipUnknownError": _TIMER_RETRIES,
-    "timerWarmEnable": "the timer reads a message when it is due, not before",
-    "timerWheelSnapshotFlush": _WHEEL,
-    "timerWheelSnapshotIntervalMs": _WHEEL,
-    "topicQueueLockNum": "one lock orders all puts",
-    "totalReplicas": "replicas are counted when they are connected",
-    "transWriteOriginTransHalfEnable": "half messages are always written to RocketMQ's half topic",
-    "useABSLock": _PUT_LOCK,
+_NAMES_BY_REASON: Final[Mapping[str, str]] = {
+    "a delay level delivers in order, many messages with one flush": (
+        "enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked"
+    ),
+    "a delivery is always counted as the put that it is": "enableScheduleMessageStats",
+    "a delivery that the store refuses is always tried again": "timerEnableRetryUntilSuccess timerSkipUnknownError",
+    "a failed sync always makes the store refuse writes": "enableRunningFlagsInFlush",
+    "a leader chooses itself how many entries it pushes at once": "enableBatchPush",
+    "a put needs no buffer that puts share": "sharedByteBufferNum",
+    "a put that holds the log for long is not traced": "debugLockEnable",
+    "a put waits for the disk (`syncFlushTimeout`) and for replicas (`slaveTimeout`) separately": "putMessageTimeout",
+    "a query by key always reads the index": "indexFileReadEnable",
+    "a slave does not ask its master how far that has flushed": "syncMasterFlushOffsetWhenStartup",
+    "a store serves as soon as it is open": "disappearTimeAfterStart",
+    "an elected leader leads as long as it can": "preferredLeaderId",
+    "an opening always checks that": "checkCommitLogOffsetOnRecover checkCRCOnRecover",
+    "an opening does not log each queue entry that it builds again": (
+        "enableLogConsumeQueueRepeatedlyBuildWhenRecover"
+    ),
+    "an opening finds in the checkpoint and the queues how much of the log it has to read": (
+        "commitLogRecoverMaxNum enableAcceleratedRecovery messageIndexSafe recheckReputOffsetFromCq"
+    ),
+    "`autoMessageVersionOnTopicLen` alone says how long a topic may be": "maxTopicLength",
+    "`expectConsumerNumUseFilter` and `maxErrorRateOfBloomFilter` give that length": "bitMapLengthConsumeQueueExt",
+    "half messages are always written to RocketMQ's half topic": "transWriteOriginTransHalfEnable",
+    "`max_mapped_files` bounds how many files are mapped": (
+        "cleanSwapedMapInterval commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum "
+        "logicQueueForceSwapMapInterval logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum mappedFileSwapEnable"
+    ),
+    "`maxLmqConsumeQueueNum` always holds": "enableLmqQuota",
+    _ROCKSDB: (
+        "bottomMostCompressionTypeForConsumeQueueStore combineAssignOffsetCQType combineCQEnableCheckSelf "
+        "combineCQLoadingCQTypes combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType memTableFlushIntervalMs "
+        "timerRecallToTimelineEnable timerRecallToTimeWheelEnable timerReputServiceCorePoolSize "
+        "timerReputServiceMaxPoolSize timerReputServiceQueueCapacity"
+    ),
+    "one job delivers due messages, in order": (
+        "timerEnableDisruptor timerGetMessageThreadNum timerPutMessageThreadNum"
+    ),
+    "one lock orders all puts": "topicQueueLockNum",
+    "queue entries are always written through the mapping": "putConsumeQueueDataByFileChannel",
+    "queues are always files, and a directory with RocksDB queues is refused": "storeType",
+    "reading ahead is left to the system": "dataReadAheadEnable",
+    "reads of messages that are not in memory are neither noticed nor slowed down": (
+        "accessMessageInMemoryHotRatio coldDataFlowControlEnable coldDataScanEnable sampleSteps "
+        "timerColdDataCheckIntervalMs"
+    ),
+    "replicas are counted when they are connected": "totalReplicas",
+    "RocketMQ 5.5.0 does not read it either": (
+        "dispatchCqCacheNum dispatchCqThreads dispatchFromSenderThread enableAsyncReput enableCleanExpiredOffset "
+        "maxBatchDeleteFilesNum maxRecoveryCommitlogFiles maxSlaveResendLength pullBatchMaxMessageCount "
+        "putMsgIndexHightWater timerInterceptDelayLevel"
+    ),
+    "the asynchronous puts under way have no bound of their own": "maxAsyncPutMessageRequests",
+    "the begins of a batch queue's files are always kept in memory": "searchBcqByCacheEnable",
+    "the confirmed end of the log is never set from outside": "duplicationEnable",
+    "the directory of a store is named where it is opened": "storePathRootDir",
+    "the first offset of a batch queue is corrected whenever the log's first file was deleted": (
+        "correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval"
+    ),
+    "the store compacts no topic: `flintlog pipeline compact` does": (
+        "compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal compactionThreadNum "
+        "enableCompaction maxOffsetMapSize"
+    ),
+    "the store does not estimate how many messages pass a filter": "maxConsumeQueueScan sampleCountThreshold",
+    "the timer does not log its progress": "timerProgressLogIntervalMs",
+    "the timer reads a message when it is due, not before": "timerWarmEnable",
+    "the timer's counts are not compared with its wheel every day": (
+        "timerCheckMetricsWhen timerEnableCheckMetrics timerMetricSmallThreshold"
+    ),
+    "the wheel is always saved in place": "timerWheelSnapshotFlush timerWheelSnapshotIntervalMs",
+    "there is no controller that chooses the master": (
+        "allAckInSyncStateSet asyncLearner haMaxTimeSlaveNotCatchup storePathBrokerIdentity storePathEpochFile"
+    ),
+    "`useReentrantLockWhenPutMessage` alone chooses the lock of puts": (
+        "spinLockCollisionRetreatOptimalDegree useABSLock"
+    ),
 }
+_REASONS: Final = {name: reason for reason, names in _NAMES_BY_REASON.items() for name in names.split()}
 _REASONS_OF_CLASSES: Final[Mapping[str, str]] = {
     "BrokerConfig": "it is about a broker around its store",
     "NettyServerConfig": "it is about the network of a broker",

@@ -66,10 +66,8 @@ _NoteKey = tuple[str, int, bool, int | None]
 class DeletedQueues:
     """The file. Written by whoever deletes queues, or bridges a gap in one, which one thread does at a time."""
 
-    def __init__(self, path: Path, medium: Medium, *, read_only: bool = False) -> None:
-        """`read_only`: what is noted holds for this opening alone."""
+    def __init__(self, path: Path, medium: Medium) -> None:
         self._file = NoteFile(path, medium, list[DeletedQueue])
-        self._read_only = read_only
         self._found: Loaded[list[DeletedQueue]] = Loaded(None, Trust.MISSING)
         self._known: dict[_NoteKey, DeletedQueue] = {}
         self._by_queue: dict[QueueKey, list[DeletedQueue]] = {}
@@ -144,8 +142,7 @@ class DeletedQueues:
         for each in instead_of:
             del known[_key(each)]
         known.update({_key(each): each for each in changed})
-        if not self._read_only:
-            self._file.save(list(known.values()))
+        self._file.save(list(known.values()))
         self._know(known)
 
 

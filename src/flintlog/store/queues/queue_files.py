@@ -44,12 +44,11 @@ class QueueFiles:
 class QueueMaker:
     """Makes the queues of one store; touches no file."""
 
-    def __init__(self, root: Path, medium: Medium, files: QueueFiles, tails: TailKeeper, *, read_only: bool) -> None:
+    def __init__(self, root: Path, medium: Medium, files: QueueFiles, tails: TailKeeper) -> None:
         self.files = files
         self._root = root
         self._medium = medium
         self._tails = tails
-        self._read_only = read_only
 
     def topic_folder(self, topic: str, kind: QueueType) -> Path:
         return self._root / DIRECTORIES[kind] / topic
@@ -74,4 +73,4 @@ class QueueMaker:
 
     def _segments(self, topic_folder: Path, queue_id: int, size: int) -> SegmentQueue:
         folder = topic_folder / str(queue_id)
-        return SegmentQueue([folder], size, self._medium, read_only=self._read_only, is_derived=True)
+        return SegmentQueue([folder], size, self._medium, is_derived=True)

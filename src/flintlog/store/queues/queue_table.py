@@ -46,11 +46,10 @@ class QueueTable:
         *,
         topic_queue_types: Mapping[str, str] | None = None,
         now_ms: Callable[[], int],
-        read_only: bool = False,
     ) -> None:
         self.root = root
         self.offsets = QueueOffsets() if offsets is None else offsets
-        self.deleted = DeletedQueues(root / "flintlog" / "deleted.json", medium, read_only=read_only)
+        self.deleted = DeletedQueues(root / "flintlog" / "deleted.json", medium)
         self.covered = CoveredQueues(root, medium)
         self._medium = medium
         self._types = {} if topic_queue_types is None else topic_queue_types
@@ -58,7 +57,7 @@ class QueueTable:
         self._tails = TailKeeper()
         self.sync = QueueSync(root, medium, self._tails)
         files = QueueFiles() if files is None else files
-        self._maker = QueueMaker(root, medium, files, self._tails, read_only=read_only)
+        self._maker = QueueMaker(root, medium, files, self._tails)
         self._queues: dict[QueueKey, LogicalQueue] = {}
         self._ids: dict[str, set[int]] = {}
         self._lock = threading.Lock()
