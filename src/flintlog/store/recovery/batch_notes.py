@@ -1,4 +1,4 @@
-"""Batches that are stored whole or not at all: what is written down about them, and what an opening does with that.
+"""Batches that are stored whole or not at all: the note about them, and what an opening does with it.
 
     flintlog/batches.json       { "opened": the batch that is being appended, or null,
                                   "closed": { writer: its last closed batch },
@@ -8,11 +8,11 @@
              ^ opened.start     markers: writer and batch id; records that no queue shows
 
 A batch is closed when its marker is in the log, after the records whose CRC the marker has. The note of an opened batch
-is durable before its first message. Its messages and its marker are appended under the put lock, so no record of
-anybody else lies between them, and what was acknowledged lies before the batch or after its marker. So an opening that
-finds a batch opened looks for the marker: with it the batch counts, without it the log is cut where the batch began,
-unless somebody else has run the store since. A batch whose marker was not synced is the log's end, but for records that
-were not acknowledged as synced either.
+is durable before its first message. Its messages and its marker are appended under the put lock, so no other writer's
+record lies between them, and acknowledged records lie before the batch or after its marker. An opening that finds a
+batch opened looks for the marker. With it the batch counts. Without it the log is cut where the batch began, unless
+another process has run the store since. Only records that were not acknowledged as synced can follow a batch whose
+marker was not synced.
 
 A slave keeps the same note about the batches of the log that it copies (`store/read/copied_batches.py`).
 
@@ -47,7 +47,7 @@ from flintlog.store.paths import StorePaths
 from flintlog.store.runtime.note_file import NoteFile, Offset, Trust, parse_note
 
 MAX_WRITERS: Final = 10_000
-"""Of so many writers the last batch is remembered; then the one that wrote longest ago is forgotten."""
+"""The last batches of this many writers are remembered; then the writer that wrote longest ago is forgotten."""
 
 
 class OpenedBatch(msgspec.Struct, frozen=True):
@@ -57,12 +57,12 @@ class OpenedBatch(msgspec.Struct, frozen=True):
     batch_id: Offset
     start: Offset
     process_id: int
-    """Who appends it. The file `abort` says who has run the store last, Java included."""
+    """The process that appends it. The file `abort` names the process that has run the store last, Java included."""
     logics_physical_offset: Offset
     logics_msg_timestamp: int
     index_msg_timestamp: int
     is_remembered: bool = True
-    """Whether its writer may come with it again."""
+    """Whether its writer has an id, and may write it again."""
     abort_ms: int = 0
     """When its process wrote `abort`. In containers every process has the same id."""
 
@@ -89,17 +89,17 @@ class BatchTable(msgspec.Struct):
     opened: OpenedBatch | None = None
     closed: dict[str, Offset] = {}
     serial: Offset = 0
-    """One more with each change: whoever finds it unchanged knows that no batch was begun or closed meanwhile."""
+    """One more with each change: while it is unchanged, no batch was begun or closed."""
 
 
 class BatchNotes:
-    """`flintlog/batches.json` of a store. Belongs to whoever holds the store's lock."""
+    """`flintlog/batches.json` of a store. Belongs to the process that holds the store's lock."""
 
     def __init__(self, path: Path, medium: Medium) -> None:
         self._file = NoteFile(path, medium, BatchTable)
         self._notes = BatchTable()
         self.is_checked = True
-        """Whether the note that was loaded has a checksum: only then a batch is cut on its word."""
+        """Whether the note that was loaded has a checksum: only then a batch is cut because of it."""
         self.is_part_left = False
         """Whether this opening left a part of a batch in the log, which nothing marks as abandoned yet."""
 
@@ -160,20 +160,20 @@ class BatchNotes:
         self.is_part_left = True
 
     def _save(self, opened: OpenedBatch | None, closed: dict[str, Offset]) -> None:
-        """It counts here when it is in the file: a change that was interrupted is made again as a whole."""
+        """Change the note in memory after the file: an interrupted change is made again as a whole."""
         notes = BatchTable(opened, closed, self._notes.serial + 1)
         self._file.save(notes)
         self._notes = notes
 
 
 def parse_opened_start(notes: bytes) -> int | None:
-    """Where the opened batch begins, for those who only look; what cannot be read says nothing."""
+    """Where the opened batch begins, for a reader; None if there is none, or the note cannot be read."""
     found = parse_note(notes, BatchTable).content
     return None if found is None or found.opened is None else found.opened.start
 
 
 def parse_closed(notes: bytes) -> dict[str, int]:
-    """The last closed batch of each writer, for those who only look."""
+    """The last closed batch of each writer, for a reader."""
     found = parse_note(notes, BatchTable)
     if found.content is None:
         raise DamagedStore(f"the notes about batches cannot be read: {found.problem}")
@@ -218,9 +218,9 @@ def settle_opened_batch(
 ) -> Finding | None:
     """Close the batch that a crash left opened, or cut it out of the log; what was found.
 
-    The log is cut only when nobody has run the store since: what another program appended behind the batch is not ours
-    to take away. Queues and index may show messages that are cut, so the checkpoint is set back to what it vouched for
-    before them. A crash at any step only repeats all of it.
+    The log is cut only if no other process has run the store since: it may have appended messages after the batch.
+    Queues and index may show messages that are cut, so the checkpoint is set back to what it vouched for before them.
+    After a crash at any step the next opening does all of it again.
     """
     batch, segments = notes.opened, log.segments
     if batch is None:
@@ -255,7 +255,7 @@ def settle_opened_batch(
 
 
 def _is_last_run(batch: OpenedBatch, abort: Path, medium: Medium) -> bool:
-    """Whether nobody has run the store since: whoever runs it writes `abort` when it begins."""
+    """Whether no other process has run the store since: each writes `abort` when it opens the store."""
     info = medium.stat(abort)
     if info is None or info.mtime_ms != batch.abort_ms:
         return False

@@ -1,4 +1,4 @@
-"""How far the index is believed when a store is opened: what is not is deleted, and built again from the log.
+"""How far the index is believed when a store is opened. The rest is deleted, and built again from the log.
 
 After a clean stop all files are believed that the stop has counted. After an unclean one only full files are that the
 checkpoint covers; loading has deleted the others. If an index file says that it ends with a record that is not there,
@@ -22,7 +22,7 @@ class IndexRecovery:
         self._is_missing = False
 
     def check(self) -> int:
-        """Delete what is not believed; from where on records must be indexed again."""
+        """Delete files that are not believed. Returns the offset from which on records must be indexed again."""
         index, clean = self._index, self._open.clean
         if index is None:
             return FAR
@@ -50,7 +50,7 @@ class IndexRecovery:
         return max(last, self._open.log_min)
 
     def _ends_with_a_record(self, index: IndexService) -> bool:
-        """Records are dispatched again from the index's end on: elsewhere than at a record some would be passed."""
+        """Whether the index ends at a record: records are indexed again from there on, and none may be missed."""
         header = index.last_header
         last = header.end_physical_offset
         if index.files[-1].last_offset_at(header.next_entry) not in (None, last):

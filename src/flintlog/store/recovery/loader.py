@@ -1,4 +1,4 @@
-"""Opening a directory, as far as its files go: they are loaded, and recovery brings them in line with the log.
+"""Opening a directory: its files are loaded, and recovery brings them in line with the log.
 
     log ─▶ queues ─▶ checkpoint ─▶ notes (batches, cuts, what a dispatcher outside published) ─▶ index ─▶ recovery
 
@@ -62,7 +62,7 @@ def try_loading(path: Path, config: StoreConfig, medium: Medium, now_ms: Millise
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What stands beside the log, and is looked at while it is loaded."""
+    """Files beside the log that are read while it is loaded."""
 
     side: DispatchSide
     marker: StopMarker
@@ -99,7 +99,7 @@ class Loader:
         self._end_beside_writer: int | None = None
 
     def mark_unclean(self) -> None:
-        """From here on a stop is a clean one only if it says so."""
+        """Write `abort`: from here on a stop is clean only if it removes the file."""
         paths, process = self._parts.paths, encode_abort(os.getpid())
         self._parts.commit_log.note_writer(process)
         self._medium.write(paths.abort, process)
@@ -153,7 +153,7 @@ class Loader:
         return self.was_clean and marker.is_checked and marker.log_end is not None
 
     def _load_log(self) -> None:
-        """Only who writes has to have the right names: what is read is where the files themselves say it is."""
+        """Load the log's files. If one is misnamed, a writer is refused, and a reader uses its records' offsets."""
         self._misnamed = _find_misnamed(self._parts)
         if not self._read_only:
             refuse_misnamed(self._misnamed)
@@ -162,10 +162,10 @@ class Loader:
         for _ in range(_LOOKS):
             segments.load(bases)
             if not self._read_only or not segments.gaps():
-                break  # a look beside one who makes files may miss some, and see later ones
+                break  # while a writer makes files, a listing may miss some of them and show later ones
 
     def _find_end_beside_writer(self) -> int | None:
-        """Where the log ends for who only reads it, if another process writes it now."""
+        """Where the log ends for a reader, if another process writes it now."""
         paths, segments = self._parts.paths, self._parts.segments.segments
         if not self._read_only or not is_locked(paths.lock):
             return None
@@ -173,7 +173,7 @@ class Loader:
         return published_end(MappedSource(self._medium), WrittenLog(files, paths.batches, paths.ledger))
 
     def _load_marker(self) -> None:
-        """A damaged marker says nothing of the stop: it is taken for an unclean one."""
+        """Load the marker of the last stop. If it is damaged, the stop counts as an unclean one."""
         marker = self._notes.marker
         marker.load(self._parts.checkpoint.values)
         if marker.problem is None or not self.was_clean:
@@ -200,12 +200,12 @@ class Loader:
             self._findings.append(unclosed)
 
     def _cut_as_asked(self) -> bool:
-        """End the log where an earlier run asked for; recovery then brings queues and index in line."""
+        """End the log where an earlier process has asked for; recovery then cuts queues and index."""
         if self._read_only:
             return False
         end = self._cut.wanted()
         if end is None:
-            self._cut.done()  # a wish without a checksum is dropped
+            self._cut.done()  # a request without a checksum is dropped
             return False
         self.mark_unclean()
         self.was_clean = False
@@ -213,7 +213,7 @@ class Loader:
         self._notes.batches.reopen(self._closing_markers(end))
         self._cut.lower(end, self._parts.segments, self._parts.checkpoint)
         self._parts.queues.covered.cut(end)
-        self._cut.clear_behind(end, self._parts.segments)
+        self._cut.clear_after(end, self._parts.segments)
         return True
 
     def _closing_markers(self, start: int) -> Iterator[ClosingMarker]:

@@ -1,14 +1,14 @@
 """Reading the log to its end after a stop: what is intact, what is damaged, what is torn.
 
-    records … [bad place] … intact record …   → damage: costs what it covers, everything behind it is kept
-    records … [bad place] … nothing intact    → torn tail: the log ends here, the bytes are kept aside
-    the same below the end of a clean stop    → damage, too: what was written there was whole when the store stopped
+    records … [bad place] … intact record …   → damage: these bytes are lost, all records after them are kept
+    records … [bad place] … nothing intact    → torn tail: the log ends here, the bytes are set aside
+    the same below the end of a clean stop    → damage, too: the records there were whole when the store stopped
     the same where all sectors have arrived   → damage, too, if the record's head or a queue's entry says where it ends
 
-A place is bad when no intact record begins there and it is no blank. A record whose body alone is damaged (its CRC is
-wrong, its lengths and its offset are right, and the log goes on behind it) keeps its place in its queue; reading it
-is an error that names it. After an unclean stop a record that ends in zeros, and has nothing intact behind it, is bad
-too: a write that was cut off there leaves lengths and a body that are right.
+A place is bad when neither an intact record nor a blank begins there. A record whose body alone is damaged (its CRC is
+wrong, its lengths and its offset are right, and the log continues after it) keeps its place in its queue; reading it
+is an error that names it. After an unclean stop a record that ends in zeros, with nothing intact after it, is bad too:
+an interrupted write leaves the lengths and the body right, and the end missing.
 
 A crash tears a record by sectors: the log is written only where there are zeros, so a sector of zeros has not arrived.
 A last record without such a sector was once whole, and has changed since.
@@ -72,15 +72,15 @@ class LogRecovery:
         record_crc: RecordCrc | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """`expected_end`: zeros at or behind this offset are the plain end, and are not searched.
+        """`expected_end`: zeros at or after this offset are the plain end, and are not searched.
 
         `queue_ends`: where records end that have the last entry of a queue.
-        `cut_at`: where an earlier recovery of Java's ended the log. Java leaves the bytes behind its cut, intact
-        records among them; they were given up then and do not come back now.
-        `known_end`: where a clean stop of ours left the log; nothing is written behind it.
+        `cut_at`: where an earlier recovery of Java's ended the log. Java leaves the bytes after its cut, intact records
+        among them; they must not reappear.
+        `known_end`: where a clean stop of ours left the log; nothing was written after it.
         `clean_end`: how far the log is known to have been whole at a clean stop; None after any other.
-        `limit`: where the log ends because a ledger says so, whatever is written there.
-        `reached`: asked with the end that was found; how far the log is known to have reached, if that is further.
+        `limit`: where the log ends, whatever is written there.
+        `reached`: called with the end that was found; how far the log is known to have reached, if that is further.
         """
         self.findings: list[Finding] = []
         self._segments = segments
@@ -130,7 +130,7 @@ class LogRecovery:
                         self._note_tail(segment, position, reason)
                     return end
                 if _begins_something(segment, position):
-                    return position  # read-only beside a running writer, which has come as far meanwhile
+                    return position  # a running writer has written it meanwhile; this opening only reads
                 self._note_damage(position, following, f"{_describe(reason)}, and intact records follow")
             position = following
         return self._limit
@@ -138,8 +138,8 @@ class LogRecovery:
     def _end_at(self, position: int) -> int:
         """The end of a log in which nothing follows: further on, if it is known to have reached further.
 
-        What it held there is lost. Its offsets stay taken, so that queues, which have entries for them, and whoever
-        builds queues from the log, find a damaged place and no other messages.
+        Its records there are lost. Their offsets are not reused: queue entries that point there lead to a damaged
+        place, not to other messages.
         """
         reached = None if self._reached is None else self._reached(position)
         if reached is None or reached.end <= position:
@@ -149,7 +149,7 @@ class LogRecovery:
         return reached.end
 
     def _within(self, following: int | None) -> int | None:
-        """What a ledger has committed stays, damaged or not, up to its last byte."""
+        """Up to the limit everything is kept, damaged or not."""
         return following if self._limit is None else min(self._limit, following or self._limit)
 
     # ------------------------------------------------------------------ reading
@@ -177,11 +177,11 @@ class LogRecovery:
                     start = scan.end
                     if scan.reason is not ScanStop.LIMIT:
                         return self._stopped(segment, view, batch, scan)
-                    self._tell(segment.base + start)
+                    self._report(segment.base + start)
             return segment.base + start, None
 
     def _half_written(self, segment: Segment, view: memoryview, scan: Scan) -> int | None:
-        """Where the last records of the log begin that lack their end, as a crash leaves them; None when none does."""
+        """Where the last records of the log begin that lack their end after a crash; None when none does."""
         if self._clean_end is not None or self._limit is not None:
             return None
         start = scan.end
@@ -193,7 +193,7 @@ class LogRecovery:
         return start if start < scan.end and self._is_last(segment, view, scan.end) else None
 
     def _is_last(self, segment: Segment, view: memoryview, place: int) -> bool:
-        """Whether the log ends at a place: neither a blank nor any intact record lies behind it."""
+        """Whether the log ends at a place: neither a blank nor any intact record follows it."""
         if blank_at(view[: segment.size], place) is not None or find_intact(segment, place) >= 0:
             return False
         return self._first_intact(segment.end) is None
@@ -204,7 +204,7 @@ class LogRecovery:
         if scan.reason is ScanStop.SHORT and batch.stop < segment.size:
             # A body holds bytes that look like a record at their own place: the batch was cut inside it.
             return self._read_one(segment, view, scan.end)
-        if scan.reason is ScanStop.BAD_CRC and self._goes_on_behind(segment, view, scan.end):
+        if scan.reason is ScanStop.BAD_CRC and self._continues_after(segment, view, scan.end):
             return self._read_damaged_body(segment, view, scan.end)
         return segment.base + scan.end, scan.reason
 
@@ -216,8 +216,8 @@ class LogRecovery:
         self._consume(Batch(view, place, place + size, segment.base), seen)
         return segment.base + place + size, None
 
-    def _goes_on_behind(self, segment: Segment, view: memoryview, place: int) -> bool:
-        """A record with a wrong CRC and the right lengths: is what follows it intact, or an end that was one before?"""
+    def _continues_after(self, segment: Segment, view: memoryview, place: int) -> bool:
+        """Whether a record with a wrong CRC and right lengths is followed by a record, a blank or a clean end."""
         following = place + size_at(view, place)
         if segment.base + place == self._cut_at:
             return False
@@ -241,10 +241,10 @@ class LogRecovery:
         return offset + size, None
 
     def _consume_whole(self, segment: Segment, batch: Batch, scan: Scan, record_crc: RecordCrc) -> None:
-        """As `_consume`, without the records that do not match the CRC over all of them.
+        """As `_consume`, without the records that do not match the CRC over the whole record.
 
-        Such a record's topic, queue or offset may be what is wrong: in a queue it would take another's place. Its own
-        is kept by those that follow it there, as that of a record of which nothing is left.
+        Such a record's topic, queue or offset may be wrong: it could take the place of another one in a queue. Its own
+        place stays empty, because the records that follow it have offsets of their own.
         """
         start = batch.start
         for number in range(scan.count):
@@ -309,7 +309,7 @@ class LogRecovery:
 
     def _next_intact(self, segment: Segment, position: int, reason: Reason) -> int | None:
         if reason == _LACKS_ITS_END:
-            return None  # that nothing follows was looked at
+            return None  # `_half_written` has seen that nothing follows
         place = position - segment.base
         with held(segment) as view:
             if reason is ScanStop.NO_RECORD and position >= self._expected_end and not any(view[place : place + 8]):
@@ -375,7 +375,7 @@ class LogRecovery:
                 )
             )
 
-    def _tell(self, position: int) -> None:
+    def _report(self, position: int) -> None:
         if self._progress is not None:
             self._progress(position, self._segments.max_offset)
 

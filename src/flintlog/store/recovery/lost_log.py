@@ -1,8 +1,8 @@
 """What the log has lost since the last stop: all of it, files in its middle, or its end.
 
-Nothing is rebuilt from this, but no offset is given twice either: the log goes on after the furthest place that a stop,
-the note of the checkpoint or the queues know it reached. What it held there is damage, and an error among the findings.
-A store whose log is gone as a whole, as when a disk is not mounted, is not opened at all.
+Lost records cannot be rebuilt, but their offsets are not reused: the log continues after the furthest place that a
+stop, the note of the checkpoint or the queues know it reached. The lost range is damage, and an error among the
+findings. A store that lost every file of its log, as when a disk is not mounted, is not opened at all.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _NEAR_FILES = 4
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far the log is known to have reached, and by whose word."""
+    """How far the log is known to have reached, and what knows it."""
 
     end: int
     known_by: str
 
 
 def reached_by_queues(ends: Sequence[int], log_end: int, segment_size: int) -> Reached | None:
-    """How far the last entries of queues say that a log reached which ends at `log_end`; `ends` are theirs.
+    """How far a log that ends at `log_end` has reached by the last entries of its queues, which end at `ends`.
 
     A single entry with a wrong bit points anywhere. So the furthest one counts only if it is near another one, or near
     the log's end.
@@ -129,7 +129,7 @@ class LogReach:
         return max(0, self._queues.max_physical_offset(), self._stop_end or 0)
 
     def expected_end(self) -> int:
-        """Where the log ended at a clean stop; zeros before it are damage, however the log goes on after them."""
+        """Where the log ended at a clean stop; zeros before it are damage, whatever follows them."""
         clean_end = self.clean_end()
         return FAR if clean_end is None or self._queues.max_physical_offset() < 0 else clean_end
 
@@ -203,7 +203,7 @@ def note_missing_files(segments: SegmentQueue, before: int, damage: DamageMap) -
 
 
 def note_short_log(end: int, known_end: int, known_by: str) -> Sequence[Finding]:
-    """The finding of a log that ends before the place where it once ended, by the word of `known_by`."""
+    """The finding of a log that ends before `known_end`, where it once ended; `known_by` says what knows that."""
     if end >= known_end:
         return ()
     lost = known_end - end

@@ -1,12 +1,11 @@
-"""Files of the log that have a wrong name: somebody renamed them, added a suffix, or put a copy beside them.
+"""Files of the log that have a wrong name: they were renamed, got a suffix, or were copied beside the original.
 
-A file's name is the offset of its first byte, and each of its records says the same, so the right name is known. Such a
-file has lost nothing but its name. A store that were opened for writing with one would end its log at the gap, give
-its offsets away, or take its bytes for a torn end: so it is not opened, and nothing in it is changed. What only
-reads takes the file for what it is.
+A file's name is the offset of its first byte. Each of its records holds its own offset, so the right name is known, and
+nothing but the name is lost. A writer would end the log at the gap, reuse the file's offsets, or take its bytes for a
+torn tail. So opening for writing is refused, and nothing is changed. A reader uses the offset from the records.
 
-Looking at each file would cost a large log its time at every opening. Names tell where that is worth it: all files are
-looked at if they do not follow each other, otherwise only the first one and the last ones.
+Checking each file would make opening a large log slow. If the names follow each other, only the first file and the last
+ones are checked; otherwise all are.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from flintlog.format.names import parse_segment_name, segment_name
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A file where the log's files are; `base` is what its name says, None when it is no name of such a file."""
+    """A file in the log's directory; `base` is the offset in its name, None if the name holds none."""
 
     path: Path
     size: int
@@ -35,15 +34,15 @@ class NamedFile:
 
     @property
     def begins_at(self) -> int | None:
-        """Where it belongs: by its records, or by its name where they do not tell."""
+        """Where it belongs: by its records, or by its name if it has none."""
         return self.base if self.home is None else self.home.base
 
 
 @dataclass(frozen=True, slots=True)
 class Misnamed:
-    """A file of the log with a wrong name; `obstacle` says why it cannot just get its right one.
+    """A file of the log with a wrong name; `obstacle` says why it cannot simply be renamed.
 
-    With `is_waiting` the right name is that of another misnamed file, which has to go first.
+    With `is_waiting` another misnamed file has the right name, and has to be renamed first.
     """
 
     path: Path
@@ -94,8 +93,8 @@ def find_misnamed(
 ) -> list[Misnamed]:
     """Those that have a wrong name, in the order of the names they should have.
 
-    `segment_size`: None if nobody knows it, then it is the most common length. With `every` no file is taken at its
-    name's word. `DiskError` when a file is gone meanwhile, or cannot be read.
+    `segment_size`: None if it is unknown; then it is the most common length. With `every` all files are checked.
+    Raises `DiskError` if a file was deleted meanwhile, or cannot be read.
     """
     files = [file for file in files if file.size]
     size = segment_size or common_size(file.size for file in files) or 0
@@ -120,7 +119,7 @@ def _follow_each_other(files: Sequence[NamedFile], size: int) -> bool:
 
 
 def _is_wrong_at_an_end(files: Sequence[NamedFile], medium: Medium) -> bool:
-    """The same for the first file, and for the last ones down to one that is right: those behind it were made ahead."""
+    """Whether the first file is misnamed, or the last one that holds records. Later files were made ahead of use."""
     for file in reversed(files):
         home = _look(file, medium, search=False)
         if home is not None:
@@ -146,19 +145,19 @@ def _judge(file: NamedFile, all_files: Collection[NamedFile], size: int) -> Misn
     obstacle: str | None = None
     there = next((other for other in others if other.begins_at == base), None)
     if there is not None:
-        who = "that file is there" if there.base == base else f"{there.path.name} says the same of itself"
-        obstacle = f"{who}: compare the two, and move one of them away"
+        which = "that file is there" if there.base == base else f"{there.path.name} says the same of itself"
+        obstacle = f"{which}: compare the two, and move one of them away"
     elif file.size != size:
         obstacle = f"it has {file.size} bytes, and a file of this log has {size}: is it a whole copy?"
     elif _is_out_of_time(file.home, others):
-        obstacle = "its messages were not stored between those before and behind it: is it of another store?"
+        obstacle = "its messages were not stored between those before and after it: is it of another store?"
     is_waiting = any(other.base == base for other in others)
     return Misnamed(file.path, base, file.size, obstacle, is_waiting)
 
 
 def _is_out_of_time(home: Home, others: Iterable[NamedFile]) -> bool:
-    """Store times grow along the log; asked of the first records of its nearest neighbours."""
+    """Whether the file's first record was not stored between those of its neighbours."""
     homes = [other.home for other in others if other.home is not None]
     before = max((other for other in homes if other.base < home.base), key=lambda other: other.base, default=home)
-    behind = min((other for other in homes if other.base > home.base), key=lambda other: other.base, default=home)
-    return not before.store_timestamp <= home.store_timestamp <= behind.store_timestamp
+    after = min((other for other in homes if other.base > home.base), key=lambda other: other.base, default=home)
+    return not before.store_timestamp <= home.store_timestamp <= after.store_timestamp

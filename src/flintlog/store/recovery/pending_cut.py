@@ -1,12 +1,12 @@
-"""The wish to end the log at an earlier place, written down before a byte is touched.
+"""A request to end the log at an earlier place, made durable before a byte is changed.
 
-    ask (`flintlog/cut.json`, synced) ─▶ open: bytes kept aside, cleared ─▶ recovery ─▶ the wish is removed
+    ask (`flintlog/cut.json`, synced) ─▶ open: bytes set aside, cleared ─▶ recovery ─▶ the request is removed
 
-A slave whose log goes on where its master's does not asks for this. Clearing takes many steps, and records that were
-left behind cleared ones would count as a log with a damaged place; with the wish on disk a crash at any step only means
-that the next opening begins again.
+A slave whose log continues where its master's has ended asks for this. Clearing takes many steps, and a crash in
+between leaves records after cleared ones, which would look like a damaged place. With the request on disk the next
+opening begins again.
 
-A wish of an earlier version has no checksum. It is dropped: one wrong bit would take acknowledged messages away, and a
+A request of an earlier version has no checksum. It is dropped: one wrong bit would delete acknowledged messages, and a
 slave whose log still differs asks again.
 """
 
@@ -29,21 +29,21 @@ from flintlog.store.runtime.note_file import NoteFile, Offset, Trust
 log = logging.getLogger(__name__)
 
 
-class _Wish(msgspec.Struct):
+class _Request(msgspec.Struct):
     end: Offset
 
 
 class PendingCut:
-    """`flintlog/cut.json` of a store that nobody else has open."""
+    """`flintlog/cut.json` of a store that no other process has open."""
 
     def __init__(self, paths: StorePaths, medium: Medium) -> None:
         self._paths = paths
         self._medium = medium
-        self._file = NoteFile(paths.cut_wish, medium, _Wish)
+        self._file = NoteFile(paths.cut_wish, medium, _Request)
 
     def ask(self, end: int) -> None:
         """The next opening shall end the log at `end`, where a record begins."""
-        self._file.save(_Wish(end))
+        self._file.save(_Request(end))
 
     def wanted(self) -> int | None:
         """Where the log shall end; None when nothing was asked for."""
@@ -54,9 +54,9 @@ class PendingCut:
         return None if found.checked is None else found.checked.end
 
     def lower(self, end: int, segments: SegmentQueue, checkpoint: CheckpointFile) -> None:
-        """Let the checkpoint vouch for nothing behind `end`: queues and index files there are built again.
+        """Let the checkpoint vouch for nothing after `end`: queues and index files there are built again.
 
-        A crash while they are cut would else leave files in which old and new are mixed, and which are believed.
+        Otherwise a crash while they are cut would leave files with old and new entries, which would be believed.
         """
         offset, stored_ms = _last_record(end, segments)
         values = checkpoint.values
@@ -68,14 +68,14 @@ class PendingCut:
         )
         checkpoint.flush()
 
-    def clear_behind(self, end: int, segments: SegmentQueue) -> list[Path]:
-        """Keep aside what lies behind `end`, then clear it; where it is kept."""
+    def clear_after(self, end: int, segments: SegmentQueue) -> list[Path]:
+        """Set the bytes after `end` aside, then clear them. Returns where they were kept."""
         kept = keep_aside(segments, end, self._paths.cut, self._medium)
-        log.warning("the log is cut at %d; what it held behind is kept in %s", end, ", ".join(map(str, kept)) or "-")
+        log.warning("the log is cut at %d; the bytes after that are kept in %s", end, ", ".join(map(str, kept)) or "-")
         return kept
 
     def done(self) -> None:
-        """The log ends there, and queues and index with it."""
+        """Log, queues and index end there now: remove the request."""
         self._file.remove()
 
 

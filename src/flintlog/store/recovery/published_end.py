@@ -1,12 +1,12 @@
-"""Where a log ended when a reader began: the reader judges and shows what lies below, and nothing else.
+"""Where a log ended when a reader began: the reader shows and checks only what lies below.
 
     … │ record │ record │ record │ being written … │ zeros
                                  ^ the published end
 
 A writer in another process keeps its position to itself, so the end is found in the files. Records become whole in the
-order of the log (docs/durability.md). Once a whole record was seen, everything before it is settled: what is no record
-there is damage, and does not change any more. So the end is the end of the last whole record, whatever lies before it.
-What a writer may take back does not count: entries of a ledger that are not committed, and a batch that is not closed.
+order of the log (docs/durability.md). Once a whole record was seen, nothing before it changes any more: bytes there
+that are no record are damage. So the end is the end of the last whole record, whatever lies before it. Records that the
+writer may still cut do not count: entries of a ledger that are not committed, and a batch that is not closed.
 
 `verify`, `cat`, `tail`, `export`, `top`, Spark's source and a store opened read-only all begin with this.
 """

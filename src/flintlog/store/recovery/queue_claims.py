@@ -1,13 +1,13 @@
 """Which queue entries are believed after an unclean stop: those that were noted at the checkpoint, and are there.
 
-    noted, and found as it was noted      believed up to the note, cut there: what follows comes from the log again
-    noted, and shorter                    content was lost: the queue goes on from the log after its last good entry
+    noted, and found as it was noted      believed up to the note, cut there: later entries are built from the log
+    noted, and shorter                    entries were lost: they are built from the log after the last good entry
     noted, and another last entry         damaged: the queue is built again from the log
     noted, and not there                  lost: the queue is built again from the log
-    not noted                             made after the note: its entries come from the log again
+    not noted                             made after the note: its entries are built from the log
 
-A queue that was deleted after the note, or whose records have all expired, is not held to it. Only the queues that are
-doubtful are built again; for the others the records that are read again are repeats.
+The note does not count for a queue that was deleted after it, or whose records have all expired. Only doubtful queues
+are built again; for the others the records that are read again are duplicates.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class _Cutting:
         return self._belief
 
     def _is_void(self, claim: QueueClaim) -> bool:
-        """Whether the note says nothing about a queue: its records have expired, or it was deleted since."""
+        """Whether the note does not count for a queue: its records have expired, or it was deleted since."""
         return claim.log_end <= self._min or self._queues.deleted.holds(claim.topic, claim.queue_id, self._covered)
 
     def _cut_unnoted(self, queue: LogicalQueue) -> None:
-        queue.truncate(max(self._covered + 1, self._min))  # of what has expired nothing else knows
+        queue.truncate(max(self._covered + 1, self._min))  # only the queue knows of expired records
         if queue.end_byte and queue.log_end > self._min:
             claim = QueueClaim(queue.topic, queue.queue_id, 0, 0, 0)
             self._doubt(DAMAGED, claim, "has entries from before the checkpoint that were not noted", self._min)

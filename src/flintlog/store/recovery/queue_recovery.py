@@ -1,8 +1,8 @@
-"""How far the consume queues are believed when a store is opened: what is not is cut, and built again from the log.
+"""How far the consume queues are believed when a store is opened. The rest is cut, and built again from the log.
 
 After a clean stop all queues are believed, if they are as the stop left them. After an unclean one each is compared
 with its end at the checkpoint (`queue_claims.py`); without a note of those ends, entries up to the checkpoint's record
-are believed, as RocketMQ does, if nothing speaks against them (`suspects.py`).
+are believed, as RocketMQ does, unless `suspects.py` finds a reason not to.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flintlog.store.recovery.suspects import (
     find_lost_files,
     find_other_ends,
     find_out_of_step,
-    find_reaching_behind,
+    find_reaching_beyond,
     find_wrong_batch,
 )
 
@@ -40,7 +40,7 @@ class QueueRecovery:
         self._is_believed_unnoted = False
 
     def check(self) -> int:
-        """Cut the queues to what is believed; from where on records must be dispatched again."""
+        """Cut the queues to what is believed. Returns the offset from which on records must be dispatched again."""
         self._queues.find_ends(self._open.clean, self._min)
         self._reach.add_queue_ends()
         unknown = self._unknown_deletions()
@@ -118,7 +118,7 @@ class QueueRecovery:
         return (
             find_broken(self._queues, FAR)
             or find_other_ends(self._queues, self._open.marker.queue_bytes, "at the last stop")
-            or find_reaching_behind(self._queues, self._open.marker.log_end or FAR)
+            or find_reaching_beyond(self._queues, self._open.marker.log_end or FAR)
         )
 
     # ------------------------------------------------------------------ after an unclean stop
@@ -169,9 +169,9 @@ class QueueRecovery:
         queues.finish_deletions(self._min)
         queues.truncate(max(covered + 1, self._min))  # only the queues know what the log no longer has
         doubt = (
-            find_lost_files(queues, self._min)  # asked now: a crash may lose any file after the checkpoint
+            find_lost_files(queues, self._min)  # after the cut: a crash may lose any file after the checkpoint
             or find_broken(queues, covered)
-            or find_reaching_behind(queues, self._end_of(covered))
+            or find_reaching_beyond(queues, self._end_of(covered))
             or find_wrong_batch(queues, self._record_at)
         )
         if doubt is not None:
@@ -189,7 +189,7 @@ class QueueRecovery:
         # Read-only it may also be the entry of a running writer, whose log was read before its queues.
         files_end = self._open.parts.segments.segments[-1].end
         if doubt is None and not self._open.read_only and covered < files_end:
-            doubt = find_reaching_behind(queues, files_end)
+            doubt = find_reaching_beyond(queues, files_end)
         return doubt or find_lost_entry(queues, covered, self._record_at)
 
     def _end_of(self, covered: int) -> int:

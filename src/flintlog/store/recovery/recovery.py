@@ -74,7 +74,7 @@ class Recovery:
         return RecoveryReport(findings, clean=self._open.clean, log_end=end, dispatched_from=dispatch_from)
 
     def _derive(self, dispatch_from: int, index_from: int) -> int:
-        """Read the log, and dispatch and index what is not believed; the log's end."""
+        """Read the log; dispatch and index the records whose entries are not believed. Returns the log's end."""
         self._open.dispatcher.start_at(dispatch_from)
         start = self._scan_start(dispatch_from)
         if not self._open.clean:
@@ -88,7 +88,7 @@ class Recovery:
             self._open.mark()
 
     def _without_log(self) -> RecoveryReport:
-        """No log, no messages: what queues and index say is about nothing."""
+        """Without a log there are no messages: delete queues and index."""
         queues, index, opening = self._parts.queues, self._parts.index, self._open
         queues.find_ends(opening.clean, opening.log_min)
         self._queues.forget()
@@ -101,7 +101,7 @@ class Recovery:
         return RecoveryReport(opening.findings, clean=opening.clean, log_end=0, dispatched_from=0)
 
     def _check_derived(self) -> tuple[int, int]:
-        """Cut queues and index to what is believed; from where on records must be dispatched, and indexed, again."""
+        """Cut queues and index to what is believed. Returns from where on to dispatch, and to index, again."""
         parts, published = self._parts, self._open.published
         if published is None or self._open.clean:
             return self._queues.check(), self._index.check()
@@ -181,9 +181,9 @@ class Recovery:
     # ------------------------------------------------------------------ ending the log
 
     def _cut(self, end: int) -> None:
-        """End the log here; what follows is kept aside before it is cleared.
+        """End the log here; the bytes after it are set aside before they are cleared.
 
-        Read-only nothing is kept aside: stray bytes follow nothing that is appended, and a running writer's are none.
+        A read-only opening sets nothing aside: it appends nothing before stray bytes, and a writer may own them.
         """
         kept = self._parts.commit_log.end_at(end, None if self._open.read_only else self._keep_aside)
         if kept:
@@ -195,10 +195,10 @@ class Recovery:
         return keep_aside(parts.segments, end, parts.paths.cut, parts.medium, later_files_only=is_known)
 
     def _note_kept(self, end: int, where: str) -> None:
-        """Say where the bytes after the log's end are; that there were any, if no finding does."""
+        """Add to the findings where the bytes after the log's end were kept; make a finding if there is none."""
         findings, kinds = self._open.findings, ("torn-tail", "short-log")
         if not any(found.id in kinds for found in findings) and self._reach.earlier_cut() != end:
-            evidence = "there are files with bytes behind the log's end"
+            evidence = "there are files with bytes after the log's end"
             findings.append(Finding("torn-tail", "warning", evidence, "the log ends before them", None, None, end))
         findings[:] = [replace(found, kept_in=where) if found.id in kinds else found for found in findings]
 

@@ -1,11 +1,10 @@
-"""What a clean stop writes down for the next opening: the log's end, how many queues, queue and index files there were,
-and how far the queues reached.
+"""What a clean stop notes for the next opening: the log's end, the numbers of queues, queue files and index files, and
+how far the queues reached.
 
-RocketMQ has no such file and ignores it (`flintlog/stop.json` in the store). It lets an opening tell an index that
-never had a key from one that was deleted, and a log that lost its end from one that never was longer. It is removed as
-soon as the store runs, and an opening without it believes the directory alone. RocketMQ, which does not remove it,
-moves the checkpoint when it runs: a marker that knows another checkpoint says nothing any more. With a damaged marker
-nothing is known about the stop, so it counts as an unclean one.
+With it an opening can distinguish an index that never had a key from one that was deleted, and a log that lost its end
+from one that never was longer. RocketMQ ignores the file (`flintlog/stop.json` in the store). It is removed as soon as
+the store runs, and an opening without it believes the directory. RocketMQ does not remove it, but moves the checkpoint
+when it runs: a marker with another checkpoint is ignored. With a damaged marker the stop counts as an unclean one.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ class StopMarker:
         self.queue_bytes: int | None = None
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Read it; one that was written beside another checkpoint says nothing."""
+        """Read it; one that was written with another checkpoint is ignored."""
         self._found = self._file.load()
         stop = self._found.content
-        if stop is None or (stop.checkpoint is not None and not _is_beside(stop.checkpoint, checkpoint)):
+        if stop is None or (stop.checkpoint is not None and not _is_unmoved(stop.checkpoint, checkpoint)):
             return
         self.log_end = stop.log_end
         self.queue_count = stop.queue_count
@@ -68,7 +67,7 @@ class StopMarker:
         index_file_count: int,
         queue_bytes: int | None = None,
     ) -> None:
-        """Write it, beside a checkpoint that is on disk."""
+        """Write it; the checkpoint is on disk."""
         stop = _Stop(log_end, queue_count, index_file_count, queue_file_count, checkpoint, queue_bytes)
         self._file.save(stop)
 
@@ -86,9 +85,11 @@ class StopMarker:
         self._file.remove()
 
 
-def _is_beside(checkpoint: Checkpoint, found: Checkpoint) -> bool:
-    """Whether a checkpoint that was found is the one of the stop: an interrupted opening of ours may have let go of the
-    queues since, and one that is missing was written by nobody."""
+def _is_unmoved(checkpoint: Checkpoint, found: Checkpoint) -> bool:
+    """Whether no other program has moved the checkpoint since the stop.
+
+    An interrupted opening of ours may have set its fields about queues to 0, and one that is missing was not moved.
+    """
     without_queues = replace(checkpoint, logics_physical_offset=0, logics_msg_timestamp=0)
     return found in (checkpoint, without_queues, Checkpoint())
 
@@ -104,7 +105,7 @@ def stop_vouching(paths: StorePaths, medium: Medium) -> None:
         checkpoint.flush()
         checkpoint.close()
     StopMarker(paths.stop_marker, medium).remove()
-    # RocketMQ moves the checkpoint past what the note covers, and the note would speak of queues that it has made.
+    # RocketMQ moves the checkpoint past the note, which would then be compared with queues that RocketMQ has made.
     covered = CoveredQueues(paths.root, medium)
     covered.load()
     covered.forget()

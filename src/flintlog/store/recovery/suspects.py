@@ -1,8 +1,7 @@
 """Queues that cannot be right: all queues are then built again from the log.
 
-A queue's end decides what is put next, so it must not be a damaged entry: one that reaches too far would hide what
-comes as repeats, one behind the true end would shift all that follow, and one that is taken for that of a lost record
-would have its offset given again. What is wrong before it shows when it is read.
+The last entry fixes the next offset. If it is corrupt, new messages are dropped as duplicates, shifted, or reuse an
+offset. A corrupt entry before it is found when it is read.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Doubt(NamedTuple):
 
 
 def find_broken(queues: QueueTable, covered: int) -> Doubt | None:
-    """The queue that ends at an entry which should be whole: what lay behind it is not found otherwise."""
+    """The queue that ends at an entry which should be whole: later entries are not found otherwise."""
     for queue in queues.all():
         if queue.broken_offset is not None and queue.broken_offset <= covered:
             where = f"{queue.topic}/{queue.queue_id}"
@@ -75,17 +74,17 @@ def find_out_of_step(queues: QueueTable) -> Doubt | None:
     return None
 
 
-def find_reaching_behind(queues: QueueTable, end: int) -> Doubt | None:
-    """The queue whose last entry ends behind all records that there can be."""
+def find_reaching_beyond(queues: QueueTable, end: int) -> Doubt | None:
+    """The queue whose last entry points beyond all records that there can be."""
     for queue in queues.all():
         if queue.max_physical_offset > end:
             where = f"{queue.topic}/{queue.queue_id}"
-            return Doubt(DAMAGED, f"the last entry of {where} ends behind the log's records")
+            return Doubt(DAMAGED, f"the last entry of {where} ends after the log's records")
     return None
 
 
 def find_other_ends(queues: QueueTable, known: int | None, when: str) -> Doubt | None:
-    """Whether queues end elsewhere than they did: what is put next would get offsets that were given."""
+    """Whether queues end elsewhere than they did: the next messages would reuse offsets."""
     found = queues.wrote_bytes
     if known is None or known == found:
         return None
@@ -110,7 +109,7 @@ def find_wrong_batch(queues: QueueTable, record_at: RecordAt) -> Doubt | None:
 def _is_borne_out(unit: CqUnit, before: CqUnit | None, record: bytes) -> bool:
     """Whether an entry follows the one before it and counts the messages in its record's body, which has a CRC.
 
-    Then what the record says of itself is what is damaged.
+    Then the record's own header is damaged.
     """
     if before is not None and before.queue_offset + before.batch_count != unit.queue_offset:
         return False

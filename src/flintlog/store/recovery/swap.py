@@ -2,7 +2,7 @@
 
     flintlog/rebuild/staged/consumequeue …       complete and synced before the swap begins
     flintlog/rebuild/old/consumequeue …          what it replaces, until the swap is over
-    flintlog/swap.json                           the journal: there while the swap goes on
+    flintlog/swap.json                           the journal: exists during the swap
 
 The order:
 
@@ -12,9 +12,9 @@ The order:
     4  let the checkpoint vouch for the new ones, and mark the store as it was
     5  remove the old directories, then the journal
 
-Every step can be done again, so whoever opens the store next finishes what a crash left (`finish_swap`). RocketMQ knows
-no journal; what it finds from step 2 on is a store that was not cleanly stopped, whose queues it builds again from
-its log. If it also put messages, the log has grown and the staged files are too old: they are dropped.
+Every step can be done again, so the next opening finishes what a crash left (`finish_swap`). RocketMQ ignores the
+journal; from step 2 on it finds a store that was not cleanly stopped, and builds its queues again from the log. If it
+also put messages, the log has grown and the staged files are too old: they are dropped.
 
 A journal whose checksum is missing or wrong is not followed. Step 2 is done without it, and the opening builds queues
 and index from the log.
@@ -49,11 +49,11 @@ class SwapJournal(msgspec.Struct, frozen=True):
     """Directories to replace, in order."""
 
     removed: tuple[str, ...]
-    """Directories in whose place nothing was staged: there is nothing of them any more."""
+    """Directories that are removed: nothing was staged in their place."""
 
     log_end: Offset
     tail: str
-    """The bytes behind the log's end, in hex; another log, or one that has grown, has others there."""
+    """The bytes after the log's end, in hex; another log, or one that has grown, has other bytes there."""
 
     checkpoint: tuple[int, ...]
     """The checkpoint's fields when all is done."""
@@ -64,7 +64,7 @@ class SwapJournal(msgspec.Struct, frozen=True):
 
 
 def rebuild_room(paths: StorePaths) -> Path:
-    """Where a rebuild works: on the same disk, and nothing that RocketMQ looks at."""
+    """Where a rebuild works: on the same disk, in a directory that RocketMQ does not read."""
     return paths.own / REBUILD
 
 
@@ -88,39 +88,39 @@ def begin_swap(paths: StorePaths, medium: Medium, names: Sequence[str], log_end:
 
 
 def finish_swap(paths: StorePaths, medium: Medium, at_step: Callable[[str], None] | None = None) -> bool:
-    """Do, or go on with, what the journal says; False when there is none. The caller holds the store's lock.
+    """Begin or continue the swap of the journal; False when there is none. The caller holds the store's lock.
 
-    `at_step` hears the name of each step before it is done.
+    `at_step` is called with the name of each step before it is done.
     """
     if not medium.exists(paths.swap):
         return False
     sync_names([paths.root, paths.own], medium)  # the process that wrote the journal may have been killed
     note = NoteFile(paths.swap, medium, SwapJournal)
     journal = note.load().checked
-    tell = at_step or (lambda step: None)
+    report = at_step or (lambda step: None)
     if journal is None:
-        tell("unclean")
+        report("unclean")
         stop_vouching(paths, medium)
     elif _tail(paths, medium, journal.log_end) == journal.tail:
-        tell("unclean")
+        report("unclean")
         stop_vouching(paths, medium)
         for name in journal.removed:
-            _move_away(paths, medium, name, tell)
+            _move_away(paths, medium, name, report)
         for name in journal.staged:
             if medium.exists(rebuild_room(paths) / "staged" / name):
-                _move_away(paths, medium, name, tell)
-                _move_in(paths, medium, name, tell)
-        tell("settle")
+                _move_away(paths, medium, name, report)
+                _move_in(paths, medium, name, report)
+        report("settle")
         _settle(paths, medium, journal)
-    tell("clean")
+    report("clean")
     remove_leftovers(rebuild_room(paths), medium)
-    tell("forget")
+    report("forget")
     note.remove()
     return True
 
 
 def _tail(paths: StorePaths, medium: Medium, log_end: int) -> str:
-    """What stands behind the log's end: whoever appends, appends there."""
+    """The bytes after the log's end, which the next append changes."""
     for folder in paths.commit_logs:
         files = log_files(((info.name, info.size) for info in medium.listing(folder)), strict=False)
         for file in files:
@@ -130,13 +130,13 @@ def _tail(paths: StorePaths, medium: Medium, log_end: int) -> str:
     return ""
 
 
-def _move_away(paths: StorePaths, medium: Medium, name: str, tell: Callable[[str], None]) -> None:
+def _move_away(paths: StorePaths, medium: Medium, name: str, report: Callable[[str], None]) -> None:
     target, old = paths.root / name, rebuild_room(paths) / "old" / name
     if not medium.exists(target):
         return
-    tell(f"old {name}")
+    report(f"old {name}")
     if medium.exists(old):
-        medium.remove_tree(target)  # made meanwhile by one who knows no journal
+        medium.remove_tree(target)  # RocketMQ, which ignores the journal, has made it meanwhile
     else:
         medium.make_directories(old.parent)
         medium.rename(target, old)
@@ -144,9 +144,9 @@ def _move_away(paths: StorePaths, medium: Medium, name: str, tell: Callable[[str
     medium.sync_directory(target.parent)
 
 
-def _move_in(paths: StorePaths, medium: Medium, name: str, tell: Callable[[str], None]) -> None:
+def _move_in(paths: StorePaths, medium: Medium, name: str, report: Callable[[str], None]) -> None:
     target = paths.root / name
-    tell(f"new {name}")
+    report(f"new {name}")
     medium.make_directories(target.parent)
     medium.rename(rebuild_room(paths) / "staged" / name, target)
     medium.sync_directory(target.parent)
