@@ -3,15 +3,15 @@
 
     native.pyx      names, buffers, hashes and sums
     record.pxi      one record in a buffer: its parts, its properties
-    scan.pxi        scan, count_entries, collect
+    scan.pxi        scan, count_entries, find_record, written_end
     plan.pxi        how a message will be written
     writing.pxi     from a plan to bytes
     encoder.pxi     Encoder
     lane.pxi        Lane, index_insert
     keys.pxi        pack_keys, index_fill, index_link, index_entries
     put_lane.pxi    PutLane
-    search.pxi      find_record, written_end
     columns.pxi     decode
+    reading.pxi     collect, RecordBody
     checks.pxi      queue_runs, match_index, check_chains
     bytes.h crc32.h reading and writing of bytes, for all of them
 
@@ -38,6 +38,7 @@ from posix.types cimport off_t
 
 from flintlog.errors import FormatError, InvalidMessage, StoreClosed
 from flintlog.format.java import decode_text, parse_int
+from flintlog.kernel.reference import __all__ as PLAIN_NAMES
 from flintlog.kernel.reference.columns import MAX_DECODED_BYTES, Decoded
 from flintlog.kernel.reference.encoder import Encoder as PlainEncoder
 from flintlog.kernel.reference.encoder import check_in_batch
@@ -89,6 +90,7 @@ cdef extern from "Python.h":
 
 crc_prepare()
 
+__all__ = PLAIN_NAMES
 name = "native"
 
 cdef uint64_t table_seed = int.from_bytes(os.urandom(8), "little")
@@ -225,11 +227,6 @@ cdef uint32_t hash_text(str text) noexcept:
     return hash_points(0, PyUnicode_DATA(raw), length)
 
 
-def java_hash(str text not None):
-    """`String.hashCode`: signed, 32 bits."""
-    return <int32_t>hash_text(text)
-
-
 def index_hash(str key not None):
     """The hash of an index key: absolute, and 0 where Java's `Math.abs` stays negative."""
     return index_hash_of(hash_text(key))
@@ -258,5 +255,4 @@ include "keys.pxi"
 include "put_lane.pxi"
 include "columns.pxi"
 include "reading.pxi"
-include "search.pxi"
 include "checks.pxi"

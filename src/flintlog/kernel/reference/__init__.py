@@ -10,9 +10,8 @@ from flintlog.kernel.reference.keys import index_entries, index_fill, index_link
 from flintlog.kernel.reference.lane import Lane, index_insert
 from flintlog.kernel.reference.put_lane import PutLane
 from flintlog.kernel.reference.reading import RecordBody, collect
-from flintlog.kernel.reference.scanning import Scan, count_entries, scan
-from flintlog.kernel.reference.searching import find_record, written_end
-from flintlog.kernel.reference.sums import crc32, index_hash, java_hash
+from flintlog.kernel.reference.scanning import Scan, count_entries, find_record, scan, written_end
+from flintlog.kernel.reference.sums import crc32, index_hash
 from flintlog.kernel.reference.tails import QueueEnd, Tail
 
 name = "reference"
@@ -37,7 +36,6 @@ __all__ = [
     "index_hash",
     "index_insert",
     "index_link",
-    "java_hash",
     "match_index",
     "name",
     "pack_keys",

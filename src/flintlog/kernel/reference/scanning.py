@@ -1,4 +1,4 @@
-"""A range of the log as rows, and the valid entries of a consume queue."""
+"""A range of the log as rows, the valid entries of a consume queue, and the search for intact records."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from array import array
 from collections.abc import Sequence
 
 from flintlog.format.java import decode_text
+from flintlog.format.ledger import ENTRY_HEAD_SIZE
 from flintlog.format.queue_entry import ENTRY_SIZE, OFFSET_AND_SIZE
-from flintlog.kernel.reference.walk import facts_of, place_after, record_at
+from flintlog.format.record import MAGIC_AT, MAGIC_BYTES, Record
+from flintlog.kernel.reference.walk import facts_of, has_head, place_after, record_at
 from flintlog.kernel.types import ROW, Buffer, Crc, Row, ScanStop
+
+_CHUNK_BYTES = 1 << 20
 
 
 class Scan:
@@ -103,6 +107,45 @@ def count_entries(buffer: Buffer, start: int, stop: int) -> int:
                 break
             position += ENTRY_SIZE
         return position
+
+
+def find_record(buffer: Buffer, start: int, stop: int, base: int) -> int:
+    """The first place in buffer[start:stop] where an intact record begins; -1 when there is none.
+
+    Intact means: right magic, lengths that add up, right body CRC, and the record's own physical offset equals its
+    place. The last rule distinguishes a record from its copy inside a body or a stale block. A record with DLedger's
+    head begins at its head; if the head lies before `start`, the search goes on after the record.
+    """
+    with memoryview(buffer).cast("B") as view:
+        check_range(view, start, stop)
+        place = start
+        while (match := MAGIC_BYTES.search(view, place + MAGIC_AT, stop)) is not None:
+            place = match.start() - 4
+            record = record_at(view, place, stop, base, True)
+            if isinstance(record, Record):
+                head = place - ENTRY_HEAD_SIZE
+                if head < 0 or not has_head(view, head, stop, base):
+                    return place
+                if head >= start:
+                    return head
+                place += record.size
+            else:
+                place += 1
+    return -1
+
+
+def written_end(buffer: Buffer, start: int, stop: int) -> int:
+    """The place after the last non-zero byte of buffer[start:stop]; `start` when all are zero."""
+    with memoryview(buffer).cast("B") as view:
+        check_range(view, start, stop)
+        end = stop
+        while end > start:
+            begin = max(start, end - _CHUNK_BYTES)
+            written = bytes(view[begin:end]).rstrip(b"\x00")
+            if written:
+                return begin + len(written)
+            end = begin
+    return start
 
 
 def check_range(view: memoryview, start: int, stop: int) -> None:

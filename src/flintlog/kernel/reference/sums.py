@@ -1,15 +1,13 @@
-"""Java's string hash and the CRC of records, under the names that both kernels share."""
+"""The hash of index keys and the CRC of records, under the names that both kernels share."""
 
 from __future__ import annotations
 
 import zlib
 
-from flintlog.format.java import index_hash, string_hash
+from flintlog.format.java import index_hash
 from flintlog.kernel.types import Buffer
 
-__all__ = ["crc32", "index_hash", "java_hash"]
-
-java_hash = string_hash
+__all__ = ["crc32", "index_hash"]
 
 
 def crc32(buffer: Buffer) -> int:
