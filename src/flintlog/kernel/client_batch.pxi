@@ -65,7 +65,6 @@ cdef void write_encoded(
     cdef int32_t added = CRC_PROPERTY_SIZE if with_crc else 0
     cdef int32_t around = plan.size - plan.body.size - plan.properties_size + added
     cdef uint8_t *record = into
-    cdef uint8_t start[8]
     while at < end:
         read_client(at, end, &part)
         at += part.size
@@ -75,14 +74,7 @@ cdef void write_encoded(
         plan.properties_size = part.properties.size + added
         plan.size = around + part.body.size + part.properties.size
         starts[0] = physical_offset + (record - into)
-        write_head(record, plan, queue_offset, starts[0], stored_at)
-        memcpy(record + plan.size - tail_size(plan) - plan.body.size, plan.body.at, plan.body.size)
-        put32(record + 8, <int32_t>crc_of(plan.body.at, plan.body.size))
-        write_tail(record + plan.size - tail_size(plan), plan, NULL)
-        write_start(start, plan)
-        if with_crc:
-            seal(record, start, plan.size)
-        begin(record, start)
+        write_record(record, plan, queue_offset, starts[0], stored_at, with_crc, NULL)
         record += plan.size
         queue_offset += 1
         starts += 1

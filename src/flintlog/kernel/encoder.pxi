@@ -95,19 +95,11 @@ cdef class Encoder:
         self, Tail tail, const Plan *plan, int64_t offset_in_queue, int64_t stored_at, Facts *facts
     ) noexcept:
         """Write a planned record into a tail that is known to be writable; its size, or 0 when there is no room."""
-        cdef uint8_t *at
-        cdef uint8_t start[8]
         if <Py_ssize_t>plan.size + END_RESERVE > tail.size - tail.at:
             return 0
-        at = tail.data + tail.at
-        write_head(at, plan, offset_in_queue, tail.base + tail.at, stored_at)
-        memcpy(at + plan.size - tail_size(plan) - plan.body.size, plan.body.at, plan.body.size)
-        put32(at + 8, <int32_t>crc_of(plan.body.at, plan.body.size))
-        write_tail(at + plan.size - tail_size(plan), plan, facts)
-        write_start(start, plan)
-        if self.append_crc:
-            seal(at, start, plan.size)
-        begin(at, start)
+        write_record(
+            tail.data + tail.at, plan, offset_in_queue, tail.base + tail.at, stored_at, self.append_crc, facts
+        )
         tail.store_timestamp = stored_at
         tail.gathered_at = -1
         tail.at += plan.size
@@ -211,7 +203,7 @@ cdef class Encoder:
         cdef Py_ssize_t i
         cdef int64_t offset_in_queue = 0, stored_at = 0
         cdef Py_ssize_t total = 0
-        cdef int32_t frame_size, behind
+        cdef int32_t frame_size, after_size
         cdef uint8_t *frame
         cdef bytes topic = None
         cdef int32_t queue_id = -1
@@ -235,17 +227,17 @@ cdef class Encoder:
             if not may_follow(&plan, topic, queue_id):
                 check_in_batch(message, items[0])
                 raise InvalidMessage("the message cannot be in this batch")
-            behind = tail_size(&plan)
+            after_size = tail_size(&plan)
             frame_size = plan.size - plan.body.size
             frame = more(frames, sizeof(int32_t) + frame_size)
             if frame == NULL:
                 raise MemoryError
             frames.size += sizeof(int32_t) + frame_size
-            memcpy(frame, &behind, sizeof(int32_t))
+            memcpy(frame, &after_size, sizeof(int32_t))
             frame += sizeof(int32_t)
             write_start(frame, &plan)
             write_head(frame, &plan, offset_in_queue + i, starts[i], stored_at)
-            write_tail(frame + frame_size - behind, &plan, NULL)
+            write_tail(frame + frame_size - after_size, &plan, NULL)
             bodies.append(<object>field(<PyObject *>message, self.slots[BODY]))
             total += plan.size
         starts[len(items)] = physical_offset + total

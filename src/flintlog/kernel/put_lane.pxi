@@ -90,7 +90,7 @@ cdef class PutLane:
         self.locked = lock.locked
         # A method in Python could lose the GIL before it returns.
         if type(self.locked) is not BuiltinMethodType or not takes_nothing(<PyObject *>self.locked):
-            raise TypeError("a put lock tells by a built-in method whether it is taken")
+            raise TypeError("the method `locked` of a put lock must be a built-in one")
         self.now_ms = now_ms
         self.receipt_type = receipt_type
         self.batch_type = batch_type

@@ -1,4 +1,4 @@
-# One record in a buffer: its parts, every length checked, and what its properties say.
+# One record in a buffer: its parts, every length checked, and the facts in its properties.
 
 cdef enum:
     MAGIC_V1 = -626843481
@@ -44,7 +44,7 @@ cdef struct Span:
 
 cdef struct Parts:
     const uint8_t *start
-    int32_t head  # what DLedger wrote before the record
+    int32_t head  # the size of DLedger's head before the record, or 0
     int32_t size
     int32_t magic
     int32_t sys_flag
@@ -255,7 +255,7 @@ cdef inline bint next_property(
 
 
 cdef inline void facts_of(const Parts *parts, const uint8_t *limit, Facts *facts) noexcept nogil:
-    """What the properties say; `limit` is the end of what may be read."""
+    """The facts in the properties; `limit` is the end of the readable bytes."""
     cdef const uint8_t *at = parts.properties.at
     cdef const uint8_t *end = at + parts.properties.size
     cdef Span name

@@ -55,8 +55,9 @@ class ClosedFor(IntFlag):
     BATCH_TOPICS = 16
     MULTI_DISPATCH = 32
     LEDGER = 64
+    # The reasons from here on leave the put open, and close only its dispatch.
     LISTENERS = 1 << 16
-    """From here on only dispatch is left to others: somebody hears of each message, in order."""
+    """A listener is called for each message, in order."""
     DISPATCHER = 1 << 17
     """The dispatcher needs more than the kernel does, or leaves it to others."""
     FLUSH = 1 << 18

@@ -99,6 +99,28 @@ cdef inline void begin(uint8_t *record, const uint8_t *start) noexcept:
     memcpy(record, start, 8)
 
 
+cdef inline void write_record(
+    uint8_t *at,
+    const Plan *plan,
+    int64_t queue_offset,
+    int64_t physical_offset,
+    int64_t stored_at,
+    bint with_crc,
+    Facts *facts,
+) noexcept:
+    """Write a planned record and make it visible. `facts` as for `write_tail`."""
+    cdef uint8_t *after_body = at + plan.size - tail_size(plan)
+    cdef uint8_t start[8]
+    write_head(at, plan, queue_offset, physical_offset, stored_at)
+    memcpy(after_body - plan.body.size, plan.body.at, plan.body.size)
+    put32(at + 8, <int32_t>crc_of(plan.body.at, plan.body.size))
+    write_tail(after_body, plan, facts)
+    write_start(start, plan)
+    if with_crc:
+        seal(at, start, plan.size)
+    begin(at, start)
+
+
 cdef inline void publish(uint8_t *at, const uint8_t *records, Py_ssize_t size) noexcept:
     """Copy whole records to their place."""
     cdef int32_t one
@@ -117,7 +139,7 @@ cdef int write_batch(uint8_t *at, list bodies, const uint8_t *frame, const int64
     cdef const uint8_t *content
     cdef uint8_t *record
     cdef Py_ssize_t i
-    cdef int32_t size, body_size, behind, before
+    cdef int32_t size, body_size, after_size, before_size
     for i in range(len(bodies)):
         record = at + (starts[i] - starts[0])
         size = <int32_t>(starts[i + 1] - starts[i])
@@ -128,15 +150,15 @@ cdef int write_batch(uint8_t *at, list bodies, const uint8_t *frame, const int64
         else:
             content = <const uint8_t *>PyBytes_AS_STRING(body)
             body_size = <int32_t>PyBytes_GET_SIZE(body)
-            memcpy(&behind, frame, sizeof(int32_t))
+            memcpy(&after_size, frame, sizeof(int32_t))
             start = frame + sizeof(int32_t)
-            before = size - behind - body_size
-            memcpy(record + 8, start + 8, before - 8)
-            memcpy(record + before, content, body_size)
-            memcpy(record + before + body_size, start + before, behind)
+            before_size = size - after_size - body_size
+            memcpy(record + 8, start + 8, before_size - 8)
+            memcpy(record + before_size, content, body_size)
+            memcpy(record + before_size + body_size, start + before_size, after_size)
             put32(record + 8, <int32_t>crc_of(content, body_size))
             if with_crc:
                 seal(record, start, size)
-            frame = start + before + behind
+            frame = start + before_size + after_size
         begin(record, start)
     return 0

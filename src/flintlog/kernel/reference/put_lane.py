@@ -32,7 +32,7 @@ B = TypeVar("B")
 
 
 class PlainMessage(MessageFields, Protocol):
-    """The fields that tell a plain message from one that needs the long way."""
+    """The fields that distinguish a plain message from one that needs the long way."""
 
     @property
     def delay_level(self) -> int: ...

@@ -17,7 +17,7 @@ _I32 = struct.Struct("!i")
 
 
 class HasRecord(Protocol):
-    """Whatever keeps the bytes of one record."""
+    """An object that keeps the bytes of one record."""
 
     @property
     def record(self) -> bytes: ...
