@@ -16,7 +16,7 @@ from flintlog.checks.derived_files import DataFile, DerivedFiles, QueueFilesView
 from flintlog.checks.judge import LogFacts, RangeResult, check_range, judge, open_index, plan_ranges
 from flintlog.checks.log_judgement import LogJudgement
 from flintlog.checks.range_check import LogRange
-from flintlog.derive.offset_order import Gap, find_gaps
+from flintlog.derive.offset_order import OffsetGap, find_gaps
 from flintlog.derive.stretches import Stretch, Stretches
 from flintlog.format.index_file import IndexLayout
 from flintlog.format.record import Record, body_crc, encode_record
@@ -83,7 +83,7 @@ def test_gaps_of_a_queue_are_sought_once_for_all_stray_entries(golden: Golden, m
     held.files[path] = bytes(data)
     sought: list[int] = []
 
-    def counted(records: Sequence[Stretch]) -> list[Gap]:
+    def counted(records: Sequence[Stretch]) -> list[OffsetGap]:
         sought.append(len(records))
         return find_gaps(records)
 

@@ -8,7 +8,7 @@ from typing import TypeVar, overload
 import pytest
 
 from flintlog.checks.misplaced import find_gap
-from flintlog.derive.offset_order import Gap, find_doubtful, find_gaps, is_believed
+from flintlog.derive.offset_order import OffsetGap, find_doubtful, find_gaps, is_believed
 from flintlog.derive.stretches import Stretch, Stretches
 from flintlog.format.names import FAR
 
@@ -52,7 +52,7 @@ def test_a_wrong_offset_is_doubtful_and_leaves_a_gap() -> None:
     ((stretch, stop),) = find_doubtful(records)
     assert (stretch.first, stop, stretch.first_physical_offset) == (42, 43, 300)
     gaps = find_gaps(records)
-    assert gaps == [Gap(0, 5, -1, 0, True), Gap(8, 9, 200, 400), Gap(11, FAR, 500, FAR, True)]
+    assert gaps == [OffsetGap(0, 5, -1, 0, True), OffsetGap(8, 9, 200, 400), OffsetGap(11, FAR, 500, FAR, True)]
 
 
 def test_a_repeated_offset_is_doubtful_and_leaves_no_gap() -> None:
@@ -86,7 +86,7 @@ def test_many_gaps_are_found_with_a_few_looks_at_each_record() -> None:
     assert len(gaps) == 1000
     assert records.reads < 20 * len(records)
     found = find_gap(gaps, 1001, 500 * 100 + 50)
-    assert found == Gap(1001, 1002, 500 * 100, 501 * 100)
+    assert found == OffsetGap(1001, 1002, 500 * 100, 501 * 100)
     assert find_gap(gaps, 1000, 500 * 100 + 50) is None
     assert find_gap(gaps, 1001, 500 * 100) is None
     assert find_gap(gaps, 5000, 500 * 100) is None

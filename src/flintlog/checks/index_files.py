@@ -20,6 +20,7 @@ from flintlog.derive.index_plan import count_believed
 from flintlog.format.index_file import (
     ENTRY_SIZE,
     INDEX_ENTRY,
+    LINK_AT,
     IndexHeader,
     IndexLayout,
     parse_index_header,
@@ -205,12 +206,11 @@ def _right_header(
 
 
 def _compare_headers(path: str, found: IndexHeader, right: IndexHeader, findings: list[Finding]) -> None:
-    places = ("begin_timestamp", 0), ("end_timestamp", 8), ("begin_physical_offset", 16), ("end_physical_offset", 24)
-    for name, at in (*places, ("index_count", 36)):
+    for name in ("begin_timestamp", "end_timestamp", "begin_physical_offset", "end_physical_offset", "index_count"):
         is_, should = getattr(found, name), getattr(right, name)
         if is_ != should:
             evidence = f"{name.replace('_', ' ')} is {is_} and should be {should}"
-            findings.append(Finding("wrong-index-header", WARNING, evidence, REBUILD, path, at))
+            findings.append(Finding("wrong-index-header", WARNING, evidence, REBUILD, path, IndexHeader.place_of(name)))
 
 
 def check_index_file(read: Read, file: IndexFileView) -> list[Finding]:
@@ -221,11 +221,12 @@ def check_index_file(read: Read, file: IndexFileView) -> list[Finding]:
     header = parse_index_header(view)
     if used != header.used_slot_count:
         evidence = f"used slot count is {header.used_slot_count} and should be {used}"
-        findings.append(Finding("wrong-index-header", WARNING, evidence, REBUILD, file.path, 32))
+        at = IndexHeader.place_of("used_slot_count")
+        findings.append(Finding("wrong-index-header", WARNING, evidence, REBUILD, file.path, at))
     if faults:
         fault = faults[0]
         layout = file.layout
-        at = layout.slot_position(fault.number) if fault.is_slot else layout.entry_position(fault.number) + 16
+        at = layout.slot_position(fault.number) if fault.is_slot else layout.entry_position(fault.number) + LINK_AT
         what = f"slot {fault.number}" if fault.is_slot else f"entry {fault.number}"
         evidence = f"{what} leads to entry {fault.found} and should lead to {fault.expected}"
         if fault_count > 1:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from flintlog import kernel
-from flintlog.derive.offset_order import Gap
+from flintlog.derive.offset_order import OffsetGap
 from flintlog.errors import FormatError
 from flintlog.format.record import encode_record, parse_record
 
@@ -35,7 +35,7 @@ def mend_place(record: bytes, physical_offset: int, topic: str, queue_id: int, q
     return new if bits.bit_count() == 1 else None
 
 
-def find_gap(gaps: Sequence[Gap], queue_offset: int, physical_offset: int) -> Gap | None:
+def find_gap(gaps: Sequence[OffsetGap], queue_offset: int, physical_offset: int) -> OffsetGap | None:
     """The gap of a queue that an offset lies in, if the record at that place lies between its neighbours.
 
     The gaps are in the order of their queue offsets, as `find_gaps` returns them.

@@ -17,7 +17,7 @@ from flintlog.checks.derived_files import DerivedFiles, QueueFilesView, Read, fi
 from flintlog.checks.finding import ERROR, WARNING, Finding, damaged_properties, finding_in_log
 from flintlog.checks.log_judgement import LogFacts, LogJudgement
 from flintlog.checks.misplaced import find_gap, mend_place
-from flintlog.derive.offset_order import Gap, find_doubtful, find_gaps
+from flintlog.derive.offset_order import OffsetGap, find_doubtful, find_gaps
 from flintlog.derive.stretches import QueueTally, Stretch
 from flintlog.format.names import FAR
 from flintlog.format.queue_entry import (
@@ -230,7 +230,7 @@ class _Judge:
             )
 
     def _is_misplaced(
-        self, queue: QueueFilesView, gaps: Sequence[Gap], path: str, place: int, physical_offset: int
+        self, queue: QueueFilesView, gaps: Sequence[OffsetGap], path: str, place: int, physical_offset: int
     ) -> bool:
         """Whether an entry points at its record, which names another place because one of its bits is wrong."""
         file = file_at(self.log.files, physical_offset)

@@ -34,30 +34,31 @@ def check_checkpoint(
         return Checkpoint(), [Finding("damaged-checkpoint", WARNING, evidence, remedy, path)]
     values = parse_checkpoint(data)
     findings = [
-        Finding("damaged-checkpoint", WARNING, evidence, remedy, path, at)
-        for at, evidence in _beyond(values, log, facts, starts_at)
+        Finding("damaged-checkpoint", WARNING, evidence, remedy, path, Checkpoint.place_of(name))
+        for name, evidence in _beyond(values, log, facts, starts_at)
     ]
     return values, findings
 
 
-def _beyond(values: Checkpoint, log: LogJudgement, facts: LogFacts, starts_at: RecordStartsAt) -> list[tuple[int, str]]:
-    found: list[tuple[int, str]] = []
+def _beyond(values: Checkpoint, log: LogJudgement, facts: LogFacts, starts_at: RecordStartsAt) -> list[tuple[str, str]]:
+    """The fields that cannot be right, each with the reason."""
+    found: list[tuple[str, str]] = []
     if facts.is_running:
         return found
-    for name, place in (("confirm_physical_offset", 32), ("logics_physical_offset", 40)):
+    for name in ("confirm_physical_offset", "logics_physical_offset"):
         value = getattr(values, name)
-        what = name.replace("_", " ")
+        what = f"its {name.replace('_', ' ')} is {value}"
         if value < 0:
-            found.append((place, f"its {what} is {value}"))
+            found.append((name, what))
         elif value > log.end and not log.is_damaged(log.end):
-            found.append((place, f"its {what} is {value}, and the log ends at {log.end}"))
+            found.append((name, f"{what}, and the log ends at {log.end}"))
         elif name.startswith("logics") and _is_no_record(value, log, starts_at):
-            found.append((place, f"its {what} is {value}, where no record begins"))
+            found.append((name, f"{what}, where no record begins"))
     latest = log.last_store_timestamp
-    for name, place in (("physic_msg_timestamp", 0), ("logics_msg_timestamp", 8), ("index_msg_timestamp", 16)):
+    for name in ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp"):
         value = getattr(values, name)
         if latest >= 0 and value > latest and facts.is_clean and not log.damages:
-            found.append((place, f"its {name.replace('_', ' ')} is {value}, and the last message is of {latest}"))
+            found.append((name, f"its {name.replace('_', ' ')} is {value}, and the last message is of {latest}"))
     return found
 
 

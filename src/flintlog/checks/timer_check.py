@@ -21,15 +21,14 @@ from flintlog.errors import FormatError
 from flintlog.format.queue_entry import QueueKey
 from flintlog.format.record import HEAD_TO_OFFSET
 from flintlog.format.timer import (
-    BLANK_MAGIC,
     NO_UNIT,
     SLOT_SIZE,
     TIMER_TOPIC,
-    UNIT,
     UNIT_SIZE,
     Slot,
     TimerCheckpoint,
     TimerUnit,
+    is_timer_blank,
     parse_slot,
     parse_timer_checkpoint,
     parse_unit,
@@ -148,7 +147,7 @@ class _TimerCheck:
         count = max(self._units(file), min(count, (vouched - file.base) // UNIT_SIZE))
         for place in range(0, count * UNIT_SIZE, UNIT_SIZE):
             position = file.base + place
-            if UNIT.unpack_from(view, place)[2] == BLANK_MAGIC:
+            if is_timer_blank(view, place):
                 return
             try:
                 unit = parse_unit(view, place)

@@ -27,23 +27,13 @@ class Span(NamedTuple):
 
 def find_mismatch(splits: Sequence[Split], reaches: Sequence[Reach]) -> str | None:
     """Why neighbouring splits do not fit together; None when every split ends where the next begins."""
-    expected = -1
-    for split, reach in zip(splits, reaches, strict=True):
-        if split.start == split.file.base:
-            expected = split.start
-        expected = max(expected, split.start)
-        if reach.first != min(expected, split.stop):
-            return f"the split at {split.start} begins with a record at {reach.first}, and {expected} was expected"
-        expected = split.file.end if reach.has_blank else max(expected, reach.end)
-        if expected < split.stop:
-            return f"the split at {split.start} ends at {expected}, and {split.stop} was expected"
-    return None
+    return join_reaches(list(zip(splits, reaches, strict=True)), splits[0].start if splits else 0)[1]
 
 
 def join_reaches(read: Sequence[tuple[Split, Reach]], start: int) -> tuple[int, str | None]:
     """Where neighbouring splits end, read from a record at `start`; and why they do not fit together, or None.
 
-    Unlike `find_mismatch`, the first split may begin before `start`, or inside a record that begins before it.
+    The first split may begin before `start`, or inside a record that begins before it.
     """
     expected = start
     for split, reach in read:

@@ -44,7 +44,7 @@ def is_believed(expected: int | None, queue_offset: int, following: Iterable[int
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class OffsetGap:
     """Queue offsets [first, stop) that no record has; the records beside them lie at `after` and `before`.
 
     One that `is_open` lies before the queue's first record or after its last: perhaps nothing is lost there.
@@ -65,17 +65,17 @@ def find_doubtful(records: Sequence[Stretch]) -> list[tuple[Stretch, int]]:
     return [(part.stretch, part.believed_from) for part in _walk(records) if part.believed_from > part.stretch.first]
 
 
-def find_gaps(records: Sequence[Stretch]) -> list[Gap]:
+def find_gaps(records: Sequence[Stretch]) -> list[OffsetGap]:
     """The offsets that the believed records skip, and the open gaps before the first and after the last."""
-    gaps: list[Gap] = []
+    gaps: list[OffsetGap] = []
     next_offset, after, is_open = 0, -1, True
     for part in _walk(records):
         stretch, first = part.stretch, part.believed_from
         if first < stretch.stop:
             if first > next_offset:
-                gaps.append(Gap(next_offset, first, after, stretch.first_physical_offset, is_open))
+                gaps.append(OffsetGap(next_offset, first, after, stretch.first_physical_offset, is_open))
             next_offset, after, is_open = stretch.stop, stretch.last_physical_offset, False
-    return [*gaps, Gap(next_offset, FAR, after, FAR, True)]
+    return [*gaps, OffsetGap(next_offset, FAR, after, FAR, True)]
 
 
 class _Part(NamedTuple):

@@ -14,7 +14,7 @@ recovery starts from `min_timestamp`.
 from __future__ import annotations
 
 import struct
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Final
 
 from flintlog.errors import FormatError
@@ -36,6 +36,11 @@ class Checkpoint:
     master_flushed_offset: int = 0
     confirm_physical_offset: int = 0
     logics_physical_offset: int = 0
+
+    @staticmethod
+    def place_of(name: str) -> int:
+        """Where a field lies in the file."""
+        return [field.name for field in fields(Checkpoint)].index(name) * 8
 
     @property
     def min_timestamp(self) -> int:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Final
 
 from flintlog.errors import FormatError
@@ -38,6 +38,8 @@ TAG_INDEX_TYPE: Final = "T"
 INDEX_HEADER: Final = struct.Struct("!4q2i")
 INDEX_SLOT: Final = struct.Struct("!i")
 INDEX_ENTRY: Final = struct.Struct("!iqii")
+LINK_AT: Final = 16
+"""Where an entry holds the number of the previous one."""
 INDEXED_OFFSET: Final = struct.Struct("!4xq")
 """Of an entry, the physical offset alone."""
 _MAX_I32: Final = 0x7FFF_FFFF
@@ -53,6 +55,12 @@ class IndexHeader:
     end_physical_offset: int = 0
     used_slot_count: int = 0
     index_count: int = 0
+
+    @staticmethod
+    def place_of(name: str) -> int:
+        """Where a field lies in the file."""
+        place = [field.name for field in fields(IndexHeader)].index(name)
+        return 8 * place if place < 5 else 36
 
     @property
     def next_entry(self) -> int:

@@ -151,6 +151,11 @@ def parse_unit(buffer: Buffer, position: int = 0) -> TimerUnit:
     return unit
 
 
+def is_timer_blank(buffer: Buffer, position: int) -> bool:
+    """Whether a blank, or a unit, at a position has the magic of a blank."""
+    return bool(UNIT.unpack_from(buffer, position)[2] == BLANK_MAGIC)
+
+
 def units_per_file(file_size: int) -> int:
     """How many units a timer log file takes before it is closed."""
     return max(0, file_size - BLANK_SIZE) // UNIT_SIZE

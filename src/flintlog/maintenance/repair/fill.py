@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flintlog import kernel
-from flintlog.derive.offset_order import Gap
+from flintlog.derive.offset_order import OffsetGap
 from flintlog.format.queue_entry import QueueKey
 from flintlog.format.record import END_RESERVE, encode_blank, parse_record
 from flintlog.format.topics import LMQ_PREFIX
@@ -22,7 +22,7 @@ from flintlog.maintenance.repair.lost_messages import entries_in
 from flintlog.maintenance.repair.lost_records import filler, least_size, stand_in_for_entry
 from flintlog.maintenance.repair.repair_plan import LostMessage
 
-Gaps = Mapping[QueueKey, Sequence[Gap]]
+Gaps = Mapping[QueueKey, Sequence[OffsetGap]]
 Filled = tuple[QueueKey, int]
 """A queue, and an offset in it."""
 

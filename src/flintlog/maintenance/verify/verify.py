@@ -37,7 +37,7 @@ from flintlog.checks.judge import (
     plan_ranges,
 )
 from flintlog.checks.side_checks import check_checkpoint
-from flintlog.derive.offset_order import Gap, find_gaps
+from flintlog.derive.offset_order import OffsetGap, find_gaps
 from flintlog.derive.stretches import Stretch
 from flintlog.disk.media.lock import is_locked
 from flintlog.disk.media.medium import Advice, Medium, RawFile
@@ -96,7 +96,7 @@ class Verification:
     byte_count: int = 0
     min_offset: int = 0
     max_offset: int = 0
-    gaps: dict[QueueKey, list[Gap]] = field(default_factory=dict)
+    gaps: dict[QueueKey, list[OffsetGap]] = field(default_factory=dict)
     """Queue offsets that no record has, by queue; without batch queues."""
     retagged: dict[QueueKey, list[Stretch]] = field(default_factory=dict)
     """Messages whose tags are not those of their queue entry, by queue."""
