@@ -106,7 +106,9 @@ def dying(table: type, method: str, moment: str, call: int) -> None:
 def here() -> SparkSession:
     """In the place of a session: tasks are run one after the other, by whoever asks for them."""
 
-    def run_tasks(_: object, function: Callable[[Any], Any], items: Sequence[Any], __: object = None) -> list[Any]:
+    def run_tasks(
+        _: object, function: Callable[[Any], Any], items: Sequence[Any], __: object = None, **___: object
+    ) -> list[Any]:
         return [function(item) for item in items]
 
     mock.patch.object(export_job, "run_tasks", run_tasks).start()

@@ -33,7 +33,7 @@ from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.partitions import LogSplit, plan
 from flintlog.pipeline.reading.rows import BODY
 from flintlog.pipeline.spark.failures import plain_errors
-from flintlog.pipeline.spark.tasks import run_on_rows
+from flintlog.pipeline.spark.tasks import count_of, run_on_rows
 from flintlog.pipeline.sql import load_messages
 from flintlog.store.runtime.jobs import Progress
 
@@ -119,7 +119,8 @@ def compact(
         broker = None if is_glob(paths) else logs[0].broker
         ranges = _by_range(places, range_bytes, options.keep_keyless, broker).repartition(len(splits))
         with target.opened():
-            found = sorted(run_on_rows(ranges, task.keep, progress), key=lambda each: each.key)
+            doing = f"compact: keep the latest of each key in {count_of(len(splits), 'range')} of {', '.join(paths)}"
+            found = sorted(run_on_rows(ranges, task.keep, progress, doing=doing), key=lambda each: each.key)
             _check_any(found, options.topics, paths)
             rows = target.commit([each.written for each in found], ends)
     return CompactReport(

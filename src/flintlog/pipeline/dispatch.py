@@ -26,7 +26,7 @@ from flintlog.pipeline.building.dispatch_core import MAX_BATCH_BYTES, DispatchCo
 from flintlog.pipeline.building.dispatch_tasks import Derived, DispatchPlan
 from flintlog.pipeline.building.rebuild_scan import BuildPlan
 from flintlog.pipeline.spark.failures import plain_errors, to_plain
-from flintlog.pipeline.spark.tasks import Refusal
+from flintlog.pipeline.spark.tasks import Refusal, attempt_name
 from flintlog.store.components import load_queue_types
 from flintlog.store.dispatch.external.dispatch_claim import is_wanted, load_owner
 from flintlog.store.options.store_config import StoreConfig
@@ -187,8 +187,9 @@ class _Dispatch:
         with plain_errors("dispatch"):
             self._spark.dataSource.register(DispatchSource)
             stream = self._spark.readStream.format(NAME).option("asked", asked.to_option()).load()
-            # Without a name and a checkpoint location, so that Spark makes a temporary one and finds no old one.
-            writer = stream.writeStream.foreachBatch(batches.take)
+            # A new name each time: where a session sets a place for checkpoints, an old one would be found by it.
+            name = f"flintlog dispatch {root.name} {attempt_name()[:8]}".replace(":", "_")
+            writer = stream.writeStream.queryName(name).foreachBatch(batches.take)
             return writer.trigger(processingTime=f"{round(self.interval_s * 1000)} milliseconds").start()
 
 

@@ -32,7 +32,7 @@ from flintlog.pipeline.reading.positions import next_record, stands
 from flintlog.pipeline.reading.split_partition import check_start
 from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.spark.new_directory import new_directory
-from flintlog.pipeline.spark.tasks import run_tasks
+from flintlog.pipeline.spark.tasks import count_of, run_tasks
 from flintlog.pipeline.tables.parquet_table import TableSpec
 from flintlog.pipeline.tables.table import Table, make_table
 from flintlog.pipeline.tables.table_write import ExportTask, WrittenFile
@@ -247,7 +247,8 @@ class _Export:
                 self._progress(done + size * tasks // max(1, of), total)
 
         with plain_errors("the export"):
-            written = run_tasks(self._spark, self._task.write, splits, tell)
+            doing = f"export: write {count_of(len(splits), 'split')} of {', '.join(self.paths)}"
+            written = run_tasks(self._spark, self._task.write, splits, tell, doing=doing)
         files = [file for each in written for file in each]
         self._table.commit(files, {self._key(log): stop for log, _, stop in ranges})
         self._count(files)

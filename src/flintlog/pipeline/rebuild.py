@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,7 +47,7 @@ from flintlog.pipeline.reading.known_topics import no_messages_of
 from flintlog.pipeline.reading.logs import Log, committed_end, find_logs
 from flintlog.pipeline.reading.partitions import plan as plan_log_splits
 from flintlog.pipeline.spark.new_directory import new_directory
-from flintlog.pipeline.spark.tasks import run_tasks
+from flintlog.pipeline.spark.tasks import Item, Result, count_of, run_tasks
 from flintlog.store.components import load_queue_types, make_components
 from flintlog.store.dispatch.external.handshake import without_dispatcher
 from flintlog.store.log.checkpoint import CheckpointFile
@@ -312,8 +312,19 @@ class _Rebuild:
         splits = plan_log_splits([(log, log.first, stop)], split_bytes=self._split_bytes, least_count=wished)
         self._report.split_count = len(splits)
         tasks = [ScanTask(plan, number, planned) for number, planned in enumerate(splits)]
-        results = run_tasks(self._spark, read_split, tasks, self._progress)
+        results = self._run(read_split, tasks, "read", "split", self._progress)
         return _Readings.of([planned.split for planned in splits], results, log.first)
+
+    def _run(
+        self,
+        function: Callable[[Item], Result],
+        items: Sequence[Item],
+        verb: str,
+        noun: str,
+        progress: Progress | None = None,
+    ) -> list[Result]:
+        doing = f"rebuild: {verb} {count_of(len(items), noun)} of {self._root}"
+        return run_tasks(self._spark, function, items, progress, doing=doing)
 
     def _judge(self, readings: _Readings) -> tuple[dict[QueueKey, Span], str | None]:
         """The queues, and why the parallel way cannot be taken, or None."""
@@ -359,7 +370,7 @@ class _Rebuild:
             for key, place in result.dense.items():
                 pieces.setdefault(key, []).append((number, place))
         tasks = [QueueTask(plan, key, tuple(found), str(self._root)) for key, found in pieces.items()]
-        for (topic, queue_id), _, out_of_step in run_tasks(self._spark, build_queue, tasks):
+        for (topic, queue_id), _, out_of_step in self._run(build_queue, tasks, "build", "queue"):
             if out_of_step:
                 self._report.findings.append(f"the offsets of {topic}/{queue_id} do not follow each other")
 
@@ -386,7 +397,7 @@ class _Rebuild:
         for name, each in zip(names, planned, strict=True):
             previous = None if each.previous is None else self._key(plan, *each.previous[:2])
             tasks.append(IndexTask(plan, name, each.ranges, previous, threads))
-        counts = run_tasks(self._spark, build_index_file, tasks)
+        counts = self._run(build_index_file, tasks, "build", "index file")
         if sum(counts) != sum(result.key_count for result in results):
             raise DamagedStore("keys of the rebuilt index are missing", path=plan.staged, advice="run it again")
 

@@ -109,7 +109,7 @@ def replay(
     frame = messages_of(load_replayed(spark, origin, form, fail_on_data_loss=options.fail_on_data_loss), options)
     given |= {"writerId": report.name, "batchId": str(0 if last is None else last + 1)}
     with new_directory(root):
-        report.rows = _put(spark, frame, given, progress)
+        report.rows = _put(spark, frame, given, progress, f"replay: put {origin} into {root}")
         if not report.rows:
             whose = "" if options.topics is None else f" of topic {' or '.join(options.topics)}"
             raise InvalidConfig(f"there are no messages{whose} to replay", path=origin)
@@ -117,12 +117,12 @@ def replay(
     return report
 
 
-def _put(spark: SparkSession, frame: DataFrame, given: Mapping[str, str], progress: Progress | None) -> int:
+def _put(spark: SparkSession, frame: DataFrame, given: Mapping[str, str], progress: Progress | None, doing: str) -> int:
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     seen = Observation()
-    with plain_errors("the replay"), watched(spark, progress):
+    with plain_errors("the replay"), watched(spark, progress, doing=doing):
         writer = frame.observe(seen, f.count(f.lit(1)).alias("rows")).write.format("flintlog").mode("append")
         writer.options(**given).save()
         return int(seen.get["rows"])

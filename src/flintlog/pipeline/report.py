@@ -22,6 +22,7 @@ from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.pipeline.reading.known_topics import no_messages_of
 from flintlog.pipeline.reading.logs import Log, find_damage, find_logs
 from flintlog.pipeline.spark.failures import plain_errors
+from flintlog.pipeline.spark.tasks import watched
 from flintlog.pipeline.sql import load_messages
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 STEPS_MS: Final = (100, 1000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000, 2_592_000_000)
 MOST_STEPS: Final = 120
+_FIGURES: Final = ("totals", "over_time", "topics", "sizes", "queues", "keys", "groups")
 PERCENTILES: Final = (0.5, 0.9, 0.95, 0.99)
 _ACCURACY: Final = 10_000
 _GROUPS: Final = "`group` string, topic string, queue_id int, offset bigint, max_offset bigint, lag bigint"
@@ -109,7 +111,8 @@ def _frames(spark: SparkSession, stores: Stores, config: StoreConfig | None, top
         totals = messages.agg(f.min("store_timestamp").alias("first_ms"), f.max("store_timestamp").alias("last_ms"),
                               f.countDistinct("topic").alias("topics"),
                               f.countDistinct("topic", "queue_id").alias("queues"), *_figures())  # fmt: skip
-        first = totals.select("first_ms", "last_ms").first()
+        with watched(spark, doing=f"report: read {', '.join(stores.paths)}"):
+            first = totals.select("first_ms", "last_ms").first()
     is_empty = first is None or first[0] is None
     if is_empty and topics:
         messages.unpersist()
@@ -146,17 +149,19 @@ def report_on(
     """The same for stores that were found before."""
     frames = _frames(spark, stores, config, topics, top)
     try:
-        with plain_errors("the report"):
-            found = {
-                name: [row.asDict() for row in getattr(frames, name).collect()]
-                for name in ("totals", "over_time", "topics", "sizes", "queues", "keys", "groups")
-            }
+        found = {name: _rows(spark, stores, frames, name) for name in _FIGURES}
     finally:
         frames.release()
     (totals,) = found.pop("totals")
     damage = find_damage(stores.logs)
     reason = None if damage is None else str(damage)
     return Report(", ".join(stores.paths), frames.step_ms, totals, **found, damage=reason)
+
+
+def _rows(spark: SparkSession, stores: Stores, frames: Frames, name: str) -> list[dict[str, object]]:
+    doing = f"report: {name.replace('_', ' ')} of {', '.join(stores.paths)}"
+    with plain_errors("the report"), watched(spark, doing=doing):
+        return [row.asDict() for row in getattr(frames, name).collect()]
 
 
 def choose_step(span_ms: int) -> int:

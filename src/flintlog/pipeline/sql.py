@@ -7,7 +7,8 @@ Python sources have no column pruning, so the view leaves bodies out if the quer
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from flintlog.disk.places import absolute, local_path
 from flintlog.errors import InvalidConfig
 from flintlog.pipeline.reading.logs import find_logs
 from flintlog.pipeline.spark.failures import plain_errors
+from flintlog.pipeline.spark.tasks import watched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,8 +100,31 @@ def _may_mean_bodies(text: str) -> bool:
 
 
 def _ask(spark: SparkSession, stores: Sequence[str], text: str, options: Mapping[str, str]) -> DataFrame:
-    load_messages(spark, stores, options).createOrReplaceTempView(VIEW)
-    return spark.sql(text)
+    with _view(spark, load_messages(spark, stores, options)):
+        return spark.sql(text)  # analysed here, so the answer needs the view no longer
+
+
+@contextmanager
+def _view(spark: SparkSession, messages: DataFrame) -> Iterator[None]:
+    """The view `messages` while a question is analysed; afterwards the session has the one that it had, or none."""
+    before = _session_view(spark)
+    messages.createOrReplaceTempView(VIEW)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.catalog.dropTempView(VIEW)
+        else:
+            before.createOrReplaceTempView(VIEW)
+
+
+def _session_view(spark: SparkSession) -> DataFrame | None:
+    from pyspark.errors import AnalysisException
+
+    try:
+        return spark.table(VIEW) if spark.catalog.getTable(VIEW).isTemporary else None
+    except AnalysisException:
+        return None
 
 
 def write_answer(answer: DataFrame, target: str | Path, form: str) -> None:
@@ -109,7 +134,8 @@ def write_answer(answer: DataFrame, target: str | Path, form: str) -> None:
         raise InvalidConfig("the answer goes into a new directory", path=target)
     uri = target.as_uri()
     try:
-        with plain_errors("writing the answer"):
+        doing = f"sql: write the answer to {target}"
+        with plain_errors("writing the answer"), watched(answer.sparkSession, doing=doing):
             if form == "csv":
                 flat(answer).write.option("header", "true").csv(uri)
             else:

@@ -31,7 +31,7 @@ from flintlog.kernel import Crc
 from flintlog.maintenance.verify.verify import Mode, Verification
 from flintlog.maintenance.verify.verify import verify as verify_files
 from flintlog.pipeline.reading.logs import open_source
-from flintlog.pipeline.spark.tasks import run_tasks
+from flintlog.pipeline.spark.tasks import count_of, run_tasks
 from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ def verify(
         )
         # Chains first, because an index file takes longer than a range.
         items: list[LogRange | IndexFileView] = [*chains, *ranges]
-        found = run_tasks(spark, partial(look_at_item, shared), items, progress)
+        parts = f"{count_of(len(ranges), 'range')} and {count_of(len(chains), 'index file')}"
+        doing = f"verify: check {parts} of {store}"
+        found = run_tasks(spark, partial(look_at_item, shared), items, progress, doing=doing)
         results = [each for each in found if isinstance(each, RangeResult)]
         return results, [finding for each in found if isinstance(each, list) for finding in each]
 

@@ -44,6 +44,7 @@ def sql(
     """
     from flintlog.pipeline.reading.logs import find_logs
     from flintlog.pipeline.spark.failures import plain_errors
+    from flintlog.pipeline.spark.tasks import watched
     from flintlog.pipeline.sql import query as ask
     from flintlog.pipeline.sql import write_answer
 
@@ -58,7 +59,7 @@ def sql(
             output.record({"written": str(into), "form": form, "columns": answer.columns})
             return
         is_cut = isinstance(output, TableOutput) and limit is None
-        with plain_errors("the query"):
+        with plain_errors("the query"), watched(spark, doing=f"sql: {query}"):
             rows = iter((answer.limit(_SHOWN_ROWS + 1) if is_cut else answer).toLocalIterator())
             output.rows(map(_plain, islice(rows, _SHOWN_ROWS) if is_cut else rows), answer.columns)
             if is_cut and next(rows, None) is not None:

@@ -107,12 +107,15 @@ def _load_parquet(spark: SparkSession, root: Path) -> DataFrame:
 @contextmanager
 def _texts_stay_texts(spark: SparkSession) -> Iterator[None]:
     """Keep Spark from reading a topic that looks like a number as a number."""
-    before = spark.conf.get(_INFERENCE)
+    before = spark.conf.getAll.get(_INFERENCE)
     spark.conf.set(_INFERENCE, "false")
     try:
         yield
     finally:
-        spark.conf.set(_INFERENCE, before or "true")
+        if before is None:
+            spark.conf.unset(_INFERENCE)
+        else:
+            spark.conf.set(_INFERENCE, before)
 
 
 def _load_spec(root: Path) -> TableSpec | None:
