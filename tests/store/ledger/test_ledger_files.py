@@ -108,7 +108,7 @@ def test_entries_are_found_by_index_over_many_files(tmp_path: Path) -> None:
     assert [body for _, body in contents(files)] == bodies
     assert len(files.data.segments) > 5
     assert files.term_of(17) == 1
-    assert files.position_behind(17) == files.index_record(17).position + files.index_record(17).size
+    assert files.position_after(17) == files.index_record(17).position + files.index_record(17).size
     assert files.sync() == 299
     assert files.synced_position == files.end_position
 

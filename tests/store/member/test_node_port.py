@@ -52,7 +52,7 @@ def test_only_what_is_committed_is_shown_of_what_is_written(group: ScriptedGroup
     futures = [group.store.put_async(Message("orders", b"%d" % number)) for number in range(10)]
     group.port.committed(3)
     until(lambda: group.store.max_offset("orders", 0) == 4)
-    assert group.store.max_physical_offset == group.port.files.position_behind(3)
+    assert group.store.max_physical_offset == group.port.files.position_after(3)
     assert group.store.message_at(group.asked[3][0][0] + 48) is not None
     assert group.store.message_at(group.asked[4][0][0] + 48) is None
     assert sum(batch.num_rows for batch in group.store.scan()) == 4

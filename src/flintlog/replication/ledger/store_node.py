@@ -270,7 +270,7 @@ class LedgerStoreNode(LedgerListeners):
     def _position_after(self, index: int) -> int:
         """The end position of a peer's entry; a peer's log may end before this log begins."""
         files = self._node_port.files
-        return files.position_behind(min(max(index, files.begin - 1), files.end))
+        return files.position_after(min(max(index, files.begin - 1), files.end))
 
     async def _answer_status(self, request: Command) -> Command:
         if self._refilling is not None:

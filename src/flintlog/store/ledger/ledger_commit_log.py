@@ -3,12 +3,12 @@
     put lock: queue offset, record ──▶ propose ─────▶ the group ─────▶ committed ──▶ receipt
               (physical offset 0)                     seals it: physical offset = position + 48
 
-Invariants. Queue offsets are given in the order in which records are proposed, and only while this member leads and
-serves. A proposal that the group did not take leaves a gap in the offsets given; then nothing more is given until
-everything proposed was answered, the log is committed to its end and dispatched, and the offsets were taken from the
-queues again (`serve`). Nothing is read from behind the committed position.
+Invariants. Queue offsets are assigned in the order in which records are proposed, and only while this member leads and
+serves. A proposal that the group did not accept leaves a gap in the offsets. Then puts are refused until every proposal
+was answered, the log is committed to its end and dispatched, and the offsets were taken from the queues again
+(`serve`). Nothing is read from beyond the committed position.
 
-A put is told by `LedgerWaiting`. Until then its receipt has no place: `physical_offset` is a ticket, below -1.
+`LedgerWaiting` completes a put. Until then its receipt has no place: `physical_offset` is a ticket, below -1.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MAX_OUTSTANDING_BYTES: Final = 48 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ProposalAnswer:
-    """What became of a proposal: PUT_OK and the positions of its entries, or why not.
+    """The result of a proposal: PUT_OK and the positions of its entries, or why it failed.
 
     `is_written`: the entries are in the leader's log, and may still be committed later.
     """
@@ -64,12 +64,12 @@ class ProposalAnswer:
 
 
 class Proposer(Protocol):
-    """Who brings records to the group."""
+    """Proposes records to the group."""
 
     def propose(self, bodies: Sequence[bytes], answer: Future[ProposalAnswer]) -> None:
-        """Propose the records of one put, behind those proposed before; any thread may call.
+        """Propose the records of one put, after those proposed before; any thread may call.
 
-        The proposer marks the future as running when it takes the records. If it was cancelled before, it leaves them.
+        The proposer marks the future as running when it takes the records. If it was cancelled before, it drops them.
         """
 
 
@@ -91,10 +91,10 @@ class Pending:
     _listeners: list[Callable[[ProposalAnswer], None]] = field(default_factory=list)
 
     def answered(self, outcome: ProposalAnswer) -> None:
-        """Wake the one who waits."""
+        """Wake the thread that waits, and call the listeners."""
         self.outcome = outcome
         self._bell.ring()
-        self._tell(outcome)
+        self._notify(outcome)
 
     def wait(self) -> ProposalAnswer:
         """Sleep until there is an answer."""
@@ -106,9 +106,9 @@ class Pending:
         """Call it once with the answer, here or in the thread that brings it."""
         self._listeners.append(listener)
         if self.outcome is not None:
-            self._tell(self.outcome)
+            self._notify(self.outcome)
 
-    def _tell(self, outcome: ProposalAnswer) -> None:
+    def _notify(self, outcome: ProposalAnswer) -> None:
         with suppress(IndexError):  # the other thread has it
             while self._listeners:
                 self._listeners.pop()(outcome)
@@ -190,7 +190,7 @@ class LedgerCommitLog(Log):
         if not read_only:
             prepare_ledger(self.segments, self._paths, self._config)
         self.files.load()
-        self.segments.readable_limit = self.files.position_behind(self.files.committed)
+        self.segments.readable_limit = self.files.position_after(self.files.committed)
         return () if self.files.torn is None else (self.files.torn,)
 
     def note_writer(self, process: bytes) -> None:
@@ -227,11 +227,11 @@ class LedgerCommitLog(Log):
             self._proposer = proposer
 
     def pause(self) -> None:
-        """Refuse puts until `serve`. One that is being made goes to a proposer that no longer leads."""
+        """Refuse puts until `serve`. A put under way is proposed to a node that no longer leads, which refuses it."""
         self._proposer = None
 
     def doubt(self) -> None:
-        """It is unknown what became of a put that must not be made twice: refuse puts until the log is settled."""
+        """It is unknown whether a put that must not be made twice is in the log: refuse puts until that is known."""
         self._proposer = None
         self.on_refused()
 
@@ -303,7 +303,7 @@ class LedgerCommitLog(Log):
     def check_answered(self, receipt: Receipt) -> None:
         if receipt.status in _IN_DOUBT:
             self.doubt()
-            raise PutFailed(f"the group has not said what became of a put: {receipt.status}", receipt=receipt)
+            raise PutFailed(f"the group has not said whether it stored a message: {receipt.status}", receipt=receipt)
 
     def _append_one(self, message: Message, queue_offset: int, capacity: int | None, moves: Moves) -> Receipt:
         proposer = self._proposer
@@ -355,9 +355,9 @@ class LedgerCommitLog(Log):
     def _propose(self, proposer: Proposer, bodies: Sequence[bytes], pending: Pending, moves: Moves) -> int:
         """Under the put lock: the order of proposals is that of their queue offsets.
 
-        The offsets move on first. If this is interrupted, the proposal is withdrawn and leaves a gap, as one does that
-        the group did not take. One that cannot be withdrawn any more is answered, and outstanding until then. In both
-        cases the offsets are settled anew.
+        The offsets move first. If this is interrupted, the proposal is withdrawn and leaves a gap, like one that the
+        group did not accept. One that cannot be withdrawn any more is answered, and outstanding until then. In both
+        cases the offsets are taken from the queues again.
         """
         ticket = _TICKET_BASE - next(self._tickets)
         size = sum(map(len, bodies))
@@ -384,14 +384,14 @@ class LedgerCommitLog(Log):
         self._end(ticket)
         outcome = None if done.cancelled() else done.result()
         if outcome is None or not outcome.is_written:
-            # Not under the put lock: who holds it may be waiting for this very thread to take a proposal.
+            # Not under the put lock: its holder may be waiting for this very thread to take a proposal.
             self._proposer = None
             self.on_refused()
         if outcome is not None:
             pending.answered(outcome)
 
     def take_pending(self, receipt: Receipt | Receipts) -> Pending:
-        """The put that a receipt stands for; once."""
+        """The put that belongs to a receipt; a second call raises `KeyError`."""
         return self._pending.pop(receipt.physical_offset if isinstance(receipt, Receipt) else receipt.first_offset)
 
 

@@ -1,10 +1,11 @@
-"""Emptying a member that its group has left behind, so that the group fills it again from where its own log begins.
+"""Emptying a member whose log ends before its group's begins, so that the group fills it again.
 
     mark `emptying` ─▶ queues, index, an earlier plain log ─▶ the ledger's files ─▶ its checkpoint ─▶ mark removed
 
-What goes was deleted by the group, because it had expired, or was never committed. Term and vote stay, and so does
-where the log ended (`promised`): without it the member could elect a leader that lacks what it has acknowledged.
-Topics, groups and consumers' offsets stay too. A crash leaves the mark, and whoever opens the store goes on from there.
+The group has deleted these entries, because they had expired, or never committed them. Term and vote are kept, and so
+is the end of the log (`promised`): without it the member could elect a leader that lacks entries which this member has
+acknowledged. Topics, groups and consumers' offsets are kept too. After a crash the next opening finds the mark and
+continues.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _DERIVED = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "d
 
 
 def finish_emptying(paths: StorePaths, medium: Medium) -> None:
-    """Go on where a crash stopped it, if it did."""
+    """Continue an emptying that a crash interrupted."""
     if paths.ledger is not None and medium.exists(_mark(paths.ledger)):
         empty_member(paths, medium)
 
@@ -50,7 +51,7 @@ def _empty(paths: StorePaths, ledger: Path, medium: Medium) -> None:
             medium.sync_directory(directory)
     for name in ("checkpoint", "checkpoint.bak"):
         _remove(ledger / name, medium)
-    # While the mark is there a power loss may bring back any of these names; without it nobody would remove them again.
+    # A power loss may bring back any of these names. While the mark exists, the next opening removes them again.
     for directory in (paths.own, paths.root, ledger):
         if medium.exists(directory):
             medium.sync_directory(directory)

@@ -6,12 +6,12 @@
     [ 0 | 1 | 2 | … | k | k+1 | zeros ]                   32 bytes each
 
 Invariants. Entries have consecutive indexes from `begin` to `end`, terms that never fall, and lie where every other
-member has them. Behind the last entry there are only zeros: what a truncation gave up is cleared, and that is durable,
-before anything is written in its place, so an old entry can never be taken for one that follows a new one. The index
-says nothing that the data files do not: it is made durable when a data file is full, and mended on opening.
+member has them. After the last entry there are only zeros: truncated entries are cleared, and that is durable, before
+anything is written in their place, so an old entry is never taken for one that follows a new one. The index follows
+from the data files: it is made durable when a data file is full, and mended on opening.
 
-One thread appends and truncates; any may read what is there and `sync`. A truncation waits for a sync under way: what
-that had begun with must not count as durable afterwards.
+One thread appends and truncates; any may read and `sync`. A truncation waits for a sync under way: the entries that
+this sync began with must not count as durable afterwards.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class LedgerFiles:
         self.end_position = self.synced_position = 0
         self._directories = frozenset(data_directories or (directory / "data",))
         self.is_read_from = False
-        """Whether others have derived something from the entries: then the log cannot begin anew under them."""
+        """Whether queues were derived from the entries: then the log cannot begin anew."""
         self._begin = NO_INDEX
         self._first: Segment | None = None
         self._syncing = threading.Lock()
@@ -87,12 +87,12 @@ class LedgerFiles:
         self._medium = medium
         self._cut_directory = cut_directory or directory / "cut"
         self.torn: Finding | None = None
-        """What the opening found behind the log's end, and kept aside."""
+        """The finding about bytes after the log's end, which the opening has set aside."""
 
     # ------------------------------------------------------------------ opening
 
     def load(self) -> None:
-        """Find the files and the log's end, and clear what lies behind it. Files of the caller's are loaded before."""
+        """Find the files and the log's end, and clear the bytes after it. Files of the caller's are loaded before."""
         sync_names([self.directory, self.directory / "index", *self._directories], self._medium)
         if not self.data.segments:
             self.data.load()
@@ -112,18 +112,18 @@ class LedgerFiles:
         self._begin, self.end, self.end_term, self.end_position = found.begin, found.end, found.term, found.position
         self._first = self.data.first
         self._keep_torn(keep_aside(self.data, self.end_position, self._cut_directory, self._medium))
-        self._clear_behind(self.data, self.end_position)
+        self._clear_after(self.data, self.end_position)
         self.data.take_over()
         self.synced_position = self.end_position
         self._settle_index(recovery.changed_index_records)
 
     def _keep_torn(self, kept: Sequence[Path]) -> None:
-        """The last entries were on their way to the disk; nobody was told of them."""
+        """The last entries were being written; they were not acknowledged."""
         if kept:
             self.torn = Finding(
                 "torn-tail",
                 "warning",
-                f"bytes behind entry {self.end}, the ledger's last, that are no entry which follows it",
+                f"the bytes after entry {self.end}, the ledger's last, are no entry that follows it",
                 "nothing to do: the leader sends again what is missing",
                 physical_offset=self.end_position,
                 kept_in=", ".join(map(str, kept)),
@@ -133,14 +133,14 @@ class LedgerFiles:
         return [segment for segment in self.data.segments if segment.path.parent in self._directories]
 
     def _begin_position(self) -> int:
-        """Where an empty ledger begins: behind the files of a plain log, if there are some."""
+        """Where an empty ledger begins: after the files of a plain log, if there are some."""
         before = [segment for segment in self.data.segments if segment.path.parent not in self._directories]
         return before[-1].end if before else 0
 
     def _settle_index(self, changed: Sequence[tuple[int, bytes]]) -> None:
         for index, record in changed:
             self._write_index(index, record)
-        self._clear_behind(self._index, (self.end + 1) * INDEX_RECORD_SIZE)
+        self._clear_after(self._index, (self.end + 1) * INDEX_RECORD_SIZE)
         self._index.take_over()
 
     def _write_index(self, index: int, record: bytes) -> None:
@@ -166,13 +166,13 @@ class LedgerFiles:
         self._index.flush_all()
 
     def close(self) -> None:
-        """Make everything durable and give the files back."""
+        """Make everything durable and close the files."""
         self.settle()
         self.release()
         self.data.shut_down()
 
     def release(self) -> None:
-        """Give the index files back; the data files may be somebody else's."""
+        """Close the index files; the data files may belong to the caller."""
         self._index.shut_down()
 
     # ------------------------------------------------------------------ reading
@@ -188,10 +188,10 @@ class LedgerFiles:
         return self._begin
 
     def let_go(self, position: int) -> bool:
-        """The files that end here or before will be deleted: their entries are not there from now on.
+        """Give up the entries of the files that end here or before, which are about to be deleted.
 
-        By the thread that appends, so that nobody who has just seen an entry still wants to read it. False when the
-        rest holds no entry: then they stay.
+        Called by the thread that appends, so that no reader is between finding an entry and reading it. False, and
+        nothing is given up, when the other files hold no entry.
         """
         left = [segment for segment in self._own_files() if segment.end > position]
         if not left or self.end == NO_INDEX or left[0].base >= self.end_position:
@@ -241,7 +241,7 @@ class LedgerFiles:
             )
         return head, body
 
-    def position_behind(self, index: int) -> int:
+    def position_after(self, index: int) -> int:
         """Where the entry ends; where the ledger begins for the index before its first."""
         if index == self.end:
             return self.end_position
@@ -254,13 +254,13 @@ class LedgerFiles:
     # ------------------------------------------------------------------ appending
 
     def append(self, entries: Sequence[tuple[EntryHead, bytes]]) -> None:
-        """Write entries behind the last; readable at once, durable with `sync`."""
+        """Write entries after the last one; readable at once, durable after `sync`."""
         place = 0
         while place < len(entries):
             place += self._append_run(entries[place:])
 
     def _append_run(self, entries: Sequence[tuple[EntryHead, bytes]]) -> int:
-        """Write the first of these entries and those that lie behind it in the same file, with one copy; how many."""
+        """Write the first of these entries and those that follow it in its file, with one copy. Returns how many."""
         first = entries[0][0]
         self._check_follows(*entries[0])
         segment = self._segment_for(first.position)
@@ -346,8 +346,8 @@ class LedgerFiles:
             return
         record = self.index_record(last_index)
         with self._syncing:
-            self._clear_behind(self.data, record.position + record.size)
-            self._clear_behind(self._index, (last_index + 1) * INDEX_RECORD_SIZE)
+            self._clear_after(self.data, record.position + record.size)
+            self._clear_after(self._index, (last_index + 1) * INDEX_RECORD_SIZE)
             self.end, self.end_term = last_index, record.term
             self.end_position = record.position + record.size
             self.synced_position = min(self.synced_position, self.end_position)
@@ -356,10 +356,10 @@ class LedgerFiles:
         """Keep nothing: the next entry has this position, which begins a file, and this index."""
         if position % self.data.segment_size:
             raise InvalidOffset("a ledger begins where a file does", path=self.directory, offset=position)
-        # Another first entry at our own beginning: ours was never committed, so nothing was derived from what goes.
+        # Another first entry at our own beginning: ours was never committed, so nothing was derived from the old ones.
         if self.is_read_from and self.end != NO_INDEX and position != self._begin_position():
             raise LedgerLeftBehind(
-                f"the group's log begins at {position}, behind what this member has of it",
+                f"the group's log begins at {position}, after the end of what this member has of it",
                 path=self.directory,
                 offset=self.end_position,
                 advice="a member that runs empties itself; otherwise move its directory away: the group fills it again",
@@ -377,7 +377,7 @@ class LedgerFiles:
             self.end_position = self.synced_position = position
 
     def _check_plain_log(self, position: int, first_index: int) -> None:
-        """A group's first entry lies behind the same plain log on all members, or queues would count differently."""
+        """A group's first entry lies after the same plain log on all members, or their queues would differ."""
         own = self._begin_position()
         if position < own or (position > own and (own > 0 or first_index == 0)):
             raise DamagedStore(
@@ -388,7 +388,7 @@ class LedgerFiles:
                 "messages are known to be on others",
             )
 
-    def _clear_behind(self, queue: SegmentQueue, end: int) -> None:
+    def _clear_after(self, queue: SegmentQueue, end: int) -> None:
         """End a queue's files here: later ones are deleted, the last first, and the rest of this one is zeros."""
         queue.truncate(end)
         segment = queue.find(end)
@@ -396,7 +396,7 @@ class LedgerFiles:
             segment.clear_unwritten()
 
     def save_checkpoint(self, committed_index: int) -> None:
-        """Write down how far the log was committed; it is made durable up to there first."""
-        if committed_index > NO_INDEX and self.position_behind(committed_index) > self.synced_position:
+        """Save how far the log was committed; it is made durable up to there first."""
+        if committed_index > NO_INDEX and self.position_after(committed_index) > self.synced_position:
             self.sync()
         self.state.save_checkpoint(LedgerCheckpoint(self.end, committed_index))

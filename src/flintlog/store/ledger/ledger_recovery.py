@@ -1,4 +1,4 @@
-"""Finding the end of a ledger after a stop: how far the chain of entries in the data files goes.
+"""Finding the end of a ledger after a stop: how far the chain of entries in the data files reaches.
 
     data    [e0 e1 … blank] [ek … blank] [em en en+1 ·····]
                              ^ reading begins here          ^ the first place where no entry follows: the end
@@ -6,11 +6,11 @@
 
 An entry follows if it knows its own place, has the next index, and a term that is not below the one before. Reading
 begins among the last `LOOK_BACK_FILES`, at a file whose first entry the index knows, and further back where it does
-not. An entry that was not committed must also have an intact body: after a loss of power its head may be there and its
-body not. Nobody was told of such an entry, so the log ends before it.
+not. An entry that was not committed must also have an intact body: after a loss of power its head may be there without
+its body. Such an entry was not acknowledged, so the log ends before it.
 
-Nothing is written here, and nothing may be before `run` has returned: a ledger that ends before what it had committed,
-or before something that was written whole and went bad since (`flintlog.store.ledger.ledger_tail`), is not opened.
+Nothing is written before `run` has returned: a ledger that ends before what it had committed, or before an entry that
+was written whole and is damaged since (`flintlog.store.ledger.ledger_tail`), is not opened.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from flintlog.format.ledger import (
     parse_entry_head,
 )
 from flintlog.store.ledger.ledger_state import REFILL_ADVICE
-from flintlog.store.ledger.ledger_tail import BodyCheck, find_entry_after, goes_on_at, was_written
+from flintlog.store.ledger.ledger_tail import BodyCheck, continues_at, find_entry_after, was_written
 from flintlog.store.log.segment_bytes import held
 
 LOOK_BACK_FILES: Final = 3
@@ -46,7 +46,7 @@ LOOK_BACK_FILES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class LedgerEnd:
-    """What a ledger holds: nothing, if `end` is NO_INDEX. `position` is the place behind the last entry."""
+    """What a ledger holds: nothing, if `end` is NO_INDEX. `position` is the place after the last entry."""
 
     begin: int
     end: int
@@ -190,7 +190,7 @@ class LedgerRecovery:
         later = find_entry_after(self._files, bad, end.term, self._is_intact)
         if later is None or not was_written(self._files, bad, index, later.position):
             return
-        if goes_on_at(self._files, bad, index, self._is_intact):
+        if continues_at(self._files, bad, index, self._is_intact):
             return
         raise DamagedStore(
             f"entry {index} of the ledger is damaged, and entry {later.index} after it is whole",

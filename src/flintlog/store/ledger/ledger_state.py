@@ -34,7 +34,7 @@ MAX_TERM = 2**63 - 1
 NOTHING = LedgerCheckpoint(-1, -1)
 REFILL_ADVICE = (
     "move the ledger's directory away and start the member: it takes part once the group, led by another, has filled "
-    "it again; keep what was moved until then, and where nobody else has the messages restore them from a backup"
+    "it again; keep what was moved until then, and if no other member has the messages restore them from a backup"
 )
 
 

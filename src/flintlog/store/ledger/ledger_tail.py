@@ -1,12 +1,12 @@
-"""What lies behind the place where a ledger's chain of entries ends: writes that never came, or damage.
+"""What follows the end of a ledger's chain of entries: writes that never reached the disk, or damage.
 
     … | e8 | e9 | ??? | e11 | e12 | ·····
                 ^ end  ^ an entry that knows its place, of no earlier term, and whose body is intact
 
-Entries are synced together, and a loss of power keeps some sectors of the last ones and not others: an intact entry
-behind a bad one is no proof of damage. But nothing is ever written where there were no zeros before, so a sector that
-did not come is zeros from the entry's beginning on, or from its own. A bad entry all of whose sectors came was written
-once, and may have been acknowledged: that is damage, and not for a ledger to forget.
+Entries are synced together, and after a loss of power some sectors of the last ones are on disk and others are not: an
+intact entry after a bad one does not prove damage. But entries are written only over zeros, so a sector that was not
+written is zeros, from its own beginning or the entry's. A bad entry all of whose sectors were written was once whole,
+and may have been acknowledged: that is damage, and the ledger must not end before it.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def find_entry_after(
     return None
 
 
-def goes_on_at(files: Sequence[Segment], position: int, index: int, is_intact: BodyCheck | None) -> bool:
-    """Whether the chain goes on here: with the whole entry of this index, or with the blank that closes a file."""
+def continues_at(files: Sequence[Segment], position: int, index: int, is_intact: BodyCheck | None) -> bool:
+    """Whether the chain continues here: with the whole entry of this index, or with the blank that closes a file."""
     segment = next((segment for segment in files if segment.base <= position < segment.end), None)
     if segment is None:
         return False
@@ -104,7 +104,7 @@ def _whole_entry(view: memoryview, place: int, base: int, is_intact: BodyCheck |
 
 
 def was_written(files: Sequence[Segment], bad: int, index: int, later: int) -> bool:
-    """Whether the entry of this index, which is bad, came to the disk whole; `later` is where the next whole one is."""
+    """Whether the bad entry of this index reached the disk whole; `later` is where the next whole entry is."""
     segment = next((segment for segment in files if segment.base <= bad < segment.end), None)
     if segment is None:
         return True  # a file is missing
@@ -128,7 +128,7 @@ def _sector_end(place: int) -> int:
 
 
 def _is_wrong_head(view: memoryview, start: int, sector_end: int, base: int, index: int) -> bool:
-    """Whether as much of a head as is in this sector, which came, is not what was written."""
+    """Whether the part of a head that is in this sector, which was written, is damaged."""
     if sector_end - start < len(_MAGIC):
         return False
     if sector_end - start < ENTRY_HEAD_SIZE:
@@ -141,7 +141,7 @@ def _is_wrong_head(view: memoryview, start: int, sector_end: int, base: int, ind
 
 
 def _blank_place(view: memoryview, start: int, size: int) -> int:
-    """Where the blank is that closes a file; the file's end if none came."""
+    """Where the blank is that closes a file; the file's end if there is none."""
     for place in range(start, size - ENTRY_END_RESERVE + 1):
         if parse_entry_blank(view, place) == size - place:
             return place

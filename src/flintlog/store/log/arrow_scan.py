@@ -59,7 +59,7 @@ def scan_log(
                 delay_levels_ms=delay_levels_ms,
                 check_crc=check_crc,
             )
-            following = segment.base + _place_behind(segment, decoded, stop_at - segment.base)
+            following = segment.base + _place_after(segment, decoded, stop_at - segment.base)
         finally:
             segment.release()
         if decoded.count:
@@ -71,8 +71,8 @@ def scan_log(
         position = following
 
 
-def _place_behind(segment: Segment, decoded: Decoded, stop: int) -> int:
-    """Where to go on in a segment: after what was decoded, after damage, or at its end."""
+def _place_after(segment: Segment, decoded: Decoded, stop: int) -> int:
+    """Where to continue in a segment: after the decoded records, after damage, or at its end."""
     if decoded.reason is ScanStop.LIMIT:
         return decoded.end
     stop = min(segment.read_position, stop)
@@ -94,12 +94,12 @@ def _hold_between(segments: SegmentQueue, start: int, stop: int) -> Segment | No
 
 
 def _first_record_from(segments: SegmentQueue, start: int) -> int:
-    """Where the first intact record at or behind an offset begins, or the next segment."""
+    """Where the first intact record at or after an offset begins, or the next segment."""
     segment = segments.find(start)
     if segment is None:
         return start
     if start >= segment.base + segment.read_position:
-        return start  # behind the end: nothing begins there
+        return start  # after the end: nothing begins there
     with held(segment) as view:
         place = kernel.find_record(view, start - segment.base, segment.read_position, segment.base)
     return segment.base + (segment.size if place < 0 else place)

@@ -56,7 +56,7 @@ class ClosingMarker(msgspec.Struct, frozen=True, rename="camel"):
     versions synced the records before the marker."""
     start: Offset | None = None
     is_remembered: bool = True
-    """Whether the batch's writer named itself, and may come with the batch again."""
+    """Whether the batch's writer has an id, and may write the batch again."""
 
     def message(self) -> Message:
         """The message to append."""

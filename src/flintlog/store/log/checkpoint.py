@@ -1,7 +1,7 @@
-"""The checkpoint file in use: six numbers in memory, written down together.
+"""The checkpoint file in use: six numbers in memory, written together.
 
-Anyone may set a field; `flush` writes all of them and syncs. A field never says more than what is already durable:
-whoever sets one has synced first.
+Any thread may set a field; `flush` writes all of them and syncs. A field never vouches for more than is durable: the
+caller syncs before it sets one.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
 
 Invariants. A record's physical offset is its place. Records and batches never span segments; what is left of a
 segment is closed by a blank of eight bytes. The queue offset of a record is assigned, used and advanced under
-the put lock. `tail.position` moves last, so whatever lies below it is a whole record; the queue's next offset moves
-with it, in the kernel, as one step: an exception that a signal's handler raises comes before both or after both.
+the put lock. `tail.position` moves last, so below it there are only whole records. The queue's next offset moves with
+it, in the kernel, as one step: an exception from a signal's handler is raised before both or after both.
 
 Any thread may call `put` and the reading methods; the put lock orders appends.
 
@@ -188,7 +188,7 @@ class CommitLog(Log):
     # ------------------------------------------------------------------ appending
 
     def check_answered(self, receipt: Receipt) -> None:
-        """A receipt of this log says what became of the put."""
+        """A receipt of this log always says whether the record is in it."""
 
     def _append_one(self, message: Message, queue_offset: int, capacity: int | None, moves: Moves) -> Receipt:
         if self._mark is not None:

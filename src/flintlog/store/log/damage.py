@@ -50,7 +50,7 @@ class DamageMap:
         return None
 
     def end_of(self, physical_offset: int) -> int | None:
-        """Where the log goes on behind the damage at an offset."""
+        """Where the log continues after the damage at an offset."""
         damage = self.at(physical_offset)
         return None if damage is None else damage.end
 

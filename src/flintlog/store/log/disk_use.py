@@ -27,7 +27,7 @@ def used_percent(usage: DiskUsage) -> int:
 
 
 def path_percent(path: Path, root: Path, medium: Medium) -> int:
-    """How full the disk of a directory is; -1 when that cannot be told."""
+    """How full the disk of a directory is; -1 when that is unknown."""
     try:
         return used_percent(medium.usage(existing(path, root, medium)))
     except FlintlogError:
@@ -40,7 +40,7 @@ def existing(path: Path, root: Path, medium: Medium) -> Path:
 
 
 def full_above_percent(config: StoreConfig) -> int:
-    """Above this a disk counts as full: old files go from it at any age, new ones go to other paths."""
+    """Above this a disk counts as full: old files are deleted at any age, new ones are made on other paths."""
     return min(max(config.disk_space_clean_forcibly_ratio, _FULL_LOW), _FULL_HIGH)
 
 

@@ -21,7 +21,7 @@ SPINS: Final = 64
 
 
 class PutLock:
-    """A built-in lock; `spins`: how often to look whether it is free before sleeping, as a holder is soon gone."""
+    """A built-in lock; `spins`: how often to check whether it is free before sleeping. It is held only briefly."""
 
     __slots__ = ("_lock", "_spins", "acquire", "locked", "release")
 

@@ -57,7 +57,7 @@ class QueueOffsets:
     # Opening and deleting
 
     def take(self, ends: Mapping[QueueKey, int], deleted: Mapping[QueueKey, int]) -> None:
-        """Begin again with where the queues end. Deleted queues go on where they ended."""
+        """Begin again where the queues end. Deleted queues continue where they ended."""
         offsets = dict(ends)
         for key, offset in deleted.items():
             offsets[key] = max(offset, offsets.get(key, 0))
@@ -67,7 +67,7 @@ class QueueOffsets:
         self._deleted_light = {name for name in light if (name, 0) not in ends}
 
     def set(self, topic: str, queue_id: int, offset: int) -> None:
-        """Go on at an offset that the queue alone does not show."""
+        """Continue at an offset that the queue alone does not show."""
         self.by_queue[topic, queue_id] = offset
         if _is_light(topic, queue_id):
             self._light[topic] = offset
@@ -80,7 +80,7 @@ class QueueOffsets:
             self._deleted_light.discard(topic)
 
     def delete_light(self, name: str) -> None:
-        """Do not count a light queue until the next message is put into it. Its offsets go on."""
+        """Do not count a light queue until the next message is put into it. Its offsets continue then."""
         if name in self._light:
             self._deleted_light.add(name)
 

@@ -1,8 +1,8 @@
-"""The checksum over a whole record, which a store can be told to write: RocketMQ's CRC property.
+"""The optional checksum over a whole record: RocketMQ's CRC property.
 
-The CRC in a record's head covers its body alone; this one covers topic, properties and every number as well. It is
-looked at in stores that write it (`enabled_append_prop_crc`), where a record has one: others may hold one that some
-client has sent along, and that nobody promised to be right. With `force_verify_prop_crc` a record must have it.
+The CRC in a record's head covers its body alone; this one covers topic, properties and every number too. Stores that
+write it (`enabled_append_prop_crc`) check it where a record has one. Other stores ignore it: a client may have sent a
+wrong one. With `force_verify_prop_crc` every record must have it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RecordCrc:
         self.checked = crc_to_check(config)
 
     def fault_in(self, record: bytes | memoryview) -> str | None:
-        """What is wrong with the bytes of one record; None when nothing is, or nobody asked."""
+        """What is wrong with the bytes of one record; None when nothing is, or it is not checked."""
         if not self.is_on or has_good_crc_property(record):
             return None
         if has_crc_property(record):

@@ -23,7 +23,7 @@ def held(segment: Segment) -> Iterator[memoryview]:
 
 
 def find_intact(segment: Segment, start: int) -> int:
-    """The first place at or behind `start` where an intact record begins; -1 when there is none."""
+    """The first place at or after `start` where an intact record begins; -1 when there is none."""
     with held(segment) as view:
         stop = segment.raw().data_end(start)
         while start < stop:
@@ -35,7 +35,7 @@ def find_intact(segment: Segment, start: int) -> int:
 
 
 def written_end(segment: Segment, start: int) -> int:
-    """The place behind the last byte from `start` on that is not zero; `start` when all are."""
+    """The place after the last byte from `start` on that is not zero; `start` when all are."""
     with held(segment) as view:
         stop = segment.raw().data_end(start)
         return kernel.written_end(view, start, stop) if start < stop else start

@@ -1,8 +1,8 @@
 """Ending the log before bytes that are no part of it, without losing them.
 
-The bytes are written aside and synced before they are cleared in the log, so a crash between any two steps only repeats
-the cut. They must be cleared: a stale record that stayed could come back to life when a later crash leaves the tail
-right before it.
+The bytes are copied to a file of their own and synced before they are cleared in the log, so after a crash between any
+two steps the cut is made again. They must be cleared: a stale record would count again if a later crash left the log's
+end right before it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from flintlog.store.log.segment_bytes import held, written_end
 def keep_aside(
     segments: SegmentQueue, end: int, directory: Path, medium: Medium, *, later_files_only: bool = False
 ) -> list[Path]:
-    """Copy what lies behind the log's end into `directory`, then clear it in the log; the copies' paths.
+    """Copy the bytes after the log's end into `directory`, then clear them in the log. Returns the copies' paths.
 
     With `later_files_only` the rest of the file in which the log ends is known to be empty, and is not read.
     """
     begin = end if later_files_only else 0
-    behind = [
+    after = [
         (segment, max(0, end - segment.base))
         for segment in segments.segments
         if segment.end > end and segment.base >= begin
     ]
-    stray = [(segment, start, stop) for segment, start in behind if (stop := written_end(segment, start)) > start]
+    stray = [(segment, start, stop) for segment, start in after if (stop := written_end(segment, start)) > start]
     kept = [_keep(segment, start, stop, directory, medium) for segment, start, stop in stray]
     for segment, start, stop in stray:
         _clear(segment, start, stop)

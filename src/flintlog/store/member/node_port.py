@@ -59,7 +59,7 @@ class NodePort:
     def committed(self, index: int) -> None:
         """Everything up to this entry is committed, and in the files."""
         self._committed = index
-        self._engine.parts.segments.readable_limit = self.files.position_behind(index)
+        self._engine.parts.segments.readable_limit = self.files.position_after(index)
         self._woken.set()
 
     def lead(self, proposer: Proposer) -> None:
