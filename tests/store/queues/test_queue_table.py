@@ -312,7 +312,7 @@ def test_a_queue_is_found_alike_at_a_glance_and_mapped(tmp_path: Path, monkeypat
         table.shut_down()
         found = []
         for glance_bytes in (4096, 0):
-            monkeypatch.setattr("flintlog.store.queues.logical_queue._GLANCE_BYTES", glance_bytes)
+            monkeypatch.setattr("flintlog.store.queues.queue_data._GLANCE_BYTES", glance_bytes)
             queue = reopen(tmp_path / str(count)).get_or_create("orders", 0)
             found.append((queue.max_offset, queue.max_physical_offset, queue.last_physical_offset, queue.broken_offset))
         assert found[0] == found[1]

@@ -1,10 +1,10 @@
 """A batch consume queue (BatchCQ): one entry for each inner batch of one queue.
 
-A batch is one record of the log that holds several messages. Its entry carries the queue offset of
-the first of them and their number; entries lie one after another, so a queue offset is found by bisection.
+A batch is one record of the log that holds several messages. Its entry carries the queue offset of the first of them
+and their number; entries lie one after another, so a queue offset is found by bisection.
 
-Invariant: entries are appended in the log's order; `max_physical_offset` is the START of the last record that
-has an entry, and what starts at or before it is never appended again.
+Invariant: entries are appended in the log's order. `max_physical_offset` is the START of the last record that has an
+entry; a record that starts at or before it is a duplicate and is not appended.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LONG = struct.Struct(">q")
 
 
 class BatchConsumeQueueEntries(EntryRange):
-    """A range of 46-byte entries; the first holds the message that was asked for."""
+    """A range of 46-byte entries; the first one covers the requested offset."""
 
     __slots__ = ()
 
@@ -166,7 +166,7 @@ class BatchConsumeQueue(LogicalQueue):
         return found
 
     def _first_offset(self, first: Segment) -> int:
-        """Where the first batch begins; by the second, if that says that the first entry is damaged."""
+        """Where the first batch begins. It is taken from the second if the two disagree: the first is damaged."""
         found, following = (self._base_and_count(first.base + at) for at in (0, BATCH_ENTRY_SIZE))
         if found is None or following is None:
             return _NOT_FOUND if found is None else found[0]
@@ -202,7 +202,7 @@ class BatchConsumeQueue(LogicalQueue):
         self._file_bases.clear()
 
     def _correct_min(self, commit_log_min: int, now_ms: int) -> None:
-        """The first batch's offset, or behind the leading batches that the log no longer has."""
+        """The offset of the first batch that the log still has."""
         self._revise_offsets()
         first = self._segment_of_min(commit_log_min)
         selected = None if first is None else first.select(0)
@@ -268,10 +268,10 @@ class BatchConsumeQueue(LogicalQueue):
         return bool(base <= queue_offset < base + count)
 
     def _is_in_order(self, segment: Segment, position: int) -> bool:
-        """Whether the entries beside a place follow each other, so that the bisection that led there was right.
+        """Whether the entries around a place follow each other, so that the bisection that led there was right.
 
-        A bisection that a damaged entry leads astray ends at that entry or right before it. So the entry before the
-        place and the two after it are looked at, in the files beside it too.
+        A bisection that a damaged entry misleads ends at that entry or right before it. So the entry before the place
+        and the two after it are checked, also in the neighbouring files.
         """
         reached = 0
         for step in (-1, 0, 1, 2):
@@ -295,11 +295,11 @@ class BatchConsumeQueue(LogicalQueue):
         return base, count
 
     def _find_covering(self, queue_offset: int) -> tuple[Segment, int] | None:
-        """The entry of an offset, by looking at all: a damaged one leads a bisection astray."""
+        """The entry of an offset, by reading all: a damaged one misleads a bisection."""
         return next((place for place in self._positions() if self._covers(*place, queue_offset)), None)
 
     def covering(self, queue_offset: int) -> list[CqUnit]:
-        """All entries that claim an offset: if one of them is damaged, only their records tell which."""
+        """All entries that claim an offset: if one of them is damaged, only their records show which."""
         found: list[CqUnit] = []
         for segment, position in self._positions():
             selected = (
@@ -325,7 +325,7 @@ class BatchConsumeQueue(LogicalQueue):
             return value
 
     def after(self, unit: CqUnit | None, queue_offset: int) -> int:
-        """Its entry may be what is damaged: the next batch that any other entry knows of."""
+        """The next batch that any other entry names: the entry itself may be damaged."""
         following = self._max_offset
         for segment, position in self._positions():
             base = self._field(segment, position, BASE_AT)
@@ -358,7 +358,7 @@ class BatchConsumeQueue(LogicalQueue):
         return _NOT_FOUND if found is None else self._field(segment, found * BATCH_ENTRY_SIZE, BASE_AT)
 
     def _bisect_time(self, segment: Segment, last: int, timestamp: int, boundary: Boundary) -> int | None:
-        """RocketMQ's own steps: what UPPER answers without an equal time depends on them."""
+        """RocketMQ's own steps: without an equal time the answer for UPPER depends on them."""
         low, high = 0, last
         while low <= high:
             middle = (low + high) // 2
@@ -384,7 +384,7 @@ class BatchConsumeQueue(LogicalQueue):
 def _offset_after(view: memoryview, end: int) -> int:
     """The queue offset after the last entry that ends there; after the one before it, if the two do not agree.
 
-    One of the two is damaged then, or a gap lies between them: the lower one was given in any case.
+    Then one of the two is damaged, or a gap lies between them. The lower of the two offsets was given in any case.
     """
     base, count = BASE_AND_COUNT.unpack_from(view, end - BATCH_ENTRY_SIZE + BASE_AT)
     if end >= 2 * BATCH_ENTRY_SIZE:

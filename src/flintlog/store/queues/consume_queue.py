@@ -1,12 +1,12 @@
 """A consume queue (SimpleCQ): for each message of one queue, where it lies in the log.
 
-The entry of queue offset q lies at logical byte q × 20, so a queue needs no search: file = that byte
-rounded down to the file size, place = the rest.
+The entry of queue offset q lies at logical byte q × 20, so a queue needs no search: file = that byte rounded down to
+the file size, place = the rest.
 
-Invariant: entries are appended in the log's order and never changed; `end.max_physical_offset` is the end of
-the last record that has an entry, and what ends at or before it is never appended again. The kernel's
-lane writes through `end` as long as entries follow each other; everything else (the first entry, a full
-file, a repeat, an entry out of step, an extension) comes here, to `put`.
+Invariant: entries are appended in the log's order and never changed. `end.max_physical_offset` is the end of the last
+record that has an entry; a record that ends at or before it is a duplicate and is not appended. The kernel's lane
+writes through `end` as long as entries follow each other. `put` handles everything else: the first entry, a full file,
+a duplicate, an entry out of step, an extension.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from flintlog.store.queues.consume_queue_ext import ConsumeQueueExt
 from flintlog.store.queues.covered_queues import QueueClaim
 from flintlog.store.queues.entries import CqUnit, EntryRange
 from flintlog.store.queues.logical_queue import Boundary, LogicalQueue, QueueType, StoreTimeOf
+from flintlog.store.queues.min_search import first_at_or_after, prefill_end
 from flintlog.store.queues.queue_tail import TailKeeper, place_at_end
 from flintlog.store.queues.time_search import search_by_time, segment_by_time
 
 _FARTHEST: Final = (1 << 63) - 1
-"""A garbage entry may end after all numbers that the kernel has."""
+"""The kernel's largest number: a damaged entry may end after it."""
 
 
 class ConsumeQueueEntries(EntryRange):
@@ -117,7 +118,7 @@ class ConsumeQueue(LogicalQueue):
         return 0 if self._has_only_fillers else super().end_byte
 
     def claim(self) -> QueueClaim | None:
-        end = self.end_byte  # all of this for each queue, while dispatch stands still
+        end = self.end_byte  # inlined: this runs for each queue while dispatch stands still
         return (
             QueueClaim(self.topic, self.queue_id, end // ENTRY_SIZE, end, self.end.max_physical_offset) if end else None
         )
@@ -154,7 +155,7 @@ class ConsumeQueue(LogicalQueue):
         if physical_offset + size <= self.end.max_physical_offset:
             return True
         place = queue_offset * ENTRY_SIZE
-        # Asked before a file is made: a repeat must not leave an empty one behind.
+        # Checked before a file is made: a duplicate must not leave an empty file.
         if queue_offset and self.segments.segments and place < self.segments.max_wrote:
             return True
         self._tails.writer = get_ident()
@@ -163,7 +164,7 @@ class ConsumeQueue(LogicalQueue):
             if segment is None:
                 return False
             if queue_offset and place != segment.base + segment.wrote_position:
-                self.out_of_step_count += 1  # Java only logs it, and appends where it stands
+                self.out_of_step_count += 1  # Java only logs it, and appends at the queue's end
             if self.ext is not None and is_extended:
                 tags_code = self.ext.put(tags_code, store_timestamp, bitmap)
             self._append(segment, physical_offset, size, tags_code)
@@ -201,7 +202,7 @@ class ConsumeQueue(LogicalQueue):
     def _segment_for(self, place: int) -> Segment | None:
         is_first = self._has_no_entry()
         if is_first and self.ext is not None:
-            self.ext.destroy()  # units that are there are of a queue that was lost, and hold the place of new ones
+            self.ext.destroy()  # its units are of a lost queue, and take the place of new ones
         segment = self.segments.last_or_new(place)
         if segment is None:
             return None
@@ -212,11 +213,11 @@ class ConsumeQueue(LogicalQueue):
         return segment
 
     def _has_no_entry(self) -> bool:
-        """Whether the next entry is the queue's first, wherever it belongs.
+        """Whether the next entry is the queue's first; it may have any offset.
 
         A crash may leave a file whose entries were lost, and the log may have lost the records: the next entry then
-        has a later offset, and must not be put where the lost ones were. Or only fillers are left, and the
-        messages of a deleted queue come back from its first one on, whose places these are.
+        has a later offset, and must not take the place of the lost ones. Or only fillers are left, and the messages of
+        a deleted queue are dispatched again from the first on: their places are those of the fillers.
         """
         first = self.segments.first
         if first is None:
@@ -229,7 +230,7 @@ class ConsumeQueue(LogicalQueue):
         return True
 
     def _prefill(self, segment: Segment, place: int) -> None:
-        """A queue that starts in the middle of a file: entries of no message up to its first."""
+        """Fill a file up to the queue's first message with entries of no message."""
         position = place - segment.base
         tail, stop = place_at_end(segment, PREFILL * (position // ENTRY_SIZE), self._tails, self.end)
         tail.position = stop
@@ -248,7 +249,7 @@ class ConsumeQueue(LogicalQueue):
             end.tail = tail
 
     def detach(self) -> None:
-        """Take the tail from the lane, so that its file may be unmapped; the next entry comes to `put`."""
+        """Take the tail from the lane, so that its file can be unmapped; `put` writes the next entry."""
         self.end.tail = None
 
     def load(self) -> None:
@@ -271,7 +272,7 @@ class ConsumeQueue(LogicalQueue):
             self._drop_unused_units()
 
     def _see_first(self, entry: bytes) -> None:
-        """Most queues need no other look to be opened."""
+        """Most queues are opened without reading anything else."""
         if self.ext is None and entry != PREFILL:
             self._first_physical_offset = PHYSICAL_OFFSET.unpack_from(entry)[0]
 
@@ -279,28 +280,15 @@ class ConsumeQueue(LogicalQueue):
         is_filled = self.segments.medium.head(first.path, ENTRY_SIZE) == PREFILL
         return not is_filled and super()._begins_with_record(first)
 
-    def _last_address(self) -> int | None:
-        """The newest extension address in the files that recovery looks at."""
-        for segment in reversed(self.segments.segments[-3:]):
-            selected = segment.select(0)
-            if selected is None:
-                continue
-            with selected:
-                for position in range(len(selected.view) - ENTRY_SIZE, -1, -ENTRY_SIZE):
-                    (code,) = TAGS_CODE.unpack_from(selected.view, position)
-                    if is_extension_address(code):
-                        return int(code)
-        return None
-
     def truncate(self, physical_offset: int) -> None:
         self.detach()
         super().truncate(physical_offset)
         self._drop_unused_units()
 
     def _drop_unused_units(self) -> None:
-        """Drop the units of entries that are gone: these get others when they are written again."""
+        """Drop the units of deleted entries: these get new ones when they are written again."""
         if self.ext is not None and self.segments.segments:
-            self.ext.truncate_behind(self._last_address())
+            self.ext.drop_unused(self.segments)
 
     let_go = detach
 
@@ -324,8 +312,8 @@ class ConsumeQueue(LogicalQueue):
 
     def _built_to(self, view: memoryview, end: int) -> None:
         physical_offset, size, _ = QUEUE_ENTRY.unpack_from(view, end - ENTRY_SIZE)
-        # Filling is no record. Java takes its 2^31 - 1 bytes for one, and then ignores the queue's
-        # messages until the log is as long.
+        # A filler is no record. Java takes its 2^31 - 1 bytes for one, and ignores the queue's messages until the log
+        # is as long.
         self._has_only_fillers = view[end - ENTRY_SIZE : end] == PREFILL
         if not self._has_only_fillers:
             self.end.max_physical_offset = min(physical_offset + size, _FARTHEST)
@@ -354,23 +342,14 @@ class ConsumeQueue(LogicalQueue):
         self._pass_prefill()
 
     def _pass_prefill(self) -> None:
-        """A queue whose first message was not its offset 0 begins with fillers; they are no messages."""
+        """Move the min offset after the fillers at the queue's beginning."""
         first = self.segments.first
         start = -1 if first is None else self._min_position - first.base
         selected = first.select(start) if first is not None and 0 <= start < first.read_position else None
         if selected is None:
             return
         with selected:
-            view = selected.view
-            low, high = 0, len(view) // ENTRY_SIZE
-            while low < high:  # fillers come first, so the boundary can be searched
-                middle = (low + high) // 2
-                place = middle * ENTRY_SIZE
-                if view[place : place + ENTRY_SIZE] == PREFILL:
-                    low = middle + 1
-                else:
-                    high = middle
-        self._min_position += low * ENTRY_SIZE
+            self._min_position += prefill_end(selected.view)
 
     def _search_min(self, commit_log_min: int, now_ms: int) -> None:
         first = self._segment_of_min(commit_log_min)
@@ -385,7 +364,7 @@ class ConsumeQueue(LogicalQueue):
             is_within = self._min_position >= first.base
             if is_within and PHYSICAL_OFFSET.unpack_from(view)[0] >= commit_log_min:
                 return
-            found = _first_at_or_behind(view, commit_log_min)
+            found = first_at_or_after(view, commit_log_min)
             if found is None:
                 return
             self._min_position = first.base + start + found
@@ -436,19 +415,3 @@ class ConsumeQueue(LogicalQueue):
         super().destroy()
         if self.ext is not None:
             self.ext.destroy()
-
-
-def _first_at_or_behind(view: memoryview, commit_log_min: int) -> int | None:
-    """The position of the first entry whose record is at or behind an offset, by bisection."""
-    low = 0
-    high = len(view) - ENTRY_SIZE
-    while high - low > ENTRY_SIZE:
-        middle = (low + high) // (2 * ENTRY_SIZE) * ENTRY_SIZE
-        if PHYSICAL_OFFSET.unpack_from(view, middle)[0] < commit_log_min:
-            low = middle
-        else:
-            high = middle
-    for position in range(low, high + ENTRY_SIZE, ENTRY_SIZE):
-        if PHYSICAL_OFFSET.unpack_from(view, position)[0] >= commit_log_min:
-            return position
-    return None

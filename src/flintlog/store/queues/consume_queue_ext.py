@@ -1,10 +1,10 @@
-"""The extension of a consume queue: what does not fit into 20 bytes (the filter bitmap of a message).
+"""The extension of a consume queue: the filter bitmap of a message, which does not fit into 20 bytes.
 
-A queue with extension keeps the *address* of a unit in the tags code of its entry; the unit holds the tags
-code itself. Units lie one after another and never span files: where the next one does not fit, the
-file ends with a mark. The bytes are described in `format/queue_entry.py`.
+A queue with extension keeps the *address* of a unit in the tags code of its entry; the unit holds the tags code itself.
+Units lie one after another and never span files: if the next one does not fit, the file ends with a mark. The bytes are
+described in `format/queue_entry.py`.
 
-Invariant: a unit is complete before its address is given out, and is never changed.
+Invariant: a unit is complete before its address is returned, and is never changed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import FormatError
 from flintlog.format.queue_entry import (
+    ENTRY_SIZE,
     MAX_REAL_OFFSET,
     MAX_UNIT_SIZE,
+    TAGS_CODE,
     UNIT_END_MARK,
     UNIT_END_RESERVE,
     ExtensionUnit,
@@ -45,7 +47,7 @@ class ConsumeQueueExt:
         self.segments.load()
 
     def follow(self) -> None:
-        """Another process writes the files; only addresses in entries that count are ever asked for."""
+        """Another process writes the files; only addresses in published entries are looked up."""
         files = self.segments.files_there()
         if files:
             self.segments.follow(files[-1] + self.segments.segment_size)
@@ -90,11 +92,11 @@ class ConsumeQueueExt:
         with selected:
             try:
                 return parse_extension_unit(selected.view)
-            except FormatError:  # the entry's tag is then unknown, and every filter lets it pass
+            except FormatError:  # the entry's tag is then unknown, and it passes every filter
                 return None
 
     def recover(self) -> None:
-        """Walk the units of all files, and cut behind the last."""
+        """Walk the units of all files, and cut after the last."""
         end = None
         for segment in self.segments.segments:
             selected = segment.select(0)
@@ -105,8 +107,12 @@ class ConsumeQueueExt:
         if end is not None:
             self.segments.truncate(end)
 
-    def truncate_behind(self, address: int | None) -> None:
-        """Drop the units behind the one at this address: no entry refers to them."""
+    def drop_unused(self, entries: SegmentQueue) -> None:
+        """Drop the units after the last one that an entry of the queue's last files refers to."""
+        self.truncate_after(_last_address(entries))
+
+    def truncate_after(self, address: int | None) -> None:
+        """Drop the units after the one at this address."""
         unit = None if address is None else self.get(address)
         if address is not None and unit is not None:
             self.segments.truncate(parse_extension_address(address) + unit.size)
@@ -126,12 +132,26 @@ class ConsumeQueueExt:
         self.segments.destroy()
 
 
+def _last_address(entries: SegmentQueue) -> int | None:
+    """The newest extension address in the queue files that recovery reads."""
+    for segment in reversed(entries.segments[-3:]):
+        selected = segment.select(0)
+        if selected is None:
+            continue
+        with selected:
+            for position in range(len(selected.view) - ENTRY_SIZE, -1, -ENTRY_SIZE):
+                (code,) = TAGS_CODE.unpack_from(selected.view, position)
+                if is_extension_address(code):
+                    return int(code)
+    return None
+
+
 def _units_end(view: memoryview) -> int:
     """The end of the last whole unit."""
     end = 0
     try:
         for position, unit in parse_extension_units(view):
             end = position + unit.size
-    except FormatError:  # a torn unit: what lies before it stays
+    except FormatError:  # a torn unit: those before it stay
         return end
     return end

@@ -4,17 +4,16 @@
                                                               topic, id, next offset, end in its files, end in the log
 
 `covered` is the last record that was dispatched when the ends were taken, and the log was dispatched up to `log_end`.
-Everything up to there was synced, log and queues, before the file is written, and the checkpoint moves to that record
-after it. So the file is true as long as the checkpoint is at its record or later, whatever else the checkpoint says; a
-checkpoint before it was set back because the log was cut, and then the file says nothing.
+Log and queues are synced up to there before the file is written, and the checkpoint moves to that record after it. So
+the file is true as long as the checkpoint is at its record or later, whatever else the checkpoint says. An earlier
+checkpoint was set back because the log was cut; the file then proves nothing.
 
-Before an opening deletes all queues to build them again, it replaces the file by what the queues know: the offsets
-that were given, and how far the log reached (`before_rebuild`). No checkpoint reaches the record that such a file
-names, so its queues are not believed. It stays until the next checkpoint is written, so a crash during the rebuild or
-after it loses none of this.
+Before an opening deletes all queues to build them again, it writes into the file which offsets were given and how far
+the log reached (`before_rebuild`). No checkpoint reaches the record that such a file names, so its queues are not
+believed. It stays until the next checkpoint is written, so a crash during or after the rebuild loses none of this.
 
-What is deleted on purpose does not make it wrong: a deleted topic has its own note (`deleted_queues.py`), and the
-records of what expired are no longer in the log.
+A deletion does not make the file wrong: a deleted topic has its own note (`deleted_queues.py`), and the log no longer
+has the records of expired queues.
 
 RocketMQ has no such file. An opening without it believes the checkpoint as far as the queues bear it out; one that
 finds it damaged believes nothing but the log.
@@ -59,25 +58,25 @@ class CoveredNote(msgspec.Struct, frozen=True):
     covered: Offset
     queues: list[QueueClaim]
     log_end: Offset = 0
-    """How far the log is known to have reached; 0 where that is not known."""
+    """How far the log is known to have reached; 0 if that is not known."""
     vouched: Offset | None = None
-    """Of a note from before a rebuild: the record up to which the ends of queues in the log were believed."""
+    """Only in a note from before a rebuild: the record up to which the queues' ends in the log were believed."""
 
 
 def before_rebuild(queues: list[QueueClaim], log_end: int, vouched: int) -> CoveredNote:
-    """What is known before all queues are deleted: their next offsets and how far the log reached."""
+    """The note to write before all queues are deleted: their next offsets and how far the log reached."""
     return CoveredNote(NEVER_COVERED, queues, log_end, vouched)
 
 
 class CoveredQueues:
-    """The file. Written by the thread that flushes the queues; removed by whoever builds them again."""
+    """The file. Written by the thread that flushes the queues; deleted before they are built again."""
 
     def __init__(self, root: Path, medium: Medium) -> None:
         self._file = NoteFile(root / "flintlog" / "queues.json", medium, CoveredNote)
         self._lock = threading.Lock()
         self.note: CoveredNote | None = None
         self.is_damaged = False
-        """Whether there is a file that is not believed: a damaged one, or one that an earlier version wrote."""
+        """Whether there is a file that is not believed: it is damaged, or an earlier version wrote it."""
 
     def load(self) -> None:
         """Read the file."""
@@ -86,24 +85,24 @@ class CoveredQueues:
             try:
                 found = self._file.load()
             except DiskError:
-                return  # a writer beside this reader has just removed it
+                return  # another process writes the store, and has just deleted the file
             self.note = found.checked
             self.is_damaged = found.trust in (Trust.DAMAGED, Trust.UNCHECKED)
 
     @property
     def before_rebuild(self) -> CoveredNote | None:
-        """What the queues knew before they were deleted, if no checkpoint was written since."""
+        """Where the queues ended before they were deleted, if no checkpoint was written since."""
         return self.note if self.note is not None and self.note.vouched is not None else None
 
     def keep(self, note: CoveredNote) -> None:
-        """Write down what is about to be deleted. If that fails, it is not to be deleted."""
+        """Note where the queues end before they are deleted. If this raises, the caller must not delete them."""
         with self._lock:
             if note != self.note:
                 self._file.save(note)
                 self.note, self.is_damaged = note, False
 
     def cut(self, log_end: int) -> None:
-        """The log is cut there on purpose: what it held after that place was not lost, and its offsets are free."""
+        """The log is cut there on purpose: the records after that place are not lost, and their offsets are free."""
         with self._lock:
             if self.note is not None and self.note.vouched is not None:
                 self._remove()
@@ -112,20 +111,20 @@ class CoveredQueues:
                 self._file.save(self.note)
 
     def write(self, note: CoveredNote) -> None:
-        """Write down what the next checkpoint covers; the log and the queues are synced up to there."""
+        """Note what the next checkpoint covers; the log and the queues are synced up to there."""
         with self._lock:
             if note == self.note:
                 return
             try:
                 self._file.save(note)
             except DiskFull as failure:
-                log.warning("where the queues end was not written down: %s", failure)
-                self._remove()  # it may be of a log that was cut since, and the checkpoint is about to pass it
+                log.warning("the note of where the queues end was not written: %s", failure)
+                self._remove()  # the old one may be of a log that was cut since, and the checkpoint will pass it
             else:
                 self.note, self.is_damaged = note, False
 
     def forget(self) -> None:
-        """Other queues take the place of those that were noted. What was known before a rebuild is kept."""
+        """Delete the note: its queues are replaced. A note from before a rebuild stays."""
         with self._lock:
             if self.note is None or self.note.vouched is None:
                 self._remove()

@@ -1,4 +1,4 @@
-"""Which offsets of queues were given, where neither the queue nor the log shows it: they are not given again.
+"""The offsets that were given although neither the queue nor the log shows it: they are never reused.
 
     flintlog/deleted.json     [ { "topic": "orders", "queueId": 0, "nextOffset": 5, "logEnd": 81920 } ]
 
@@ -7,17 +7,17 @@
     2^63 - 1   it has expired as a whole, or the log lost its last records, or (with `skippedFrom`) it goes on there
                after a gap: it has no file for offsets in between
 
-Deleting a topic takes its queues away and leaves its records in the log. Would a topic that is made anew count from
-zero, the log would hold two records for each offset, and whoever builds the queue from it again (an opening after a
-crash, a repair, Spark) could show only one of them. So offsets are never handed out twice: the note is durable before
-the queue goes, and counts as long as the log may have one of the old records, and no queue is there that says more.
+Deleting a topic deletes its queues and leaves its records in the log. If the topic is made again and counted from zero,
+the log would hold two records for each offset, and a queue that is built from it (by an opening after a crash, a repair
+or Spark) could show only one of them. So the note is durable before the queue is deleted. It counts as long as the log
+may have one of the old records, unless a queue has a later offset.
 
 A queue that expired has no record in the log. Its note stays for good: groups that have consumed it know its end, and
-would take the first messages of one that begins anew for read. The same holds for a queue whose last records the log
-has lost.
+would take the first messages of a queue that begins at 0 for consumed. The same holds for a queue whose last records
+the log has lost.
 
-With a damaged note nobody knows where deleted queues ended. The opening then builds all queues from the log, so that
-queues of deleted topics whose records are there come back and go on, and writes an empty note (`settle`).
+If the note is damaged, it is not known where deleted queues ended. The opening then builds all queues from the log, so
+queues of deleted topics whose records are there return and go on, and writes an empty note (`settle`).
 
 Reasons and costs: docs/decisions/0009.
 """
@@ -37,26 +37,26 @@ from flintlog.format.topics import can_be_topic
 from flintlog.store.runtime.note_file import Loaded, NoteFile, Offset, Trust
 
 FOR_EVER: Final = (1 << 63) - 1
-"""As `log_end`: the note is never dropped."""
+"""As `log_end`: the note stays for good."""
 
 
 class DeletedQueue(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A queue, or its end, that was deleted or lost: its least next offset, and how far the log was dispatched then."""
+    """The least next offset of a queue that was deleted or lost its end, and how far the log was dispatched then."""
 
     topic: str
     queue_id: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
     next_offset: Offset
     log_end: Offset
     skipped_from: Offset | None = None
-    """Of a queue that goes on after a gap: the offset at which that begins."""
+    """Where the gap begins, if the queue goes on after one."""
 
     @property
     def is_deletion(self) -> bool:
-        """Whether the queue was deleted with records that the log has: these belong to no queue any more."""
+        """Whether the queue was deleted while the log had its records: these belong to no queue any more."""
         return self.log_end < FOR_EVER
 
     def holds(self, physical_offset: int) -> bool:
-        """Whether the queue's record there was deleted with it. This is the one rule for all that build queues."""
+        """Whether the queue's record there was deleted with it. Everything that builds queues uses this rule."""
         return self.is_deletion and physical_offset < self.log_end
 
 
@@ -64,7 +64,7 @@ _NoteKey = tuple[str, int, bool, int | None]
 
 
 class DeletedQueues:
-    """The file. Written by whoever deletes queues, or bridges a gap in one, which one thread does at a time."""
+    """The file. One thread at a time deletes queues or fills a gap, and writes it."""
 
     def __init__(self, path: Path, medium: Medium) -> None:
         self._file = NoteFile(path, medium, list[DeletedQueue])
@@ -84,31 +84,31 @@ class DeletedQueues:
 
     @property
     def problem(self) -> str | None:
-        """Why nothing is known of deleted queues; None when what is known is complete."""
+        """Why it is not known which queues were deleted; None when the note is whole."""
         return self._found.damage
 
     def settle(self) -> None:
-        """All queues were built from the log: a damaged note is replaced by one that says so."""
+        """All queues were built from the log: replace a damaged note by an empty one."""
         if self.problem is not None:
             self._write()
             self._found = Loaded([], Trust.CHECKED)
 
     def of(self, topic: str, queue_id: int) -> list[DeletedQueue]:
-        """What is noted of one queue."""
+        """The notes of one queue."""
         return self._by_queue.get((topic, queue_id), [])
 
     def holds(self, topic: str, queue_id: int, physical_offset: int) -> bool:
-        """Whether the record there was in a queue that was deleted: it belongs to no queue any more."""
+        """Whether a record was deleted with its queue. It stays in the log, and gets no entry again."""
         return any(each.holds(physical_offset) for each in self.of(topic, queue_id))
 
     def forget_before(self, log_begin: int) -> None:
-        """Of these the log has no record any more."""
+        """Drop the notes of queues that the log has no record of any more."""
         self._know({key: each for key, each in self._known.items() if each.log_end > log_begin})
 
     def end_at(self, log_end: int) -> None:
-        """The log ends there now: what is put from there on is of no queue that was deleted before.
+        """The log ends there now: records that are put from there on were not deleted.
 
-        A log that ends at 0 has none of their records, and no later one will be told from them by its place.
+        A log that ends at 0 has no deleted record, and later ones could not be told apart from them by their place.
         """
         ended = [each for each in self._known.values() if each.is_deletion and log_end < each.log_end]
         if ended:
@@ -131,13 +131,13 @@ class DeletedQueues:
         return {key: self.next_offset(*key) for key in self._by_queue}
 
     def add(self, gone: Iterable[DeletedQueue]) -> None:
-        """Write down queues that are about to go. Of one whose name is no topic's nothing will be put again."""
+        """Note queues before they are deleted; not those whose name cannot be a topic's, because no put names them."""
         found = [each for each in gone if each.next_offset and can_be_topic(each.topic)]
         if any(self._known.get(_key(each)) != each for each in found):
             self._write(found)
 
     def _write(self, changed: Iterable[DeletedQueue] = (), instead_of: Iterable[DeletedQueue] = ()) -> None:
-        """Write the note with what has changed. That counts once it is written: a deletion that fails is none."""
+        """Write the note with these changes. They count once it is written: a failed write deletes nothing."""
         known = self._known.copy()
         for each in instead_of:
             del known[_key(each)]
@@ -147,12 +147,12 @@ class DeletedQueues:
 
 
 def _key(note: DeletedQueue) -> _NoteKey:
-    """A queue that was deleted and made again may have lost its end since, and may have gaps."""
+    """One queue may have several notes: it was deleted, made again, lost its end since, and has gaps."""
     return note.topic, note.queue_id, note.is_deletion, note.skipped_from
 
 
 def load_deleted(path: Path, medium: Medium) -> DeletedQueues:
-    """The queues that a store's note names."""
+    """The deleted queues of a store."""
     deleted = DeletedQueues(path, medium)
     deleted.load()
     return deleted

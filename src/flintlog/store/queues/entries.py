@@ -1,4 +1,4 @@
-"""What a reader gets from a queue: its entries, in ranges that lie in one file."""
+"""The entries of a queue as a reader gets them: in ranges that lie in one file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class EntryRange(ABC):
         self.release()
 
     def release(self) -> None:
-        """Let the file go; the view must not be used any more."""
+        """Allow the file to be unmapped; the view must not be used any more."""
         self._selected.release()
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Whether the record that a queue entry points at is the message of that entry.
 
 A flipped bit of an entry can lead to a whole record of another queue, or of another place in the same one. The record
-names its topic, queue and queue offset, so it is compared before it is handed out.
+names its topic, queue and queue offset, so it is compared before it is returned.
 
     record names                      its entry there            answer
     this queue, this offset                                      it is the message

@@ -1,4 +1,4 @@
-"""Where the files of queues lie and how large they are; a queue is made from that.
+"""Where the files of queues lie and how large they are. `QueueMaker` makes queues from that.
 
 consumequeue/<topic>/<queue id>/          20-byte entries (SimpleCQ)
 consumequeue_ext/<topic>/<queue id>/      their extension, when that is on
@@ -54,7 +54,7 @@ class QueueMaker:
         return self._root / DIRECTORIES[kind] / topic
 
     def make(self, topic: str, queue_id: int, kind: QueueType, folder: Path | None = None) -> LogicalQueue:
-        """A queue; `folder` is that of its topic, for whoever makes many."""
+        """A queue; `folder` is its topic's, for a caller that makes many."""
         folder = self.topic_folder(topic, kind) if folder is None else folder
         if kind is QueueType.BATCH:
             segments = self._segments(folder, queue_id, self.files.batch_consume_queue)
@@ -67,7 +67,7 @@ class QueueMaker:
         return ConsumeQueue(topic, queue_id, segments, ext, self._tails)
 
     def remove_folders(self, topic: str) -> None:
-        """Remove whatever lies there for a topic."""
+        """Delete the folders of a topic with everything in them."""
         for folder in (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE):
             self._medium.remove_tree(self._root / folder / topic)
 

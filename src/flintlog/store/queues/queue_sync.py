@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from flintlog.disk.media.medium import Medium
-from flintlog.store.queues.logical_queue import LogicalQueue
+from flintlog.store.queues.queue_data import QueueData
 from flintlog.store.queues.queue_tail import TailKeeper
 
 _PER_TASK: Final = 64
@@ -45,11 +45,11 @@ class QueueSync:
         do_each(self._flush_whole, list(self._tails.written), _SYNCS_AT_ONCE)
         self._sync_deletions()
 
-    def _flush_whole(self, queue: LogicalQueue) -> None:
+    def _flush_whole(self, queue: QueueData) -> None:
         while not self._flush(queue, 0):
             pass
 
-    def _flush(self, queue: LogicalQueue, least_pages: int) -> bool:
+    def _flush(self, queue: QueueData, least_pages: int) -> bool:
         """Flush one queue, and forget that it was written unless the kernel's lane may go on writing it."""
         written = self._tails.written
         written.discard(queue)
@@ -81,7 +81,7 @@ class QueueSync:
         """All queues were deleted. They are built again, and made durable with their names."""
         self._emptied.clear()
 
-    def sync_names(self, queues: Iterable[LogicalQueue]) -> None:
+    def sync_names(self, queues: Iterable[QueueData]) -> None:
         """Make the names of all files durable: a killed process may have left new ones that are not."""
         folders = {segment.path.parent for queue in queues for segments in queue.parts for segment in segments.segments}
         # From the top: a directory whose own name is lost is lost with everything in it.

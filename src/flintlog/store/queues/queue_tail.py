@@ -1,7 +1,7 @@
-"""The growing end of a queue's files: how an entry is written there, and when the map cache may take it away.
+"""The growing end of a queue's files: how an entry is written there, and when the map cache may unmap it.
 
-A tail is handed to the kernel's lane, which writes entries without anyone hearing of it. So it is given up only by the
-thread inside a put, when no lane can be writing.
+The kernel's lane has a tail and writes entries through it at any time. So only the thread inside a `put` may give a
+tail up: no lane can be writing then.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from flintlog.errors import StoreClosed
 from flintlog.kernel import Buffer, QueueEnd, Tail
 
 if TYPE_CHECKING:
-    from flintlog.store.queues.logical_queue import LogicalQueue
+    from flintlog.store.queues.queue_data import QueueData
 
 
 class TailKeeper:
-    """Says when the map cache may take the tail of a queue, and which queues may have to be flushed; one for all
-    queues of a store.
+    """Decides when the map cache may take the tail of a queue, and lists the queues to flush. A store has one.
 
-    The cache may ask in any thread, but only the thread inside a `put` knows that no lane is writing: puts
-    and lanes run one at a time. All others are told no, and the file stays mapped.
+    The cache may ask in any thread, but only the thread inside a `put` knows that no lane is writing: puts and lanes
+    run one at a time. In any other thread the answer is no, and the file stays mapped.
     """
 
     __slots__ = ("writer", "written")
@@ -31,15 +30,15 @@ class TailKeeper:
     def __init__(self) -> None:
         self.writer: int | None = None
         """The thread inside a `put`, which sets it."""
-        self.written: set[LogicalQueue] = set()
-        """Queues are added after a put: a flush that runs now takes them out before it looks."""
+        self.written: set[QueueData] = set()
+        """Queues that may have unsynced entries. A put adds its queue last; a flush removes it before it syncs."""
 
     def may_take(self) -> bool:
-        """Whether the asking thread is the one inside a put."""
+        """Whether the calling thread is the one inside a put."""
         return self.writer == get_ident()
 
     def take(self, end: QueueEnd) -> bool:
-        """Take a tail from the lane, if the asking thread may."""
+        """Take a tail from the lane, if the calling thread may."""
         if not self.may_take():
             return False
         end.tail = None
@@ -53,11 +52,11 @@ def write_at_end(segment: Segment, data: bytes, tails: TailKeeper) -> None:
 
 
 def place_at_end(segment: Segment, data: bytes, tails: TailKeeper, end: QueueEnd | None = None) -> tuple[Tail, int]:
-    """Write bytes at the end of a segment that has room; its tail, and the position that counts them in.
+    """Write bytes at the end of a segment that has room; its tail, and the position after them.
 
-    The caller sets that position last, together with what else says that they are there, and without a call in between:
-    an exception that a signal's handler raises comes before all of it or after. The map cache may later take the tail
-    from `end`, which a lane has.
+    The caller sets that position last, together with all other state that counts the bytes, without a call in between:
+    an exception of a signal handler then comes before all of it or after. The map cache may later take the tail from
+    `end`, which a lane has.
     """
     segment.give_up_tail = tails.may_take if end is None else partial(tails.take, end)
     tail = segment.tail

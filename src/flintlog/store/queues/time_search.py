@@ -1,9 +1,9 @@
 """The search for a point in time in a consume queue.
 
-An entry has no time of its own: the time of its record is looked up in the log, so a search asks for as few
-as it can. First the file is chosen by the times of the files' first and last entries, then the entry
-by bisection. With several messages of one time, LOWER answers with the first, UPPER with the last; with none,
-LOWER with the first later one and UPPER with the last earlier one.
+An entry has no time of its own: the time of its record is read from the log, so a search reads as few as it can.
+First the file is chosen by the times of the files' first and last entries, then the entry by bisection. With several
+messages of one time, LOWER answers with the first, UPPER with the last; with none, LOWER with the first later one and
+UPPER with the last earlier one.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def segment_by_time(
 ) -> Segment | None:
     """The file to look in: LOWER the first that reaches the time, UPPER the last that starts by it.
 
-    `known_times` (file base → its first and last time) keeps what was looked up; the last file still grows,
-    so its last time is never known.
+    `known_times` (file base → its first and last time) caches times; the last file still grows, so its last time is
+    never known.
     """
     if not segments:
         return None
@@ -108,7 +108,7 @@ class _Search:
         while low <= high:
             middle = (low + high) // (2 * ENTRY_SIZE) * ENTRY_SIZE
             if QUEUE_ENTRY.unpack_from(self.view, middle)[0] < self.commit_log_min:
-                time = self.timestamp - 1  # a record that is gone is earlier than any
+                time = self.timestamp - 1  # a deleted record is earlier than any
             else:
                 time = self.time_at(middle)
                 if time < 0:
