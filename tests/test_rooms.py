@@ -45,7 +45,7 @@ FOLDERS = {
         "stats", "flush", "components", "recovery", "engine", "read", "put", "retention", "consume",
         "member", "store",
     ),
-    "services": ("log_tail", "rebuilding", "unique_key", "retry", "delay", "timer", "transaction"),
+    "services": ("queue_reading", "rebuilding", "unique_key", "retry", "delay", "timer", "transaction"),
     "replication": ("broker_ports", "figures", "status", "loop_thread", "ha", "ledger", "prometheus"),
     "replication.ledger": ("core", "node", "store_node"),
     "maintenance": ("inspect", "verify", "repair", "backup"),

@@ -9,7 +9,7 @@ from typing import cast
 
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.disk.media.medium import Medium
-from flintlog.services.timer.timer_queue import read_pages
+from flintlog.services.queue_reading import read_pages
 from flintlog.services.timer.timer_service import TimerService
 from flintlog.store.model.stored_message import StoredMessage
 from flintlog.testing import FakeClock

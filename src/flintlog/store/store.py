@@ -148,7 +148,7 @@ class Store(Writable):
         self._services = ServiceRuns(self._host, background, self._appender)
         self._cleaning = Cleaning(engine, background)
         self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.look_at_queue_types)
-        self._consumers = Consumers(self._host)
+        self._consumers = Consumers()
         self._replication = ReplicationPort(engine, self._appender, self._folder, self._make_member)
 
     @property
@@ -285,9 +285,12 @@ class Store(Writable):
         self._check_readable()
         if self.replication.is_following:
             raise NotLeading("this member does not lead its group", path=self.path, advice="consume at the leader")
-        return self._consumers.open(
-            group, topic, filter, queue_ids, start, timeout_s, retries=retries, max_unacknowledged=max_unacknowledged
+        consumers = self._consumers
+        found = Consumer(
+            self._host, group, topic, filter, queue_ids, start, timeout_s, retries, max_unacknowledged, consumers.forget
         )
+        consumers.start(found)
+        return found
 
     # ------------------------------------------------------------------ figures and listeners
 

@@ -28,7 +28,6 @@ from typing import Final
 
 from flintlog.checks.finding import Finding
 
-LOG_FOLDER: Final = "commitlog"
 _SIMPLE: Final = {
     "empty-file": ("move-away", "move the file away"),
     "foreign-file": ("move-away", "move the file away"),

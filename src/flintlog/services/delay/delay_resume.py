@@ -30,7 +30,7 @@ from flintlog.format.properties import DELAY_TIME_LEVEL
 from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.services.delay.delay_message import destination
 from flintlog.services.delay.delay_offsets import DelayOffsets
-from flintlog.services.log_tail import first_after
+from flintlog.services.queue_reading import first_after
 from flintlog.store.model.stored_message import StoredMessage
 from flintlog.store.runtime.note_file import NoteFile, Offset
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from flintlog.errors import DamagedRecord
 from flintlog.format.timer import TIMER_TOPIC, TimerUnit
+from flintlog.services.queue_reading import read_pages
 from flintlog.services.timer.timer_message import Timed, parse_timed
 from flintlog.store.model.stored_message import StoredMessage
 
@@ -59,22 +60,3 @@ class TimerQueue:
         if timed is None or timed.topic_hash != unit.topic_hash:
             return None
         return timed if unit.rolls or timed.slot_ms == unit.slot_ms else None
-
-
-def read_pages(
-    store: Store, topic: str, queue_id: int, start: int, stop: int
-) -> Iterator[tuple[list[StoredMessage], int]]:
-    """Pages of a queue's messages, each with the offset after its last message; damaged messages are skipped."""
-    offset = start
-    while offset < stop:
-        try:
-            page = store.get(topic, queue_id, offset, max_count=min(1024, stop - offset))
-        except DamagedRecord as damage:
-            log.error("message %d of %s is skipped: %s", offset, topic, damage)
-            offset += 1
-            yield [], offset
-            continue
-        if page.next_offset <= offset:
-            return
-        offset = page.next_offset
-        yield page.messages, offset

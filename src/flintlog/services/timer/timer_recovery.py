@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 
 from flintlog.format.properties import TIMER_DEQUEUE_MS
 from flintlog.format.timer import NO_UNIT, UNIT_SIZE, Slot, TimerCheckpoint, TimerUnit
-from flintlog.services.log_tail import first_after
+from flintlog.services.queue_reading import first_after, read_pages
 from flintlog.services.timer.timer_files import TIMER_PART, TimerFiles
 from flintlog.services.timer.timer_log import TimerLog
 from flintlog.services.timer.timer_message import Timed, parse_timed
-from flintlog.services.timer.timer_queue import TimerQueue, read_pages
+from flintlog.services.timer.timer_queue import TimerQueue
 from flintlog.services.timer.timer_wheel import TimerWheel
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from flintlog.errors import DamagedRecord
 from flintlog.format.sys_flag import TRANSACTION_MASK, TransactionType
+from flintlog.services.queue_reading import read_pages
 from flintlog.services.transaction.transaction_records import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -44,18 +45,9 @@ _COLUMNS: Final = ("topic", "physical_offset", "sys_flag", "prepared_transaction
 
 def read_queue(store: Store, topic: str, start: int, end: int | None = None) -> Iterator[StoredMessage]:
     """The visible messages of a queue from an offset on; damaged ones are skipped."""
-    offset, end = start, store.max_offset(topic, QUEUE_ID) if end is None else end
-    while offset < end:
-        try:
-            page = store.get(topic, QUEUE_ID, offset, PAGE_MESSAGES)
-        except DamagedRecord as damage:
-            log.warning("%s at %d is damaged and skipped: %s", topic, offset, damage)
-            offset += 1
-            continue
-        yield from page.messages
-        if page.next_offset <= offset:
-            return
-        offset = page.next_offset
+    end = store.max_offset(topic, QUEUE_ID) if end is None else end
+    for messages, _ in read_pages(store, topic, QUEUE_ID, start, end):
+        yield from messages
 
 
 def read_halves(store: Store, table: TransactionTable) -> list[int]:

@@ -156,11 +156,6 @@ class StoreStatsService:
         return self._put_totals().times
 
     @property
-    def put_size_total(self) -> int:
-        """Bytes of the records put since the start."""
-        return self._put_totals().bytes
-
-    @property
     def topics(self) -> Mapping[str, PutTotals]:
         """What was put to each topic since the start."""
         return self._topic_totals()
