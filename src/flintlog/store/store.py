@@ -1,12 +1,11 @@
-"""`Store`: one directory of messages, open. This is what users see.
+"""`Store`: one open directory of messages, the public interface.
 
     with open_store("orders-store") as store:
         store.put(Message("orders", b"..."))
         store.get("orders", queue_id=0, offset=0).messages
 
-What a store does is done elsewhere: `engine.py` opens it, runs it and stops it, `writable.py` puts messages into the
-log, `readable.py` answers questions. Here are its life, its services and what belongs to topics and groups. Every
-method may be called from any thread.
+`engine.py` opens, runs and stops a store, `writable.py` has its puts, `readable.py` its reads. This module opens and
+closes stores, and has their services, topics, groups and consumers. Any thread may call any method.
 """
 
 from __future__ import annotations
@@ -94,10 +93,10 @@ def open_store(
         raise DamagedStore("this is a file, not a store's directory", path=path)
     refuse_files_for_folders(StorePaths.of(Path(path), config), disk)
     if medium is None:
-        path = Path(path).absolute()  # the process may go elsewhere, its store stays
+        path = Path(path).absolute()  # the process may change its working directory
     config = with_found_member(Path(path), config, disk, read_only=read_only)
     noted = {} if is_given else load_options(StorePaths.of(Path(path), config), disk)
-    if DELAY_LEVELS in noted:  # whoever names no configuration has no other levels in mind
+    if DELAY_LEVELS in noted:  # without a configuration the store keeps its own levels
         config = config.with_changes(message_delay_level=noted[DELAY_LEVELS])
     if read_only:
         disk = OverlayMedium(disk)
@@ -113,7 +112,7 @@ def open_store(
             note_options(StorePaths.of(Path(path), config), config, disk)
         store._start_services()
     except BaseException:
-        for finding in store.recovery:  # the next opening has nothing to tell of what this one has mended
+        for finding in store.recovery:  # the next opening does not find what this one has mended
             log.warning("%s: %s (%s)", finding.id, finding.evidence, finding.remedy)
         store.shutdown()
         raise
@@ -164,7 +163,7 @@ class Store(Writable):
         return member
 
     def _put_state(self, message: Message) -> Receipt:
-        """A message of the group's own: hooks are not asked."""
+        """Put a message of the group's shared state; hooks are not called."""
         return self._finish(self._appender.append_state(message), message, check=False)
 
     @property
@@ -203,7 +202,7 @@ class Store(Writable):
     def _start_retention(self) -> None:
         engine = self._engine
         retention = Retention(engine.config, engine.parts, engine.lifecycle, engine.dispatcher, engine.now_ms)
-        # A group that has gone back, and is not saved yet, must not lose what it went back to.
+        # A group may have been reset to earlier messages since the offsets were saved: those must not be deleted.
         retention.save_offsets = self._folder.offsets.save
         if engine.flushing.queue_flush is not None:
             retention.covers = engine.flushing.queue_flush.cover
@@ -318,8 +317,8 @@ class Store(Writable):
     def on_arrival(self, callback: Listener) -> None:
         """Call back with an `Arrival` for each message that becomes visible, in log order.
 
-        The callback runs in the thread that made the message visible, which goes on when it returns: the one that puts,
-        the flush thread under sync flush, or one of the store's own for what others put meanwhile.
+        The callback runs in the thread that made the message visible, and holds it up: the thread that puts, the flush
+        thread under sync flush, or a thread of the store for messages that were put meanwhile.
         """
         if not callable(callback):
             raise InvalidConfig(f"a listener is a function, not {type(callback).__name__}")

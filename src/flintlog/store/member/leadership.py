@@ -1,16 +1,16 @@
-"""What a ledger's member does only while it leads: services run, offsets are committed, topics are changed.
+"""The leadership of a ledger's member: services run and settings may be changed only while it leads.
 
                  serving                    paused                    follow
     following ────────────▶ services run ──────────▶ leading, silent ────────▶ following
                                  ▲                         │
                                  └───── serving again ─────┘
 
-A *pause* is a leader that takes no puts for a moment, because one was refused or nobody knows what became of it. Then
-services end, and begin anew from what the log says: so a put of theirs is made again only where the log shows that it
-was not made. *Following* gives up in memory what the group has not committed.
+A leader is *paused* while it accepts no puts, because one was refused or its outcome is unknown. Its services are
+stopped and started again from the log, so they repeat a put only where the log shows that it was not made. A member
+that *follows* drops from memory what the group has not committed.
 
-Invariant: services of an earlier time have ended before puts are taken again (`is_idle`), so none of theirs comes late.
-All of it runs in one thread of its own, because services may take long to begin and to end.
+Invariant: the services of an earlier time have stopped before puts are accepted again (`is_idle`), so none of them puts
+a message late. All of it runs in a thread of its own, because services may take long to start and to stop.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ RETRY_S: Final = 1.0
 
 
 class Leader(Protocol):
-    """Who does the work; one call at a time. What an error leaves half done is ended like the rest."""
+    """Carries out the changes, one call at a time. After an error in `start`, `stop` is called."""
 
     def start(self) -> None:
-        """This member takes puts: offsets and settings are its own to change, and services begin."""
+        """This member accepts puts: it may change offsets and settings, and services start."""
 
     def stop(self) -> None:
-        """End the services; what can still be saved is saved."""
+        """Stop the services, and save what can still be saved."""
 
     def demote(self) -> None:
-        """Another member leads, or none: take what the group has committed."""
+        """This member does not lead any more: adopt what the group has committed."""
 
 
 class Leadership:
-    """Brings a store into the state that its node asks for. Any thread may ask; nobody waits but who calls `resign`."""
+    """Brings a store into the state that its node asks for. Any thread may call; only `resign` and `stop` wait."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
@@ -60,7 +60,7 @@ class Leadership:
         self._thread.start()
 
     def ask(self, *, leads: bool, serves: bool) -> None:
-        """What the node says; returns at once."""
+        """Set the state that the node wants; returns at once."""
         with self._gate:
             if (leads, serves) == (self._leads, self._serves):
                 return
@@ -71,21 +71,21 @@ class Leadership:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left of an earlier time."""
+        """Whether nothing of an earlier leadership is left to be stopped."""
         return not self._has_services and not self._is_to_be_demoted
 
     @property
     def is_ready(self) -> bool:
-        """Whether services run, and everything that belongs to a leader can be asked for."""
+        """Whether services run, and a leader's methods may be called."""
         return self._is_ready
 
     def resign(self) -> None:
-        """End services while puts are still taken, so that they can save; return when they have ended."""
+        """Stop the services while puts are still accepted, so that they can save; returns when they have stopped."""
         self.ask(leads=False, serves=False)
         self._changed.wait_for(lambda: self._is_settled or self._is_stopped)
 
     def stop(self) -> None:
-        """End everything; what runs is ended first."""
+        """Stop the services and the thread."""
         with self._gate:
             self._falls += self._leads
             self._leads = self._serves = self._is_ready = False
@@ -113,13 +113,13 @@ class Leadership:
             has_failed = not self._step(falls, serves=serves)
             self._changed.ring()
             if has_failed:
-                self._changed.wait_for(partial(self._is_asked_otherwise, *asked), RETRY_S)
+                self._changed.wait_for(partial(self._is_outdated, *asked), RETRY_S)
 
-    def _is_asked_otherwise(self, falls: int, serves: bool) -> bool:
+    def _is_outdated(self, falls: int, serves: bool) -> bool:
         return self._is_stopped or (falls, serves) != (self._falls, self._serves)
 
     def _step(self, falls: int, *, serves: bool) -> bool:
-        """One step towards what was asked for; whether it was done."""
+        """Take one step towards the wanted state; returns whether it succeeded."""
         if self._has_services:
             _try(self._leader.stop)
             self._has_services = False

@@ -1,9 +1,9 @@
-"""A store as a member of its group: what it shares with the others, and what it does while it leads.
+"""A store as a member of its group: the state that it shares with the others, and its work while it leads.
 
-    following   topics, groups, offsets and delay levels are what the group has committed; changing them is refused
-    leading     they are changed here, each change is brought to the group, and services run
+    following   topics, groups, offsets and delay levels are those that the group has committed; changes are refused
+    leading     they are changed here, each change is shared with the group, and services run
 
-A new leader begins with what its predecessors shared, and services look into the log for what was done since.
+A new leader starts from the state that its predecessors shared. Its services search the log for what was done since.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PIECES_A_FILE = 4
 
 
 class LedgerMember:
-    """`Leader` of one store; `take_shared` belongs to the port's thread, the rest to that which leads."""
+    """The `Leader` of one store. The port's thread calls `take_shared`, the thread of `Leadership` the rest."""
 
     def __init__(
         self,
@@ -50,41 +50,41 @@ class LedgerMember:
         self.state_log = StateLog(host, put, piece_bytes=max(1, min(PIECE_BYTES, file_bytes // _PIECES_A_FILE)))
         self._polled = PolledMark(store.path, host.medium)
         self._is_promoted = False
-        self._is_behind = False
-        self._has_told_all = False
+        self._is_stale = False
+        self._has_shared_all = False
         self._adopting = threading.Lock()
 
     @property
     def is_promoted(self) -> bool:
-        """Whether offsets and settings are this member's to change."""
+        """Whether this member may change offsets and settings."""
         return self._is_promoted
 
     def load(self) -> None:
-        """Begin as a follower, with what the group has committed as far as this member knows."""
+        """Start as a follower, with the committed state that this member knows."""
         self._folder.follow()
         self._polled.load()
         if self.state_log.load(self._folder.local_state) and not self._polled.counts(self.state_log.next_offset):
             self._folder.adopt(Change(self.state_log.state, is_whole=True))
 
     def take_shared(self) -> None:
-        """Take what the group has committed; a leader has it already."""
+        """Adopt what the group has committed; a leader has it already."""
         with self._adopting:
             self._adopt_new()
 
     def _adopt_new(self) -> None:
-        self._is_behind |= self._polled.counts(self.state_log.next_offset)
+        self._is_stale |= self._polled.counts(self.state_log.next_offset)
         changes = self.state_log.advance()
         if self._is_promoted or self._polled.counts(self.state_log.next_offset):
             return
-        if self._is_behind:
+        if self._is_stale:
             changes = [Change(self.state_log.state, is_whole=True)]
-        self._is_behind = bool(changes)  # until all of them are in the files
+        self._is_stale = bool(changes)  # until all of them are in the files
         for change in changes:
             self._folder.adopt(change)
-        self._is_behind = False
+        self._is_stale = False
 
     def take_polled(self, write: Callable[[], object]) -> None:
-        """A Java broker leads: `write` puts what it said into the files."""
+        """For a group that a Java broker leads: `write` puts the broker's answers into the files."""
         with self._adopting:
             if self._is_promoted:
                 raise NotLeading("this member leads its group now", path=self._store.path)
@@ -98,9 +98,9 @@ class LedgerMember:
     def start(self) -> None:
         if not self._is_promoted:
             self._promote()
-        if not self._has_told_all:
+        if not self._has_shared_all:
             self._share_what_is_only_here()
-            self._has_told_all = True
+            self._has_shared_all = True
         self._services.start()
 
     def _promote(self) -> None:
@@ -111,9 +111,10 @@ class LedgerMember:
             self._is_promoted = True
 
     def _share_what_is_only_here(self) -> None:
-        """The group's log may be younger than this store, or its last leader was a Java broker that was asked.
+        """Share the parts of this member's own state that are missing in the log, or newer than there.
 
-        What the log does not name, or not as it was told since, is taken from here.
+        They are missing when the group's log is younger than this store, and newer after a Java broker led and was
+        asked for its state.
         """
         was_polled = self._polled.counts(self.state_log.next_offset)
         missing: State = {
@@ -134,20 +135,20 @@ class LedgerMember:
         try:
             self._store.consumer_offsets.save()
         except FlintlogError as failure:
-            log.info("the last offsets were not brought to the group: %s", failure)
+            log.info("the last offsets were not shared with the group: %s", failure)
 
     def demote(self) -> None:
         self._consumers.close()
         with self._adopting:
             self._folder.follow()
-            self._is_promoted = self._has_told_all = False
+            self._is_promoted = self._has_shared_all = False
             self.state_log.advance()
             self._folder.adopt(Change(self.state_log.state, is_whole=True))
 
     def needed_from(self) -> int:
-        """From where on the log must stay: the last whole state, and what is not committed.
+        """The offset from which on the log must be kept: that of the last whole state, or of the committed end.
 
-        A leader writes the whole state again when it is all that keeps the oldest file.
+        A leader writes the whole state again when only that keeps the oldest file.
         """
         segments = self._segments
         whole_at, oldest = self.state_log.whole_at, segments.first
@@ -160,11 +161,11 @@ class LedgerMember:
     # ------------------------------------------------------------------ for services
 
     def share(self, parts: State) -> None:
-        """Bring parts of the shared state to the group."""
+        """Share parts of the state; returns once the group has committed them."""
         if not self._is_promoted:
             raise NotLeading("this member does not lead its group", path=self._store.path)
         self.state_log.share(parts)
 
     def shared(self, name: str) -> Part | None:
-        """What the group has committed of a part."""
+        """A part of the state, as the group has committed it."""
         return self.state_log.part(name)

@@ -1,11 +1,11 @@
-"""Between a ledger's node and its store.
+"""Connects a ledger's node with its store.
 
-    node ── committed(index) ──▶ the log may be read up to there; it is dispatched, and what the group shares is taken
+    node ── committed(index) ──▶ the log is readable up to there; it is dispatched, and the shared state is adopted
     node ── lead(proposer)   ──▶ once everything is committed and dispatched, queue offsets are taken from the queues,
-                                 puts are taken, and services begin
+                                 puts are accepted, and services start
     node ── follow()         ──▶ no puts, no services
 
-Dispatching and taking over run in a thread of the port's own, so that a node is never held up by its store.
+Dispatching and taking over run in a thread of the port, so that the node never waits for its store.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class NodePort:
         self._is_stopped = False
         self._has_resigned = False
         self.between_steps: Callable[[Callable[[], None]], None] = lambda work: work()
-        """Runs something while the node does nothing, and returns when it is done."""
+        """Runs a function between two steps of the node, and returns when it has ended."""
         self.on_failed: Callable[[Exception], None] = lambda error: None
-        """Called in the port's thread when it ends: what is committed is not dispatched any more."""
+        """Called when the port's thread fails: from then on committed entries are not dispatched."""
         self.take_polled = member.take_polled
         self._take_shared = member.take_shared
-        self._leading = Leadership(member)
+        self._leadership = Leadership(member)
         self._log.on_refused = self._woken.set
         self._log.on_let_go = self.let_go
         self._log.keep_from = member.needed_from
@@ -57,42 +57,42 @@ class NodePort:
         self._thread.start()
 
     def committed(self, index: int) -> None:
-        """Everything up to this entry is committed, and in the files."""
+        """All entries up to this one are committed, and in the files."""
         self._committed = index
         self._engine.parts.segments.readable_limit = self.files.position_after(index)
         self._woken.set()
 
     def lead(self, proposer: Proposer) -> None:
-        """This member leads: take puts as soon as that is safe. The proposer takes nothing once it does not lead."""
+        """This member leads: accept puts as soon as that is safe. The proposer refuses all once it does not lead."""
         self._proposer = proposer
         self._woken.set()
 
     def follow(self) -> None:
-        """This member does not lead, or not any more."""
+        """This member does not lead."""
         self._proposer = None
         self._log.pause()
-        self._leading.ask(leads=False, serves=False)
+        self._leadership.ask(leads=False, serves=False)
 
     def resign(self) -> None:
-        """The node will stop: end services while the group still takes what they save."""
+        """The node will stop: stop the services while the group still accepts what they save."""
         self._has_resigned = True
-        self._leading.resign()
+        self._leadership.resign()
 
     def let_go(self, position: int) -> bool:
-        """The files that end here or before will be deleted; False when they have to stay."""
+        """Release the files that end at this position or before, for deletion; False when they must be kept."""
         answers: list[bool] = []
         self.between_steps(lambda: answers.append(self.files.let_go(position)))
         return answers == [True]
 
     @property
     def is_serving(self) -> bool:
-        """Whether puts are taken."""
+        """Whether puts are accepted."""
         return self._log.is_serving
 
     @property
     def is_ready(self) -> bool:
-        """Whether puts are taken and services run."""
-        return self._leading.is_ready and self._log.is_serving
+        """Whether puts are accepted and services run."""
+        return self._leadership.is_ready and self._log.is_serving
 
     @property
     def committed_position(self) -> int:
@@ -100,12 +100,12 @@ class NodePort:
         return self._engine.parts.segments.max_offset
 
     def stop(self) -> None:
-        """No more news will come."""
+        """Stop the services and the threads; the node makes no more calls."""
         self.follow()
         self._is_stopped = True
         self._woken.set()
         self._thread.join()
-        self._leading.stop()
+        self._leadership.stop()
 
     # ------------------------------------------------------------------ the port's thread
 
@@ -118,23 +118,23 @@ class NodePort:
                 self._engine.dispatcher.advance()
                 self._take_shared()
                 if not self._has_resigned:
-                    self._tell_leading()
+                    self._ask_leadership()
                     self._take_over()
             except FlintlogError as failure:
-                log.warning("the ledger's store could not go on: %s", failure)
+                log.warning("the ledger's store could not follow its log: %s", failure)
             except Exception as error:
-                log.exception("the ledger's store cannot go on")
+                log.exception("the ledger's store cannot follow its log any more")
                 self._log.pause()
                 self.on_failed(error)
                 return
 
-    def _tell_leading(self) -> None:
-        self._leading.ask(leads=self._proposer is not None, serves=self._log.is_serving)
+    def _ask_leadership(self) -> None:
+        self._leadership.ask(leads=self._proposer is not None, serves=self._log.is_serving)
 
     def _take_over(self) -> None:
-        """Serve, if this member leads and nothing of what is in its log is still on its way."""
+        """Accept puts, if this member leads and everything in its log is committed and dispatched."""
         proposer = self._proposer
-        if proposer is None or self._log.is_serving or self._log.outstanding or not self._leading.is_idle:
+        if proposer is None or self._log.is_serving or self._log.outstanding or not self._leadership.is_idle:
             return
         if self._committed != self.files.end or self._engine.dispatcher.backlog_bytes:
             return
@@ -144,4 +144,4 @@ class NodePort:
         self._engine.dispatcher.alone(partial(parts.queues.rebuild_offsets, minimum))
         if self._proposer is proposer:
             self._log.serve(proposer)
-            self._tell_leading()
+            self._ask_leadership()

@@ -1,4 +1,4 @@
-"""What a store gives the nodes that replicate it: its log as bytes, its settings, and the port of a ledger's node.
+"""The store as the nodes that replicate it use it: its log as bytes, its settings, and the port of a ledger's node.
 
 master    raw_log is read and sent; set_replicas says what enough slaves hold, so that waiting puts return
 slave     raw_log is appended to; reload_settings reads what was copied from the master

@@ -1,12 +1,12 @@
 """The state that a store shares with its group: read from the log that the group has committed, written by its leader.
 
-    leader    share(parts) ──▶ messages of the state's topic ──▶ committed by the group
-    everyone  advance() ◀── the state's queue                    what is committed, in the log's order
+    leader        share(parts) ──▶ messages of the state's topic ──▶ committed by the group
+    every member  advance() ◀── the state's queue                    committed changes, in log order
 
-Invariants. `state` holds what committed messages say and nothing else, on the leader too. What was shared is the
-group's when `share` returns, and survives this member. A leader writes a whole state after every WHOLE_EVERY changes,
-so that whoever reads the queue has to go back only so far. It takes that state from what it found when it began to lead
-and what it wrote since, also where nobody has confirmed that yet: the log has it before anything that is written later.
+Invariants. `state` holds the content of committed messages and nothing else, on the leader too. When `share` returns,
+the group has committed the parts. After every WHOLE_EVERY changes a leader writes the whole state, which bounds how far
+back a reader has to go. That state is the one it found when it began to lead, with its own changes since, unconfirmed
+ones included: the log holds those before any later message.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WHOLE_EVERY: Final = 64
 PIECE_BYTES: Final = 256 * 1024
 
 _REFUSED: Final = frozenset({PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.OS_PAGE_CACHE_BUSY})
-"""Then nothing was written."""
+"""With these statuses nothing was written."""
 
 
 class StateLog:
@@ -71,7 +71,7 @@ class StateLog:
 
     @property
     def next_offset(self) -> int:
-        """The end of the state's queue, as far as it was read."""
+        """The offset in the state's queue up to which it was read."""
         return self._next_offset
 
     @property
@@ -82,9 +82,9 @@ class StateLog:
     # ------------------------------------------------------------------ reading
 
     def load(self, local: Callable[[], State]) -> bool:
-        """Read the state from its queue; whether there is any.
+        """Read the state from its queue; returns whether the queue holds any.
 
-        The whole state may have been deleted with the oldest files: `local` then gives what this member had kept.
+        The whole state may have been deleted with the oldest files. `local` then gives the copy of this member.
         """
         with self._reading:
             low, high = self._bounds()
@@ -96,7 +96,7 @@ class StateLog:
         return high > low
 
     def advance(self) -> list[Change]:
-        """Take what came into the queue since; the changes, in their order."""
+        """Read the queue further; returns the changes in order."""
         found: list[Change] = []
         with self._reading:
             low, high = self._bounds()
@@ -118,7 +118,7 @@ class StateLog:
         return store.min_offset(STATE_TOPIC, STATE_QUEUE_ID), store.max_offset(STATE_TOPIC, STATE_QUEUE_ID)
 
     def _last_whole(self, low: int, high: int) -> int | None:
-        """Where the last whole state begins of which every piece is there."""
+        """The offset at which the last complete whole state begins."""
         for offset in range(high - 1, low - 1, -1):
             last = self._piece(offset)[0]
             if last is None or not last.is_whole or last.number != last.count - 1:
@@ -141,19 +141,19 @@ class StateLog:
             return None, entry.physical_offset
         found = None if message is None else parse_piece(message.properties, message.body)
         if found is None:
-            log.warning("%s has a message at %d that says nothing", STATE_TOPIC, offset)
+            log.warning("%s has a message at %d that is no part of a state", STATE_TOPIC, offset)
         return found, entry.physical_offset
 
     # ------------------------------------------------------------------ writing
 
     def lead(self) -> None:
-        """This member leads, and everything in its log was committed and read: it writes from now on."""
+        """This member leads, and everything in its log is committed and read: it may write from now on."""
         with self._writing, self._reading:
             self._written = self.state
             self._written_count = WHOLE_EVERY
 
     def share(self, parts: State) -> None:
-        """Let the group know; it has committed that when this returns, and if it raises it may do so yet."""
+        """Write parts of the state; returns once the group has committed them. After an error it may still do so."""
         with self._writing:
             change = Change(parts)
             if self._written_count + 1 >= WHOLE_EVERY:
@@ -161,12 +161,12 @@ class StateLog:
             self._write(change)
 
     def renew(self) -> None:
-        """Write the whole state again: the one there is lies in a file that may be deleted."""
+        """Write the whole state again, because the last one lies in a file that shall be deleted."""
         with self._writing:
             self._write(Change(self._written, is_whole=True))
 
     def part(self, name: str) -> Part | None:
-        """What the group has committed of a part."""
+        """A part of the state, as the group has committed it."""
         return self.state.get(name)
 
     def _write(self, change: Change) -> None:

@@ -8,9 +8,9 @@
     delayed   rewritten by its service, then as special
     rebuilt   made by a service from a stored one, as special, without hooks
 
-Whatever is appended here was admitted here: each check is made once for all puts, after the step that could undo it.
-
-What can never be stored raises; what the store cannot do now gives a receipt that says so.
+Every message that is appended here was admitted here: each check is made once for all puts, after the last step that
+could change its outcome. A message that can never be stored raises an error. A message that cannot be stored now gives
+a receipt with the reason.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ _REFUSES_CALLERS = int(_REFUSES_ALL | ClosedFor.CLOSING)
 _MAKES_SPECIAL = int(ClosedFor.HOOKS | ClosedFor.BATCH_TOPICS | ClosedFor.MULTI_DISPATCH)
 
 BeforePut = Callable[[Message], "Message | Receipt | None"]
-"""Looks at a message before it is appended: returns another one, a receipt that ends the put, or None."""
+"""Called with each message before it is appended: returns another one, a receipt that ends the put, or None."""
 
 Rewrite = Callable[[Message], "Rewritten | Receipt"]
-"""Makes of a message what is to be stored in its place; a receipt refuses it, as an error does."""
+"""Returns the message to store instead of the given one; a receipt refuses the put, as an error does."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A message as it is to be stored; `service`, which rewrote it, is told where it was stored."""
+    """A message as it is to be stored. The receipt is reported to `service`, which rewrote it."""
 
     message: Message
     capacity: int | None = None
     service: Service | None = None
     is_plain: bool = False
-    """Whether it goes to the end of its queue as it is, which need not be looked at again."""
+    """Whether it is appended to its queue unchanged, so that no placement has to be looked for."""
 
 
 class Appender:
@@ -83,21 +83,21 @@ class Appender:
         self._fast.close(ClosedFor.HOOKS)
 
     def set_in_sync_count(self, count: int) -> None:
-        """How many stores are in sync, this one counted; with too few nothing is appended."""
+        """Set how many stores are in sync, this one counted; with too few of them puts are refused."""
         if not self._engine.is_replica and self._least_in_sync > 1:
             self.refuse(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH if count < self._least_in_sync else None)
 
     def refuse(self, status: PutStatus | None) -> None:
-        """Refuse everything that is put with this status; None takes it again."""
+        """Refuse all puts with this status; None accepts them again."""
         self._refusal = status
         self._close_for(ClosedFor.REFUSAL, status is not None)
 
     def refuse_callers(self) -> None:
-        """Refuse what callers put from now on; services may still put what they need to end."""
+        """Refuse the puts of callers from now on; services may still put what they need in order to stop."""
         self._fast.close(ClosedFor.CLOSING)
 
     def look_at_queue_types(self) -> None:
-        """A topic has another kind of queue."""
+        """Look again whether a topic has a batch queue."""
         self._close_for(ClosedFor.BATCH_TOPICS, self._queues.has_batch_topics)
 
     def _follow_lifecycle(self) -> None:
@@ -111,9 +111,9 @@ class Appender:
     def admit(
         self, message: Message, rewrite: Rewrite | None = None, *, is_patient: bool = False
     ) -> Prepared | Receipt:
-        """What is to be stored for a caller's message, or its refusal: every check of it, and nothing is appended.
+        """Check a caller's message; returns the message to store, or the receipt that refuses it. Appends nothing.
 
-        `rewrite` makes of it what a service stores in its place. A patient caller waits for a busy log.
+        `rewrite` returns what a service stores instead. A patient caller waits for a busy log.
         """
         if self._fast.closed_for & _REFUSES_CALLERS:
             return self._refuse()
@@ -135,14 +135,14 @@ class Appender:
             raise
 
     def admit_rebuilt(self, rebuilt: Rewritten) -> Prepared | Receipt:
-        """The same for what a service made; the hooks have seen the message that it came from."""
+        """The same for a message that a service made from a stored one, which the hooks have seen already."""
         if self._fast.closed_for & _REFUSES_ALL:
             return self._refuse()
         check_types(rebuilt.message)
         return Prepared(self._named(rebuilt.message), rebuilt.capacity)
 
     def append(self, prepared: Prepared | Receipt) -> Receipt:
-        """Append what was admitted, and report it to the service that rewrote it."""
+        """Append an admitted message, and report the receipt to the service that rewrote it."""
         if isinstance(prepared, Receipt):
             return prepared
         receipt = self._append(prepared, self._log.put, self._log.put_placed)
@@ -151,15 +151,15 @@ class Appender:
         return receipt
 
     def append_held(self, prepared: Prepared) -> Receipt:
-        """Append what was admitted, for a caller that holds the put lock and reports to its service afterwards."""
+        """Append an admitted message, for a caller that holds the put lock and reports to the service itself."""
         return self._append(prepared, self._log.put_held, self._log.put_placed_held)
 
     def append_state(self, message: Message) -> Receipt:
-        """Append a message of the ledger group's own; hooks are not asked."""
+        """Append a message of the ledger group's shared state; hooks are not called."""
         return self._refuse() if self._fast.closed_for & _REFUSES_ALL else self._log.put(message)
 
     def make_check(self) -> Callable[[Prepared], Receipt | None]:
-        """A function that raises what `append_held` would, or returns its refusal, and appends nothing."""
+        """A function that raises or refuses as `append_held` would, and appends nothing."""
         check = self._log.make_check()
 
         def run(prepared: Prepared) -> Receipt | None:
@@ -193,7 +193,7 @@ class Appender:
             raise
 
     def _is_special(self, message: Message) -> bool:
-        """Whether a message asks for more than to be stored as it is, or the store does more with each."""
+        """Whether the message, or this store, needs more than an unchanged append."""
         return bool(
             self._fast.closed_for & _MAKES_SPECIAL
             or message.sys_flag & _SPECIAL_FLAGS
@@ -204,7 +204,7 @@ class Appender:
         )
 
     def _named(self, message: Message) -> Message:
-        """The message under a plain name that is not the log's own; after each step that may have changed it."""
+        """The message with a plain topic, which must not be the log's own. Call it after each possible change."""
         message = plainly_named(message)
         if message.topic in self._own_topics:
             raise InvalidTopic(f"{message.topic} is the group's own", advice="its leader writes there")
@@ -225,7 +225,7 @@ class Appender:
         return Prepared(self._named(answer.message), answer.capacity, service)
 
     def _delaying(self, message: Message) -> Service | Receipt:
-        """The service that keeps a delayed message until its time."""
+        """The service that keeps a delayed message until it is due."""
         if message.delay_level and message.deliver_at_ms is not None:
             raise InvalidMessage("a message waits for a delay level or for a time, not for both")
         name = "schedule" if message.delay_level else "timer"
@@ -262,7 +262,7 @@ class Appender:
             raise
 
     def append_encoded(self, batch: Message) -> Receipts:
-        """Append the messages that a client encoded as the body of one; hooks see that one."""
+        """Append the messages that a client encoded as the body of one; hooks get that one."""
         batch, count = self._check_encoded(batch)
         refusal = self._refuse_batch(count)
         if refusal is not None:
@@ -304,18 +304,18 @@ class Appender:
         return message
 
     def _is_busy(self) -> bool:
-        """Whether a put has held the log for so long that another would only wait behind it."""
+        """Whether a put has held the log for longer than another should wait for it."""
         since = self._log.locked_since
         patience_ms = self._engine.config.os_page_cache_busy_time_out_millis
         return since is not None and (time.monotonic() - since) * 1000 > patience_ms
 
     def _place(self, message: Message) -> Placement | Receipt | None:
-        """Who decides the queue offset of this message; None for the plain case."""
+        """The object that decides this message's queue offset; None for a plain message."""
         queues = self._queues
         is_batch = queues.type_of(message.topic) is QueueType.BATCH
         if message.sys_flag & INNER_BATCH and not is_batch:
             raise InvalidMessage("an inner batch needs a topic with a batch queue")
-        inner_count(message)  # raises: a prepared one says how many it holds too
+        inner_count(message)  # raises for a wrong count, in prepared messages too
         if not takes_queue_offset(message.sys_flag):
             return Unqueued(message)
         if is_batch:
@@ -342,7 +342,7 @@ def _is_special_in_batch(message: Message) -> bool:
 
 
 def plainly_named(message: Message) -> Message:
-    """Its topic as a plain text: it becomes a key of the table of queues, where an own type may compare as it likes."""
+    """The message with its topic as a plain `str`: a subclass with its own comparison must not become a table's key."""
     topic = message.topic
     if type(topic) is str or not isinstance(topic, str):
         return message
@@ -354,7 +354,7 @@ def _has_inner_count(message: Message) -> bool:
     try:
         return properties is not None and INNER_NUM in properties
     except TypeError:
-        raise  # no mapping at all: the check of types says so
+        raise  # not a mapping: the check of types reports it
     except Exception as failure:
         raise InvalidMessage(f"a property's name cannot be compared: {failure!r}") from failure
 

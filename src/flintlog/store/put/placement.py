@@ -1,7 +1,7 @@
 """Puts whose queue offset or properties are decided inside the put lock.
 
 plain message                 next offset of its queue                          (CommitLog.put, not here)
-prepared, rolled back         offset 0; no queue ever shows it
+prepared, rolled back         offset 0; it is in no queue
 inner batch, batch topic      next offset of the batch queue, by INNER_NUM; INNER_BASE is written into it
 multi-dispatch (LMQ)          next offset of its queue, and of each light queue it names
 """
@@ -29,7 +29,7 @@ from flintlog.store.model.message import Message
 
 
 class Unqueued:
-    """A message that no queue shows."""
+    """A message that is in no queue."""
 
     is_unqueued = True
 
@@ -41,7 +41,7 @@ class Unqueued:
 
 
 class InBatchQueue:
-    """A message of a topic with a batch queue: an inner batch, or a plain message, a batch of one."""
+    """A message of a topic with a batch queue: an inner batch, or a plain message as a batch of one."""
 
     is_unqueued = False
 
@@ -59,7 +59,7 @@ class InBatchQueue:
 
 
 class MultiDispatched:
-    """A message that also goes into the light queues it names."""
+    """A message that is also put into the light queues that it names."""
 
     is_unqueued = False
 
@@ -72,14 +72,14 @@ class MultiDispatched:
         self._names = names.split(",")
 
     def check_names(self) -> None:
-        """Each light queue is a directory: a name that cannot be one would stop dispatch at this record."""
+        """Refuse names that cannot be directories: dispatch would stop at this record."""
         for name in self._names:
             if name.startswith(LMQ_PREFIX) and not can_be_topic(name):
                 raise InvalidMessage(f"a light queue cannot be called {name[:80]!a}")
 
     @property
     def new_queue_count(self) -> int:
-        """How many light queues this message would make."""
+        """How many light queues this message would create."""
         names = {name for name in self._names if name.startswith(LMQ_PREFIX)}
         return sum(not self._offsets.has_light(name) for name in names)
 
@@ -93,14 +93,14 @@ class MultiDispatched:
 
 
 def with_properties(message: Message, added: Mapping[str, str], without: str | None = None) -> Message:
-    """The same message with properties added, behind those that it has, and one left out."""
+    """The same message with properties added after its own, and one left out."""
     properties = {name: value for name, value in (message.properties or {}).items() if name != without}
     properties.update(added)
     return msgspec.structs.replace(message, properties=properties)
 
 
 def inner_count(message: Message) -> int:
-    """How many messages an inner batch says it holds; 1 for a message that is none."""
+    """The number of messages that an inner batch states; 1 for any other message."""
     text = (message.properties or {}).get(INNER_NUM)
     if not message.sys_flag & INNER_BATCH:
         if text is not None:

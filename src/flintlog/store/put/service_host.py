@@ -1,7 +1,7 @@
-"""What a store gives its services and consumers beyond its public methods: their puts, the clock, the disk.
+"""The store as its services and consumers use it: its public methods, and those that only they may call.
 
-A service reads and puts through `store`, as every caller does. What only a service may do is here: storing a message
-that it rewrote or made from a stored one, asking to be called before its time, sharing its state with a ledger's group.
+A service reads and puts through `store`, as every caller does. Only through its host can it store a message that it
+rewrote or made from a stored one, ask to be called before its time, and share its state with a ledger's group.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Group(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Putting:
-    """A put that was begun: refused if `receipt` says so; else `finish`, once, gives what became of it."""
+    """A put that was begun. Unless `receipt` refuses it, `finish` returns its outcome; call it once."""
 
     receipt: Receipt
     finish: Callable[[], Receipt]
@@ -93,15 +93,15 @@ class ServiceHost:
     # ------------------------------------------------------------------ putting
 
     def put_rewritten(self, message: Message, rewrite: Rewrite, *, check: bool = True) -> Receipt:
-        """Store what a service makes of a message; hooks and compression come first, as in `put`."""
+        """Store the message that `rewrite` returns; hooks and compression come first, as in `put`."""
         receipt = self._appender.append(self._appender.admit(message, rewrite))
         return self._finish(receipt, message, check)
 
     def put_rebuilt(self, rebuilt: Rewritten, *, wait: bool = True, check: bool = True) -> Receipt:
-        """Store a message that was made from a stored one, its property text in the order that Java would give it.
+        """Store a message that was made from a stored one, with its properties in the order that Java would write.
 
-        Without `wait` it is made durable by a later `flush`, which many share. In a ledger's leader it is always waited
-        for; when the group does not say what became of it, this raises, and services end until it is known.
+        Without `wait` a later `flush` makes it durable, so many messages share one sync. A ledger's leader always
+        waits; if the group leaves the outcome open, this raises, and services stop until it is known.
         """
         receipt = self._append_rebuilt(rebuilt)
         receipt = self._settled(self._finish(receipt, rebuilt.message, check=False, waits=wait))
@@ -130,5 +130,5 @@ class ServiceHost:
             self.group.share(parts)
 
     def shared(self, name: str) -> Part | None:
-        """What the group has committed of a part; None in a store without a group."""
+        """A part of the state, as the group has committed it; None in a store without a group."""
         return None if self.group is None else self.group.shared(name)

@@ -3,8 +3,8 @@
     admit ─▶ append ─▶ finish        every put
 
 A put has two ways in: the short one of the kernel's put lane, which takes plain messages, and `appender.py` for
-everything else. After either it waits for as much durability as the configuration promises. What services put goes the
-same way (`service_host.py`).
+everything else. After either it waits for as much durability as the configuration promises. Services put in the same
+way (`service_host.py`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Writable(Readable):
         return self._finish(receipts, messages[0], check)
 
     def put_encoded(self, batch: Message, *, check: bool = True) -> Receipts:
-        """Store messages that a client encoded one behind the other as the body of `batch`; a receipt for each.
+        """Store messages that a client encoded one after the other as the body of `batch`; a receipt for each.
 
         `flintlog.encoded_batch` makes such a batch, and a client's request to a broker holds one. Topic, queue, born
         and store host are the batch's; body, flag and properties each message's own.
