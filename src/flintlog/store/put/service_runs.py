@@ -1,7 +1,6 @@
-"""The services of one store while they run: made, started, called when they are due, stopped.
+"""Creates, starts and stops the services of one store.
 
-In a plain store that is from its opening to its shutdown; in a ledger's member each time it leads, with services that
-are made anew.
+In a plain store they run from its opening to its shutdown. In a ledger's member new ones run each time it leads.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from flintlog.store.runtime.service import HOMES, HasFigures, Service
 
 
 class ServiceRuns:
-    """Starts and stops what `services` names. One thread starts and stops; any may ask."""
+    """The services that the option `services` names. One thread starts and stops them; any may call the rest."""
 
     def __init__(self, host: ServiceHost, background: Background, appender: Appender) -> None:
         self._host = host
@@ -30,16 +29,17 @@ class ServiceRuns:
         self._jobs: list[Job] = []
 
     def start(self) -> None:
-        """Start them all, and let puts ask for them."""
+        """Start all services, and let puts use them."""
         for name in sorted(self._config.services):
             service = _make(name, self._host)
             service.start()
             self._services[name] = service
-        self._jobs = [self._background.add(name, service.run_due) for name, service in self._services.items()]
+        for name, service in self._services.items():
+            self._jobs.append(self._background.add(name, service.run_due))
         self._appender.services = self._services
 
     def stop(self) -> None:
-        """Stop those that run, though one of them fails; a second call does nothing."""
+        """Stop all services, even if one of them fails to stop. A second call does nothing."""
         self._appender.services = {}
         jobs, self._jobs = self._jobs, []
         for job in jobs:
