@@ -242,13 +242,13 @@ class _Export:
         least = min(self._spark.sparkContext.defaultParallelism * 2, -(-size // MIN_TASK_BYTES))
         splits = plan(ranges, split_bytes=self._options.split_bytes, least_count=max(1, least))
 
-        def tell(tasks: int, of: int) -> None:
+        def report_progress(tasks: int, of: int) -> None:
             if self._progress is not None:
                 self._progress(done + size * tasks // max(1, of), total)
 
         with plain_errors("the export"):
             doing = f"export: write {count_of(len(splits), 'split')} of {', '.join(self.paths)}"
-            written = run_tasks(self._spark, self._task.write, splits, tell, doing=doing)
+            written = run_tasks(self._spark, self._task.write, splits, report_progress, doing=doing)
         files = [file for each in written for file in each]
         self._table.commit(files, {self._key(log): stop for log, _, stop in ranges})
         self._count(files)

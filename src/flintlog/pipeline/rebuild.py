@@ -173,7 +173,7 @@ class _Rebuild:
         self._paths = with_found_ledger(StorePaths.of(root, config), self._medium)
         self._report = RebuildReport(str(root))
 
-    # ------------------------------------------------------------------ where it goes
+    # ------------------------------------------------------------------ in place, or into a new directory
 
     def run_in_place(self) -> RebuildReport:
         self._check_store()
@@ -203,7 +203,7 @@ class _Rebuild:
     def run_into(self, target: Path) -> RebuildReport:
         self._check_store()
         if self._medium.listing(target):
-            raise InvalidConfig("a rebuild goes into an empty directory", path=target)
+            raise InvalidConfig("the target of a rebuild must be an empty directory", path=target)
         with new_directory(target):
             try:
                 staged, _ = self._build(target / "flintlog" / "rebuild")

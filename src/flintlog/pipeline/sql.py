@@ -131,7 +131,7 @@ def write_answer(answer: DataFrame, target: str | Path, form: str) -> None:
     """Write a result with Spark's own writer into a new directory, which is deleted if that fails."""
     target, medium = local_path(target).absolute(), LocalMedium()
     if medium.exists(target):
-        raise InvalidConfig("the answer goes into a new directory", path=target)
+        raise InvalidConfig("the target of a query must be a new directory", path=target)
     uri = target.as_uri()
     try:
         doing = f"sql: write the answer to {target}"

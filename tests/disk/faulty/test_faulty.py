@@ -39,7 +39,7 @@ def test_what_was_synced_survives_with_its_name(medium: FaultyMedium) -> None:
     assert outcomes(medium) == {b"hello" + bytes(SIZE - 5)}
 
 
-def test_a_file_that_was_not_synced_may_be_gone(medium: FaultyMedium) -> None:
+def test_a_file_that_was_not_synced_may_be_lost(medium: FaultyMedium) -> None:
     medium.create(FILE, 512)
     assert outcomes(medium) == {None, bytes(512)}
 

@@ -42,7 +42,7 @@ def bases(queue: SegmentQueue) -> list[int]:
     return [segment.base // SEGMENT_SIZE for segment in queue.segments]
 
 
-def test_expired_files_go_and_younger_ones_stay(aged: SegmentQueue) -> None:
+def test_expired_files_are_deleted_and_younger_ones_stay(aged: SegmentQueue) -> None:
     assert aged.delete_expired(HOUR_MS, now_ms=2 * HOUR_MS) == 2
     assert bases(aged) == [2, 3, 4]
 
@@ -75,7 +75,7 @@ def test_at_once_ignores_age(aged: SegmentQueue) -> None:
     assert aged.delete_expired(72 * HOUR_MS, now_ms=5 * HOUR_MS, at_once=True, batch_max=2) == 2
 
 
-def test_deleting_stops_at_a_file_that_someone_holds(aged: SegmentQueue) -> None:
+def test_deleting_stops_at_a_file_that_a_reader_holds(aged: SegmentQueue) -> None:
     second = aged.segments[1]
     assert second.hold()
     assert aged.delete_expired(0, now_ms=100 * HOUR_MS) == 1
@@ -131,7 +131,7 @@ def test_delete_before_looks_at_the_last_unit_of_a_queue_file(make_queue: MakeQu
     assert bases(queue) == [2]
 
 
-def test_delete_before_goes_on_with_a_file_that_hung(make_queue: MakeQueue) -> None:
+def test_delete_before_retries_a_file_that_a_reader_held(make_queue: MakeQueue) -> None:
     queue = make_queue(3)
     first = queue.first
     assert first is not None

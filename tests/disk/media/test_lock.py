@@ -84,7 +84,7 @@ def test_a_lock_held_as_java_holds_it_is_respected(tmp_path: Path) -> None:
         os.close(descriptor)
 
 
-def test_the_lock_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
+def test_the_lock_is_released_when_its_process_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     command = [sys.executable, "-c", _HOLD, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:

@@ -1,4 +1,4 @@
-"""The bound on maps, and who is spared."""
+"""The bound on maps, and which maps are kept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_bound_is_kept() -> None:
     assert [page.is_mapped for page in pages] == [False] * 7 + [True] * 3
 
 
-def test_who_was_looked_at_gets_a_second_chance() -> None:
+def test_a_map_that_was_used_gets_a_second_chance() -> None:
     cache = MapCache(max_maps=3)
     pages = [Page() for _ in range(3)]
     for page in pages:
@@ -41,7 +41,7 @@ def test_who_was_looked_at_gets_a_second_chance() -> None:
     assert [page.is_mapped for page in pages] == [True, False, True]
 
 
-def test_who_is_in_use_stays_and_the_bound_gives_way() -> None:
+def test_maps_in_use_stay_beyond_the_bound() -> None:
     cache = MapCache(max_maps=2)
     busy = [Page(is_idle=False) for _ in range(4)]
     for page in busy:

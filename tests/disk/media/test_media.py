@@ -252,7 +252,7 @@ def test_a_map_needs_no_descriptor(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_map_goes_with_its_last_view(tmp_path: Path) -> None:
+def test_a_map_is_freed_with_its_last_view(tmp_path: Path) -> None:
     file = LocalMedium().create(tmp_path / "unique-name", SIZE)
     view = file.buffer[7:9]
     file.close()

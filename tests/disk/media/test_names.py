@@ -1,4 +1,4 @@
-"""Names of files: which are durable, and who saw to it."""
+"""Names of files: which are durable, and by which sync."""
 
 from __future__ import annotations
 

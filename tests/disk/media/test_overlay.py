@@ -47,7 +47,7 @@ def test_what_is_written_is_seen_above_only(medium: OverlayMedium, below: Faulty
     assert names(below) == ["log", "note", "queue"]
 
 
-def test_what_is_removed_is_gone_above_only(medium: OverlayMedium, below: FaultyMedium) -> None:
+def test_a_removed_file_is_missing_in_the_overlay_only(medium: OverlayMedium, below: FaultyMedium) -> None:
     medium.remove(ROOT / "note")
     assert medium.stat(ROOT / "note") is None and below.exists(ROOT / "note")
     with pytest.raises(DiskError):

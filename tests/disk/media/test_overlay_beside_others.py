@@ -48,7 +48,7 @@ def test_clearing_makes_no_page_private_that_holds_zeros(folder_of_zeros: Path) 
     assert 0 < _private_bytes(folder_of_zeros) <= SIZE // 4
 
 
-def test_a_file_that_goes_while_a_directory_is_listed_hides_no_other(
+def test_a_file_that_is_deleted_while_a_directory_is_listed_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").write_bytes(b"1")

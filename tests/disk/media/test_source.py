@@ -85,7 +85,7 @@ def test_a_file_system_of_fsspec_is_found_by_its_uri() -> None:
 
 
 @pytest.mark.parametrize("uri", ["nosuch://bucket/store", "no-such-2://", "abfss+x://y"])
-def test_a_file_system_that_nobody_knows_is_one_sentence(uri: str) -> None:
+def test_an_unknown_file_system_is_reported_in_one_sentence(uri: str) -> None:
     with pytest.raises(DiskError, match="file system") as refused:
         ArrowSource.from_uri(uri)
     assert "\n" not in str(refused.value)

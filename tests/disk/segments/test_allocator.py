@@ -79,7 +79,7 @@ def test_without_its_thread_it_makes_what_is_asked_for(medium: Medium, folder: P
     assert names(queue, folder) == [segment_name(0)]
 
 
-def test_who_waits_too_long_gets_none_and_the_file_later(tmp_path: Path) -> None:
+def test_a_caller_that_waits_too_long_gets_an_error_and_the_file_later(tmp_path: Path) -> None:
     medium = FaultyMedium()
     gate = threading.Event()
 

@@ -61,7 +61,7 @@ def test_commit_waits_for_enough_pages(segment: Segment) -> None:
     assert segment.commit(2) == 2 * PAGE_BYTES
 
 
-def test_the_buffer_goes_back_cleared_when_the_file_is_full(
+def test_the_buffer_is_returned_cleared_when_the_file_is_full(
     segment: Segment, pool: TransientStorePool, medium: Medium
 ) -> None:
     segment.append(b"x" * 100)
@@ -78,7 +78,7 @@ def test_the_buffer_goes_back_cleared_when_the_file_is_full(
         assert not any(buffer.view)
 
 
-def test_the_buffer_goes_back_when_the_segment_is_destroyed(segment: Segment, pool: TransientStorePool) -> None:
+def test_the_buffer_is_returned_when_the_segment_is_destroyed(segment: Segment, pool: TransientStorePool) -> None:
     segment.append(b"x")
     assert segment.destroy(0, 0)
     assert pool.available_buffers == 2

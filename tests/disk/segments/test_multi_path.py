@@ -16,7 +16,7 @@ def chosen(choice: PathChoice) -> list[Path]:
     return [choice.choose(number * 100, 100) for number in range(6)]
 
 
-def test_files_go_round_the_paths_in_the_order_of_their_names() -> None:
+def test_files_rotate_through_the_paths_in_the_order_of_their_names() -> None:
     assert chosen(PathChoice([C, A, B])) == [A, B, C, A, B, C]
 
 

@@ -47,7 +47,7 @@ def segment(path: Path) -> Segment:
     return Segment(path, 0, SIZE, medium, raw=medium.create(path, SIZE))
 
 
-def test_space_ahead_of_a_writer_who_syncs_was_written_before(segment: Segment, path: Path) -> None:
+def test_space_ahead_of_a_writer_that_syncs_was_written_before(segment: Segment, path: Path) -> None:
     if unwritten_bytes(path) != SIZE or not segment.raw(writable=True).prepare(0, PAGE):
         pytest.skip("this file system has no space that is allocated and unwritten")
     segment.warm_ahead(SIZE // 2, for_syncs=True)

@@ -168,7 +168,7 @@ def test_a_reader_may_have_the_map_that_a_writer_replaces(segment: Segment) -> N
 
 def test_a_segment_in_use_is_not_unmapped(segment: Segment) -> None:
     segment.append(b"growing")
-    assert not segment.try_unmap(), "its tail is in someone's hands"
+    assert not segment.try_unmap(), "its tail is in use"
     fill(segment, b"full")
     assert not segment.try_unmap(), "not yet flushed"
     segment.flush()
@@ -202,7 +202,7 @@ def test_a_file_that_changed_its_length_is_refused(segment: Segment, medium: Med
     assert segment.references == 1
 
 
-def test_clearing_behind_the_end_takes_old_records_away(segment: Segment, medium: Medium) -> None:
+def test_clearing_the_unwritten_bytes_removes_old_records(segment: Segment, medium: Medium) -> None:
     fill(segment, b"k" * SEGMENT_SIZE)
     segment.set_positions(5000)
     segment.clear_unwritten()
@@ -225,7 +225,7 @@ def test_after_a_failed_flush_success_is_never_reported_again(tmp_path: Path) ->
     with pytest.raises(SyncFailed):
         segment.flush()
     assert segment.flushed_position == 0
-    # The segment has touched what was not written, so that whoever syncs the file next does write it.
+    # The segment has touched the lost pages, so that the next sync of the file writes them.
     medium.sync(path)
     assert all(medium.crash(seed).read(path).startswith(b"lost") for seed in range(8))
 

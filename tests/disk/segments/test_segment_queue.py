@@ -70,7 +70,7 @@ def test_the_last_segment_is_used_until_it_is_full(make_queue: MakeQueue) -> Non
     assert second.base == SEGMENT_SIZE
 
 
-def test_rolling_leaves_room_behind(make_queue: MakeQueue) -> None:
+def test_rolling_closes_a_segment_that_has_room(make_queue: MakeQueue) -> None:
     queue = make_queue(0)
     first = queue.last_or_new()
     assert first is not None
@@ -205,7 +205,7 @@ def test_find_gives_the_segment_of_each_offset(make_queue: MakeQueue) -> None:
     assert queue.find(-1) is None
 
 
-def test_find_after_the_first_files_are_gone(make_queue: MakeQueue) -> None:
+def test_find_after_the_first_files_were_deleted(make_queue: MakeQueue) -> None:
     queue = make_queue(4)
     queue.delete_before(2 * SEGMENT_SIZE, now_ms=0)
     segment = queue.find(3 * SEGMENT_SIZE + 1)
@@ -257,7 +257,7 @@ def test_flush_all_reaches_the_end(make_queue: MakeQueue) -> None:
     assert queue.flushed_where == queue.max_offset == 3 * SEGMENT_SIZE + 4
 
 
-def test_flush_goes_on_when_unflushed_files_were_deleted(make_queue: MakeQueue) -> None:
+def test_flush_continues_when_unflushed_files_were_deleted(make_queue: MakeQueue) -> None:
     queue = make_queue(4)
     queue.flush(0)
     assert queue.delete_expired(0, now_ms=0, at_once=True, batch_max=2) == 2
@@ -286,7 +286,9 @@ def test_truncate_at_a_border_keeps_the_file_that_begins_there(make_queue: MakeQ
     assert queue.max_wrote == SEGMENT_SIZE
 
 
-def test_truncate_with_clear_leaves_zeros_behind(make_queue: MakeQueue, medium: Medium, folder: Path) -> None:
+def test_truncate_with_clear_zeroes_the_bytes_after_the_cut(
+    make_queue: MakeQueue, medium: Medium, folder: Path
+) -> None:
     queue = make_queue(2)
     queue.truncate(4)
     assert medium.read(folder / "log" / segment_name(0))[4:8] == b"0000", "as Java leaves it"
@@ -325,7 +327,7 @@ def test_destroy_leaves_nothing(make_queue: MakeQueue, medium: Medium, folder: P
     assert queue.segments == ()
 
 
-def test_delete_last_goes_back_by_one_file(make_queue: MakeQueue) -> None:
+def test_delete_last_removes_one_file(make_queue: MakeQueue) -> None:
     queue = make_queue(2)
     queue.delete_last()
     assert [segment.base for segment in queue.segments] == [0]

@@ -122,7 +122,7 @@ def test_a_record_for_a_place_that_is_taken_overwrites_nothing(spark: SparkSessi
     assert derived(root) == embedded_twin(root, tmp_path / "twin")
 
 
-def test_a_second_dispatcher_is_refused_and_the_first_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_second_dispatcher_is_refused_and_the_first_continues(spark: SparkSession, tmp_path: Path) -> None:
     with open_store(tmp_path, EXTERNAL) as store:
         put(store, 10)
         with (

@@ -91,7 +91,7 @@ def test_the_bytes_are_those_of_the_embedded_dispatcher(batch_bytes: int) -> Non
     assert files(medium) == expected
 
 
-def test_it_goes_no_further_than_the_store_lets_it_and_follows_into_new_files() -> None:
+def test_it_reads_no_further_than_the_readable_end_and_follows_into_new_files() -> None:
     medium, end, expected = log_alone()
     readable = ReadableEndFile(ROOT / "dispatch", medium)
     with open_store(ROOT, CONFIG, medium=medium.kill(), read_only=True) as store:

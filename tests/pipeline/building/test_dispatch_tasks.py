@@ -90,7 +90,7 @@ def test_a_place_that_is_taken_is_left_alone_and_the_stores_rules_decide(tmp_pat
     assert derived(root) == embedded_twin(root, tmp_path / "twin")
 
 
-def test_a_queue_that_does_not_go_on_where_it_ended(tmp_path: Path) -> None:
+def test_a_queue_that_does_not_continue_where_it_ended(tmp_path: Path) -> None:
     root, chance = tmp_path / "store", random.Random(1)
     with open_store(root, EXTERNAL) as store, DispatchCore(root, EXTERNAL, MEDIUM) as core:
         job = Job(root, core)
@@ -117,7 +117,7 @@ def test_a_task_that_outlived_its_dispatcher_writes_nothing(tmp_path: Path) -> N
             assert not (tmp_path / "consumequeue").exists()
 
 
-def test_the_stream_has_a_partition_a_core_and_goes_no_further_than_asked(tmp_path: Path) -> None:
+def test_the_stream_has_a_partition_a_core_and_reads_no_further_than_asked(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with open_store(root, EXTERNAL) as store, DispatchCore(root, EXTERNAL, MEDIUM) as core:
         job = Job(root, core)

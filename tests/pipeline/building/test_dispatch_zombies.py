@@ -144,7 +144,7 @@ def test_what_a_killed_task_leaves_is_no_obstacle(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_a_paused_dispatcher_keeps_its_claim_and_goes_on(scene: Scene, tmp_path: Path) -> None:
+def test_a_paused_dispatcher_keeps_its_claim_and_continues(scene: Scene, tmp_path: Path) -> None:
     writer, dispatcher = scene.writer(), scene.dispatcher()
     scene.await_publication(dispatcher)
     dispatcher.send_signal(signal.SIGSTOP)

@@ -217,7 +217,9 @@ def test_a_log_that_was_replaced_is_not_mixed_in(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_where_an_export_goes_on_in_another_log(tmp_path: Path, fails: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_where_an_export_continues_in_another_log(
+    tmp_path: Path, fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     whole = find_end(find_logs((str(fill(tmp_path / "store", 200)),))[0])
     with open_store(tmp_path / "other", small_config()) as other:
         receipts = [other.put(Message("orders", b"x" * 133)) for _ in range(600)]

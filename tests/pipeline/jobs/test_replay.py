@@ -116,7 +116,7 @@ def test_messages_are_chosen_renamed_rekeyed_spread_and_shifted(
         assert numbers == sorted(numbers)
 
 
-def test_a_table_of_somebody_else_becomes_messages(spark: SparkSession, tmp_path: Path, conf: str) -> None:
+def test_a_table_that_is_not_ours_becomes_messages(spark: SparkSession, tmp_path: Path, conf: str) -> None:
     (tmp_path / "theirs").mkdir()
     columns = {"topic": ["007", "007"], "value": [{"id": 2}, {"id": 1}], "who": ["x", "y"]}
     pq.write_table(pa.table(columns), tmp_path / "theirs" / "part.parquet")

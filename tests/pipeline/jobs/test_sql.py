@@ -58,7 +58,7 @@ def test_what_changes_something_is_no_question(spark: SparkSession, store: Path,
     assert query(spark, str(store), "-- what is there\nshow views like 'messages'").count() == 1
 
 
-def test_an_answer_goes_into_a_new_directory(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_a_result_is_written_into_a_new_directory(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     answer = query(spark, str(store), "select queue_offset, keys, body from messages where topic = 'orders'")
     write_answer(answer, tmp_path / "parquet", "parquet")
     assert pq.read_table(tmp_path / "parquet").num_rows == 200

@@ -52,7 +52,7 @@ class Stream:
         self.seen.update(row[0] for row in batch.collect())
 
 
-def test_what_is_there_is_read_in_batches_of_bounded_bytes_and_goes_on_after_a_restart(
+def test_a_log_is_read_in_batches_of_bounded_bytes_and_continues_after_a_restart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     store = fill(tmp_path / "store", 100)

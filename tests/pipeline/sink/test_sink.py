@@ -42,7 +42,7 @@ def test_what_was_read_can_be_written_and_is_the_same(
         assert not list(copy.recovery)
 
 
-def test_a_stream_goes_from_store_to_store_and_a_repeated_batch_is_skipped(
+def test_a_stream_copies_a_store_and_a_repeated_batch_is_skipped(
     spark: SparkSession, tmp_path: Path, conf: str
 ) -> None:
     source, target, checkpoint = fill(tmp_path / "source", 60), tmp_path / "target", tmp_path / "checkpoint"

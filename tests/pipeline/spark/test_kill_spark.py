@@ -115,7 +115,7 @@ def content(path: Path, config: StoreConfig) -> dict[tuple[str, int], list[tuple
         }
 
 
-def test_a_driver_killed_amid_its_streams_goes_on_and_tasks_that_die_write_once(
+def test_a_driver_killed_amid_its_streams_continues_and_tasks_that_die_write_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     work = prepare(tmp_path, 150)

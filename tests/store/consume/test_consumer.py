@@ -97,7 +97,7 @@ def test_a_second_answer_and_one_for_a_message_of_before_change_nothing() -> Non
             assert bodies(consumer) == [b"0", b"1", b"2", b"3"]
 
 
-def test_a_message_of_somebody_else_is_refused() -> None:
+def test_a_message_of_another_consumer_is_refused() -> None:
     with temporary_store(SMALL) as store:
         put(store, 1)
         put(store, 1, "events")
@@ -317,7 +317,7 @@ def test_a_damaged_message_is_passed_over_and_that_is_said(tmp_path: Path) -> No
         assert consumer.lag() == 0
 
 
-def test_a_deleted_topic_goes_on_where_its_queue_ended() -> None:
+def test_a_deleted_topic_continues_where_its_queue_ended() -> None:
     with temporary_store(SMALL) as store:
         store.topics.create("orders")
         put(store, 5)
@@ -472,7 +472,7 @@ def test_a_read_only_store_can_be_consumed_and_stays_as_it_is(tmp_path: Path) ->
     assert bytes_of(tmp_path) == before
 
 
-def test_puts_to_topics_that_nobody_created_change_no_configuration(tmp_path: Path) -> None:
+def test_puts_to_topics_that_were_not_created_change_no_configuration(tmp_path: Path) -> None:
     with open_store(tmp_path, SMALL) as store:
         put(store, 3)
     assert not (tmp_path / "config").exists()

@@ -114,7 +114,7 @@ def test_an_error_names_the_position(expression: str, position: int) -> None:
     assert caught.value.offset == position
 
 
-def test_text_behind_a_complete_condition_is_ignored_as_in_rocketmq_unless_strict() -> None:
+def test_text_after_a_complete_condition_is_ignored_as_in_rocketmq_unless_strict() -> None:
     condition = Sql92("a > 5 then b #")
     assert condition.evaluate(PROPERTIES) is True
     assert condition.ignored == "then b #"
@@ -239,6 +239,6 @@ def test_an_error_shows_the_place(expression: str, shown: str) -> None:
     assert str(caught.value).endswith("\n" + shown)
 
 
-def test_what_is_behind_a_complete_condition_is_shown_too() -> None:
+def test_text_after_a_complete_condition_is_shown_too() -> None:
     with pytest.raises(InvalidFilter, match=r"a = 1 b\n        \^"):
         Sql92("a = 1 b", strict=True)

@@ -135,7 +135,7 @@ def test_first_key_of_a_later_file_is_timed_against_the_end_of_the_one_before(tm
     assert [entry[2] for entry in struct.iter_unpack(">iqii", entries)] == [2, 2]
 
 
-def test_full_file_is_flushed_and_told_before_the_next_is_used(tmp_path: Path) -> None:
+def test_full_file_is_flushed_and_reported_before_the_next_is_used(tmp_path: Path) -> None:
     ends: list[int] = []
     index = make_index(tmp_path, on_full=ends.append)
     for number in range(5):
@@ -210,7 +210,7 @@ def test_after_a_crash_files_beyond_the_safe_time_are_dropped(tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == names[:1]
 
 
-def test_time_alone_does_not_vouch_for_a_file_that_was_filled_in_the_same_millisecond(tmp_path: Path) -> None:
+def test_a_file_is_not_believed_by_time_alone_if_it_was_filled_in_the_same_millisecond(tmp_path: Path) -> None:
     safe: list[int] = []
     index = make_index(tmp_path, on_full=safe.append)
     for number in range(12):
@@ -228,7 +228,9 @@ def test_file_that_was_dropped_does_not_come_back(seed: int) -> None:
     index.flush()
     dropped = make_index(Path("/index"), medium).load(False, 0)
     assert len(dropped) == 3
-    assert medium.crash(seed).listing(Path("/index")) == [], "it would vouch for one before it that was changed since"
+    assert medium.crash(seed).listing(Path("/index")) == [], (
+        "the file before it would be believed, although it was changed since"
+    )
 
 
 def test_full_file_that_cannot_be_made_durable_gets_no_successor() -> None:
@@ -273,7 +275,7 @@ def test_file_of_the_wrong_size_is_named_and_nothing_is_changed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("minimum", "left"), [(0, 3), (400, 3), (401, 2), (901, 1), (99999, 1)])
-def test_files_expire_when_their_last_record_is_gone(tmp_path: Path, minimum: int, left: int) -> None:
+def test_files_expire_when_their_last_record_was_deleted(tmp_path: Path, minimum: int, left: int) -> None:
     index = make_index(tmp_path)
     for number in range(12):
         put(index, number, "a")
@@ -372,7 +374,7 @@ def test_sealed_files_survive_a_crash() -> None:
     assert find(after, "a") == [number * 100 for number in range(9, -1, -1)]
 
 
-def test_query_goes_on_beside_files_that_are_deleted(tmp_path: Path) -> None:
+def test_a_query_continues_while_files_are_deleted(tmp_path: Path) -> None:
     index = make_index(tmp_path)
     for number in range(12):
         put(index, number, "a")

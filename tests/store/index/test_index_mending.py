@@ -1,4 +1,4 @@
-"""The last index file after power was lost: slots that ran ahead of the entries are made anew."""
+"""The last index file after power was lost: slots that are newer than the entries are built again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_file_that_was_only_ahead_is_rolled_back_and_needs_no_mending() -> Non
 
 
 @pytest.mark.parametrize("lost", [range(PUBLISHED, 41), range(30, 41), range(PUBLISHED, 30), range(25, 26)], ids=str)
-def test_slots_that_name_entries_which_were_lost_are_made_anew(lost: range) -> None:
+def test_slots_that_name_lost_entries_are_built_again(lost: range) -> None:
     index, published = filled()
     for number in lost:
         place = LAYOUT.entry_position(number)
@@ -55,7 +55,7 @@ def test_slots_that_name_entries_which_were_lost_are_made_anew(lost: range) -> N
 
 def test_entries_that_are_there_although_neither_header_nor_slots_know_them_are_cleared() -> None:
     index, published = filled()
-    behind = LAYOUT.entry_position(PUBLISHED)
-    index.files[-1].buffer[:behind] = published[:behind]
+    end = LAYOUT.entry_position(PUBLISHED)
+    index.files[-1].buffer[:end] = published[:end]
     assert settle(index)
     assert bytes(index.files[-1].buffer) == published

@@ -462,7 +462,7 @@ def test_names_of_another_type_are_kept_as_plain_ones(tmp_path: Path) -> None:
         assert list(store.recovery) == []
 
 
-def test_a_scan_takes_an_iterator_of_topics_and_a_start_behind_the_end(store: Store) -> None:
+def test_a_scan_takes_an_iterator_of_topics_and_a_start_after_the_end(store: Store) -> None:
     store.put(Message("orders", b"x")).check()
     assert sum(batch.num_rows for batch in store.scan(topics=(name for name in ["orders"]))) > 0
     assert list(store.scan(start=store.max_physical_offset + 100)) == []
@@ -768,7 +768,7 @@ def test_a_question_after_shutdown(tmp_path: Path, ask: Callable[[Store], object
         ask(store)
 
 
-def test_a_scan_that_goes_on_after_shutdown(tmp_path: Path) -> None:
+def test_a_scan_that_continues_after_shutdown(tmp_path: Path) -> None:
     fill(tmp_path, count=2000)
     store = open_store(tmp_path, SMALL)
     batches = store.scan()

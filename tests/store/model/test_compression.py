@@ -82,7 +82,7 @@ def test_lz4_blocks_are_independent_because_rocketmq_reads_no_others() -> None:
     assert lz4.frame.get_frame_info(packed)["block_linked"] is False
 
 
-def test_frames_behind_each_other_are_one_body() -> None:
+def test_consecutive_frames_are_one_body() -> None:
     for codec in ("lz4", "zstd"):
         first, bits = compress(PLAIN[:500], codec)
         assert decompress(first + compress(PLAIN[500:], codec)[0], bits) == PLAIN

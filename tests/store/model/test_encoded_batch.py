@@ -136,7 +136,7 @@ def test_messages_that_cannot_be_in_one_batch_are_not_encoded(change: dict[str, 
 @pytest.mark.parametrize("append_crc", [False, True])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_properties_that_end_in_a_zero_are_refused(tmp_path: Path, place: int, append_crc: bool) -> None:
-    """After a kill their record could not be told from one that was cut off, and would be cut off the log."""
+    """After a kill such a record looks like a torn one, and would be cut off the log."""
     inner = [ClientMessage(b"x", b"KEYS\x01k\x02")] * 3
     inner[place] = ClientMessage(b"x", b"KEYS\x01k\x02a\x01b\0")
     with open_store(tmp_path, SMALL.with_changes(enabled_append_prop_crc=append_crc)) as store:

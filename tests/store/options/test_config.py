@@ -39,7 +39,7 @@ def test_default_config_keeps_everything_and_rocketmq_does_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["file_reserved_time", "disk_max_used_space_ratio", "disk_space_warning_level_ratio"])
-def test_who_says_when_files_go_wants_them_to_go(name: str) -> None:
+def test_an_option_of_retention_turns_retention_on(name: str) -> None:
     default = getattr(StoreConfig(), name)
     assert StoreConfig(**{name: default}).retention == "on"
     assert StoreConfig().with_changes(**{name: default}).retention == "on"

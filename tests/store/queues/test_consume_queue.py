@@ -352,7 +352,9 @@ def test_queue_without_any_record_in_the_log_is_empty_at_its_end(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("minimum", "deleted", "first"), [(700, 0, 7), (701, 1, 8), (1550, 2, 16), (9999, 2, 20)])
-def test_files_expire_when_their_last_record_is_gone(tmp_path: Path, minimum: int, deleted: int, first: int) -> None:
+def test_files_expire_when_their_last_record_was_deleted(
+    tmp_path: Path, minimum: int, deleted: int, first: int
+) -> None:
     queue = make_queue(tmp_path)
     fill(queue, 0, 20)
     assert queue.delete_expired(minimum, NOW_MS) == deleted

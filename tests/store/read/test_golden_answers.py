@@ -69,39 +69,39 @@ def test_every_query_is_answered_as_java_did(case: Path) -> None:
 
 def test_every_message_is_read_as_java_read_it(case: Path) -> None:
     with open_store(case / "store", config_of(case), read_only=True) as store:
-        for told in lines(case / "manifest.jsonl"):
-            message = store.message_at(told["physicalOffset"])
+        for expected in lines(case / "manifest.jsonl"):
+            message = store.message_at(expected["physicalOffset"])
             assert message is not None
-            assert message.topic == told["topic"]
-            assert message.queue_id == told["queueId"]
-            assert message.queue_offset == told["queueOffset"]
-            assert message.size == told["size"]
-            assert message.message_id == told["msgId"]
-            assert message.body_crc == told["bodyCRC32"]
+            assert message.topic == expected["topic"]
+            assert message.queue_id == expected["queueId"]
+            assert message.queue_offset == expected["queueOffset"]
+            assert message.size == expected["size"]
+            assert message.message_id == expected["msgId"]
+            assert message.body_crc == expected["bodyCRC32"]
             assert (message.tags, message.tags_code, message.uniq_key) == (
-                told["tags"],
-                told["tagsCode"],
-                told["uniqKey"],
+                expected["tags"],
+                expected["tagsCode"],
+                expected["uniqKey"],
             )
-            assert message.keys == [key for key in (told["keys"] or "").split(" ") if key]
-            assert (message.sys_flag, message.flag) == (told["sysFlag"], told["flag"])
-            assert message.born_timestamp == told["bornTimestamp"]
-            assert message.store_timestamp == told["storeTimestamp"]
-            assert (message.born_host, message.store_host) == (host(told["bornHost"]), host(told["storeHost"]))
-            assert message.reconsume_times == told["reconsumeTimes"]
-            assert message.prepared_transaction_offset == told["preparedTransactionOffset"]
-            assert message.properties == told["properties"]
-            assert hashlib.sha256(message.body).hexdigest() == told["bodySha256"]
-            assert message.magic == told["magicCode"]
-            assert hashlib.sha256(message.record).hexdigest() == told["recordSha256"]
+            assert message.keys == [key for key in (expected["keys"] or "").split(" ") if key]
+            assert (message.sys_flag, message.flag) == (expected["sysFlag"], expected["flag"])
+            assert message.born_timestamp == expected["bornTimestamp"]
+            assert message.store_timestamp == expected["storeTimestamp"]
+            assert (message.born_host, message.store_host) == (host(expected["bornHost"]), host(expected["storeHost"]))
+            assert message.reconsume_times == expected["reconsumeTimes"]
+            assert message.prepared_transaction_offset == expected["preparedTransactionOffset"]
+            assert message.properties == expected["properties"]
+            assert hashlib.sha256(message.body).hexdigest() == expected["bodySha256"]
+            assert message.magic == expected["magicCode"]
+            assert hashlib.sha256(message.record).hexdigest() == expected["recordSha256"]
 
 
 def test_bodies_that_java_compressed_are_unpacked_on_request(golden: Callable[[str], Path]) -> None:
     case = golden("batch")
     with open_store(case / "store", config_of(case), read_only=True) as store:
-        told = [line for line in lines(case / "manifest.jsonl") if "uncompressedSha256" in line]
-        assert len(told) == 80
-        for line in told:
+        expected = [line for line in lines(case / "manifest.jsonl") if "uncompressedSha256" in line]
+        assert len(expected) == 80
+        for line in expected:
             message = store.message_at(line["physicalOffset"])
             assert message is not None
             assert hashlib.sha256(message.plain_body()).hexdigest() == line["uncompressedSha256"]

@@ -54,7 +54,7 @@ def test_a_copied_log_has_the_same_files_and_queues(tmp_path: Path, flush: str) 
     assert files(tmp_path / "master", "consumequeue") == files(tmp_path / "slave", "consumequeue")
 
 
-def test_a_slave_takes_no_puts_and_goes_on_as_a_master(tmp_path: Path) -> None:
+def test_a_slave_takes_no_puts_and_continues_as_a_master(tmp_path: Path) -> None:
     with open_store(tmp_path / "master", SMALL) as master, open_store(tmp_path / "slave", SLAVE) as slave:
         fill(master, 10)
         copy(master, slave)

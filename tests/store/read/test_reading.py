@@ -73,7 +73,7 @@ def test_a_filter_of_ones_own(store: Store) -> None:
     assert all(int(body) % 2 for body in bodies(found.messages)) and len(found) == 10
 
 
-def test_a_page_on_which_nothing_matches_says_where_to_go_on(store: Store) -> None:
+def test_a_page_without_a_match_has_the_next_offset(store: Store) -> None:
     page = store.get("orders", 0, 0, filter="none of them")
     assert (page.status, page.next_offset, page.messages) == (GetStatus.NO_MATCHED_MESSAGE, 20, [])
 
@@ -183,7 +183,7 @@ def test_neighbouring_scans_give_each_message_once(store: Store) -> None:
         assert parts == whole
 
 
-def test_a_scan_goes_on_behind_files_that_are_deleted_meanwhile(
+def test_a_scan_continues_after_files_that_are_deleted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("flintlog.store.log.arrow_scan.MAX_BATCH_ROWS", 10)

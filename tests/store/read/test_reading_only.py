@@ -50,7 +50,7 @@ def test_nothing_is_left_open(filled: Path, tmp_path: Path, is_clean: bool) -> N
 
 
 class VanishingMedium(LocalMedium):
-    """A disk on which somebody deletes one file just before it is looked into."""
+    """A disk on which one file is deleted just before it is read."""
 
     def __init__(self, victim: Path) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class VanishingMedium(LocalMedium):
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
 @pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue/orders/0", "index", "flintlog", "."])
-def test_a_file_that_goes_under_an_opening_is_named_or_not_missed(
+def test_a_file_that_is_deleted_during_an_opening_is_named_or_not_missed(
     filled: Path, tmp_path: Path, folder: str, which: int, is_clean: bool
 ) -> None:
     path = shutil.copytree(filled, tmp_path / "store")

@@ -1,4 +1,4 @@
-"""Who keeps expired files, one reason after the other: each holds alone, lets go when it is over, and is named."""
+"""The reasons to keep expired files: each holds alone, ends when it is over, and is reported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def small_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fill(at: Scene, files: int = 4) -> None:
-    """Fill some files with messages that nobody waits for; all were written now."""
+    """Fill some files with messages that no group reads; all were written now."""
     while len(at.segments) < files:
         at.store.put(Message(TOPIC, BODY)).check()
     at.store.wait_dispatched()
@@ -71,7 +71,7 @@ def config_file(at: Scene, name: str) -> Path:
 # Groups
 
 
-def test_nobody_keeps_what_nobody_reads(tmp_path: Path) -> None:
+def test_messages_without_a_reader_are_not_kept(tmp_path: Path) -> None:
     with scene(tmp_path, 1, **PROTECTED) as at:
         fill(at)
         at.clock.advance(NEARLY_MS)
@@ -191,7 +191,7 @@ def test_retries_are_their_groups(tmp_path: Path) -> None:
         assert kept(at) is None
 
 
-def test_dead_letters_wait_for_nobody(tmp_path: Path) -> None:
+def test_dead_letters_hold_nothing(tmp_path: Path) -> None:
     with scene(tmp_path, 1, **PROTECTED) as at:
         at.store.consumer("billing", "events")
         at.store.put(Message("%DLQ%billing", b"given up")).check()
@@ -340,7 +340,7 @@ def test_a_decision_counts_though_no_progress_was_saved(tmp_path: Path, is_noted
 
 
 @pytest.mark.parametrize("who", ["group", "timer"])
-def test_what_a_full_disk_has_taken_keeps_nothing_any_more(tmp_path: Path, who: str) -> None:
+def test_messages_that_a_full_disk_deleted_hold_nothing_any_more(tmp_path: Path, who: str) -> None:
     with scene(tmp_path, 1, **PROTECTED, services={"timer"}) as at:
         if who == "group":
             at.store.put(Message("old", b"x")).check()
@@ -364,7 +364,7 @@ def test_what_a_full_disk_has_taken_keeps_nothing_any_more(tmp_path: Path, who: 
 
 
 @pytest.mark.parametrize("hold", ["group", "delay", "timer", "transaction"])
-def test_a_full_disk_takes_even_what_somebody_needs(tmp_path: Path, hold: str) -> None:
+def test_a_full_disk_deletes_even_messages_that_are_needed(tmp_path: Path, hold: str) -> None:
     with scene(tmp_path, 1, **PROTECTED, services={"schedule", "timer", "transaction"}) as at:
         _HOLDS[hold](at)
         fill(at)
@@ -374,7 +374,7 @@ def test_a_full_disk_takes_even_what_somebody_needs(tmp_path: Path, hold: str) -
 
 
 @pytest.mark.parametrize("hold", ["group", "delay", "timer", "transaction"])
-def test_without_protection_everything_goes(tmp_path: Path, hold: str) -> None:
+def test_without_protection_everything_is_deleted(tmp_path: Path, hold: str) -> None:
     changes = {**PROTECTED, "protect_unconsumed": False}
     with scene(tmp_path, 1, **changes, services={"schedule", "timer", "transaction"}) as at:
         _HOLDS[hold](at)

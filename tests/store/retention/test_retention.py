@@ -19,7 +19,7 @@ from flintlog.store.model.message import PutStatus
 from flintlog.store.runtime.lifecycle import Flag
 
 
-def test_expired_files_go_in_their_hour_and_not_before(tmp_path: Path) -> None:
+def test_expired_files_are_deleted_in_their_hour_and_not_before(tmp_path: Path) -> None:
     with scene(tmp_path) as at:
         at.go_to(14, 3)
         at.rounds()
@@ -48,7 +48,7 @@ def test_the_first_round_comes_after_a_minute(tmp_path: Path) -> None:
         assert len(at.segments) < 5
 
 
-def test_what_is_left_is_read_and_what_is_gone_is_not(tmp_path: Path) -> None:
+def test_kept_messages_are_read_and_deleted_ones_are_not(tmp_path: Path) -> None:
     with scene(tmp_path) as at:
         before = bodies(read_all(at.store, "orders"))
         at.go_to(14, 4)
@@ -94,7 +94,7 @@ def test_no_pause_needs_no_time(tmp_path: Path) -> None:
         assert at.segments == [4]
 
 
-def test_a_disk_above_75_percent_lets_expired_files_go_at_any_hour(tmp_path: Path) -> None:
+def test_above_75_percent_expired_files_are_deleted_at_any_hour(tmp_path: Path) -> None:
     with scene(tmp_path) as at:
         at.disk.ratios["commitlog"] = 0.76
         at.go_to(14, 15)
@@ -179,7 +179,7 @@ def test_a_store_that_keeps_everything_keeps_everything(tmp_path: Path) -> None:
             at.store.cleaning.delete_expired_files()
 
 
-def test_a_file_that_a_reader_holds_stops_deletion_and_goes_later(tmp_path: Path) -> None:
+def test_a_file_that_a_reader_holds_stops_deletion_and_is_deleted_later(tmp_path: Path) -> None:
     with scene(tmp_path) as at:
         second = at.store._engine.parts.segments.segments[1]
         selected = second.select(0, 100)
@@ -233,7 +233,7 @@ def test_what_a_group_has_not_consumed_is_kept(tmp_path: Path) -> None:
         assert at.segments == [4]
 
 
-def test_without_protection_it_goes(tmp_path: Path) -> None:
+def test_without_protection_it_is_deleted(tmp_path: Path) -> None:
     with scene(tmp_path) as at:
         commit(tmp_path, {"orders@billing": {0: 0}})
         at.go_to(14, 4)
@@ -268,7 +268,7 @@ def test_offsets_that_cannot_be_read_keep_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("hour", "ratio"), [(4, 0.5), (5, 0.5), (5, 0.8)])
-def test_what_the_report_says_goes_now_is_what_goes(tmp_path: Path, hour: int, ratio: float) -> None:
+def test_the_report_names_the_files_that_are_deleted_now(tmp_path: Path, hour: int, ratio: float) -> None:
     with scene(tmp_path, 6, delete_commit_log_files_interval=0) as at:
         for segment in at.store._engine.parts.segments.segments[3:]:
             os.utime(segment.path, (at.clock.now_ms() / 1000 + 80 * 3600,) * 2)
@@ -301,7 +301,7 @@ def test_a_store_that_lost_files_opens_well_after_a_clean_stop_and_a_kill(tmp_pa
         assert (at.store.min_offset("orders", 0), at.store.max_offset("orders", 0)) == (first, last)
 
 
-def test_a_reader_beside_the_store_goes_on(tmp_path: Path) -> None:
+def test_a_reader_beside_the_store_continues(tmp_path: Path) -> None:
     with scene(tmp_path) as at:
         with open_store(tmp_path, CONFIG, read_only=True, clock=at.clock) as beside:
             at.go_to(14, 4)
@@ -351,7 +351,7 @@ def test_a_consumer_at_the_end_of_a_queue_that_was_deleted_skips_nothing(tmp_pat
             assert [message.body for message in consumer] == [b"again"]
 
 
-def test_topics_that_nobody_wants_are_deleted_by_hand(tmp_path: Path) -> None:
+def test_unused_topics_are_deleted_on_request(tmp_path: Path) -> None:
     with scene(tmp_path, 1) as at:
         for topic in ("a", "b", "%LMQ%c", "rmq_sys_x"):
             at.store.put(Message(topic, b"x")).check()
@@ -371,7 +371,7 @@ def test_what_are_no_topics_retains_nothing_and_deletes_nothing(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "unclean"])
-def test_a_queue_that_was_deleted_by_hand_goes_on_counting_in_later_runs(tmp_path: Path, is_clean: bool) -> None:
+def test_a_queue_that_was_deleted_on_request_reuses_no_offset_in_later_runs(tmp_path: Path, is_clean: bool) -> None:
     with scene(tmp_path, 1) as at:
         for _ in range(5):
             at.store.put(Message("old", b"x")).check()

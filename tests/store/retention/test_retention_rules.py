@@ -138,7 +138,7 @@ def test_the_next_hour_is_one_of_them_and_none_lies_before(now_ms: int, hours: s
 # Plans
 
 
-def test_expired_files_go_in_the_hour_and_the_newest_never() -> None:
+def test_expired_files_are_deleted_in_the_hour_and_the_newest_never() -> None:
     old = at(4) - 72 * HOUR_MS
     assert going(files(old, old, old), at(4)) == [at(4), at(4), None]
     assert going(files(old, old + 1, old), at(4)) == [at(4), at(4) + 1, None]
@@ -149,12 +149,12 @@ def test_outside_of_the_hour_they_wait_for_it() -> None:
     assert going(files(old, at(5), old), at(5)) == [at(4, day=11), at(4, day=14), None]
 
 
-def test_a_young_file_keeps_older_looking_ones_behind_it() -> None:
+def test_a_young_file_keeps_all_later_ones() -> None:
     old = at(4) - 100 * HOUR_MS
     assert going(files(at(4), old, old), at(4)) == [at(4, day=13), at(4, day=13), None]
 
 
-def test_a_disk_above_the_first_limit_makes_expired_files_go_at_any_hour() -> None:
+def test_above_the_first_limit_expired_files_are_deleted_at_any_hour() -> None:
     chosen = rules()
     old = at(12) - 100 * HOUR_MS
     planned = list(plan_files(files(old, at(12), old), chosen, judge_space(chosen, [80], 50), at(12)))
@@ -162,7 +162,7 @@ def test_a_disk_above_the_first_limit_makes_expired_files_go_at_any_hour() -> No
     assert "80 % full" in planned[0].why
 
 
-def test_a_disk_above_the_second_makes_files_go_until_there_is_room() -> None:
+def test_above_the_second_limit_files_are_deleted_until_there_is_room() -> None:
     chosen = rules()
     space = judge_space(chosen, [88], 50)
     planned = plan_files(files(at(12), at(12), at(12), at(12)), chosen, space, at(12), to_free_bytes=SIZE + 1)

@@ -1,4 +1,4 @@
-"""Jobs run when they are due: in threads, or by whoever turns the clock."""
+"""Jobs run when they are due: in threads, or in the thread that turns the clock."""
 
 from __future__ import annotations
 

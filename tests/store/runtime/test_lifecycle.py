@@ -46,7 +46,7 @@ def test_each_flag_but_one_forbids_writing() -> None:
         assert (lifecycle.is_writeable, lifecycle.is_readable) == (True, True)
 
 
-def test_a_store_goes_through_its_states() -> None:
+def test_a_store_passes_through_its_states() -> None:
     store = open_store(ROOT, SMALL, medium=FaultyMedium())
     assert store._engine.lifecycle.is_writeable and store._engine.lifecycle.is_readable
     store._engine.lifecycle.set(Flag.DISK_FULL)
@@ -127,7 +127,7 @@ def test_opening_and_closing_without_a_put_changes_no_message(tmp_path: Path) ->
     assert bytes_of(tmp_path) == before
 
 
-def test_a_store_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_store_continues_where_it_stopped(tmp_path: Path) -> None:
     for round_number in range(3):
         with open_store(tmp_path, SMALL) as store:
             assert store.max_offset("orders", 0) == round_number * 10

@@ -100,7 +100,7 @@ def test_only_the_file_at_the_logs_end_is_kept_open(tmp_path: Path) -> None:
     assert open_files(logs) == []
 
 
-def test_pages_are_not_made_ready_for_who_needs_none(tmp_path: Path) -> None:
+def test_pages_are_not_touched_for_a_writer_through_the_file(tmp_path: Path) -> None:
     config = StoreConfig(flush="async", mapped_file_size_commit_log=64 << 20, warm_ahead_bytes=0)
     with open_store(tmp_path, config) as store:
         for body_bytes, is_needed in ((4000, False), (40, True), (4000, False)):
@@ -120,7 +120,7 @@ def test_the_long_way_makes_no_pages_ready_for_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_dear", [True, False], ids=["dear", "cheap"])
-def test_a_writer_that_meets_dear_pages_goes_through_the_file(
+def test_a_writer_writes_through_the_file_where_pages_are_expensive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_dear: bool
 ) -> None:
     monkeypatch.setattr(disk_segment, "DEAR_PAGE_NS", -1 if is_dear else 10**12)

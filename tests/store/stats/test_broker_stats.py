@@ -105,7 +105,7 @@ def test_bytes_that_are_not_visible_yet_come_with_the_next_look(tmp_path: Path) 
         assert store._engine.figures.puts.take() == []
 
 
-def test_a_topic_that_was_removed_and_made_anew(tmp_path: Path) -> None:
+def test_a_topic_that_was_removed_and_created_again(tmp_path: Path) -> None:
     with open_store(tmp_path, ASYNC) as store:
         for _ in range(5):
             store.put(Message("orders", b"x")).check()
@@ -147,9 +147,9 @@ def test_gets_by_group(store: Store, clock: FakeClock) -> None:
     assert set(values["GROUP_GET_LATENCY"]) == {"0@orders@g", "0@orders@late", "0@orders@picky"}
     assert values["BROKER_GET_NUMS"] == {"DefaultCluster": 7}
     last = read_all(store, "orders")[-1]
-    behind = {key: item.value for key, item in figures.items("GROUP_GET_FALL_SIZE").items()}
+    lag = {key: item.value for key, item in figures.items("GROUP_GET_FALL_SIZE").items()}
     end = store.max_physical_offset
-    assert behind == {
+    assert lag == {
         "0@orders@g": end - page.messages[-1].physical_offset,
         "0@orders@late": 0,
         "0@orders@picky": end - last.physical_offset,
@@ -161,7 +161,7 @@ def test_gets_by_group(store: Store, clock: FakeClock) -> None:
     }
 
 
-def test_how_far_groups_are_behind_is_an_option(tmp_path: Path) -> None:
+def test_recording_the_lag_of_groups_is_an_option(tmp_path: Path) -> None:
     with open_store(tmp_path, ASYNC.with_changes(disk_fall_recorded=False)) as store:
         store.put(Message("orders", b"x")).check()
         store.get("orders", 0, 0, group="g")

@@ -166,7 +166,7 @@ def test_an_inner_batch_counts_as_its_messages(tmp_path: Path) -> None:
         assert store.counters.topics["batches"].times == store.counters.put_times_total == 6
 
 
-def test_acknowledgements_go_on_while_a_consumer_is_open_and_not_longer(tmp_path: Path) -> None:
+def test_acknowledgements_are_counted_while_a_consumer_is_open(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", SMALL) as store:
         for _ in range(3):
             store.put(Message("orders", b"x")).check()

@@ -39,8 +39,8 @@ def test_what_prometheus_reads(tmp_path: Path) -> None:
         assert value("flintlog_storage_max_offset") == store.max_physical_offset
         assert value("flintlog_storage_dispatch_behind_bytes") == 0
         assert value("flintlog_queues") == 2
-        behind = {"queue_id": "0", "topic": "orders", "group": "g"}
-        assert value("flintlog_group_fall_behind_seconds", behind) == 6.0
+        labels = {"queue_id": "0", "topic": "orders", "group": "g"}
+        assert value("flintlog_group_fall_behind_seconds", labels) == 6.0
         assert 0 < (value("flintlog_disk_used_ratio", {"path": "consumequeue"}) or 0) <= 1
 
 

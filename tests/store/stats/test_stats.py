@@ -158,7 +158,7 @@ def test_the_distribution_is_that_of_the_last_full_minute(stats: StoreStatsServi
     assert stats.put_entire_time_max_ms == 20_000
 
 
-def test_puts_that_nobody_reported_took_no_time(stats: StoreStatsService, puts: Puts, clock: Clock) -> None:
+def test_puts_that_were_not_reported_took_no_time(stats: StoreStatsService, puts: Puts, clock: Clock) -> None:
     for count in (1000, 500):
         puts.times += count
         stats.put_took(7, count=2)

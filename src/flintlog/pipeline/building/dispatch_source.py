@@ -100,7 +100,7 @@ class DispatchReader(DataSourceStreamReader):
         tasks = plan_ranges(paths, LocalMedium(), start["end"], stop, cores=asked.cores, is_record=is_record)
         count = min(len(tasks), max(asked.cores, -(-(stop - start["end"]) // TASK_BYTES)))
         cuts = [len(tasks) * number // count for number in range(count + 1)] if tasks else [0]
-        return [RangePartition(tasks[first:behind]) for first, behind in pairwise(cuts)]
+        return [RangePartition(tasks[first:after]) for first, after in pairwise(cuts)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
         for task in partition.value:

@@ -90,8 +90,8 @@ class BuildPlan:
 
     def is_deleted(self, topic: str, queue_id: int, physical_offset: int) -> bool:
         """Whether the record there was deleted with its topic. It stays in the log, but gets no entry."""
-        gone = self.deleted.get((topic, queue_id))
-        return gone is not None and gone.holds(physical_offset)
+        deleted = self.deleted.get((topic, queue_id))
+        return deleted is not None and deleted.holds(physical_offset)
 
     def keys_path(self, split: int) -> Path:
         return Path(self.spill) / f"keys-{split}"

@@ -1,1 +1,1 @@
-"""Parts that several jobs share, or that one job would be too long with. The jobs themselves are the modules above."""
+"""Parts of jobs. The jobs themselves are modules of `flintlog.pipeline`."""

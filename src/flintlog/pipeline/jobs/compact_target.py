@@ -92,7 +92,7 @@ class StoreTarget:
         if names and COMMIT_LOG not in names and names != {StorePaths.of(self._root, None).own.name}:
             raise InvalidConfig("this directory is not a new store", path=self._root, advice="name a new one")
         if COMMIT_LOG in names and find_end(find_logs((str(self._root),))[0]) > 0:
-            raise InvalidConfig("this store holds messages", path=self._root, advice="a compaction goes into a new one")
+            raise InvalidConfig("this store holds messages", path=self._root, advice="name a new store")
 
     def commit(self, parts: Sequence[Written], ends: Mapping[str, int]) -> int:
         closed = self._area.append([part for part in parts if isinstance(part, StagedRows)], WRITER, 0)

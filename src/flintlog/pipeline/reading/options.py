@@ -199,7 +199,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
 
 
 def resolve(offsets: Offsets, broker: str, first: int, last: int, option: str, brokers: list[str]) -> int:
-    """The physical offset that an option means for one store whose log goes from `first` to `last`."""
+    """The physical offset of an option's value in a store whose log begins at `first` and ends at `last`."""
     if isinstance(offsets, str):
         return first if offsets == EARLIEST else last
     unknown = offsets.keys() - {*brokers, ""}

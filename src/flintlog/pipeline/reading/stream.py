@@ -134,7 +134,7 @@ class LogStreamReader(DataSourceStreamReader):
             raise DamagedStore(
                 f"the log of {log.broker} {what}",
                 path=log.uri,
-                advice="it was cut or replaced; start the query anew, or set option failOnDataLoss=false",
+                advice="it was cut or replaced; start a new query, or set option failOnDataLoss=false",
             )
         warnings.warning("%s: the log of %s %s; it is read on from there", log.uri, log.broker, what)
 
@@ -246,11 +246,11 @@ def make_stream_reader(asked: SourceOptions, shape: RowShape) -> DataSourceStrea
 
 def _limited(start: Position, newest: Position, most: int) -> Position:
     """No more than `most` bytes from `start` on, shared among the logs by what each has."""
-    behind = {broker: max(0, end - start.get(broker, 0)) for broker, end in newest.items()}
-    total = sum(behind.values())
+    unread = {broker: max(0, end - start.get(broker, 0)) for broker, end in newest.items()}
+    total = sum(unread.values())
     if total <= most:
         return newest
     return {
         broker: start.get(broker, 0) + max(1, most * size // total) if size else newest[broker]
-        for broker, size in behind.items()
+        for broker, size in unread.items()
     }

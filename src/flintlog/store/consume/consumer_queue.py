@@ -181,7 +181,8 @@ class ConsumerQueue:
 
     def _move(self, requested: int, offset: int, reason: str) -> None:
         topic, queue_id = self.source
-        log.warning("group %s goes on in %s/%d at %d, not %d: %s", self._group, *self.source, offset, requested, reason)
+        where = f"{topic}/{queue_id}"
+        log.warning("group %s continues in %s at %d, not at %d: %s", self._group, where, offset, requested, reason)
         self.next_offset = offset
         if offset < requested:
             self.seek(offset)

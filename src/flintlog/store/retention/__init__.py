@@ -1,1 +1,1 @@
-"""What is deleted, what is kept, and why. Files that somebody still needs are held."""
+"""Which files are deleted, which are kept, and why."""

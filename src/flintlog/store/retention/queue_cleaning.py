@@ -1,9 +1,8 @@
 """Deletion on request: expired files of the log, queues without messages, queues of topics that are not used any more.
 
-No offset of a deleted queue is reused: its next message gets the offset after its last one, in later runs too
-(`deleted_queues.py`). RocketMQ begins at 0 again, and a group that has consumed the queue takes as many new messages
-for read. A queue is deleted inside the put lock and while dispatch stands still. Nothing is on its way into a queue
-then, so none is deleted under a message that was just acknowledged.
+No offset of a deleted queue is reused: its next message gets the offset after its last one, also after a restart
+(`deleted_queues.py`). RocketMQ begins at 0 again, and a group that had consumed the queue skips as many new messages.
+A queue is deleted under the put lock while dispatch stands still, so no acknowledged message can be on its way into it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Cleaning:
         self._background = background
 
     def delete_expired_files(self) -> None:
-        """Delete expired files now, whatever the hour; those that are left are deleted in the rounds that follow."""
+        """Delete expired files now, at any hour; the next rounds delete those that are left."""
         if self.retention is None:
             raise InvalidConfig(
                 "this store keeps everything", advice="open it with retention='on' or with a file_reserved_time"
@@ -47,16 +46,16 @@ class Cleaning:
         engine = self._engine
         engine.check_writable()
         queues, minimum = engine.parts.queues, max(0, engine.log.min_offset)
-        gone: list[tuple[str, int]] = []
+        deleted: list[tuple[str, int]] = []
         for queue in queues.all():
             topic, queue_id = queue.topic, queue.queue_id
             if is_system_topic(topic) or not queues.is_expired(topic, queue_id, minimum):
                 continue
             if engine.dispatcher.exclusively(partial(_remove_expired, engine, topic, queue_id, minimum)):
-                gone.append((topic, queue_id))
-        for topic, queue_id in gone:
+                deleted.append((topic, queue_id))
+        for topic, queue_id in deleted:
             log.info("queue %s/%d was deleted: the log has none of its messages", topic, queue_id)
-        return gone
+        return deleted
 
     def clean_unused_topics(self, retained: Collection[str]) -> list[str]:
         """Delete the queues of all topics that are not retained; system topics and light queues stay. Returns which."""
@@ -64,19 +63,19 @@ class Cleaning:
         engine.check_writable()
         named = check_topics(retained)
         if named is None:
-            raise InvalidTopic("it must be said which topics are retained", advice="an empty list retains none")
+            raise InvalidTopic("the retained topics must be named", advice="an empty list retains none")
         unused = sorted({queue.topic for queue in engine.parts.queues.all()} - set(named))
-        gone = [topic for topic in unused if not is_system_topic(topic) and not topic.startswith(LMQ_PREFIX)]
-        for topic in gone:
+        deleted = [topic for topic in unused if not is_system_topic(topic) and not topic.startswith(LMQ_PREFIX)]
+        for topic in deleted:
             engine.dispatcher.exclusively(partial(_remove_topic, engine, topic))
             log.info("the queues of topic %s were deleted", topic)
-        return gone
+        return deleted
 
 
 def _remove_expired(engine: Engine, topic: str, queue_id: int, minimum: int) -> bool:
     queues = engine.parts.queues
     with engine.log.lock():
-        is_expired = queues.is_expired(topic, queue_id, minimum)  # asked again: now nobody can put into it
+        is_expired = queues.is_expired(topic, queue_id, minimum)  # checked again, now that no put can change it
         if is_expired:
             queues.remove(topic, queue_id)
         return is_expired
