@@ -6,13 +6,10 @@ the test. `only` limits a reason to some stores.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from tests.flips.flipping import Outcome
 from tests.flips.regions import PADDING
 from tests.flips.scenes import SEALED
-from tests.flips.serving import BATCH_TOPIC
 
 
 @dataclass(frozen=True)
@@ -116,47 +113,6 @@ HARMLESS: dict[tuple[str, str], Reason] = {
     ("abort", "content"): PRESENCE,
     ("lock", "content"): PRESENCE,
 }
-
-
-@dataclass(frozen=True)
-class Concession:
-    """What is given up after an unclean stop for a record that was put after the last checkpoint."""
-
-    text: str
-    problem: re.Pattern[str]
-    parts: frozenset[str] = frozenset()
-    """The parts of the record; none: all. A concession for some parts holds only without the CRC over all of them."""
-
-
-_HIDDEN = r"(lost at|read from|filtered from) "
-CONCESSIONS = (
-    Concession(
-        "the last record of a queue is believed about its offset: offsets may be passed over",
-        re.compile(r"the next offset is \d+ and should be \d+$"),
-        frozenset({"queue offset", "properties"}),
-    ),
-    Concession(
-        "the first record that names an offset keeps it: another one that has it is not in its queue",
-        re.compile(_HIDDEN),
-        frozenset({"queue id"}),
-    ),
-    Concession(
-        "a batch is believed about its offset and the number of its messages",
-        re.compile(_HIDDEN + rf"\('{BATCH_TOPIC}'"),
-        frozenset({"properties"}),
-    ),
-)
-
-
-def is_conceded(kind: str, outcome: Outcome, problem: str, *, is_clean: bool) -> bool:
-    """Whether a problem is one that is given up, and that `verify` reports."""
-    if is_clean or outcome.region.victim.record < 0 or not outcome.findings:
-        return False
-    return any(
-        each.problem.search(problem) is not None
-        and (not each.parts or (kind != SEALED and outcome.region.part in each.parts))
-        for each in CONCESSIONS
-    )
 
 
 def reason_for(scene_kind: str, file: str, part: str, *, is_clean: bool) -> str | None:

@@ -58,6 +58,8 @@ HAND_OVER_S: Final = 0.001
 """Who waited for a count has this time to dispatch itself: its message is then there when its put returns."""
 
 Listener = Callable[[Arrival], None]
+PlacesBefore = Callable[[int, list[Place], bytes], list[Place]]
+"""Given a record's physical offset, the places that it names, and its bytes, the places that get its entries."""
 BitmapHook = Callable[[bytes], "bytes | None"]
 """Given a whole record, the filter bitmap of its queue extension, or None."""
 
@@ -81,6 +83,8 @@ class Dispatcher:
     ) -> None:
         self.failure: FlintlogError | None = None
         self.bitmap_hook: BitmapHook | None = None
+        self.places_before: PlacesBefore | None = None
+        """While a store is opened: where records had their entries. They may name another place."""
         self._log = commit_log
         self._queues = queues
         self._index = index
@@ -399,6 +403,13 @@ class Dispatcher:
                 self._roll_index()
         self.position = base + scan.end
 
+    def apply_by_hand(self, view: memoryview, base: int, scan: Scan) -> None:
+        """As `apply`, for one record that may not belong where it says."""
+        self.position = scan.row(0).physical_offset
+        self._queue_step(view, self.position - base, base)
+        self.lane.stopped_at_index = True
+        self.apply(view, base, scan)
+
     # ------------------------------------------------------------------ queues
 
     def _queue_step(self, view: memoryview, position: int, base: int) -> None:
@@ -406,11 +417,13 @@ class Dispatcher:
         stop = position + size_at(view, position)
         scan = kernel.scan(view, position, stop, base, delay_levels_ms=self._delay_levels_ms)
         row = scan.row(0)
-        if not takes_queue_offset(row.sys_flag):
-            return
         topic, queue_id = scan.queues[0]
         record = bytes(view[stop - row.size : stop])
         places = places_of(topic, queue_id, row, record, is_batch=self._is_batch, lmq=self.lane.lmq)
+        if self.places_before is not None:
+            places = self.places_before(row.physical_offset, places, record)
+        if not places and not takes_queue_offset(row.sys_flag):
+            return
         if not places:
             where = f"{topic[:80]!a}/{queue_id} at {row.queue_offset}"
             log.warning("the record at %d is for a queue that cannot be: %s", row.physical_offset, where)
@@ -419,9 +432,10 @@ class Dispatcher:
             if not self._queues.deleted.holds(place.topic, place.queue_id, row.physical_offset):
                 # Only the queue of the message's own topic refers to its extension, in RocketMQ too.
                 self._put_place(row, place, None if number else record)
-        queue = self._queues.get(topic, queue_id)
+        own = places[0]
+        queue = self._queues.get(own.topic, own.queue_id)
         if isinstance(queue, ConsumeQueue) and not self.lane.all_slow:
-            self.lane.set_queue(topic, queue_id, queue.end)
+            self.lane.set_queue(own.topic, own.queue_id, queue.end)
 
     def _put_place(self, row: Row, place: Place, extended: bytes | None) -> None:
         """Put the entry of a record where it says, if that can be."""

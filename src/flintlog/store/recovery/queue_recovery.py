@@ -10,7 +10,9 @@ from __future__ import annotations
 from flintlog import kernel
 from flintlog.format.names import FAR
 from flintlog.store.log.segment_bytes import written_end
+from flintlog.store.queues.covered_queues import CoveredNote
 from flintlog.store.recovery.lost_log import LogReach
+from flintlog.store.recovery.old_entries import OldEntries
 from flintlog.store.recovery.opening import Opening
 from flintlog.store.recovery.queue_claims import cut_to_note, join_doubts
 from flintlog.store.recovery.suspects import (
@@ -38,6 +40,7 @@ class QueueRecovery:
         self._record_at = opening.parts.commit_log.record_at
         self._min = opening.log_min
         self._is_believed_unnoted = False
+        self.old_entries = OldEntries()
 
     def check(self) -> int:
         """Cut the queues to what is believed. Returns the offset from which on records must be dispatched again."""
@@ -136,11 +139,18 @@ class QueueRecovery:
         reach.use_ends_of(note)
         queues.cut_ends(was_clean=False)
         queues.finish_deletions(self._min)
+        self._keep_old_entries(note)
         belief = cut_to_note(queues, note, self._min, self._record_at)
         self._is_believed_unnoted = covered < self._min
         for kind, evidence in join_doubts(belief.doubts):
             self._open.note(kind, evidence, "what is missing of these queues was built again from the log")
         return belief.dispatch_from
+
+    def _keep_old_entries(self, note: CoveredNote) -> None:
+        ends = {(claim.topic, claim.queue_id): claim.end_byte for claim in note.queues}
+        for queue in self._queues.all():
+            self.old_entries.keep(queue, ends.get((queue.topic, queue.queue_id), 0))
+        self._open.dispatcher.places_before = self.old_entries.places
 
     def _covered(self) -> int | None:
         """The last record whose queue entry is known to be durable, by the checkpoint alone; None when it is wrong.

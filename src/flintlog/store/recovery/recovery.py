@@ -176,7 +176,23 @@ class Recovery:
             return
         dispatcher = self._open.dispatcher
         dispatcher.lane.index_enabled = self._parts.index is not None and batch.start >= place
-        dispatcher.apply(batch.view, batch.base, scan)
+        start = batch.start
+        for row in self._queues.old_entries.misplaced(scan):
+            place = row.physical_offset - batch.base
+            self._apply_range(batch, start, place)
+            start = place + row.size
+            dispatcher.apply_by_hand(batch.view, batch.base, self._scan(batch, place, start))
+        if start == batch.start:
+            dispatcher.apply(batch.view, batch.base, scan)
+        else:
+            self._apply_range(batch, start, scan.end)
+
+    def _apply_range(self, batch: Batch, start: int, stop: int) -> None:
+        if start < stop:
+            self._open.dispatcher.apply(batch.view, batch.base, self._scan(batch, start, stop))
+
+    def _scan(self, batch: Batch, start: int, stop: int) -> Scan:
+        return kernel.scan(batch.view, start, stop, batch.base, delay_levels_ms=self._open.config.delay_levels_ms)
 
     # ------------------------------------------------------------------ ending the log
 
@@ -207,6 +223,7 @@ class Recovery:
         self._queues.cut(end)
         self._index.cut(end)
         self._queues.settle(is_derived=self._is_deriving)
+        self._open.dispatcher.places_before = None
         self._open.dispatcher.start_at(end)
 
 
