@@ -1,6 +1,7 @@
-"""Putting a store together: which parts it has, and how they are made from a configuration.
+"""The components of a store, and how they are made from a configuration.
 
-Everything here is construction; what the parts do is said in their own modules, how they live and die in `store.py`.
+Each component is described in its own module; `engine.py` starts and stops them. This module alone decides which kind
+of log a store has: its own, or a ledger's.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ MAX_SCAN_THREADS = 8
 
 @dataclass(slots=True)
 class Components:
-    """The parts of one store."""
+    """What one store is made of."""
 
     paths: StorePaths
     medium: Medium

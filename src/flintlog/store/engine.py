@@ -1,4 +1,4 @@
-"""What makes a store run: its parts, its threads, and the order in which they start and stop.
+"""A running store: its components, its threads, and the order in which they start and stop.
 
 Opening loads the files, recovers them (see `recovery.py`) and starts the threads. Stopping ends them in the order in
 which they feed each other: flush, dispatch, queues, index, checkpoint, and at last the `abort` file, whose absence
@@ -78,7 +78,7 @@ class Engine:
         self.now_ms = now_ms
         self.batch_notes = BatchNotes(parts.paths.batches, medium)
         self.on_tick: Callable[[], None] = lambda: None
-        """What whoever writes closed batches does once a second."""
+        """Called once a second, for the writer of closed batches."""
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
         self._closing = threading.Lock()
@@ -134,7 +134,7 @@ class Engine:
             raise
 
     def _claim(self, paths: StorePaths) -> None:
-        """Take the lock before anything is looked at, so that nobody changes what is being read."""
+        """Take the lock before anything is read, so that no other process changes it meanwhile."""
         if self.medium.exists(self.path) and not self.medium.exists(paths.lock):
             # Loading fails on a directory that is no store: then not even a lock file is left in it.
             try_loading(self.path, self.config, self.medium, self.now_ms)
@@ -142,7 +142,7 @@ class Engine:
         self._lock = self.medium.lock(paths.lock)
 
     def _take_dispatch(self) -> None:
-        """Nobody outside writes queues and index while the store opens; nor later, if it dispatches itself."""
+        """Keep dispatchers outside from writing while the store opens; also later, if it dispatches itself."""
         if not self.read_only and (self._is_external or self._side.is_there):
             self._side.take("store" if self._is_external else "embedded")
 
@@ -170,11 +170,11 @@ class Engine:
             self.flushing.queue_flush.flush_all()
 
     def _abandon(self) -> None:
-        """Opening failed: give everything back, leave the directory as it is."""
+        """Opening failed: close everything, leave the directory as it is."""
         self.flushing.stop()
         self.flushing.stop_queue_flush()
         self.parts.allocator.shut_down()
-        self._give_back()
+        self._close()
 
     # ------------------------------------------------------------------ closing
 
@@ -191,14 +191,14 @@ class Engine:
                 return
             try:
                 if not self.read_only and self._settle() and state is State.RUNNING:
-                    _write_off(self.parts, self._side, self._marker)
+                    _mark_clean(self.parts, self._side, self._marker)
             finally:
                 self._end()
 
     def _end(self) -> None:
-        """Give everything back, whatever was raised before. It is over when the lock was given back, which is last."""
+        """Close everything, whatever was raised before. The lock is released last; then the store is shut down."""
         try:
-            self._give_back()
+            self._close()
         finally:
             if self._lock is None:
                 self.lifecycle.move_to(State.SHUTDOWN_OK)
@@ -223,15 +223,15 @@ class Engine:
             self.log.close()
             self.flushing.stop()
             if self.lifecycle.flags & Flag.NOT_WRITEABLE == 0:
-                # What nobody waits for may have come while the last flush ran; under sync flush only flushed records
-                # are dispatched, and a clean stop promises that all are.
+                # Puts that do not wait may have been appended while the last flush ran. Under sync flush only flushed
+                # records are dispatched, and a clean stop promises that all are.
                 self.log.sync()
             return self.dispatcher.finish()
         finally:
             self.flushing.stop_queue_flush()
 
-    def _give_back(self) -> None:
-        _give_everything_back(self.parts, self.dispatcher, self._side, self._release_lock)
+    def _close(self) -> None:
+        _close_everything(self.parts, self.dispatcher, self._side, self._release_lock)
 
     def leave_to_parent(self) -> None:
         """This is a forked child: the store is its parent's. The lock stays with the parent's own descriptor."""
@@ -276,10 +276,10 @@ class Engine:
         finally:
             lock.release()
 
-    # ------------------------------------------------------------------ behind a put
+    # ------------------------------------------------------------------ after a put
 
     def use_bitmap_hook(self, hook: BitmapHook | None) -> None:
-        """Who makes the bitmaps of queue extensions: a hook of the user's, or the registered subscriptions."""
+        """Make the bitmaps of queue extensions with this hook; with None, by the registered subscriptions."""
         if hook is None and self.config.enable_calc_filter_bit_map:
             hook = self.settings.subscriptions.bitmap_of
         self.dispatcher.bitmap_hook = hook
@@ -291,7 +291,7 @@ class Engine:
         self.batch_notes.open(batch_at(start, marker, before, self.parts.paths.abort, self.medium))
 
     def tick(self) -> None:
-        """Once a second: totals are kept for the rates, and what stalled for want of space is tried again."""
+        """Once a second: keep totals for the rates, and try a dispatch again that failed for lack of space."""
         self.figures.tick()
         self.on_tick()
         if self.dispatcher.failure is not None:
@@ -332,7 +332,7 @@ def _flush_everything(parts: Components, flushing: Flushing) -> None:
     flushing.queue_flush.flush_all()
 
 
-def _write_off(parts: Components, side: DispatchSide, marker: StopMarker) -> None:
+def _mark_clean(parts: Components, side: DispatchSide, marker: StopMarker) -> None:
     """Everything is durable: leave the directory as one that was stopped cleanly."""
     side.forget()
     index_files = 0 if parts.index is None else len(parts.index.files)
@@ -353,10 +353,10 @@ def _write_off(parts: Components, side: DispatchSide, marker: StopMarker) -> Non
     parts.medium.sync_directory(parts.paths.root)
 
 
-def _give_everything_back(
+def _close_everything(
     parts: Components, dispatcher: Dispatcher, side: DispatchSide, release_lock: Callable[[], None]
 ) -> None:
-    """Give everything back, from the dispatcher to the lock; what fails on the way stops none of the rest."""
+    """Close everything, from the dispatcher to the lock; all are closed, whatever one of them raises."""
     with ExitStack() as last_to_first:
         last_to_first.callback(release_lock)
         last_to_first.callback(side.close)

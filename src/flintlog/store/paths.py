@@ -1,4 +1,4 @@
-"""Where things lie in a store directory, and how to tell that a directory is one."""
+"""Where files are in a store's directory, and how to recognize one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROCKSDB_MARK = "CURRENT"
 LEDGER_PREFIX = "dledger-"
 MEMBER_TERM = "currterm"
 FIRST_MEMBER = "n0"
-"""Who a member is that nobody named."""
+"""The id of a member that has no other."""
 PLAIN_OFFSETS = "consumerOffset.json"
 LIGHT_OFFSETS = "lmqConsumerOffset.json"
 CONFIG_FILES = (
@@ -132,7 +132,7 @@ class StorePaths:
 
     @property
     def writer(self) -> Path:
-        """What we have written into `abort`: if that says something else, somebody else had the store since."""
+        """A copy of our `abort`: if `abort` differs from it, another program has run the store since."""
         return self.own / "writer"
 
     @property
@@ -152,7 +152,7 @@ class StorePaths:
 
     @property
     def dispatch(self) -> Path:
-        """What a store and a dispatcher outside it tell each other."""
+        """The files that a store and a dispatcher outside it exchange."""
         return self.root / "dispatch"
 
     @property
@@ -178,7 +178,7 @@ class StorePaths:
 
     @property
     def own_directories(self) -> tuple[Path, ...]:
-        """Directories in which nobody else keeps anything."""
+        """Directories that hold only files of this store."""
         return (self.own, self.dispatch) if self.ledger is None else (self.own, self.dispatch, self.ledger)
 
 
@@ -187,7 +187,7 @@ def _split(text: str | None) -> tuple[Path, ...]:
 
 
 def guess_paths(root: Path, medium: Medium) -> StorePaths:
-    """The paths of a store whose configuration nobody named: offsets are in the file that was written last."""
+    """The paths of a store without a given configuration: offsets are in the file that was written last."""
     paths = with_found_ledger(StorePaths.of(root, None), medium)
     plain, light = medium.stat(paths.consumer_offsets), medium.stat(paths.other_consumer_offsets)
     is_light = light is not None and (plain is None or light.mtime_ms > plain.mtime_ms)
@@ -195,7 +195,7 @@ def guess_paths(root: Path, medium: Medium) -> StorePaths:
 
 
 def with_found_ledger(paths: StorePaths, medium: Medium) -> StorePaths:
-    """The paths, with those of a ledger that lies in the directory, though nobody named it."""
+    """The paths, with those of a ledger that was found in the directory."""
     member = find_member(paths.root, medium) if paths.ledger is None else None
     return paths if member is None else paths.with_ledger(member)
 
@@ -274,7 +274,7 @@ def is_store(paths: StorePaths, medium: Medium) -> bool:
 
 
 def remove_store(paths: StorePaths, medium: Medium) -> None:
-    """Remove a store's files. It may lie on a disk with other things: only files that are called as its own go."""
+    """Remove a store's files. The directory may hold other files: only those with a store's names are removed."""
     ledger = () if paths.ledger is None else paths.read_only_commit_logs
     for directory in (*paths.commit_logs, *ledger):
         _remove_numbered(directory, medium, is_segment_name)

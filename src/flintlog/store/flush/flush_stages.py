@@ -130,7 +130,7 @@ class FlushStages(Flushing):
         self._dispatcher.keep_up()
 
     def _after_put(self) -> None:
-        """A put waits for replicas; its record may have been dispatched on the short way already."""
+        """A put waits for replicas; the kernel may have dispatched its record already."""
         if self._parts.commit_log.put_lane.is_behind:
             self.after_append()
 
@@ -161,4 +161,4 @@ class FlushStages(Flushing):
 
 
 def _nothing() -> None:
-    """Group commit has dispatched already."""
+    """Do nothing: group commit has dispatched already."""

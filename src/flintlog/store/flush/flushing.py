@@ -64,7 +64,7 @@ class Flushing(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop the way from a put to the disk; the queue flush goes on, for what is still to be dispatched."""
+        """Stop the threads between a put and the disk. The queue flush continues, for records to be dispatched."""
 
     def stop_queue_flush(self) -> None:
         if self.queue_flush is not None:
@@ -74,7 +74,7 @@ class Flushing(ABC):
 
     @abstractmethod
     def after_append(self) -> None:
-        """Something was appended, and nobody waits for it."""
+        """A record was appended, and no put waits for it."""
 
     def flush(self) -> None:
         """Make everything put so far durable, in the caller's thread."""
@@ -104,5 +104,5 @@ class Flushing(ABC):
         self.note_flushed()
 
     def _on_sync_failure(self, failure: SyncFailed) -> None:
-        """After a failed sync nothing is known about the dirty pages: stop writing, go on serving."""
+        """After a failed sync nothing is known about the dirty pages: stop writing, continue to serve reads."""
         self._lifecycle.set(Flag.NOT_WRITEABLE)

@@ -1,14 +1,14 @@
 """Group commit: one sync for all records that were appended while the last one ran.
 
-Threads: one syncs the log and then wakes everyone whose record it covered; a second one, the watcher, gives up on those
-who waited longer than the time-out while a sync hangs. An event loop rings for the flush thread when all that were
-ready to put have put: rung for by the first, it would only wait for the interpreter until the last is through.
+Threads: one syncs the log and then wakes every put whose record it covered; a second one, the watcher, gives up on puts
+that waited longer than the time-out while a sync hangs. An event loop wakes the flush thread after all of its tasks
+that were ready have put. Woken by the first task, the thread would wait for the GIL until the last one has put.
 
 Invariant: a put is completed as synced only when `flushed_where` has passed the end of its record. Once a sync
 has failed nothing is ever completed as synced again: the operating system may have dropped the dirty pages and
 will report success the next time.
 
-A further stage may follow (`then`): what is synced is handed on to it and completed there, so that who waits for
+A further stage may follow (`then`): synced puts are handed to it and completed there, so that a put that waits for
 both is woken once.
 """
 
@@ -44,12 +44,12 @@ _T = TypeVar("_T")
 
 
 def _take_all(waiting: deque[_T]) -> list[_T]:
-    """All that wait now; after `stop` a late producer may be at the same list."""
+    """All that wait now. After `stop` a late producer may take from the same list."""
     take = waiting.popleft
     taken: list[_T] = []
     try:
         for _ in range(len(waiting)):
-            taken.append(take())  # noqa: PERF401 (what was taken before another took the last must be kept)
+            taken.append(take())  # noqa: PERF401 (if another thread takes the last one, those taken before must be kept)
     except IndexError:
         pass
     return taken
@@ -79,7 +79,7 @@ class GroupCommit(TimedWait):
         counted: PutCounts | None = None,
         then: Stage | None = None,
     ) -> None:
-        """`before_flush` brings what was put to where it can be flushed; `counted` is told how it went."""
+        """`before_flush` moves records to where they can be flushed; `counted` counts the puts."""
         super().__init__(
             counted, {"flintlog-group-commit": self._run}, watcher="flintlog-flush-watcher", timeout_ms=timeout_ms
         )
@@ -92,7 +92,7 @@ class GroupCommit(TimedWait):
         self._tasks: deque[Task] = deque()
         self._in_flight: list[Waiting] = []
         self._tasks_in_flight: list[Task] = []
-        # Futures that were told of a time-out before their group was synced; like `done`, changed inside the gate.
+        # Futures that timed out before their group was synced; like `done`, changed inside the gate.
         self._given_up: set[asyncio.Future[Outcome]] = set()
         self._bell = threading.Lock()
         self._bell.acquire()
@@ -110,7 +110,7 @@ class GroupCommit(TimedWait):
 
     def wait(self, receipt: Outcome, message: Message) -> Outcome:
         """Block until the record is synced, or give FLUSH_DISK_TIMEOUT."""
-        if threading.current_thread() is self._threads[0]:  # numbers of threads that ended are given again
+        if threading.current_thread() is self._threads[0]:  # the ids of ended threads are reused
             return self._flush_here(receipt, message)
         return super().wait(receipt, message)
 
@@ -120,7 +120,7 @@ class GroupCommit(TimedWait):
         return super().future(receipt, message, check)
 
     def _flush_here(self, receipt: Outcome, message: Message) -> Outcome:
-        """A listener puts from within the flush thread: nobody else would sync for it."""
+        """A listener puts from within the flush thread: no other thread would sync for it."""
         synced = self._flush_to(receipt.end_offset)
         self._after_flush()
         if not synced:
@@ -133,7 +133,7 @@ class GroupCommit(TimedWait):
         self._tasks.append((future, receipt, time.monotonic(), message))
         if self._sleeping and self._ringer is not loop:
             loop.call_soon(self._ring_for_loop)
-            self._ringer = loop  # last: a loop that is noted here rings
+            self._ringer = loop  # last: a loop that is noted here will ring
         elif self._stopped.is_set():
             self._finish_rest()
         return future
@@ -149,7 +149,7 @@ class GroupCommit(TimedWait):
             self._ring()
 
     def _ring(self) -> None:
-        """Wake the flush thread. Only the bell says whether that was done: a flag could be set before it rings."""
+        """Wake the flush thread. The bell is the only flag: another one could be set without a ring."""
         if self._bell.locked():
             with contextlib.suppress(RuntimeError):  # two producers may both have seen the thread asleep
                 self._bell.release()
@@ -173,8 +173,8 @@ class GroupCommit(TimedWait):
             try:
                 self._flush_group()
             except Exception:
-                # Whatever went wrong behind the sync: without this thread nothing would be acknowledged any more.
-                log.exception("the work behind a flush failed")
+                # The thread must survive any failure after the sync: without it nothing is acknowledged any more.
+                log.exception("the work after a flush failed")
         self._finish_rest()
 
     def _flush_group(self) -> None:
@@ -218,13 +218,13 @@ class GroupCommit(TimedWait):
         return True
 
     def _end(self, group: list[Waiting], tasks: list[Task], synced: bool) -> None:
-        """Finish puts that nobody else has finished, or hand them to the next stage; once for each."""
+        """Finish puts that are not finished yet, or hand them to the next stage; once for each."""
         if self._then is not None and synced:
             self._then.take(group, tasks)
             return
         status = None if synced else PutStatus.FLUSH_DISK_TIMEOUT
         self._count(group, tasks, status)
-        self._tell(group, tasks, status)
+        self._finish_all(group, tasks, status)
 
     def _finish_rest(self) -> None:
         while self._requests or self._tasks:
@@ -232,7 +232,7 @@ class GroupCommit(TimedWait):
 
     def _look_for_late(self) -> None:
         if self._tasks or self._requests or self._nudged:
-            self._wake()  # whoever was to ring may have been stopped or interrupted before
+            self._wake()  # the one that had to ring may have been stopped or interrupted
         late_since = time.monotonic() - self._timeout_s
         with self._gate:
             late = [w for w in (*self._in_flight, *tuple(self._requests)) if w.began < late_since and not w.done]
@@ -242,7 +242,7 @@ class GroupCommit(TimedWait):
             late_tasks = [task for task in asleep if task[2] < late_since and task[0] not in self._given_up]
             self._given_up.update(task[0] for task in late_tasks)
         if late or late_tasks:
-            # Not here: a future's callback is the user's code, may put again, and would wait for this thread.
+            # In another thread: a future's callback is the user's code, and may put and then wait for this thread.
             threading.Thread(
                 target=self._end, args=(late, late_tasks, False), name="flintlog-late-puts", daemon=True
             ).start()

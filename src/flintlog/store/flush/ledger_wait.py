@@ -1,9 +1,9 @@
 """The end of a put into a ledger: its record is committed, and can be read.
 
-    proposed ─▶ committed by the group ─▶ dispatched by whoever waits ─▶ the receipt, with the record's place
+    proposed ─▶ committed by the group ─▶ dispatched by the thread that waits ─▶ the receipt, with the record's place
 
-A thread that waits dispatches what it waited for itself. Futures and asyncio tasks are completed by one thread, which
-dispatches before: the node's own thread, which brings the answers, must not be held up by queues.
+A thread that waits dispatches its record itself. Futures and asyncio tasks are completed by one thread, which
+dispatches before: the node's own thread, which brings the answers, must not wait for queues.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LedgerWaiting(PutWait):
         self._is_stopped = False
 
     def stop(self) -> None:
-        """End the thread that completes futures; those whose answers come later are completed where they come."""
+        """End the thread that completes futures. Later answers complete theirs in the thread that brings them."""
         self._is_stopped = True
         self._bell.ring()
         for thread in self._threads:
@@ -85,7 +85,7 @@ class LedgerWaiting(PutWait):
         return asyncio.wrap_future(self.future(receipt, message, check=False))
 
     def nudge(self) -> None:
-        """Nothing is put that nobody waits for."""
+        """Every put waits."""
 
     # ------------------------------------------------------------------ completing
 
@@ -98,7 +98,7 @@ class LedgerWaiting(PutWait):
         while self._answered:
             try:
                 complete = self._answered.popleft()
-            except IndexError:  # another thread, after the stop
+            except IndexError:  # another thread has taken it, after the stop
                 return
             try:
                 complete()

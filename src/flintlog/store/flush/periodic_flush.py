@@ -1,7 +1,7 @@
-"""The slow tide of async flush: appended bytes become durable a while later, in threads of their own.
+"""Async flush: appended bytes become durable a while later, in threads of their own.
 
 `AsyncFlush` syncs every half second, when enough pages are dirty. `Commit` moves the bytes of pool buffers to their
-files, before they can be synced. Both take everything now and then, however little it is. (Sync flush is
+files, before they can be synced. At a longer interval both take everything, however little it is. (Sync flush is
 `group_commit.py`.)
 """
 
@@ -28,7 +28,7 @@ class Flushable(Protocol):
 
 
 def join(thread: threading.Thread) -> None:
-    """Wait for the end of a thread; an opening that failed may not have come as far as starting it."""
+    """Wait for the end of a thread; an opening that failed may not have started it."""
     if thread.ident is not None:
         thread.join()
 

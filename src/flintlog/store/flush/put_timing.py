@@ -1,8 +1,8 @@
-"""What puts that waited add to the figures: how long they took, all together and by queue.
+"""How long puts waited, in total and by queue, for the figures.
 
-A group of puts is counted at once, by whoever completes it: one reading of the clock, one look at each put's message.
-A put's time begins when its record is in the log, and its queue is the one that the producer named. Puts that came
-within a millisecond are all said to have taken as long as the first of them.
+The thread that completes a group of puts counts it: it reads the clock once, and each put's message once. A put's time
+begins when its record is in the log, and its queue is the one that the producer named. Puts that began within a
+millisecond are all counted with the time of the first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PutWaits:
         self._figures = figures
 
     def took(self, group: Sequence[Waiting], tasks: Sequence[Task]) -> None:
-        """These were completed just now. They are told of it next, so nothing that is counted may keep them from it."""
+        """Count puts that are completed next; a failure to count must not keep them from it."""
         try:
             self._count(group, tasks)
         except Exception:
@@ -45,7 +45,7 @@ class PutWaits:
         now = time.monotonic()
         queues = map(_QUEUE_OF, [waiting.message for waiting in group] + [task[3] for task in tasks])
         first, last = min(begun), max(begun)
-        if last - first < _TOGETHER_S:  # as a group mostly did
+        if last - first < _TOGETHER_S:  # which is the usual case
             most_ms = int((now - first) * 1000)
             times_ms = {most_ms: len(begun)}
             waits = [QueueWait(queue, count, count * most_ms) for queue, count in Counter(queues).items()]

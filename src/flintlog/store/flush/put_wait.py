@@ -4,7 +4,7 @@
     Confirmation    enough replicas hold the record
     LedgerWaiting   a ledger's group has committed it
 
-A store that promises none of them has no `PutWait`: a put is through when its record is in the log.
+A store that promises none of them has no `PutWait`: a put is done when its record is in the log.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ WATCHES_PER_TIMEOUT: Final = 10
 
 class _Uncounted:
     def took(self, group: Sequence[Waiting], tasks: Sequence[Task]) -> None:
-        """Nobody asks."""
+        """Do not count."""
 
     def failed(self, count: int) -> None:
-        """Nobody asks."""
+        """Do not count."""
 
 
 class PutWait(ABC):
@@ -53,7 +53,7 @@ class PutWait(ABC):
     waits_always = False
 
     def __init__(self, counted: PutCounts | None, threads: Mapping[str, Callable[[], None]]) -> None:
-        """`counted` is told how puts went; `threads` are the names of its threads and what they run."""
+        """`counted` counts the puts; `threads` are the names of its threads and what they run."""
         self._counted = _Uncounted() if counted is None else counted
         self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in threads.items()]
 
@@ -63,7 +63,7 @@ class PutWait(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Complete those who wait, and end the threads."""
+        """Complete the puts that wait, and end the threads."""
 
     @property
     def is_in_own_thread(self) -> bool:
@@ -71,13 +71,13 @@ class PutWait(ABC):
         return threading.current_thread() in self._threads
 
     def wait(self, receipt: Outcome, message: Message) -> Outcome:
-        """Block until the put is through; its outcome, whatever it is."""
+        """Block until the put is done. Returns its outcome."""
         waiting = WaitingThread(receipt, message, time.monotonic())
         self._submit(waiting)
         return waiting.wait()
 
     def future(self, receipt: Outcome, message: Message, check: bool) -> Future[Outcome]:
-        """The same, for whoever holds the future; with `check` it carries the error of a put that failed."""
+        """The same, as a future; with `check` it carries the error of a put that failed."""
         waiting = WaitingFuture(receipt, message, time.monotonic(), check)
         self._submit(waiting)
         return waiting.future
@@ -88,13 +88,13 @@ class PutWait(ABC):
 
     @abstractmethod
     def nudge(self) -> None:
-        """Something was put that nobody waits for."""
+        """A record was put without waiting."""
 
     @abstractmethod
     def _submit(self, waiting: Waiting) -> None:
         """Complete this one in time."""
 
-    def _tell(self, group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
+    def _finish_all(self, group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
         """Complete these, or what is left of them; `status` replaces the one of their receipts."""
         if tasks:
             wake_loops(tasks, status)
@@ -103,14 +103,14 @@ class PutWait(ABC):
             finish_all(group, status)
 
     def _count(self, group: list[Waiting], tasks: list[Task], status: PutStatus | None) -> None:
-        """Before they are told: who is told may look at the figures at once, and would wait for the GIL meanwhile."""
+        """Count puts before they are completed: the caller may read the figures at once."""
         if status is not None:
             self._counted.failed(len(group) + len(tasks))
         self._counted.took(group, tasks)
 
 
 class TimedWait(PutWait):
-    """A kind that gives up on those who waited too long: a thread of its own, the watcher, looks for them."""
+    """A kind that gives up on puts that waited too long: a thread of its own, the watcher, looks for them."""
 
     def __init__(
         self, counted: PutCounts | None, threads: Mapping[str, Callable[[], None]], *, watcher: str, timeout_ms: int
@@ -123,7 +123,7 @@ class TimedWait(PutWait):
 
     @abstractmethod
     def _look_for_late(self) -> None:
-        """Give up on those who waited for longer than the time-out."""
+        """Give up on puts that waited longer than the time-out."""
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._timeout_s / WATCHES_PER_TIMEOUT):

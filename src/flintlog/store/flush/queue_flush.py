@@ -1,12 +1,12 @@
-"""The slow tide behind the log: queue files are flushed, and the checkpoint says how far.
+"""Flushing queue files in the background, and the checkpoint that says how far.
 
 Thread: one, waking every `flushIntervalConsumeQueue`. A pass flushes queues with enough dirty pages; a thorough pass
 flushes all of them, and only then does the checkpoint's queue fields move, to what had been dispatched *before* the
 pass began. The log is flushed before the queues in a thorough pass, so the checkpoint never vouches for
 entries whose records are not durable.
 
-Where nothing was dispatched since the last pass there is none, and a pass looks only at queues that were written: a
-store of 100,000 queues costs nothing while nothing happens.
+If nothing was dispatched since the last pass, there is none, and a pass visits only queues that were written: a store
+of 100,000 idle queues costs nothing.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class QueueFlush:
         self._thorough_interval_s = thorough_interval_ms / 1000
         self._on_tick = on_tick
         self._passed_at = self._thorough_at = -1
-        # One pass at a time: another would not see the queues that this one is syncing, and call them durable. And an
-        # older count must not follow a newer one.
+        # One pass at a time: a second one would not see the queues that the first is syncing, and count them as
+        # durable. And an older note must not replace a newer one.
         self._passing = threading.Lock()
         self._stopped = Latch()
         self._thread = threading.Thread(target=self._run, name="flintlog-queue-flush", daemon=True)
@@ -107,9 +107,9 @@ class QueueFlush:
         return claims is not None
 
     def cover(self, end: int) -> bool:
-        """Whether it is durable how far the records below `end` brought their queues; a pass is made if need be.
+        """Whether the queue offsets of the records below `end` are durable; a pass is made if they are not.
 
-        Without those records nothing else could tell, so they are not deleted before.
+        Only those records show the offsets otherwise, so they are not deleted before.
         """
         if self._checkpoint.values.logics_physical_offset >= end:
             return True

@@ -1,10 +1,10 @@
-"""The last stage of a put on a SYNC_MASTER: enough replicas have said that they hold the record.
+"""The last stage of a put on a SYNC_MASTER: enough replicas have confirmed the record.
 
     append ─▶ sync (under sync flush) ─▶ here ─▶ PUT_OK, or FLUSH_SLAVE_TIMEOUT after `slave_timeout`
 
-Whoever sends the log to replicas calls `confirm` with the offset that enough of them have passed; everyone below it is
-completed by that one call. A thread of its own, the watcher, gives up on those who waited too long, so a put ends
-also when nothing sends the log at all.
+The sender of the log calls `confirm` with the offset that enough replicas have passed; one call completes every put
+below it. A thread of its own, the watcher, gives up on puts that waited too long, so a put ends also when nothing sends
+the log at all.
 
 Invariant: a put is completed as confirmed only when `confirmed_where` has passed the end of its record.
 """
@@ -33,18 +33,18 @@ class Confirmation(TimedWait):
     """Puts that wait for replicas. Any thread may call; `_gate` guards the lists for moments."""
 
     def __init__(self, *, timeout_ms: int, before_wait: Callable[[], None], counted: PutCounts) -> None:
-        """`before_wait` lets those see a record who send it, when no sync came before."""
+        """`before_wait` makes a record visible to the sender, if no sync has done so."""
         super().__init__(counted, {}, watcher="flintlog-confirm-watcher", timeout_ms=timeout_ms)
         self.confirmed_where = 0
         self.on_waiting: Callable[[int], None] | None = None
-        """Called when somebody begins to wait: the log has grown to this offset and should be sent now."""
+        """Called when a put begins to wait: the log has grown to this offset and should be sent now."""
         self._before_wait = before_wait
-        # Each with its deadline: its time here begins when it comes here, not when its put began.
+        # Each with its deadline: its time-out begins here, not when its put began.
         self._waiting: list[tuple[float, Waiting]] = []
         self._tasks: list[tuple[float, Task]] = []
 
     def stop(self) -> None:
-        """Nobody will confirm any more: give up on all who wait, and at once on those who still come."""
+        """Nothing is confirmed any more: give up on all puts that wait, and at once on later ones."""
         self._stopped.set()
         for thread in self._threads:
             join(thread)
@@ -68,7 +68,7 @@ class Confirmation(TimedWait):
         return future
 
     def nudge(self) -> None:
-        """Something was put that nobody waits for."""
+        """A record was put without waiting."""
         self._before_wait()
 
     def take(self, group: list[Waiting], tasks: list[Task]) -> None:
@@ -82,13 +82,13 @@ class Confirmation(TimedWait):
             self._begun(max(ends), min(ends))
 
     def _begun(self, end: int, least: int | None = None) -> None:
-        """Somebody waits from now on, for all up to `end`; `least` is the first of them."""
+        """Puts wait from now on, for all up to `end`; `least` is the first end among them."""
         if self._stopped.is_set():
             self._give_up(float("inf"))
             return
         if self.on_waiting is not None:
             self.on_waiting(end)
-        # Who confirmed before we were in the list has not seen us.
+        # A `confirm` before we were in the list has not seen us.
         if self.confirmed_where >= (end if least is None else least):
             self.confirm(self.confirmed_where)
 
@@ -120,9 +120,9 @@ class Confirmation(TimedWait):
             if not group and not tasks:
                 return
             self._count(group, tasks, status)
-            self._tell(group, tasks, status)
+            self._finish_all(group, tasks, status)
         except BaseException:
-            self._tell(group, tasks, status)  # others wait for it; what was told already is not told twice
+            self._finish_all(group, tasks, status)  # callers wait for it; a put that is completed stays as it is
             raise
 
     def _look_for_late(self) -> None:

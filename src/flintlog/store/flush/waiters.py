@@ -1,10 +1,10 @@
-"""Puts that wait for something: a sync, replicas. Who completes a group calls `finish_all` once, from any thread.
+"""Puts that wait for a sync or for replicas. A group of them is completed by one call of `finish_all`, in any thread.
 
 A waiting thread has a lock of its own, a future its callbacks; asyncio producers are plain tuples, because many of them
 are made for each sync, and one call into their loop completes them all.
 
-Threads of a group wake each other in a row: only one at a time can have the interpreter, and those woken too early
-would have to be put to sleep and woken a second time.
+Threads of a group wake each other in a row: only one at a time can have the GIL, and a thread that is woken earlier
+would sleep and be woken a second time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts
 
 if TYPE_CHECKING:
-    import asyncio  # whoever has no loop does without: a command that looks at a store starts sooner
+    import asyncio  # imported only where a loop runs: commands start sooner without it
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +75,8 @@ class WaitingThread(Waiting):
             self._has_left = False
             self._gate.acquire()
         finally:
-            # Before anything else, and if Ctrl-C ends the waiting too: the others' wake-up depends on it. The lock is
-            # released here and not in `_wake`, at whose entry an exception could come.
+            # Before anything else, also after Ctrl-C: the others' wake-up depends on it. The lock is released here and
+            # not in `_wake`, where an exception could be raised on entry.
             self._has_left = True
             following = self._following
             if following is not None:
@@ -98,13 +98,13 @@ class WaitingThread(Waiting):
         for waiting, following in itertools.zip_longest(row, row[1:]):
             waiting._outcome = _outcome(waiting.receipt, status)
             waiting._following = following
-        # Whoever leaves after this look finds its successor by itself.
+        # A thread that leaves after this check wakes its successor by itself.
         for waiting in row if any(waiting._has_left for waiting in row) else row[:1]:
             waiting._wake()
 
 
 class WaitingFuture(Waiting):
-    """Whoever holds the future; with `check` it carries the error of a put that was not acknowledged."""
+    """A future; with `check` it carries the error of a put that was not acknowledged."""
 
     __slots__ = ("check", "future")
 
@@ -114,29 +114,29 @@ class WaitingFuture(Waiting):
         self.future: Future[Outcome] = Future()
 
     @staticmethod
-    def finish_each(told: Sequence[tuple[WaitingFuture, Outcome]]) -> None:
+    def finish_each(finished: Sequence[tuple[WaitingFuture, Outcome]]) -> None:
         """Give each future its result.
 
-        Not in the main thread, where a signal's handler may raise: a future that was interrupted between its result and
-        waking whoever waits for it cannot be told again.
+        Not in the main thread, where a signal's handler may raise: a future that is interrupted after its result was
+        set and before its waiters were woken would never wake them.
         """
         if threading.current_thread() is threading.main_thread():
-            start_new_thread(_finish_each, (told,))  # `Thread.start` waits for an event, in Python code
+            start_new_thread(_finish_each, (finished,))  # `Thread.start` waits for an event, in Python code
         else:
-            _finish_each(told)
+            _finish_each(finished)
 
     def finish(self, outcome: Outcome) -> None:
         """Give the future its result, unless it was cancelled or has one."""
         lock = self.future._condition
         if not lock.acquire(timeout=_PATIENCE_S):
-            # Whoever waited for the future was interrupted with its lock taken. Only that one may hang.
+            # The thread that waited for the future was interrupted while it held the lock. Only that one may hang.
             threading.Thread(target=self._finish, args=(outcome,), name="flintlog-late-puts", daemon=True).start()
             return
         lock.release()
         self._finish(outcome)
 
     def _finish(self, outcome: Outcome) -> None:
-        with suppress(InvalidStateError):  # two were at it
+        with suppress(InvalidStateError):  # another thread has finished it
             if not self.future.done() and (self.future.running() or self.future.set_running_or_notify_cancel()):
                 _settle(self.future, outcome, self.check)
 
@@ -155,17 +155,17 @@ def _settle(future: Future[Outcome], outcome: Outcome, check: bool) -> None:
         future.set_result(outcome)
 
 
-def _finish_each(told: Sequence[tuple[WaitingFuture, Outcome]]) -> None:
-    for waiting, outcome in told:
+def _finish_each(finished: Sequence[tuple[WaitingFuture, Outcome]]) -> None:
+    for waiting, outcome in finished:
         waiting.finish(outcome)
 
 
 class LoopHere:
-    """Which event loop runs in the calling thread, as `asyncio.get_running_loop` says.
+    """The event loop that runs in the calling thread: a faster `asyncio.get_running_loop`.
 
-    That one asks the system for the process's number each time (before Python 3.12), which costs more than the future
-    that is made then. A loop knows the thread it runs in; one that does not is asked for as ever. Loops that run one in
-    another in the same thread, which asyncio forbids, are not told apart.
+    Before Python 3.12 that function asks the system for the process id each time, which costs more than the future that
+    is made then. A loop that does not know its thread is looked up in the usual way. Loops that run one in another in
+    the same thread, which asyncio forbids, are confused.
     """
 
     __slots__ = ("_last",)

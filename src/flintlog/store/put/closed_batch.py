@@ -8,10 +8,10 @@ while the batch is appended, so their records lie before it or after it. A kill 
 costs the batch and nothing else; one after it costs nothing. Dispatch and replicas see a batch when all of it can be
 read (`Log.visible_end`). A replica that gets it in pieces knows by the opening marker that it has a part.
 
-When appending fails or is interrupted, what was appended is cut off the log again before the put lock is given back:
-nobody was let past the beginning of the batch. If the cut fails too, the log takes no more messages, because they would
-lie after a part of a batch; opening the store again cuts that part. An interruption after the marker costs nothing: the
-batch is made durable and its note is closed before the exception goes on.
+When appending fails or is interrupted, the appended part is cut off the log before the put lock is released: no reader
+has seen it. If the cut fails too, the log takes no more messages, because they would follow a part of a batch; opening
+the store again cuts that part. An interruption after the marker costs nothing: the batch is made durable and its note
+is closed before the exception is raised.
 """
 
 from __future__ import annotations
@@ -133,20 +133,20 @@ class ClosedBatches:
     def _write(self, prepared: Iterable[Prepared], writer_id: str | None, batch_id: int) -> ClosedBatch:
         engine = self._engine
         self._settle()  # so that the put lock is not held for what others have put
-        told: list[tuple[Service, Receipt]] = []
+        stored: list[tuple[Service, Receipt]] = []
         try:
             with engine.log.lock():
                 if not engine.log.is_serving:
                     raise StoreClosed("the store takes no messages now", path=engine.path)
                 marker = OpeningMarker(writer_id or uuid.uuid4().hex, batch_id, writer_id is not None)
-                written = self._append_whole(prepared, marker, told)
+                written = self._append_whole(prepared, marker, stored)
             engine.flushing.after_append()
             self._settle()
         except BaseException:
             if self._is_note_left:
                 self._settle()  # the note must not stay while others put after the batch
             raise
-        for service, receipt in told:
+        for service, receipt in stored:
             service.stored(receipt)
         return written
 
@@ -172,14 +172,14 @@ class ClosedBatches:
                 self._lock.release()
 
     def _append_whole(
-        self, prepared: Iterable[Prepared], opening: OpeningMarker, told: list[tuple[Service, Receipt]]
+        self, prepared: Iterable[Prepared], opening: OpeningMarker, stored: list[tuple[Service, Receipt]]
     ) -> ClosedBatch:
         engine = self._engine
         mark = engine.log.mark_held()
         try:
             start = engine.log.end_offset
             engine.open_batch(start, opening)
-            count, crc = self._append_all(prepared, opening, mark, told)
+            count, crc = self._append_all(prepared, opening, mark, stored)
             closing = ClosingMarker(opening.writer_id, opening.opens_batch, crc, start, opening.is_remembered)
             self._append_one(Prepared(closing.message()), mark, crc)
             end = engine.log.end_offset
@@ -191,7 +191,11 @@ class ClosedBatches:
         return ClosedBatch(count, start, end)
 
     def _append_all(
-        self, prepared: Iterable[Prepared], opening: OpeningMarker, mark: BatchMark, told: list[tuple[Service, Receipt]]
+        self,
+        prepared: Iterable[Prepared],
+        opening: OpeningMarker,
+        mark: BatchMark,
+        stored: list[tuple[Service, Receipt]],
     ) -> tuple[int, int]:
         """Append the opening marker and the messages; how many messages, and the CRC of all these records."""
         _, crc = self._append_one(Prepared(opening.message()), mark, 0)
@@ -200,7 +204,7 @@ class ClosedBatches:
             receipt, crc = self._append_one(each, mark, crc)
             count += 1
             if each.service is not None:
-                told.append((each.service, receipt))
+                stored.append((each.service, receipt))
         return count, crc
 
     def _append_one(self, prepared: Prepared, mark: BatchMark, crc: int) -> tuple[Receipt, int]:
@@ -210,10 +214,10 @@ class ClosedBatches:
         return receipt, zlib.crc32(mark.last_bytes(receipt.size), crc)
 
     def _take_back(self, mark: BatchMark) -> None:
-        """Cut off what was appended of a batch, and go on without it.
+        """Cut off the part of a batch that was appended.
 
-        If that fails, nobody may append after the place where the note says that a batch begins: the next opening cuts
-        there.
+        If that fails, nothing may be appended after the beginning of the batch that the note names: the next opening
+        cuts there.
         """
         engine = self._engine
         try:

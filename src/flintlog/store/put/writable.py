@@ -1,4 +1,4 @@
-"""How messages come into an open store: one, a batch, from threads or asyncio, from pipelines.
+"""The ways to put messages into an open store: one or a batch, from threads, asyncio or pipelines.
 
     admit ─▶ append ─▶ finish        every put
 
@@ -29,7 +29,7 @@ _OK = PutStatus.PUT_OK
 
 
 class Writable(Readable):
-    """The puts of `Store`. Any thread may put; the log has the order in which they came."""
+    """The puts of `Store`. Any thread may put; the put lock decides their order."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -94,7 +94,7 @@ class Writable(Readable):
         """Store messages of any queues as one batch: after a crash all of them are there, or none.
 
         A batch that its writer has written before is skipped: None. Any thread may put meanwhile: what others put lies
-        before the batch or after it. The messages of an iterator are held in memory until all of them have come.
+        before the batch or after it. The messages of an iterator are held in memory until it ends.
         """
         return self._closed_batches.put(messages, writer_id, batch_id)
 
