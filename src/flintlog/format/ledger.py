@@ -54,6 +54,7 @@ from flintlog.format.java import Buffer, check_room, pack
 from flintlog.format.record import PHYSICAL_OFFSET_AT, parse_blank
 
 ENTRY_MAGIC: Final = 1
+ENTRY_MAGIC_BYTES: Final = ENTRY_MAGIC.to_bytes(4, "big")
 ENTRY_BLANK_MAGIC: Final = -1
 ENTRY_HEAD_SIZE: Final = 48
 ENTRY_END_RESERVE: Final = 8

@@ -51,6 +51,8 @@ PHYSICAL_OFFSET: Final = struct.Struct("!q")
 OFFSET_AND_SIZE: Final = struct.Struct("!qi")
 """The same, with the record's size."""
 TAGS_CODE: Final = struct.Struct("!12xq")
+SIZE_OF_ENTRY: Final = struct.Struct("!8xi8x")
+"""A whole entry, of which only the record's size is read."""
 
 BATCH_ENTRY_SIZE: Final = 46
 BATCH_ENTRY: Final = struct.Struct("!qiqqqhii")
@@ -58,6 +60,7 @@ NOT_COMPACTED: Final = -1
 STORE_TIME_AT: Final = 20
 BASE_AT: Final = 28
 BASE_AND_COUNT: Final = struct.Struct("!qh")
+SIZE_OF_BATCH_ENTRY: Final = struct.Struct("!8xi34x")
 
 MIN_UNIT_SIZE: Final = 20
 MAX_UNIT_SIZE: Final = 32767

@@ -24,6 +24,7 @@ from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_list import SegmentList
 from flintlog.errors import DamagedStore, FlintlogError
 from flintlog.format.names import segment_name
+from flintlog.format.queue_entry import physical_offset_at
 
 DEFAULT_FORCE_AFTER_MS = 120_000
 
@@ -309,7 +310,7 @@ class SegmentQueue(SegmentList):
         if selected is None:
             return not segment.available  # an earlier try has shut it down: try to delete it again
         with selected:
-            return int.from_bytes(selected.view[:8], "big", signed=True) < offset
+            return physical_offset_at(selected.view) < offset
 
     def retry_delete_first(self, *, now_ms: int, force_after_ms: int = DEFAULT_FORCE_AFTER_MS) -> bool:
         """Try again to delete a first segment that a reader held; True when it is deleted now."""

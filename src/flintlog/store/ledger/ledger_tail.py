@@ -20,7 +20,7 @@ from flintlog.errors import FormatError
 from flintlog.format.ledger import (
     ENTRY_END_RESERVE,
     ENTRY_HEAD_SIZE,
-    ENTRY_MAGIC,
+    ENTRY_MAGIC_BYTES,
     EntryHead,
     parse_entry_blank,
     parse_entry_head,
@@ -34,7 +34,6 @@ BodyCheck = Callable[[bytes | memoryview, int], bool]
 
 SECTOR_BYTES: Final = 512
 """What a disk writes whole or not at all."""
-_MAGIC: Final = ENTRY_MAGIC.to_bytes(4, "big")
 _WINDOW: Final = 1 << 20
 
 
@@ -85,10 +84,10 @@ def continues_at(files: Sequence[Segment], position: int, index: int, is_intact:
 
 def _find_magic(view: memoryview, start: int, stop: int) -> int:
     while start + ENTRY_HEAD_SIZE <= stop:
-        found = bytes(view[start : min(start + _WINDOW, stop)]).find(_MAGIC)
+        found = bytes(view[start : min(start + _WINDOW, stop)]).find(ENTRY_MAGIC_BYTES)
         if found >= 0:
             return start + found
-        start += _WINDOW - len(_MAGIC) + 1
+        start += _WINDOW - len(ENTRY_MAGIC_BYTES) + 1
     return -1
 
 
@@ -111,7 +110,7 @@ def was_written(files: Sequence[Segment], bad: int, index: int, later: int) -> b
     with held(segment) as view:
         start, stop = bad - segment.base, min(later - segment.base, segment.size)
         first_end = _sector_end(start)
-        if first_end - start >= len(_MAGIC) and not any(view[start:first_end]):
+        if first_end - start >= len(ENTRY_MAGIC_BYTES) and not any(view[start:first_end]):
             return False
         if _is_wrong_head(view, start, first_end, segment.base, index):
             return True
@@ -129,10 +128,10 @@ def _sector_end(place: int) -> int:
 
 def _is_wrong_head(view: memoryview, start: int, sector_end: int, base: int, index: int) -> bool:
     """Whether the part of a head that is in this sector, which was written, is damaged."""
-    if sector_end - start < len(_MAGIC):
+    if sector_end - start < len(ENTRY_MAGIC_BYTES):
         return False
     if sector_end - start < ENTRY_HEAD_SIZE:
-        return bytes(view[start : start + len(_MAGIC)]) != _MAGIC
+        return bytes(view[start : start + len(ENTRY_MAGIC_BYTES)]) != ENTRY_MAGIC_BYTES
     try:
         head = parse_entry_head(view, start)
     except FormatError:

@@ -13,7 +13,6 @@ Any thread may put and read; the put lock orders puts.
 
 from __future__ import annotations
 
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import InvalidMessage
 from flintlog.format.client_batch import count_client_messages
 from flintlog.format.properties import encode_properties
-from flintlog.format.record import END_RESERVE, STORE_TIME_END, store_time_of
+from flintlog.format.record import END_RESERVE, STORE_TIME_END, stated_size, store_time_of
 from flintlog.kernel import Encoder, Lane, Moves, PutLane, Tail
 from flintlog.store.log.put_lock import make_put_lock
 from flintlog.store.log.queue_offsets import QueueOffsets
@@ -36,7 +35,6 @@ from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.runtime.clock import Milliseconds, given_clock
 
 _OK = PutStatus.PUT_OK
-_I32 = struct.Struct(">i")
 RECORD_SLACK_BYTES = 40 * 1024
 """What a record may hold besides its body: headers, a topic, properties."""
 
@@ -339,7 +337,7 @@ def _size_at(segment: Segment, position: int) -> int:
     if selected is None:
         return 0
     with selected:
-        return int(_I32.unpack_from(selected.view, 0)[0])
+        return stated_size(selected.view, 0) or 0
 
 
 def too_large() -> InvalidMessage:

@@ -15,19 +15,16 @@ from flintlog.format.message_id import encode_message_id, format_host
 from flintlog.format.properties import KEYS, TAGS, UNIQ_KEY, parse_properties
 from flintlog.format.record import (
     BODY_CRC_AT,
-    BODY_SIZE_AT,
     BORN_TIME_AT,
     FLAG_AT,
-    HOST_BITS_AT,
-    HOST_SHIFT,
     MAGIC_AT,
-    MAGIC_V1,
     PHYSICAL_OFFSET_AT,
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
     SYS_FLAG_AT,
     Record,
     parse_record,
+    properties_of,
     store_time_of,
     tags_code,
 )
@@ -37,7 +34,6 @@ from flintlog.store.options.values import DEFAULT_DELAY_LEVELS_MS
 
 _I32 = struct.Struct(">i").unpack_from
 _I64 = struct.Struct(">q").unpack_from
-_V1_LAST_BYTE = MAGIC_V1 & 0xFF
 
 
 class GetStatus(IntEnum):
@@ -142,19 +138,8 @@ class StoredMessage(msgspec.Struct, gc=False):
     def properties(self) -> dict[str, str]:
         """All properties, in the order of the record."""
         if self._properties is None:
-            self._properties = parse_properties(self._property_bytes())
+            self._properties = parse_properties(properties_of(self.record))
         return self._properties
-
-    def _property_bytes(self) -> bytes:
-        # Without parsing the parts before them, because many readers need only the properties.
-        record = self.record
-        place = BODY_SIZE_AT + HOST_SHIFT[record[HOST_BITS_AT] >> 4 & 3]
-        place += 4 + int(_I32(record, place)[0])
-        if record[7] == _V1_LAST_BYTE:
-            place += 1 + record[place]
-        else:
-            place += 2 + int.from_bytes(record[place : place + 2], "big")
-        return record[place + 2 : place + 2 + int.from_bytes(record[place : place + 2], "big")]
 
     @property
     def tags(self) -> str | None:

@@ -22,6 +22,7 @@ from flintlog.format.queue_entry import (
     BATCH_ENTRY,
     BATCH_ENTRY_SIZE,
     OFFSET_AND_SIZE,
+    SIZE_OF_BATCH_ENTRY,
     STORE_TIME_AT,
     BatchQueueEntry,
     encode_batch_queue_entry,
@@ -53,6 +54,7 @@ class BatchConsumeQueue(LogicalQueue):
 
     type = QueueType.BATCH
     entry_size = BATCH_ENTRY_SIZE
+    size_of_entry = SIZE_OF_BATCH_ENTRY
 
     def __init__(self, topic: str, queue_id: int, segments: SegmentQueue, tails: TailKeeper | None = None) -> None:
         super().__init__(topic, queue_id, segments, tails)

@@ -23,6 +23,7 @@ from flintlog.format.queue_entry import (
     PHYSICAL_OFFSET,
     PREFILL,
     QUEUE_ENTRY,
+    SIZE_OF_ENTRY,
     TAGS_CODE,
     is_extension_address,
 )
@@ -66,6 +67,7 @@ class ConsumeQueue(LogicalQueue):
 
     type = QueueType.SIMPLE
     entry_size = ENTRY_SIZE
+    size_of_entry = SIZE_OF_ENTRY
 
     def __init__(
         self,

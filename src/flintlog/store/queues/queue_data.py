@@ -28,6 +28,8 @@ class QueueData(ABC):
     """The files of one queue. The dispatching thread alone writes and cuts them."""
 
     entry_size: ClassVar[int]
+    size_of_entry: ClassVar[struct.Struct]
+    """An entry, of which only the record's size is read."""
 
     def __init__(self, segments: SegmentQueue, tails: TailKeeper | None) -> None:
         self.segments = segments
@@ -117,7 +119,7 @@ class QueueData(ABC):
         if selected is None:
             return False
         with selected:
-            size: int = self._sizes.unpack(selected.view)[0]
+            size: int = self.size_of_entry.unpack(selected.view)[0]
             return size > 0
 
     def _physical_offset_at(self, segment: Segment, position: int) -> int:
@@ -127,11 +129,6 @@ class QueueData(ABC):
         with selected:
             offset: int = PHYSICAL_OFFSET.unpack_from(selected.view)[0]
             return offset
-
-    @property
-    def _sizes(self) -> struct.Struct:
-        """An entry, of which only the record's size is read."""
-        return struct.Struct(f">8xi{self.entry_size - 12}x")
 
     # Finding the end
 
@@ -324,7 +321,9 @@ class QueueData(ABC):
             if segment.end > start and (selected := segment.select(0)) is not None:
                 with selected:
                     new = selected.view[max(0, start - segment.base) :]
-                    size += sum(row[0] for row in self._sizes.iter_unpack(new[: len(new) - len(new) % self.entry_size]))
+                    size += sum(
+                        row[0] for row in self.size_of_entry.iter_unpack(new[: len(new) - len(new) % self.entry_size])
+                    )
                     self._built_to(selected.view, len(selected.view))
         if end < start or not end:
             self._files_changed()
