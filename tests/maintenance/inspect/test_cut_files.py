@@ -105,6 +105,42 @@ def test_a_whole_record_that_is_missing_at_a_files_end_is_lost(tmp_path: Path, h
     assert plan_repair(root).lost
 
 
+def lose_last_record(file: Path) -> int:
+    """Overwrite the last record and the blank of a log file with zeros; returns the record's queue offset."""
+    data = file.read_bytes()
+    seen = kernel.scan(data, 0, len(data), int(file.name))
+    last = seen.row(seen.count - 1)
+    file.write_bytes(data[: last.physical_offset - int(file.name)].ljust(FILE_BYTES, b"\0"))
+    return last.queue_offset
+
+
+def clear_entries(root: Path, first: int, stop: int) -> None:
+    (file,) = (root / "consumequeue" / "orders" / "0").iterdir()
+    data = bytearray(file.read_bytes())
+    data[first * 20 : stop * 20] = bytes((stop - first) * 20)
+    file.write_bytes(data)
+
+
+def test_a_skipped_queue_offset_shows_that_an_empty_end_held_a_message(files: list[Path]) -> None:
+    root = files[0].parents[1]
+    lost = lose_last_record(files[1])
+    clear_entries(root, lost, lost + 1)
+    assert [found.id for found in verify(root).findings] == ["damaged-range"]
+
+
+def test_an_empty_end_after_the_last_queue_entry_may_have_held_a_message(tmp_path: Path) -> None:
+    """After a crash the queues end before it, so they cannot say that nothing was there."""
+    root = tmp_path / "store"
+    with open_store(root, SMALL) as store:
+        for number in range(200):  # the last record of the second file is the only one of its queue
+            store.put(Message("orders", bytes(range(256)) * 4, queue_id=int(number == 115)))
+    lose_last_record(sorted((root / "commitlog").iterdir())[1])
+    shutil.rmtree(root / "consumequeue" / "orders" / "1")
+    clear_entries(root, 110, 199)
+    (root / "abort").touch()
+    assert "damaged-range" in {found.id for found in verify(root).findings}
+
+
 def test_an_empty_last_file_is_removed_by_an_opening_as_its_finding_says(files: list[Path]) -> None:
     empty = files[-1].with_name(f"{len(files) * FILE_BYTES:020d}")
     empty.touch()
