@@ -25,7 +25,7 @@ LONG_LIVED = ("-Xms1g", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=4g")
 
 
 class RealJava:
-    """All that runs RocketMQ's own store, as `flintlog.bench.java` wants it."""
+    """All that runs RocketMQ's own store, as `flintlog.bench.run.Java` wants it."""
 
     def store(self) -> Contender:
         """A store in a JVM that stays."""

@@ -51,7 +51,7 @@ def test_a_file_by_hand_holds_every_record_that_was_acknowledged(tmp_path: Path)
 
 
 def test_a_file_by_hand_gets_the_records_of_batches_and_nothing_else(tmp_path: Path) -> None:
-    ready = Task(name="", about="", kind="batch", body_bytes=64, ready=True)
+    ready = Task(name="", kind="batch", body_bytes=64, ready=True)
     measured = FileByHand().measure(ready, SHORT, tmp_path)
     assert measured is not None and measured.count >= BATCH_COUNT
     with (tmp_path / "0").open("rb") as file:

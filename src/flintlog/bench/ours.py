@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+import msgspec
 
 from flintlog.bench.cold import measure_in_own_process
 from flintlog.bench.tasks import (
@@ -22,6 +23,8 @@ from flintlog.bench.tasks import (
     Task,
     Window,
     body_of,
+    percentiles_us,
+    run_in_threads,
 )
 from flintlog.store.model.encoded_batch import encoded_batch
 from flintlog.store.model.message import Message
@@ -49,7 +52,7 @@ class Ours:
         return _RUNS[task.kind](task, window, directory)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to close."""
 
 
 def make_message(number: int, queue_id: int, body: bytes) -> Message:
@@ -61,7 +64,7 @@ def make_message(number: int, queue_id: int, body: bytes) -> Message:
 def fill_log(directory: Path, mib: int) -> None:
     """Write a log of a given size, for `rebuild`."""
     record_bytes = 1024 + 200
-    _fill(directory, Task(name="", about="", kind="get"), mib * MIB // record_bytes)
+    _fill(directory, Task(name="", kind="get"), mib * MIB // record_bytes)
 
 
 def _config(task: Task) -> StoreConfig:
@@ -122,8 +125,10 @@ def _cold(task: Task, window: Window, directory: Path) -> Measurement:
     return measure_in_own_process(task, window.seconds, directory)
 
 
-def _produced(store: Store, thread_count: int, seconds: float, produce: Callable[[float], int]) -> Measurement:
-    """Let threads put until the time is over, and wait until all of it is visible."""
+def _produced(
+    store: Store, thread_count: int, seconds: float, produce: Callable[[float], int], waits_ns: Iterable[int] = ()
+) -> Measurement:
+    """Let threads put until the time is over, and wait until everything is visible. `produce` fills `waits_ns`."""
     counts: list[int] = []
     _first_puts(store)
     meter = Meter()
@@ -131,14 +136,10 @@ def _produced(store: Store, thread_count: int, seconds: float, produce: Callable
     if thread_count == 1:
         counts.append(produce(deadline))
     else:
-        threads = [threading.Thread(target=lambda: counts.append(produce(deadline))) for _ in range(thread_count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_in_threads(thread_count, lambda: counts.append(produce(deadline)))
     meter.stop()
     store.wait_dispatched()
-    return meter.measurement(sum(counts))
+    return meter.measurement(sum(counts), waits_ns)
 
 
 def _first_puts(store: Store) -> None:
@@ -164,8 +165,7 @@ def _synced(task: Task, window: Window, directory: Path) -> Measurement:
                 begin = now
             return done
 
-        measured = _produced(store, task.threads, window.seconds, produce)
-        return _with_waits(measured, waits_ns)
+        return _produced(store, task.threads, window.seconds, produce, waits_ns)
 
 
 def _synced_async(task: Task, window: Window, directory: Path) -> Measurement:
@@ -188,15 +188,11 @@ def _synced_async(task: Task, window: Window, directory: Path) -> Measurement:
         return sum(await asyncio.gather(*(produce(store, deadline) for _ in range(task.threads))))
 
     with open_store(directory, _config(task)) as store:
-        return _with_waits(
-            _produced(store, 1, window.seconds, lambda deadline: asyncio.run(all_producers(store, deadline))), waits_ns
-        )
 
+        def produce_all(deadline: float) -> int:
+            return asyncio.run(all_producers(store, deadline))
 
-def _with_waits(measured: Measurement, waits_ns: list[int]) -> Measurement:
-    waits = Meter().measurement(1, waits_ns)
-    times = (measured.count, measured.seconds, measured.visible_seconds, measured.cpu_seconds)
-    return Measurement(*times, waits.p50_us, waits.p99_us, waits.p999_us)
+        return _produced(store, 1, window.seconds, produce_all, waits_ns)
 
 
 def _gets(task: Task, window: Window, directory: Path) -> Measurement:
@@ -258,7 +254,8 @@ def _visible(task: Task, window: Window, directory: Path) -> Measurement:
         patience = time.monotonic() + 10
         while len(seen_ns) < len(put_ns) and time.monotonic() < patience:
             time.sleep(0.001)
-    return _with_waits(measured, [seen - put for put, seen in zip(put_ns, seen_ns, strict=True)])
+    p50, p99, p999 = percentiles_us(seen - put for put, seen in zip(put_ns, seen_ns, strict=True))
+    return msgspec.structs.replace(measured, p50_us=p50, p99_us=p99, p999_us=p999)
 
 
 def _wait_until(due: float) -> None:

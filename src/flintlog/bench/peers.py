@@ -35,6 +35,7 @@ from flintlog.bench.tasks import (
     Task,
     Window,
     body_of,
+    run_in_threads,
 )
 from flintlog.errors import MissingExtra
 
@@ -188,7 +189,7 @@ class Peer:
             engine.close()
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to close."""
 
 
 def _write(engine: Engine, task: Task, window: Window) -> Measurement:
@@ -211,11 +212,7 @@ def _write(engine: Engine, task: Task, window: Window) -> Measurement:
         counts.append(done)
 
     meter = Meter()
-    threads = [threading.Thread(target=produce, args=(meter.deadline(window.seconds),)) for _ in range(task.threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(task.threads, lambda: produce(meter.deadline(window.seconds)))
     meter.stop()
     return meter.measurement(sum(counts), waits_ns)
 

@@ -30,12 +30,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flintlog.bench.java import Java
 from flintlog.bench.ours import fill_log
 from flintlog.bench.process_tree import PeakMemory, cpu_seconds
 from flintlog.bench.ready_source import NAME as READY
 from flintlog.bench.ready_source import ReadySource
-from flintlog.bench.run import strip
+from flintlog.bench.run import Java, strip
 from flintlog.bench.streaming import SECONDS, measure_streams
 from flintlog.bench.tasks import MIB, TASKS, Window
 from flintlog.derive.splits import SPLIT_BYTES

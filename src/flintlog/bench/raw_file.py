@@ -48,7 +48,7 @@ class FileByHand:
             os.close(file)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to close."""
 
 
 async def _group_commit(file: int, task: Task, window: Window) -> Measurement:

@@ -31,9 +31,8 @@ from flintlog.errors import FlintlogError
 from flintlog.testing.free_ports import ledger_addresses
 
 if TYPE_CHECKING:
-    from flintlog.bench.java import Java
+    from flintlog.bench.run import Java
 
-REPLICATION_COLUMNS = ("task", "flintlog", "java", "ratio", "cpu_us", "java_cpu_us")
 OURS: Final = "flintlog"
 JAVA: Final = "java"
 NODES: Final = ("n0", "n1", "n2")

@@ -13,7 +13,6 @@ import asyncio
 import itertools
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from flintlog.bench.tasks import run_in_threads
 from flintlog.disk.media.local import LocalMedium
 from flintlog.replication.ha.master import HaMaster
 from flintlog.replication.ha.slave import HaSlave
@@ -168,16 +168,15 @@ class HaMember:
         return Measured(sum(counts), time.perf_counter() - began)
 
     def _produce_in_threads(self, load: Load, counts: list[int], end: float) -> None:
-        def produce(number: int) -> None:
+        numbers = itertools.count()
+
+        def produce() -> None:
+            number = next(numbers)
             messages = _messages(load, number)
             while time.perf_counter() < end:
                 counts[number] += bool(self._store.put(next(messages), check=False))
 
-        threads = [threading.Thread(target=produce, args=(number,)) for number in range(load.producers)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_in_threads(load.producers, produce)
 
     async def _produce_as_tasks(self, load: Load, counts: list[int], end: float) -> None:
         async def produce(number: int) -> None:

@@ -16,14 +16,19 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from flintlog.bench.ours import fill_log
 from flintlog.bench.tasks import MIB, Measurement, Task, Window, median
 from flintlog.disk.media.libc import MADV_POPULATE_WRITE, MemoryMap
+from flintlog.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from flintlog.bench.replication import Side
 
 WRITING = frozenset({"put", "batch"})
 _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -39,6 +44,26 @@ class Contender(Protocol):
     def prepare(self, task: Task, window: Window, directory: Path) -> None: ...
     def measure(self, task: Task, window: Window, directory: Path) -> Measurement | None: ...
     def close(self) -> None: ...
+
+
+class Java(Protocol):
+    """RocketMQ's own store, and its pair and group for replication, each in a directory of its own.
+
+    Running it takes a JDK, Maven and classes in Java, which the installed package has not. `make bench` in a clone of
+    the project hands in `benchmarks/java.py`.
+    """
+
+    def store(self) -> Contender: ...
+    def pair(self, directory: Path) -> AbstractContextManager[Side]: ...
+    def group(self, directory: Path) -> AbstractContextManager[Side]: ...
+
+
+def need_java(java: Java | None) -> Java:
+    """Java, or an error that says where the comparison can be run."""
+    if java is None:
+        advice = "in a clone of the project, run: make bench ARGS='--compare java'"
+        raise MissingExtra("the installed package cannot run RocketMQ's own store", advice=advice)
+    return java
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import random
 import statistics
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -35,7 +36,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to measure."""
 
     name: str
-    about: str
     kind: Kind
     body_bytes: int = 1024
     threads: int = 1
@@ -70,7 +70,7 @@ QUICK = Window(seconds=0.3, warm_up_seconds=0.5, rounds=1, rebuild_mib=32, groun
 
 
 class Measurement(msgspec.Struct, frozen=True, rename="camel"):
-    """What one run of a task gave. Times of `p50_us` and on are of one put, or from a put to its visibility."""
+    """The result of one run of a task. The percentiles are of one put, or of the time from a put to its visibility."""
 
     count: int
     seconds: float
@@ -149,38 +149,33 @@ def percentiles_us(waits_ns: Iterable[int]) -> tuple[float | None, float | None,
     return p50, p99, p999
 
 
+def run_in_threads(count: int, work: Callable[[], None]) -> None:
+    """Do the same work in so many threads at once; returns when all are done."""
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 TASKS: tuple[Task, ...] = (
-    Task(name="put 128 B", about="one thread, asynchronous flush", kind="put", body_bytes=128),
-    Task(name="put 1 KiB", about="one thread, asynchronous flush", kind="put"),
-    Task(
-        name="ready batch 128 B",
-        about=f"{BATCH_COUNT} messages, encoded before",
-        kind="batch",
-        body_bytes=128,
-        ready=True,
-    ),
-    Task(name="ready batch 1 KiB", about=f"{BATCH_COUNT} messages, encoded before", kind="batch", ready=True),
-    Task(name="new batch 128 B", about=f"{BATCH_COUNT} messages made anew", kind="batch", body_bytes=128),
-    Task(name="new batch 1 KiB", about=f"{BATCH_COUNT} messages made anew", kind="batch"),
-    Task(
-        name="cold batch 128 B", about=f"{BATCH_COUNT} messages, one batch again and again", kind="cold", body_bytes=128
-    ),
-    Task(name="cold batch 1 KiB", about=f"{BATCH_COUNT} messages, one batch again and again", kind="cold"),
-    Task(name="synced put, 1 thread", about="on disk before it returns", kind="synced"),
-    Task(name="synced put, 8 threads", about="group commit", kind="synced", threads=8),
-    Task(name="synced put, 64 threads", about="group commit", kind="synced", threads=64),
-    Task(name="synced put, 64 asyncio", about="group commit; Java: 64 threads", kind="synced-async", threads=64),
-    Task(name="get", about=f"pages of {BATCH_COUNT}, decoded to objects", kind="get"),
-    Task(name="rebuild", about="queues and index from the log, CRC checked", kind="rebuild"),
-    Task(name="visible, paced", about="put to arrival at 1,000 a second", kind="visible", rate=1_000),
-    Task(name="visible, saturated", about="put to arrival, as fast as it goes", kind="visible"),
-    Task(name="blocking lock, 4 threads", about="asynchronous put", kind="put", body_bytes=128, threads=4),
-    Task(
-        name="spinning lock, 4 threads",
-        about="asynchronous put",
-        kind="put",
-        body_bytes=128,
-        threads=4,
-        put_lock="spinning",
-    ),
+    Task(name="put 128 B", kind="put", body_bytes=128),
+    Task(name="put 1 KiB", kind="put"),
+    Task(name="ready batch 128 B", kind="batch", body_bytes=128, ready=True),
+    Task(name="ready batch 1 KiB", kind="batch", ready=True),
+    Task(name="new batch 128 B", kind="batch", body_bytes=128),
+    Task(name="new batch 1 KiB", kind="batch"),
+    Task(name="cold batch 128 B", kind="cold", body_bytes=128),
+    Task(name="cold batch 1 KiB", kind="cold"),
+    Task(name="synced put, 1 thread", kind="synced"),
+    Task(name="synced put, 8 threads", kind="synced", threads=8),
+    Task(name="synced put, 64 threads", kind="synced", threads=64),
+    Task(name="synced put, 64 asyncio", kind="synced-async", threads=64),
+    Task(name="get", kind="get"),
+    Task(name="rebuild", kind="rebuild"),
+    Task(name="visible, paced", kind="visible", rate=1_000),
+    Task(name="visible, saturated", kind="visible"),
+    Task(name="blocking lock, 4 threads", kind="put", body_bytes=128, threads=4),
+    Task(name="spinning lock, 4 threads", kind="put", body_bytes=128, threads=4, put_lock="spinning"),
 )
+"""`docs/benchmarks.md` explains each."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.services.timer_store import CONFIG, numbers, timed, timer_store
 
-from flintlog.bench.timers import TimersTask, measure_timers
+from flintlog.bench.services import TimersTask, measure_timers
 from flintlog.services.timer import timer_log, timer_wheel
 from flintlog.testing import FakeClock
 

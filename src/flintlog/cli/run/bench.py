@@ -12,7 +12,7 @@ from flintlog.cli.output import Output
 from flintlog.cli.parameters import LocalPath, Seconds, output_option
 
 if TYPE_CHECKING:
-    from flintlog.bench.java import Java
+    from flintlog.bench.run import Java
 
 OTHERS = ("java", "rocksdict", "sqlite", "lmdb", "file")
 
@@ -33,19 +33,7 @@ OTHERS = ("java", "rocksdict", "sqlite", "lmdb", "file")
 @click.option("--directory", type=LocalPath(file_okay=False, path_type=Path), help="Where to write: a real disk.")
 @output_option
 @click.pass_obj
-def bench(
-    java: Java | None,
-    suite: str,
-    compare: str,
-    only: tuple[str, ...],
-    quick: bool,
-    seconds: float | None,
-    rounds: int | None,
-    level: bool,
-    rebuild_mib: int | None,
-    directory: Path | None,
-    output: Output,
-) -> ExitCode:
+def bench(java: Java | None, /, output: Output, **asked: object) -> ExitCode:
     """Measure puts, synced puts, reads, rebuild and visibility; say how much CPU a message costs.
 
     `services` measures a store of 100,000 queues and a timer with a million messages that wait, `pipeline` the jobs on
@@ -53,6 +41,6 @@ def bench(
 
     RocketMQ's own store (`java`) is compared from a clone of the project, with `make bench`.
     """
-    from flintlog.cli.run.bench_run import measure
+    from flintlog.cli.run.bench_run import Asked, measure
 
-    return measure(suite, compare, only, quick, seconds, rounds, level, rebuild_mib, directory, output, java)
+    return measure(Asked(**asked), output, java)  # type: ignore[arg-type]  # click has checked them

@@ -1,8 +1,9 @@
-"""Measures the delivery of a few due messages while a million timed messages wait.
+"""Measures very many queues and very many waiting timers, for `flintlog bench services`.
 
-The store's clock is advanced by hand, so only work is measured, no waiting. Messages wait for times spread over the
-next two days. Then some seconds pass, each with a few messages due. The same is done in a store where nothing else
-waits. If the cost depends only on the due messages, both results agree.
+Timers: a few messages are due while a million wait. The store's clock is advanced by hand, so only work is measured, no
+waiting. The messages wait for times spread over the next two days; then some seconds pass, each with a few messages
+due. The same is done in a store where nothing else waits. If the cost depends only on the due messages, both results
+agree.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from typing import Final
 
 import msgspec
 
+from flintlog.bench.queues import QUEUES_A_TOPIC, TOPICS, make_many_queues, measure_queues
 from flintlog.store.model.message import Message
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.store import Store, open_store
 from flintlog.testing.clock import FakeClock
 
+QUICK_TOPICS: Final = 20
+QUICK_TIMERS: Final = 5_000
 TOPIC: Final = "BenchTimers"
 BODY: Final = b"x" * 100
 SPREAD_SECONDS: Final = 47 * 3600
@@ -27,17 +31,53 @@ FIRST_DUE_SECONDS: Final = 3600
 DUE_A_TICK: Final = 10
 
 
+class Figure(msgspec.Struct, frozen=True):
+    """One measured value."""
+
+    figure: str
+    value: float
+    unit: str
+
+
+def measure_services(room: Path, *, quick: bool, progress: Callable[[str], None]) -> list[Figure]:
+    """Measure both in a directory of their own; `progress` is called with the name of each step."""
+    topics = QUICK_TOPICS if quick else TOPICS
+    progress(f"queues: making {topics * QUEUES_A_TOPIC:,}")
+    make_many_queues(room / "queues", topics)
+    progress("queues: opening, idling, stopping")
+    cost = measure_queues(room / "queues")
+    task = TimersTask(waiting_count=QUICK_TIMERS) if quick else TimersTask()
+    progress(f"timers: {task.waiting_count:,} wait")
+    timers = measure_timers(room / "timers", task)
+    queues, waiting = f"{cost.queue_count:,} queues", f"{timers.waiting_count:,} timers wait"
+    return [
+        Figure(f"{queues}: opening", round(cost.open_seconds, 3), "s"),
+        Figure(f"{queues}: CPU of opening", round(cost.open_cpu_seconds, 3), "s"),
+        Figure(f"{queues}: maps of the process", cost.map_count, ""),
+        Figure(f"{queues}: open files", cost.file_count, ""),
+        Figure(f"{queues}: CPU while idle", round(100 * cost.idle_cpu_share, 2), "% of a core"),
+        Figure(f"{queues}: clean stop", round(cost.close_seconds, 3), "s"),
+        Figure(f"{waiting}: put", round(timers.put_per_second), "a second"),
+        Figure(f"{waiting}: entered", round(timers.enter_per_second), "a second"),
+        Figure(f"{waiting}: a tick with 10 due", round(timers.tick_us), "µs"),
+        Figure("nothing else waits: a tick with 10 due", round(timers.tick_alone_us), "µs"),
+        Figure(f"{waiting}: a tick with none due", round(timers.idle_tick_us), "µs"),
+        Figure(f"{waiting}: opening again", round(timers.open_seconds, 3), "s"),
+    ]
+
+
+# ---------------------------------------------------------------------- timers
+
+
 class TimersTask(msgspec.Struct, frozen=True, kw_only=True):
     """How many messages wait, and how many seconds pass."""
 
     waiting_count: int = 1_000_000
     ticks: int = 100
-    name: str = "timers"
-    about: str = "messages that wait for their time: a tick by what is due, not by what waits"
 
 
-class TimersMeasurement(msgspec.Struct, frozen=True, rename="camel"):
-    """What a run gave. A tick is one second of the store's clock with some messages due."""
+class TimersMeasurement(msgspec.Struct, frozen=True):
+    """The result of a run. A tick is one second of the store's clock with some messages due."""
 
     waiting_count: int
     put_per_second: float
